@@ -14,6 +14,7 @@ from zoo.config.loading import (
     parse_overrides,
     split_spec,
 )
+from zoo.config.parameter_groups import LOGICAL_AXES, REST, ROLES, is_selected
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -27,7 +28,7 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
 
 __all__ = [
     "ATTENTION_SUPPORT",
@@ -35,7 +36,11 @@ __all__ = [
     "BY_PATH",
     "FIELDS",
     "GATED",
+    "GROUPS",
+    "LOGICAL_AXES",
     "NOT_RESULT_RELEVANT",
+    "REST",
+    "ROLES",
     "Field",
     "ResolvedConfig",
     "call_with_argument",
@@ -49,6 +54,7 @@ __all__ = [
     "from_flat",
     "identity",
     "import_file",
+    "is_selected",
     "is_traced",
     "known_paths",
     "layer_kind",

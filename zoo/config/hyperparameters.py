@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.config.fields import TASKS
+from zoo.config.scopes import is_group, split_path
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
-# Dropout rates are traced too (`is_dropout_rate`). A 0 in the schedule fields removes nothing from
+# Dropout rates are traced too (`is_dropout_rate`), and so are these fields of a group of parameters.
+# A 0 in the schedule fields removes nothing from
 # the program.
 TRACED = (
     "optimizer.learning_rate",
@@ -22,6 +24,7 @@ TRACED = (
     "optimizer.beta2",
     "optimizer.epsilon",
     "optimizer.clip_norm",
+    "optimizer.rate_factor",
     "schedule.warmup_steps",
     "schedule.final_fraction",
     "objective.label_smoothing",
@@ -38,6 +41,7 @@ def is_dropout_rate(path: str) -> bool:
 
 def is_traced(path: str) -> bool:
     """Returns whether a program takes the value of a field as an argument."""
+    path = split_path(path)[1] if is_group(path) else path
     return path in TRACED or is_dropout_rate(path)
 
 

@@ -82,7 +82,8 @@ class Attention(nnx.Module):
         self.output = Linear(H * K, config.dim, ("heads", "embed"), attention.bias, output_initializer)
         normed = attention.qk_norm != "none"
         self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
-        self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
+        sinks = (H,), ("heads",), normal(config.init.embedding_std), "scalar"
+        self.sinks = parameter(*sinks) if attention.sinks else None
         is_performer = attention.kind == "performer"
         self.features = (
             statistic((attention.features, K), random_features, attention.redraw_every) if is_performer else None
