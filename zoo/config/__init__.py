@@ -14,7 +14,7 @@ from zoo.config.loading import (
     parse_overrides,
     split_spec,
 )
-from zoo.config.parameter_groups import LOGICAL_AXES, REST, ROLES, is_selected
+from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, is_selected
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,

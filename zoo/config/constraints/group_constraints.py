@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import GROUP_FIELDS
-from zoo.config.parameter_groups import REST, select_problems
+from zoo.config.parameter_selection import REST, select_problems
 from zoo.config.scopes import GROUPS, scoped
 
 SELECT, FACTOR = "optimizer.select", "optimizer.rate_factor"
