@@ -109,7 +109,8 @@ def random_configs(draw, changes=8, tidy=True):
     )
     scopes += [f"{GROUPS}.{name}" for name in drawn.get("optimizer.groups", ())]
     for scope in scopes:
-        inner = draw(strategies.lists(strategies.sampled_from(overridable(scope)), min_size=1, max_size=3, unique=True))
+        inside = [path for path in overridable(scope) if path != "optimizer.select"]
+        inner = draw(strategies.lists(strategies.sampled_from(inside), min_size=1, max_size=3, unique=True))
         inner += ["optimizer.select"] * scope.startswith(GROUPS)
         drawn |= {scoped(scope, path): draw(values(scoped(scope, path))) for path in inner}
     flat = config | drawn
