@@ -337,6 +337,7 @@ OTHER = {
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
     "data.sequence_length": 8,
     "optimizer.clip_norm": 1e-3,
+    "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "training.accumulation_steps": 2,
     "training.eval_batches": 1,
@@ -359,6 +360,7 @@ for name in configs.BY_PATH["model.position.scaling.kind"].choices:
 # What comes with another value of a field, because it could not be alone.
 BESIDE = {
     "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
+    "optimizer.groups": {"optimizer.group.a.select": "role:embedding", "optimizer.group.a.rate_factor": 0.25},
     "model.architecture": {"objective.kind": "masked"},
     "objective.kind": {"model.architecture": "encoder"},
 }

@@ -4,7 +4,7 @@ from hypothesis import strategies
 
 from zoo import config as configs
 from zoo.config.fields import EMBEDDED_POSITIONS, OBJECTIVES_OF
-from zoo.config.scopes import KINDS, SIDES, overridable, scoped
+from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped, split_path
 from zoo.errors import ConfigError
 
 # A small model of every architecture, from which a drawn config departs.
@@ -43,6 +43,7 @@ NUMBERS = {
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {
+    "optimizer.groups": ((), ("a",), ("a", "b")),
     "model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
     "data.labels": ((), ("a", "b")),
     "data.mixture": ((), ("0.5*stdlib", "0.5*stdlib")),
@@ -53,6 +54,7 @@ TUPLES = {
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
 }
+TEXTS = {"optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", "")}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("data.source", "data.tokenizer.kind", "objective.distillation.teacher")
 
@@ -60,7 +62,7 @@ NOT_DRAWN = ("data.source", "data.tokenizer.kind", "objective.distillation.teach
 def values(path):
     """A strategy of values for the field at a path: mostly allowed ones."""
     field = configs.field_at(path)
-    name = path if path in configs.BY_PATH else "model." + path.split(".", 4 if path.startswith(KINDS) else 2)[-1]
+    name = path if path in configs.BY_PATH else split_path(path)[1]
     if field.choices:
         drawn = strategies.sampled_from(list(field.choices))
     elif field.kind is bool:
@@ -70,7 +72,7 @@ def values(path):
     elif field.kind is tuple:
         drawn = strategies.sampled_from(TUPLES[name])
     elif field.kind is str:
-        drawn = strategies.sampled_from(("", "x"))
+        drawn = strategies.sampled_from(TEXTS.get(name, ("", "x")))
     else:
         low = field.minimum if field.minimum is not None else (field.above or 0) + 1e-6
         around = [field.default, low, *([field.maximum] if field.maximum is not None else []), 2 * field.default]
@@ -105,8 +107,11 @@ def random_configs(draw, changes=8, tidy=True):
         if architecture == "encoder_decoder"
         else []
     )
+    scopes += [f"{GROUPS}.{name}" for name in drawn.get("optimizer.groups", ())]
     for scope in scopes:
-        inner = draw(strategies.lists(strategies.sampled_from(overridable(scope)), min_size=1, max_size=3, unique=True))
+        inside = [path for path in overridable(scope) if path != "optimizer.select"]
+        inner = draw(strategies.lists(strategies.sampled_from(inside), min_size=1, max_size=3, unique=True))
+        inner += ["optimizer.select"] * scope.startswith(GROUPS)
         drawn |= {scoped(scope, path): draw(values(scoped(scope, path))) for path in inner}
     flat = config | drawn
     return configs.override(configs.default(), tidied(flat) if tidy else flat)

@@ -1,5 +1,5 @@
 """Every field that a part of a model may set for itself changes that part, or is refused: kinds of
-layers, and an encoder-decoder's sides.
+layers, an encoder-decoder's sides, and groups of parameters.
 
 What is compared is the initial state and the forward pass in training; how they become a step is
 the same for every model.
@@ -9,7 +9,7 @@ import pytest
 
 from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, differ, fingerprint, other_value, resolve
 from zoo import config as configs
-from zoo.config.scopes import KINDS, SIDES, overridable, scoped
+from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
 
 PATTERN = {
@@ -105,6 +105,28 @@ def test_a_part_like_the_rest_is_no_change(changes):
     before = {path: value for path, value in changes.items() if path in configs.BY_PATH or path.endswith("residual")}
     assert before != changes
     assert fingerprint(resolve(changes), forward_only=True) == fingerprint(resolve(before), forward_only=True)
+
+
+GROUP = {
+    "optimizer.groups": ("a",),
+    f"{GROUPS}.a.select": "role:embedding",
+    f"{GROUPS}.a.rate_factor": 0.25,
+    f"{GROUPS}.a.weight_decay": 0.1,
+}
+# That a number is read, and not only an argument, tests/training/test_population.py shows.
+IN_GROUP = {"select": "axes:mlp", "rate_factor": 0.5, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3, "weight_decay": 0.0}
+
+
+@pytest.mark.parametrize("name", IN_GROUP)
+def test_a_field_of_a_group_changes_the_result(name):
+    assert differ(resolve(GROUP | {f"{GROUPS}.a.{name}": IN_GROUP[name]}), resolve(GROUP))
+
+
+def test_a_group_has_no_other_fields():
+    # There is one kind so far: nothing to change to.
+    assert len(configs.BY_PATH["optimizer.kind"].choices) == 1
+    assert overridable(f"{GROUPS}.a") == [f"optimizer.{name}" for name in configs.fields.GROUP_FIELDS]
+    assert {*IN_GROUP, "kind"} == set(configs.fields.GROUP_FIELDS)
 
 
 def test_the_lists_name_fields_that_a_part_may_set():

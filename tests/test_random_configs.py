@@ -3,6 +3,7 @@ that are built train.
 """
 
 import collections
+import contextlib
 
 import jax
 import numpy as np
@@ -18,6 +19,7 @@ from zoo.errors import ConfigError, DataError
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
+from zoo.models.parameter_groups import group_sizes
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.startup import resolve_with_vocabulary
@@ -63,6 +65,10 @@ def test_a_random_config_is_built_or_refused(tidy, examples):
         counted = cost.summary(resolved)
         assert counted.flops_per_token > 0
         assert sum(counted.blocks.values()) == counted.parameters["total"]
+        # A group may have no parameters; nothing else may be wrong.
+        with contextlib.suppress(ConfigError):
+            groups = group_sizes(resolved)
+            assert not groups or sum(groups.values()) == counted.parameters["total"]
 
     check()
     # Neither must be rare: a test of refusals alone would show nothing of what is built.
@@ -112,6 +118,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
             resolved = resolve_with_vocabulary(
                 configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)())
             )
+            group_sizes(resolved)
             dataset = data.load(resolved)
         except (ConfigError, DataError):  # A share of a short text may be nothing.
             return

@@ -33,6 +33,29 @@ def test_show_lists_what_the_parts_set_for_themselves(capsys):
     assert shown["model.decoder.attention.head_dim"] == ("=", "16")
 
 
+GROUP = ["--config.optimizer.groups=tables", "--config.optimizer.group.tables.select=role:embedding"]
+
+
+def test_show_counts_the_parameters_of_groups(capsys):
+    grouped = [*GROUP, "--config.optimizer.group.tables.rate_factor=0.5"]
+    assert main.main(["config", "show", GEMMA, *grouped]) == 0
+    text = capsys.readouterr().out
+    assert marked(text)["optimizer.group.tables.rate_factor"] == ("*", "0.5")
+    counts = {line.split()[-2]: int(line.split()[-1].replace(",", "")) for line in text.splitlines() if "  in " in line}
+    assert counts["tables"] == counts["embedding"]
+    assert counts["tables"] + counts["rest"] == counts["embedding"] + counts["body"] + counts["heads"]
+    assert main.main(["config", "show", GEMMA, *grouped, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == {name: counts[name] for name in ("tables", "rest")}
+    assert main.main(["config", "show", GEMMA]) == 0
+    assert "in group" not in capsys.readouterr().out
+
+
+def test_a_group_without_parameters_is_not_valid(capsys):
+    empty = [*GROUP, "--config.optimizer.group.tables.beta1=0.5", "--config.optimizer.group.tables.select=path:x"]
+    assert main.main(["config", "validate", BYT5, *empty]) == 2
+    assert "optimizer.group.tables.select=path:x: no parameter is left" in capsys.readouterr().err
+
+
 def test_shown_as_json_it_is_a_config_again(capsys):
     assert main.main(["config", "show", GEMMA, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)

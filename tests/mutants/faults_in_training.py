@@ -7,6 +7,7 @@ EVALUATION, MESH = "zoo/training/evaluation.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
 RUN, EXECUTOR = "zoo/training/training_run.py", "zoo/training/executor.py"
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
+GROUP_TESTS = ("tests/training/test_parameter_groups.py",)
 OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/test_optimizer.py",), ("tests/training/test_mesh.py",)
 CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
 POPULATION_TESTS = ("tests/training/test_population.py",)
@@ -88,10 +89,32 @@ MUTANTS = (
     ),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
     Mutant(
+        "groups: the optimizer's rate for all",
+        OPTIMIZER,
+        "lambda count: factor * schedule(count)",
+        "lambda count: schedule(count)",
+        GROUP_TESTS,
+    ),
+    Mutant("groups: the optimizer's numbers for all", OPTIMIZER, "values_in(scope, values)", "values", GROUP_TESTS),
+    Mutant(
+        "groups: biases never decay",
+        OPTIMIZER,
+        'None if "optimizer.weight_decay" in scopes.get(scope, {}) else matrices',
+        "matrices",
+        GROUP_TESTS,
+    ),
+    Mutant(
+        "groups: the last that selects has it",
+        "zoo/models/parameter_groups.py",
+        "fitting[0] if fitting",
+        "fitting[-1] if fitting",
+        ("tests/models/test_parameter_groups.py",),
+    ),
+    Mutant(
         "AdamW: decay before clipping",
         OPTIMIZER,
-        "if optimizer.clip_norm:\n        stages",
-        "if optimizer.clip_norm and optimizer.clip_norm < 0:\n        stages",
+        'if static["optimizer.clip_norm"]:\n        stages',
+        'if static["optimizer.clip_norm"] < 0:\n        stages',
         OPTIMIZER_TESTS,
     ),
     Mutant(

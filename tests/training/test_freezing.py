@@ -87,6 +87,22 @@ def test_the_last_layers_and_the_head_alone_are_trained(whole, count, scanned):
         assert flops < (0.5, 0.7)[count] * whole[3]
 
 
+@pytest.mark.promise
+def test_what_is_frozen_stays_in_a_group_with_decay_too():
+    group = {
+        "optimizer__groups": ("all",),
+        "optimizer__group__all__select": "path:stack*,role:embedding",
+        "optimizer__group__all__weight_decay": 0.5,
+    }
+    before, after, _, _ = step(training__trained_layers=1, **group)
+    for path, entries in moved(before, after).items():
+        if path.startswith("stack/layers"):
+            # A decay of its own moves biases that have no gradient, but 0 stays 0.
+            assert (list(entries) == [False, False, True]) or path.endswith("key/bias"), path
+        else:
+            assert entries.any() == path.startswith(("classifier", "pooler", "final_norm")), path
+
+
 def test_more_layers_than_there_are_is_refused():
     with pytest.raises(ConfigError, match="there are 3 layers"):
         configs.resolve(small(**TASK, training__trained_layers=4))

@@ -110,6 +110,31 @@ def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
         )
 
 
+# Groups by role, by the parts that devices divide, and by path; what is left is a group too.
+GROUPS = {
+    "optimizer.clip_norm": 0.5,
+    "optimizer.weight_decay": 0.1,
+    "optimizer.groups": ["tables", "split", "keys"],
+    "optimizer.group.tables.select": "role:embedding",
+    "optimizer.group.tables.rate_factor": 0.3,
+    "optimizer.group.split.select": "axes:mlp",
+    "optimizer.group.split.beta2": 0.9,
+    "optimizer.group.keys.select": "path:*/key/*",
+    "optimizer.group.keys.weight_decay": 0.5,
+}
+
+
+@pytest.mark.promise
+def test_groups_of_parameters_on_a_mesh(tmp_path):
+    alone = curve(tmp_path / "one", 1, GROUPS)
+    mesh = GROUPS | {"mesh.fsdp": 2, "mesh.tensor": 2}
+    # Saved on some devices, continued on others.
+    curve(tmp_path / "many", 8, mesh, stop_after=3)
+    np.testing.assert_allclose(curve(tmp_path / "many", 8, mesh), alone, rtol=2e-5)
+    ungrouped = curve(tmp_path / "none", 1, {path: GROUPS[path] for path in list(GROUPS)[:2]})
+    assert not np.allclose(ungrouped, alone, rtol=1e-3)
+
+
 def test_who_holds_what_on_a_mesh():
     mesh = jax.sharding.AbstractMesh((2, 4, 2), ("data", "fsdp", "tensor"))
     assert batch_sharding(mesh).shard_shape((16, 9)) == (2, 9)

@@ -57,9 +57,10 @@ def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
 def run_show(args: argparse.Namespace) -> int:
     """Prints a resolved config and its cost, which is computed from shapes alone."""
     from zoo.models import cost
+    from zoo.models.parameter_groups import group_sizes
 
     resolved = resolved_config(args.config, args.overrides)
-    counted = cost.summary(resolved)
+    counted, groups = cost.summary(resolved), group_sizes(resolved)
     if args.json:
         print(
             json.dumps(
@@ -67,6 +68,7 @@ def run_show(args: argparse.Namespace) -> int:
                     "config": configs.to_plain(resolved),
                     "parameters": counted.parameters,
                     "flops_per_token": counted.flops_per_token,
+                    **({"groups": groups} if groups else {}),
                 },
                 indent=2,
             )
@@ -86,6 +88,8 @@ def run_show(args: argparse.Namespace) -> int:
         print(f"  {name:24s} {count:>16,}")
     for name in ("embedding", "body", "heads"):
         print(f"  in {name:21s} {counted.parameters[name]:>16,}")
+    for name, count in groups.items():
+        print(f"  in group {name:15s} {count:>16,}")
     print(f"training FLOPs per token {counted.flops_per_token:,.0f}")
     return 0
 
@@ -119,7 +123,11 @@ def run_validate(args: argparse.Namespace) -> int:
     problems = []
     for spec in args.configs:
         try:
-            resolved_config(spec, args.overrides)
+            resolved = resolved_config(spec, args.overrides)
+            if resolved.optimizer.groups:
+                from zoo.models.parameter_groups import group_sizes
+
+                group_sizes(resolved)
         except ConfigError as error:
             problems += [f"{spec}: {problem}" for problem in error.problems]
         else:

@@ -2,9 +2,12 @@
 
 import argparse
 import ast
+from dataclasses import replace
 from pathlib import Path
 
-from zoo.config import BY_PATH, FIELDS, Field
+from zoo.config import BY_PATH, FIELDS, GROUPS, Field
+from zoo.config.fields import GROUP_ONLY
+from zoo.config.scopes import scoped
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
@@ -45,7 +48,8 @@ def describe_field(field: Field) -> list[str]:
 
 def _fields(name: str) -> list[Field]:
     """Returns the fields that have the name as their path or as a part of it."""
-    return [field for field in FIELDS if name in field.path.split(".") or field.path == name]
+    inside = [replace(field, path=scoped(f"{GROUPS}.NAME", path)) for path, field in GROUP_ONLY.items()]
+    return [field for field in (*FIELDS, *inside) if name in field.path.split(".") or field.path == name]
 
 
 def _config_file(name: str) -> str | None:

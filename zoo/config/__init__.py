@@ -22,6 +22,7 @@ from zoo.config.loading import (
     parse_overrides,
     split_spec,
 )
+from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, is_selected
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -35,7 +36,7 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
 
 __all__ = [
     "ATTENTION_SUPPORT",
@@ -43,8 +44,12 @@ __all__ = [
     "BY_PATH",
     "FIELDS",
     "GATED",
+    "GROUPS",
+    "LOGICAL_AXES",
     "LOSS_TERMS",
     "NOT_RESULT_RELEVANT",
+    "REST",
+    "ROLES",
     "Field",
     "ResolvedConfig",
     "call_with_argument",
@@ -58,6 +63,7 @@ __all__ = [
     "from_flat",
     "identity",
     "import_file",
+    "is_selected",
     "is_traced",
     "known_paths",
     "layer_kind",

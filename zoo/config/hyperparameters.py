@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.config.fields import TASKS
-from zoo.config.scopes import scoped, split_path
+from zoo.config.scopes import is_group, scoped, split_path
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
-# Dropout rates and the weights of terms of the loss are traced too (`is_dropout_rate`,
-# `LOSS_TERMS`). A 0 in the schedule fields removes nothing from the program.
+# Dropout rates, the weights of terms of the loss (`LOSS_TERMS`) and these fields of a group of
+# parameters are traced too. A 0 in the schedule fields removes nothing from the program.
 TRACED = (
     "optimizer.learning_rate",
     "optimizer.weight_decay",
@@ -23,6 +23,7 @@ TRACED = (
     "optimizer.beta2",
     "optimizer.epsilon",
     "optimizer.clip_norm",
+    "optimizer.rate_factor",
     "schedule.warmup_steps",
     "schedule.final_fraction",
     "objective.label_smoothing",
@@ -74,6 +75,7 @@ def is_dropout_rate(path: str) -> bool:
 
 def is_traced(path: str) -> bool:
     """Returns whether a program takes the value of a field as an argument."""
+    path = split_path(path)[1] if is_group(path) else path
     return path in TRACED or is_dropout_rate(path) or _field_of(path) in LOSS_TERMS.values()
 
 

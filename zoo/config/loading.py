@@ -16,7 +16,7 @@ import ml_collections
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
-from zoo.config.scopes import KINDS, field_at, scoped, split_path, unknown_field
+from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten
 
@@ -151,18 +151,19 @@ def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
         if field.when and field.when[0] in changes and field.path not in changes and not field.is_read(flat):
             flat[field.path] = field.default
     flat = {path: value for path, value in flat.items() if path in changes or not _stale(path, flat, changes)}
-    if "model.layers.pattern" in changes and isinstance(flat["model.layers.pattern"], tuple | list):
-        # Kinds of layers that the new pattern does not name are removed with the old pattern.
-        named = {f"{KINDS}.{name}" for name in flat["model.layers.pattern"]}
-        flat = {
-            path: value
-            for path, value in flat.items()
-            if path in BY_PATH or path in changes or split_path(path)[0] in named or not path.startswith(KINDS)
-        }
+    for names, scopes in (("model.layers.pattern", KINDS), ("optimizer.groups", GROUPS)):
+        if names in changes and isinstance(flat[names], tuple | list):
+            # Kinds of layers that the new pattern does not name are removed with the old pattern,
+            # and groups like them.
+            named = {f"{scopes}.{name}" for name in flat[names]}
+            flat = {
+                path: value
+                for path, value in flat.items()
+                if path in changes or not path.startswith(f"{scopes}.") or split_path(path)[0] in named
+            }
     if "model.architecture" in changes and flat["model.architecture"] != "encoder_decoder":
-        flat = {
-            path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)
-        }
+        sides = tuple(f"{side}." for side in SIDES)
+        flat = {path: value for path, value in flat.items() if path in changes or not path.startswith(sides)}
     return flat
 
 
@@ -170,9 +171,9 @@ def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bo
     """Returns whether a scope's field was set for a choice that `changes` replaces, there or in the
     whole model.
     """
-    if path in BY_PATH or (found := split_path(path)) is None or (condition := BY_PATH[found[1]].when) is None:
+    if path in BY_PATH or (field := field_at(path)) is None or (condition := field.when) is None:
         return False
-    choice = scoped(found[0], condition[0])
+    choice = scoped(split_path(path)[0], condition[0])
     return (choice in changes or condition[0] in changes) and flat.get(choice, flat[condition[0]]) not in condition[1]
 
 

@@ -9,7 +9,7 @@ import ml_collections
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
 from zoo.config.loading import override, parse_argument
 from zoo.config.resolve import from_flat
-from zoo.config.scopes import SIDES, scoped, scopes_in
+from zoo.config.scopes import SIDES, is_group, scoped, scopes_in
 from zoo.nested import flatten
 
 PRESETS = {
@@ -80,7 +80,8 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
             "model.elmo.cell_dim": 2 * size["dim"],
         }
     for scope, overrides in scopes.items():
-        changes |= {scoped(scope, path): value for path, value in _scope(whole, overrides, scopes, scope, size).items()}
+        small = overrides if is_group(scope) else _scope(whole, overrides, scopes, scope, size)
+        changes |= {scoped(scope, path): value for path, value in small.items()}
     return override(from_flat(whole), changes)
 
 

@@ -11,7 +11,7 @@ import ml_collections
 
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
-from zoo.config.scopes import field_at, scoped, scopes_in, unknown_field
+from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
@@ -134,8 +134,9 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
                 "model.encoder.attention.cross_kv_heads has no effect: an encoder has no cross-attention; leave it out"
             )
         for path in changes:
-            condition = BY_PATH[path].when
-            if not BY_PATH[path].is_read(flat | changes):
+            field = field_at(scoped(scope, path))
+            condition = field.when
+            if not field.is_read(flat | changes):
                 yield (
                     f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
                     f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; "
@@ -269,7 +270,10 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
         vocab_size = ids and ids + (flat["objective.sentinels"] if flat["objective.kind"] == "span" else more)
     before = dict(flat)
     _derive(flat, vocab_size)
-    scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}
+    scopes = {
+        scope: changes if is_group(scope) else _derive_scope(before, flat, changes)
+        for scope, changes in sorted(scopes.items())
+    }
     # An encoder reads no memory.
     scopes.get("model.encoder", {}).pop("model.attention.cross_kv_heads", None)
     problems += validate_combination(flat, scopes, vocab_size)

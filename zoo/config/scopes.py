@@ -1,11 +1,16 @@
-"""Scopes: parts of a model that differ from the rest, i.e. the two sides of an encoder-decoder and
-kinds of layers.
+"""Scopes: parts of a model that differ from the rest, i.e. the two sides of an encoder-decoder, kinds
+of layers, and groups of parameters.
 
     model.decoder.num_layers=2                    depth of the decoder alone
     model.layers.pattern=local,global             which layers are of which kind
     model.layers.kinds.local.attention.window=64  a field that differs in a kind
+    optimizer.groups=tables                       which groups of parameters there are
+    optimizer.group.tables.select=role:embedding  what belongs to a group
+    optimizer.group.tables.beta2=0.99             a field that differs in a group
 
-A scope holds overrides of the fields below `model`; all other fields are those of the whole model.
+A scope holds overrides of the fields below `model`, a group those of fields below `optimizer`; all
+other fields are those of the whole model or of the optimizer. A group also has fields of its own
+(`GROUP_ONLY`), whose paths here are "optimizer.select" and the like.
 """
 
 from collections.abc import Mapping
@@ -14,13 +19,16 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import BY_PATH, KIND_FIELDS, SIDE_FIELDS, Field
+from zoo.config.fields import BY_PATH, GROUP_FIELDS, GROUP_ONLY, KIND_FIELDS, SIDE_FIELDS, Field
 from zoo.config.fields.renamed import RENAMED
 from zoo.errors import did_you_mean
 from zoo.nested import flatten, unflatten
 
 SIDES = ("model.encoder", "model.decoder")
 KINDS = "model.layers.kinds"
+GROUPS = "optimizer.group"
+
+_FIELDS = BY_PATH | GROUP_ONLY
 
 
 def split_path(path: str) -> tuple[str, str] | None:
@@ -32,16 +40,25 @@ def split_path(path: str) -> tuple[str, str] | None:
         return ".".join(parts[:2]), ".".join(["model", *parts[2:]])
     if path.startswith(KINDS + ".") and len(parts) > 4:
         return ".".join(parts[:4]), ".".join(["model", *parts[4:]])
+    if is_group(path) and len(parts) > 3:
+        return ".".join(parts[:3]), ".".join(["optimizer", *parts[3:]])
     return None
+
+
+def is_group(scope: str) -> bool:
+    """Returns whether a scope is, or a path belongs to, a group of parameters."""
+    return scope.startswith(GROUPS + ".")
 
 
 def scoped(scope: str, path: str) -> str:
     """Returns the path that overrides a field in a scope, e.g. "model.decoder.num_layers"."""
-    return scope + path.removeprefix("model")
+    return f"{scope}.{path.partition('.')[2]}"
 
 
 def overridable(scope: str) -> list[str]:
     """Returns the paths of the fields that a scope may override."""
+    if is_group(scope):
+        return [f"optimizer.{name}" for name in GROUP_FIELDS]
     allowed = tuple(f"model.{name}" for name in (SIDE_FIELDS if scope in SIDES else KIND_FIELDS))
     return [path for path in BY_PATH if path.startswith(allowed)]
 
@@ -55,7 +72,7 @@ def field_at(path: str) -> Field | None:
         return BY_PATH[path]
     if (found := split_path(path)) is None or found[1] not in overridable(found[0]):
         return None
-    return replace(BY_PATH[found[1]], path=path, auto="")
+    return replace(_FIELDS[found[1]], path=path, auto="")
 
 
 def derivable(path: str) -> bool:

@@ -69,7 +69,7 @@ class CharacterCNN(nnx.Module):
         pairs = list(zip(elmo.filters[::2], elmo.filters[1::2], strict=True))
         width = sum(filters for _, filters in pairs)
         self.embedding = parameter(
-            (NUM_CHARACTERS, elmo.character_dim), (None, None), normal(config.init.embedding_std)
+            (NUM_CHARACTERS, elmo.character_dim), (None, None), normal(config.init.embedding_std), "embedding"
         )
         self.convolutions = nnx.Dict({str(index): Convolution(config, *pair) for index, pair in enumerate(pairs)})
         self.highways = nnx.Dict({str(index): Highway(config, width) for index in range(elmo.highways)})

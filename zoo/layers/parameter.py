@@ -20,7 +20,9 @@ zeros: Initializer = jax.nn.initializers.zeros
 ones: Initializer = jax.nn.initializers.ones
 
 
-def parameter(shape: tuple[int, ...], axes: tuple[str | None, ...], initializer: Initializer) -> nnx.Param:
+def parameter(
+    shape: tuple[int, ...], axes: tuple[str | None, ...], initializer: Initializer, role: str | None = None
+) -> nnx.Param:
     """Describes a float32 parameter.
 
     Args:
@@ -28,8 +30,11 @@ def parameter(shape: tuple[int, ...], axes: tuple[str | None, ...], initializer:
         axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab"),
             which `zoo.training.mesh` maps to mesh axes; a dimension None is never split.
         initializer: function of (key, shape).
+        role: what it is for, of `zoo.config.ROLES`, by which the optimizer's groups may select it; by
+            default "matrix" with two or more dimensions, else "vector".
     """
-    return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer)
+    role = role or ("matrix" if len(shape) >= 2 else "vector")
+    return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer, role=role)
 
 
 class Statistic(nnx.Variable):
@@ -81,12 +86,25 @@ class Linear(nnx.Module):
     Leading dimensions are flattened first: with a 2-D left operand the weight gradient contracts
     one dimension, which saves XLA's CPU backend a strided copy of the activations and costs nothing
     on an accelerator.
+
+    Args:
+        in_dim, out_dim: width of x and of y.
+        axes: logical names of the dimensions of W.
+        bias: whether there is b.
+        initializer: that of W; b is 0 at first.
+        role: that of W (see `parameter`); b is a "vector".
     """
 
     def __init__(
-        self, in_dim: int, out_dim: int, axes: tuple[str | None, str | None], bias: bool, initializer: Initializer
+        self,
+        in_dim: int,
+        out_dim: int,
+        axes: tuple[str | None, str | None],
+        bias: bool,
+        initializer: Initializer,
+        role: str | None = None,
     ):
-        self.kernel = parameter((in_dim, out_dim), axes, initializer)
+        self.kernel = parameter((in_dim, out_dim), axes, initializer, role)
         self.bias = parameter((out_dim,), (axes[1],), zeros) if bias else None
 
     def __call__(self, x: Float[Array, "*leading I"]) -> Float[Array, "*leading O"]:

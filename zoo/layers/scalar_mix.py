@@ -40,8 +40,8 @@ class ScalarMix(nnx.Module):
     """
 
     def __init__(self, num_layers: int):
-        self.weights = parameter((num_layers,), (None,), zeros)
-        self.gamma = parameter((), (), ones)
+        self.weights = parameter((num_layers,), (None,), zeros, "scalar")
+        self.gamma = parameter((), (), ones, "scalar")
 
     def __call__(self, layers: Float[Array, "*leading L D"]) -> Float[Array, "*leading D"]:
         """Mixes the layers.

@@ -68,7 +68,7 @@ class Softmax(nnx.Module):
 
     def __init__(self, config: ResolvedConfig):
         self.weights = parameter(
-            (config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True)
+            (config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True), "head"
         )
         self.bias = parameter((config.vocab_size,), ("vocab",), zeros)
 
@@ -93,7 +93,7 @@ class ELMo(nnx.Module, TaskHead):
         else:
             self.mix = ScalarMix(config.num_layers + 1)
             self.classifier = Linear(
-                2 * config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config)
+                2 * config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config), "head"
             )
         self.config = config
 

@@ -23,7 +23,7 @@ class EncoderDecoder(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         encoder, decoder = side(config, "encoder"), side(config, "decoder")
         sides = encoder.num_layers, decoder.num_layers
-        table = (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std)
+        table = (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std), "embedding"
         self.embedding = parameter(*table)
         self.source_embedding = None if config.embedding.shared else parameter(*table)
         self.encoder = Tower(encoder, sides=sides)

@@ -43,10 +43,10 @@ class Head(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         head = config.head
         matrix = (config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True)
-        self.weights = None if config.tie_embeddings else parameter(*matrix)
+        self.weights = None if config.tie_embeddings else parameter(*matrix, role="head")
         self.bias = parameter((config.vocab_size,), ("vocab",), zeros) if head.bias else None
         if head.transform:
-            self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config))
+            self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config), "head")
             self.norm = make_norm(config)
         self.scale = config.dim**-0.5 if head.scale == "rsqrt_dim" else 1.0
         self.config = config

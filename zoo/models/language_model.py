@@ -33,7 +33,7 @@ class Tower(nnx.Module):
         self.position = make_embedded_position(config)
         segments = config.embedding.segments if config.architecture == "encoder" else 0
         table = normal(config.init.embedding_std)
-        self.segments = parameter((segments, config.dim), (None, "embed"), table) if segments else None
+        self.segments = parameter((segments, config.dim), (None, "embed"), table, "embedding") if segments else None
         self.embedding_norm = make_norm(config) if config.embedding.norm else None
         self.stack = Stack(config, cross, sides)
         self.final_norm = make_final_norm(config)
@@ -69,17 +69,18 @@ class LanguageModel(Tower, TaskHead):
 
     def __init__(self, config: ResolvedConfig):
         self.embedding = parameter(
-            (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std)
+            (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std), "embedding"
         )
         super().__init__(config)
+        head = ("embed", None), True, kernel_initializer(config), "head"
         if config.head.classes == AUTO:
             self.head = Head(config)
         else:
-            self.classifier = Linear(config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config))
+            self.classifier = Linear(config.dim, config.head.classes, *head)
         if config.head.pooler:
-            self.pooler = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config))
+            self.pooler = Linear(config.dim, config.dim, *head)
         if config.head.next_sentence:
-            self.next_sentence = Linear(config.dim, 2, ("embed", None), True, kernel_initializer(config))
+            self.next_sentence = Linear(config.dim, 2, *head)
         self.config = config
 
     def __call__(

@@ -26,6 +26,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.models import cost
 from zoo.models.architectures import make_model
+from zoo.models.parameter_groups import group_sizes
 from zoo.objectives import Objective, make_objective
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.layer_transfer import read_layers
@@ -147,12 +148,13 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources: releases the lock when it is closed.
 
     Raises:
-        ConfigError: a bad config, a folder that is in use or belongs to another run, or a run to
-            start from that is missing.
+        ConfigError: a bad config, a group without parameters, a folder that is in use or belongs to
+            another run, or a run to start from that is missing.
     """
     workdir = request.workdir
     check_trackers(configs.resolve(request.config).training.trackers)
     config = resolve_with_vocabulary(request.config)
+    group_sizes(config)  # Refuses groups without parameters.
     resumed = any((workdir / "checkpoints").glob("[0-9]*"))
     if not resumed:  # A resumed run reads nothing of the run that it started from.
         check_start_from(config)

@@ -37,10 +37,12 @@ def abstract_state(model: nnx.Module, optimizer: optax.GradientTransformation, m
         "stats": jax.tree.map(lambda _: replicated, shapes["stats"]),
         "optimizer": optax.tree_utils.tree_map_params(
             optimizer,
-            lambda _, sharding: sharding,
+            lambda leaf, sharding: leaf if isinstance(leaf, optax.MaskedNode) else sharding,
             shapes["optimizer"],
             of_params,
             transform_non_params=lambda _: replicated,
+            # In the state of a group of parameters, the place of another group's.
+            is_leaf=lambda node: isinstance(node, optax.MaskedNode),
         ),
     }
     return jax.tree.map(_with_sharding, shapes, shardings)

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.models.functional import Params, Stats, split, unrolled_ndim
+from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.objectives import Objective
 from zoo.objectives.objective import ForwardMode
@@ -126,7 +127,8 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         objective: the objective of this model.
         mesh: the devices.
     """
-    optimizer, step = make_optimizer(config, unrolled_ndim(model)), UpdateStep(config, model, objective)
+    optimizer = make_optimizer(config, unrolled_ndim(model), labels=group_labels(config, model))
+    step = UpdateStep(config, model, objective)
     abstract, constants = abstract_state(model, optimizer, mesh), RunConstants(config, objective, mesh)
     state, rows, replicated = shardings_of(abstract), batch_sharding(mesh), replicated_sharding(mesh)
     arguments = (state, rows, constants.shardings)

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from zoo.config import ResolvedConfig
 from zoo.layers.context import DropoutKey
 from zoo.models.functional import Params, Stats, refresh, split, unrolled_ndim
+from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.objectives import Objective
 from zoo.objectives.objective import sum_of_means
@@ -44,6 +45,7 @@ class UpdateStep:
     def __init__(self, config: ResolvedConfig, model: nnx.Module, objective: Objective):
         self._config, self._model, self._objective = config, model, objective
         self._graph, self._unrolled_ndim = split(model)[0], unrolled_ndim(model)
+        self._labels = group_labels(config, model)
         self._mask = trainable_mask(config, model)
         self._body_frozen, self._uses_dropout = config.training.trained_layers == 0, uses_dropout(config)
 
@@ -106,7 +108,7 @@ class UpdateStep:
 
     def _optimizer_updates(self, state: State, gradient: Params, constants: Constants) -> tuple[Params, Any]:
         """Returns (what is added to the parameters, the optimizer's state after it)."""
-        optimizer = make_optimizer(self._config, self._unrolled_ndim, constants["hyperparameters"])
+        optimizer = make_optimizer(self._config, self._unrolled_ndim, constants["hyperparameters"], self._labels)
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return mask_updates(updates, self._mask), optimizer_state
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.constraints.data_constraints import check_examples, check_offsets
+from zoo.config.constraints.group_constraints import check_groups
 from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.constraints.objective_constraints import check_objective
 from zoo.config.constraints.scope_constraints import check_scopes
@@ -14,7 +15,7 @@ from zoo.config.constraints.task_constraints import check_task
 from zoo.config.constraints.teacher_constraints import check_teacher
 from zoo.config.constraints.training_constraints import check_training
 from zoo.config.fields import TASKS
-from zoo.config.scopes import SIDES
+from zoo.config.scopes import SIDES, is_group
 
 
 def validate_combination(
@@ -28,6 +29,9 @@ def validate_combination(
         vocab_size: ids that the data need, or None where only the data know.
     """
     architecture = flat["model.architecture"]
+    groups = {scope: changes for scope, changes in scopes.items() if is_group(scope)}
+    scopes = {scope: changes for scope, changes in scopes.items() if scope not in groups}
+    yield from check_groups(flat, groups)
     yield from check_scopes(flat, scopes)
     if architecture == "elmo":
         yield from _check_elmo(flat)

@@ -11,6 +11,7 @@ from zoo.config.fields.conditions import (
     ACTIVATION_OF,
     EMBEDDED_POSITIONS,
     GATED,
+    GROUP_FIELDS,
     IGNORED_BY,
     KIND_FIELDS,
     OBJECTIVES_OF,
@@ -25,6 +26,7 @@ from zoo.config.fields.objective_fields import OBJECTIVE_FIELDS
 from zoo.config.fields.position_fields import POSITION_FIELDS
 from zoo.config.fields.stack_fields import NORM_FIELDS, STACK_FIELDS
 from zoo.config.fields.training_fields import (
+    GROUP_ONLY_FIELDS,
     MESH_FIELDS,
     OPTIMIZER_FIELDS,
     SCHEDULE_FIELDS,
@@ -40,6 +42,8 @@ __all__ = [
     "EMBEDDED_POSITIONS",
     "FIELDS",
     "GATED",
+    "GROUP_FIELDS",
+    "GROUP_ONLY",
     "IGNORED_BY",
     "KIND_FIELDS",
     "NOT_RESULT_RELEVANT",
@@ -71,6 +75,8 @@ FIELDS: tuple[Field, ...] = (
 )
 
 BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
+# Fields that exist only inside a scope (see `zoo.config.scopes`).
+GROUP_ONLY: dict[str, Field] = {field.path: field for field in GROUP_ONLY_FIELDS}
 
 # Fields that do not change the result of a run and so are no part of its identity: where and how it
 # runs and how often it reports.

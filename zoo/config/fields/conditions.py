@@ -43,6 +43,8 @@ IGNORED_BY = {
 # `zoo.config.scopes`).
 SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
 KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
+# Fields below `optimizer` that a group of parameters may set for itself.
+GROUP_FIELDS = ("select", "rate_factor", "kind", "beta1", "beta2", "epsilon", "weight_decay")
 
 # Values of `Field.when`: (path, values).
 ENCODER = ("model.architecture", ("encoder",))

@@ -29,6 +29,31 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
     Field("optimizer.beta2", 0.999, float, "decay of the second moment", minimum=0, maximum=0.9999999),
     Field("optimizer.epsilon", 1e-8, float, "added to the root of the second moment", above=0),
     Field("optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0),
+    Field(
+        "optimizer.groups",
+        (),
+        tuple,
+        "names of parameter groups with settings of their own under optimizer.group.NAME; a parameter belongs to the "
+        "first that selects it",
+        items=str,
+    ),
+)
+# Fields that only a group of parameters has, at optimizer.group.NAME.select and .rate_factor.
+GROUP_ONLY_FIELDS: tuple[Field, ...] = (
+    Field(
+        "optimizer.select",
+        "",
+        str,
+        "the parameters of the group: comma-separated terms role:NAME, axes:NAME or path:PATTERN, of which one "
+        "must apply",
+    ),
+    Field(
+        "optimizer.rate_factor",
+        1.0,
+        float,
+        "factor on the scheduled learning rate; 0: the parameters keep their initial values",
+        minimum=0,
+    ),
 )
 
 SCHEDULE_FIELDS: tuple[Field, ...] = (

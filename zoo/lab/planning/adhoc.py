@@ -57,5 +57,5 @@ def _short(path: str) -> str:
     parts = path.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts) - 1, 0, -1))
     return next(
-        (end for end in ends if sum(other == end or other.endswith(f".{end}") for other in config.BY_PATH) == 1), path
+        (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in {*config.BY_PATH, path}) == 1), path
     )

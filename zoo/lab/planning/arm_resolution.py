@@ -121,10 +121,15 @@ class ArmResolver:
 
 
 def count_cost(resolved: config.ResolvedConfig) -> Any:
-    """Returns the parameters and FLOPs of a config (`zoo.models.cost`)."""
-    # Imported here because it needs JAX, and most mistakes in a plan are found without it.
-    from zoo.models import cost
+    """Returns the parameters and FLOPs of a config (`zoo.models.cost`).
 
+    Raises:
+        ConfigError: a group of the optimizer has no parameters, or the teacher is not a run.
+    """
+    # Imported here because it needs JAX, and most mistakes in a plan are found without it.
+    from zoo.models import cost, parameter_groups
+
+    parameter_groups.group_sizes(resolved)
     return cost.summary(resolved)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from zoo import config
 from zoo.config.fields import TASKS
-from zoo.config.scopes import KINDS, SIDES
+from zoo.config.scopes import GROUPS, KINDS, SIDES
 from zoo.errors import ConfigError
 from zoo.lab.declarations import DIFFERENCES
 from zoo.lab.experiment import Experiment
@@ -96,6 +96,8 @@ def _belongs_to_a_choice(path: str, common: set[str]) -> bool:
     """
     if path.startswith(f"{KINDS}."):
         return "model.layers.pattern" in common
+    if path.startswith(f"{GROUPS}."):
+        return "optimizer.groups" in common
     if path.startswith(tuple(f"{side}." for side in SIDES)):
         return "model.architecture" in common or config.field_at(path).when is not None
     return config.BY_PATH[path].when is not None

@@ -36,7 +36,8 @@ class SoftmaxAttention(Attention):
         super().__init__(config, cross, gain)
         attention = config.attention
         H = attention.num_heads
-        self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
+        sinks = (H,), ("heads",), normal(config.init.embedding_std), "scalar"
+        self.sinks = parameter(*sinks) if attention.sinks else None
         # Windows and global tokens belong to one sequence; all of a memory is visible.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
         dilations = () if cross else attention.dilations

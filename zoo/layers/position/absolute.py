@@ -17,7 +17,7 @@ class Learned(Position):
     def __init__(self, config: ResolvedConfig):
         self.max_length, self.offset = config.position.max_length, config.position.offset
         self.table = parameter(
-            (self.offset + self.max_length, config.dim), (None, "embed"), normal(config.init.embedding_std)
+            (self.offset + self.max_length, config.dim), (None, "embed"), normal(config.init.embedding_std), "embedding"
         )
 
     def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "#B T"]) -> Float[Array, "B T D"]:

@@ -91,7 +91,7 @@ class RelativeBias(Position):
         self.buckets, self.max_distance = position.buckets, position.max_distance
         self.bidirectional = config.architecture == "encoder"
         self.table = parameter(
-            (self.buckets, config.attention.num_heads), (None, "heads"), normal(config.init.embedding_std)
+            (self.buckets, config.attention.num_heads), (None, "heads"), normal(config.init.embedding_std), "scalar"
         )
 
     def score_bias(
@@ -118,9 +118,9 @@ class ShawPosition(Position):
     def __init__(self, config: ResolvedConfig):
         # By subscript: as an attribute `values` is the method of every mapping.
         self.clip, self.has_value_bias = config.position.clip, config.position.relative_values
-        shape = (2 * self.clip + 1, config.attention.head_dim)
-        self.keys = parameter(shape, (None, None), normal(config.init.embedding_std))
-        self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.has_value_bias else None
+        table = (2 * self.clip + 1, config.attention.head_dim), (None, None), normal(config.init.embedding_std)
+        self.keys = parameter(*table, role="embedding")
+        self.values = parameter(*table, role="embedding") if self.has_value_bias else None
 
     def _distances(
         self, q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"], dtype: jnp.dtype

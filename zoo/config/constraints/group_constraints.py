@@ -1,0 +1,49 @@
+"""Checks the groups of parameters of the optimizer, as far as that needs no model."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import GROUP_FIELDS
+from zoo.config.parameter_selection import REST, select_problems
+from zoo.config.scopes import GROUPS, scoped
+
+SELECT, FACTOR = "optimizer.select", "optimizer.rate_factor"
+
+
+def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yields the problems of `optimizer.groups` and of the fields of each group.
+
+    Args:
+        flat: every field, without the scopes.
+        groups: overrides by scope, "optimizer.group.NAME".
+    """
+    names = flat["optimizer.groups"]
+    for name in dict.fromkeys(names):
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            yield f"optimizer.groups: {name!r} is no name of a group; use letters, digits, _ and -"
+        elif name == REST:
+            yield f"optimizer.groups: {REST!r} stands for the parameters that no group selects; take another name"
+        elif not groups.get(f"{GROUPS}.{name}", {}).get(SELECT):
+            yield (
+                f"optimizer.groups names {name!r}, but {GROUPS}.{name}.select is not set "
+                f"(e.g. {GROUPS}.{name}.select=role:embedding)"
+            )
+        if names.count(name) > 1:
+            yield f"optimizer.groups names {name!r} twice"
+    for scope, changes in groups.items():
+        if scope.removeprefix(f"{GROUPS}.") not in names:
+            yield f"{scope} has no effect: optimizer.groups={','.join(names) or 'empty'} does not name it"
+            continue
+        if changes.get(SELECT):
+            yield from (f"{scope}.select: {problem}" for problem in select_problems(changes[SELECT]))
+        own = [path for path in changes if path != SELECT]
+        if not own:
+            others = ", ".join(name for name in GROUP_FIELDS if name != "select")
+            yield f"{scope} changes nothing: it sets none of {others}"
+        elif changes.get(FACTOR) == 0:
+            yield from (
+                f"{scoped(scope, path)}={changes[path]!r} has no effect with {scope}.rate_factor=0; leave it out"
+                for path in own
+                if path != FACTOR
+            )

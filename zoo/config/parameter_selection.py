@@ -1,0 +1,62 @@
+"""Groups of parameters: the roles and axes that parameters have, and the terms that select them.
+
+`optimizer.groups` names the groups, `optimizer.group.NAME.select` says what belongs to one. Each
+term selects by role, by logical axis or by path, and one that applies is enough:
+
+    role:embedding        every table of vectors
+    axes:vocab            every parameter with a dimension of that name
+    path:*/query/kernel   every parameter with such a path, e.g. "stack/layers/attention/query/kernel"
+
+A path is that of the parameters' tree, in which the layers of a kind are one stacked array: it has
+no number of a layer. In patterns `*` stands for any text, slashes included.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from zoo.errors import did_you_mean
+
+# What a parameter is for (`zoo.layers.parameter.parameter`).
+ROLES = {
+    "matrix": "weights of linear maps and convolutions inside the model",
+    "vector": "scales and biases, those of heads included",
+    "embedding": "tables with a vector for each token, character, segment, position or distance",
+    "head": "matrices that turn hidden states into scores: output matrix, transform, classifier, pooler",
+    "scalar": "numbers that act alone: attention sinks, biases by distance, weights of a mixture of layers",
+}
+# Names of dimensions; "layers" is the dimension of stacked layers.
+LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "layers")
+# The parameters that no group selects.
+REST = "rest"
+
+
+def select_problems(select: str) -> Iterator[str]:
+    """Yields what is wrong with each term of a `select`."""
+    for term in _terms(select):
+        what, _, name = term.partition(":")
+        known = {"role": ROLES, "axes": LOGICAL_AXES}.get(what)
+        if what not in ("role", "axes", "path") or not name:
+            yield f"{term!r} is not role:NAME, axes:NAME or path:PATTERN"
+        elif known is not None and name not in known:
+            yield f"{term!r}: {name} is not one of {', '.join(known)}{did_you_mean(name, known)}"
+
+
+def is_selected(select: str, path: str, role: str, axes: tuple[str | None, ...]) -> bool:
+    """Returns whether a term of a `select` applies to a parameter.
+
+    Args:
+        select: comma-separated terms.
+        path: path of the parameter, e.g. "stack/layers/attention/query/kernel".
+        role: its role, of `ROLES`.
+        axes: the names of its dimensions.
+    """
+    return any(_applies(term, path, role, axes) for term in _terms(select))
+
+
+def _applies(term: str, path: str, role: str, axes: tuple[str | None, ...]) -> bool:
+    what, _, name = term.partition(":")
+    return {"role": name == role, "axes": name in axes, "path": fnmatchcase(path, name)}[what]
+
+
+def _terms(select: str) -> list[str]:
+    return [term.strip() for term in select.split(",")]

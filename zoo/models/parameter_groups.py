@@ -1,0 +1,59 @@
+"""Which parameters of a model belong to which group of the optimizer."""
+
+import math
+
+from flax import nnx
+
+from zoo.config import GROUPS, REST, ResolvedConfig, is_selected
+from zoo.config.scopes import values_in
+from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
+from zoo.models.functional import Params
+from zoo.nested import flatten, unflatten
+
+
+def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
+    """Returns the name of each parameter's group, nested like the parameters.
+
+    A parameter belongs to the first group of `optimizer.groups` that selects it, else to `REST`.
+    Stacked layers are one parameter.
+
+    Args:
+        config: the resolved config.
+        module: the abstract model.
+
+    Raises:
+        ConfigError: one line for each group that has no parameter.
+    """
+    flat, names = flatten(config), config.optimizer.groups
+    selects = {name: values_in(f"{GROUPS}.{name}", flat)["optimizer.select"] for name in names}
+    labels: dict[str, str] = {}
+    selected = set()
+    for parts, variable in nnx.state(module, nnx.Param).flat_state():
+        path = "/".join(map(str, parts))
+        role, axes = variable.get_metadata("role"), variable.get_metadata("axes")
+        fitting = [name for name, select in selects.items() if is_selected(select, path, role, axes)]
+        labels[path] = fitting[0] if fitting else REST
+        selected.update(fitting)
+    if empty := [name for name in names if name not in labels.values()]:
+        why = {True: "earlier groups have all parameters that it selects", False: "it selects none of this model"}
+        raise ConfigError(
+            [f"{GROUPS}.{name}.select={selects[name]}: no parameter is left; {why[name in selected]}" for name in empty]
+        )
+    return unflatten(labels, "/")
+
+
+def group_sizes(config: ResolvedConfig) -> dict[str, int]:
+    """Returns the number of parameters of each group, `REST` last; empty without groups.
+
+    Raises:
+        ConfigError: as in `group_labels`.
+    """
+    if not config.optimizer.groups:
+        return {}
+    module = make_model(config)
+    sizes = dict.fromkeys((*config.optimizer.groups, REST), 0)
+    labels = flatten(group_labels(config, module), "/")
+    for parts, variable in nnx.state(module, nnx.Param).flat_state():
+        sizes[labels["/".join(map(str, parts))]] += math.prod(variable.get_value().shape)
+    return sizes
