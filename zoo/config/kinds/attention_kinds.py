@@ -1,5 +1,6 @@
 """Kinds of attention."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,11 @@ def _performer_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[
                 f"model.attention.kind=performer never forms the scores that {path}={flat[path]} acts on; "
                 "leave it out or use softmax"
             )
+
+
+def _derive_performer(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    head_dim = flat["model.attention.head_dim"]
+    return {} if head_dim == AUTO else {"model.attention.features": max(1, int(head_dim * math.log(head_dim)))}
 
 
 # Traits: "kernels" (the product is one of the implementations of softmax attention).
@@ -57,6 +63,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_performer_problems,
+            derive=_derive_performer,
         ),
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 from zoo.config.field import Field
 
 Problems = Callable[[Mapping[str, Any], str], Iterator[str]]
+Derivation = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def is_prefix_decoder(flat: Mapping[str, Any], architecture: str) -> bool:
@@ -18,6 +19,12 @@ def no_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     """Yields nothing: the kind can be combined with everything."""
     del flat, architecture
     yield from ()
+
+
+def no_derivation(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns no derived value."""
+    del flat
+    return {}
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Kind:
         fields: fields that only this kind reads.
         problems: (flat config as the layers see it, architecture) -> a line for each value that
             this kind cannot be combined with; see `zoo.config.constraints.layer_constraints`.
+        derive: flat config -> {path: value} for its fields that may be `auto`. The width of a head
+            is derived before, and "auto" where it cannot be.
     """
 
     path: str
@@ -44,6 +53,7 @@ class Kind:
     traits: frozenset[str] = frozenset()
     fields: tuple[Field, ...] = ()
     problems: Problems = no_problems
+    derive: Derivation = no_derivation
 
     def __post_init__(self):
         own = (self.path, (self.name,))
@@ -78,6 +88,10 @@ class KindTable:
     def problems(self, flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         """Yields the problems of the kind that a flat config chooses."""
         yield from self.by_name[flat[self.path]].problems(flat, architecture)
+
+    def derive(self, flat: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the derived values of the kind that a flat config chooses."""
+        return self.by_name[flat[self.path]].derive(flat)
 
 
 class Having(Sequence[str]):

@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.field import AUTO, Field
 from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
+from zoo.config.side_lengths import side_lengths
 
 KIND = "model.position.kind"
 SCALED = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
@@ -93,6 +94,31 @@ _SHAW: tuple[Field, ...] = (
 )
 
 
+def _derive_learned(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    # A side of an encoder-decoder can be longer than a short row.
+    objective = {
+        path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")
+    }
+    length = flat["data.sequence_length"]
+    longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
+    sides = side_lengths(objective, length) if longer else ()
+    last = max(flat["data.position_offsets"], default=0)
+    return {"model.position.max_length": max([length + last, *sides])}
+
+
+def _derive_sinusoidal(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    del flat
+    return {"model.position.layout": "interleaved"}
+
+
+def _derive_rope(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    limits = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}.get(flat["model.position.scaling.kind"])
+    scaling = "model.position.scaling"
+    return {"model.position.layout": "half"} | (
+        {f"{scaling}.low": limits[0], f"{scaling}.high": limits[1]} if limits else {}
+    )
+
+
 def _sinusoidal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
     dim = flat["model.dim"]
@@ -173,6 +199,7 @@ POSITION_KINDS = KindTable(
             "a learned vector per position, added to the embedding (Gehring et al. 2017; GPT)",
             frozenset({"embedded"}),
             fields=_LEARNED,
+            derive=_derive_learned,
         ),
         Kind(
             KIND,
@@ -181,6 +208,7 @@ POSITION_KINDS = KindTable(
             frozenset({"embedded", "pairs"}),
             fields=_SINUSOIDAL,
             problems=_sinusoidal_problems,
+            derive=_derive_sinusoidal,
         ),
         Kind(
             KIND,
@@ -189,6 +217,7 @@ POSITION_KINDS = KindTable(
             frozenset({"pairs"}),
             fields=_ROPE,
             problems=_rope_problems,
+            derive=_derive_rope,
         ),
         Kind(
             KIND,
