@@ -11,8 +11,8 @@ import ml_collections
 
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
+from zoo.config.kinds import KIND_TABLES
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
-from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
 
@@ -153,24 +153,11 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         if flat[path] == AUTO and not path.startswith(ignored):
             flat[path] = value
 
-    position, length = flat["model.position.kind"], flat["data.sequence_length"]
+    length = flat["data.sequence_length"]
     if vocab_size:
         fill("model.vocab_size", vocab_size)
     if flat["objective.kind"] == "prefix":
         fill("objective.prefix_length", max(1, length // 2))
-    if position == "learned":
-        # A side of an encoder-decoder can be longer than a short row.
-        objective = {
-            path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")
-        }
-        longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
-        sides = side_lengths(objective, length) if longer else ()
-        fill("model.position.max_length", max([length + max(flat["data.position_offsets"], default=0), *sides]))
-    if position in ("rope", "sinusoidal"):
-        fill("model.position.layout", "half" if position == "rope" else "interleaved")
-    if (scaling := flat["model.position.scaling.kind"]) in ("yarn", "llama3"):
-        fill("model.position.scaling.low", 1.0)
-        fill("model.position.scaling.high", 32.0 if scaling == "yarn" else 4.0)
     heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
     fill("model.attention.num_kv_heads", heads)
     fill("model.attention.num_query_heads", heads)
@@ -180,8 +167,9 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("model.attention.head_dim", dim // heads)
     if (head_dim := flat["model.attention.head_dim"]) != AUTO:
         fill("model.attention.scale", head_dim**-0.5)
-        if flat["model.attention.kind"] == "performer":
-            fill("model.attention.features", max(1, int(head_dim * math.log(head_dim))))
+    for table in KIND_TABLES.values():
+        for path, value in table.derive(flat).items():
+            fill(path, value)
     fill("model.ffn.hidden_dim", 4 * dim)
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
     if (task := flat["objective.kind"]) in TASKS:

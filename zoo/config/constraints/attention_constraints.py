@@ -4,25 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO
-
-
-def is_prefix_decoder(flat: dict[str, Any], architecture: str) -> bool:
-    """Returns whether a decoder reads the prefix itself."""
-    return architecture == flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix"
+from zoo.config.kinds import POSITION_KINDS, is_prefix_decoder
 
 
 def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
-    """Yields the problems of the number and width of heads, and of sinusoids in that width."""
+    """Yields the problems of the number and width of heads."""
     heads, kv_heads, dim = flat["model.attention.num_heads"], flat["model.attention.num_kv_heads"], flat["model.dim"]
     if flat["model.attention.head_dim"] == AUTO:
         yield (
             f"model.dim={dim} is not divisible by model.attention.num_heads={heads}; change one, "
             "or set model.attention.head_dim"
         )
-    if flat["model.position.kind"] == "sinusoidal" and dim % 2:
-        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
-    if flat["model.position.kind"] == "sinusoidal" and flat["model.position.endpoint"] and dim < 4:
-        yield (f"model.position.endpoint=true needs a first and a last wavelength: model.dim={dim} must be at least 4")
     if heads % kv_heads:
         yield f"model.attention.num_heads={heads} is not divisible by model.attention.num_kv_heads={kv_heads}"
     if heads % (queries := flat["model.attention.num_query_heads"]):
@@ -73,8 +65,6 @@ def check_window(flat: dict[str, Any], architecture: str) -> Iterator[str]:
                 f"model.attention.global_tokens={global_tokens} counts from a row's start; "
                 "it cannot be combined with data.isolate_documents=true"
             )
-        if flat["model.position.kind"] == "shaw":
-            yield "model.attention.global_tokens cannot be combined with model.position.kind=shaw"
     if is_prefix_decoder(flat, architecture) and window:
         yield (
             "objective.kind=prefix lets all later tokens see the first tokens of a row; a decoder cannot combine that "
@@ -106,7 +96,7 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     dropout, softcap = flat["model.attention.dropout"], flat["model.attention.softcap"]
     architecture = flat["model.architecture"]
     return {
-        "score": (position in ("alibi", "relative_bias", "shaw"), f"model.position.kind={position}"),
+        "score": (position in POSITION_KINDS.having("score_bias"), f"model.position.kind={position}"),
         "value": (
             position == "shaw" and flat["model.position.relative_values"],
             "model.position.relative_values=true of Shaw's positions",

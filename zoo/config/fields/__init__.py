@@ -5,6 +5,7 @@ texts, `zoo describe` and the generated configs all read it. A module takes its 
 resolved config and re-declares nothing.
 """
 
+from zoo.config.field import AUTO, Field, chosen
 from zoo.config.fields.attention_fields import ATTENTION_FIELDS
 from zoo.config.fields.attention_support import ATTENTION_SUPPORT, AttentionSupport
 from zoo.config.fields.conditions import (
@@ -20,7 +21,6 @@ from zoo.config.fields.conditions import (
     TASKS,
 )
 from zoo.config.fields.data_fields import DATA_FIELDS
-from zoo.config.fields.field import AUTO, Field, chosen
 from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, HEAD_FIELDS, INIT_FIELDS
 from zoo.config.fields.objective_fields import OBJECTIVE_FIELDS
 from zoo.config.fields.position_fields import POSITION_FIELDS

@@ -1,21 +1,11 @@
 """Fields of attention."""
 
-from zoo.config.fields.conditions import ENCODER_DECODER, PERFORMER
-from zoo.config.fields.field import AUTO, Field
+from zoo.config.field import AUTO, Field
+from zoo.config.fields.conditions import ENCODER_DECODER
+from zoo.config.kinds import ATTENTION_KINDS
 
 ATTENTION_FIELDS: tuple[Field, ...] = (
-    Field(
-        "model.attention.kind",
-        "softmax",
-        str,
-        "how scores become weights",
-        {
-            "softmax": "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
-            "performer": (
-                "softmax's kernel by positive orthogonal random features, linear in T (FAVOR+, Choromanski et al. 2021)"
-            ),
-        },
-    ),
+    Field("model.attention.kind", "softmax", str, "how scores become weights", ATTENTION_KINDS.choices),
     Field("model.attention.num_heads", 4, int, "H, number of query heads", minimum=1),
     Field(
         "model.attention.num_kv_heads",
@@ -91,23 +81,6 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         bool,
         "attention sinks: a learned logit per head that takes part in the softmax but has no value vector (gpt-oss)",
     ),
-    Field(
-        "model.attention.features",
-        AUTO,
-        int,
-        "number of random features of a head",
-        minimum=1,
-        auto="K * ln(K)",
-        when=PERFORMER,
-    ),
-    Field(
-        "model.attention.redraw_every",
-        1000,
-        int,
-        "steps between new random features; 0 keeps the first",
-        minimum=0,
-        when=PERFORMER,
-    ),
     Field("model.attention.scale", AUTO, float, "factor on the scores", above=0, auto="1 / sqrt(head_dim)"),
     Field("model.attention.bias", True, bool, "the query, key, value and output projections have a bias"),
     Field(
@@ -127,6 +100,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "cudnn": "fused on NVIDIA GPUs, memory linear in T: bfloat16, no ALiBi, no packed documents",
         },
         auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU, else einsum",
-        when=("model.attention.kind", ("softmax",)),
+        when=ATTENTION_KINDS.when("kernels"),
     ),
+    *ATTENTION_KINDS.fields,
 )

@@ -1,12 +1,14 @@
 """Conditions under which fields are read, and groups of choices shared by several modules."""
 
+from zoo.config.kinds import FEED_FORWARD_KINDS, POSITION_KINDS
+
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
 TASKS = ("classification", "regression", "tagging", "extraction")
 # Tasks that read one vector of each row.
 SEQUENCE_TASKS = ("classification", "regression")
 # Position schemes that add a vector to the embedding; the others act inside attention and may
 # differ from layer to layer.
-EMBEDDED_POSITIONS = ("learned", "sinusoidal")
+EMBEDDED_POSITIONS = POSITION_KINDS.having("embedded")
 # Which objectives train which architecture.
 OBJECTIVES_OF = {
     "decoder": ("causal", "prefix", *TASKS),
@@ -14,7 +16,7 @@ OBJECTIVES_OF = {
     "encoder_decoder": ("prefix", "span", "denoising", "translation"),
     "elmo": ("bidirectional", *TASKS),
 }
-GATED = ("swiglu", "geglu", "reglu")
+GATED = FEED_FORWARD_KINDS.having("gated")
 ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 
 # Fields that an architecture ignores, by the start of their path.
@@ -50,12 +52,6 @@ GROUP_FIELDS = ("select", "rate_factor", "kind", "beta1", "beta2", "epsilon", "w
 ENCODER = ("model.architecture", ("encoder",))
 ENCODER_DECODER = ("model.architecture", ("encoder_decoder",))
 ELMO = ("model.architecture", ("elmo",))
-ANY_NORM = ("model.norm.kind", ("layernorm", "rmsnorm", "centering", "batchnorm"))
-VARIANCE_NORM = ("model.norm.kind", ("layernorm", "rmsnorm", "batchnorm"))
-ROPE = ("model.position.kind", ("rope",))
-SCALED_ROPE = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
-LENGTH_SCALED_ROPE = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3"))
-PERFORMER = ("model.attention.kind", ("performer",))
 
 TOKEN_OBJECTIVES = (
     "objective.kind",

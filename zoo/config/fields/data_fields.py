@@ -1,5 +1,6 @@
 """Fields of data, tokenizers and batches."""
 
+from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import (
     CONLL,
     EXAMPLE_OBJECTIVES,
@@ -14,7 +15,6 @@ from zoo.config.fields.conditions import (
     WITH_RECORDS,
     WITH_SPLITS,
 )
-from zoo.config.fields.field import AUTO, Field
 
 DATA_FIELDS: tuple[Field, ...] = (
     Field(

@@ -1,23 +1,11 @@
 """Fields of the feed-forward layers, initial values, heads and ELMo."""
 
+from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import ELMO, ENCODER, SEQUENCE_OBJECTIVES, TASK_OBJECTIVES, TOKEN_OBJECTIVES
-from zoo.config.fields.field import AUTO, Field
+from zoo.config.kinds import FEED_FORWARD_KINDS
 
 FFN_FIELDS: tuple[Field, ...] = (
-    Field(
-        "model.ffn.kind",
-        "gelu",
-        str,
-        "feed-forward layer",
-        {
-            "relu": "max(0, x W1) W2 (Vaswani et al. 2017)",
-            "gelu": "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
-            "silu": "silu(x W1) W2, also called Swish",
-            "swiglu": "(silu(x W1) * x W3) W2 (Shazeer 2020; LLaMA)",
-            "geglu": "(gelu(x W1) * x W3) W2 (Shazeer 2020)",
-            "reglu": "(relu(x W1) * x W3) W2 (Shazeer 2020)",
-        },
-    ),
+    Field("model.ffn.kind", "gelu", str, "feed-forward layer", FEED_FORWARD_KINDS.choices),
     Field("model.ffn.hidden_dim", AUTO, int, "F, width of the hidden layer", minimum=1, auto="4 * dim"),
     Field(
         "model.ffn.match_parameters",
@@ -32,8 +20,9 @@ FFN_FIELDS: tuple[Field, ...] = (
         str,
         "form of GELU",
         {"none": "exact, by the error function", "tanh": "tanh approximation (GPT-2)"},
-        when=("model.ffn.kind", ("gelu", "geglu")),
+        when=FEED_FORWARD_KINDS.when("gelu"),
     ),
+    *FEED_FORWARD_KINDS.fields,
 )
 
 INIT_FIELDS: tuple[Field, ...] = (

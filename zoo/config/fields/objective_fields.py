@@ -1,7 +1,7 @@
 """Fields of objectives."""
 
+from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import DISTILLABLE, EXTRACTION, MASKED, MASKING, SPANS, TOKEN_OBJECTIVES, TRANSLATION
-from zoo.config.fields.field import AUTO, Field
 
 OBJECTIVE_FIELDS: tuple[Field, ...] = (
     Field(

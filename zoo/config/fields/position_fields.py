@@ -1,52 +1,17 @@
 """Fields of positions."""
 
-from zoo.config.fields.conditions import EMBEDDED_POSITIONS, LENGTH_SCALED_ROPE, ROPE, SCALED_ROPE
-from zoo.config.fields.field import AUTO, Field
+from zoo.config.field import AUTO, Field
+from zoo.config.kinds import POSITION_KINDS
 
 POSITION_FIELDS: tuple[Field, ...] = (
-    Field(
-        "model.position.kind",
-        "learned",
-        str,
-        "position encoding",
-        {
-            "none": "no positions: only the causal mask gives an order (NoPE)",
-            "learned": "a learned vector per position, added to the embedding (Gehring et al. 2017; GPT)",
-            "sinusoidal": "a fixed sine/cosine vector, added to the embedding (Vaswani et al. 2017, section 3.5)",
-            "rope": "queries and keys rotated by position, in every layer (Su et al. 2021)",
-            "alibi": "a penalty on the score, linear in distance, per head (Press et al. 2021)",
-            "relative_bias": (
-                "a learned number per head and bucket of distance, added to the score (Raffel et al. 2020; T5)"
-            ),
-            "shaw": "a learned vector per clipped distance, added to keys and values (Shaw et al. 2018)",
-        },
-    ),
-    Field(
-        "model.position.max_length",
-        AUTO,
-        int,
-        "rows of the learned table; no sequence can be longer",
-        minimum=1,
-        auto="data.sequence_length, or the longer side of an encoder-decoder",
-        when=("model.position.kind", ("learned",)),
-    ),
+    Field("model.position.kind", "learned", str, "position encoding", POSITION_KINDS.choices),
     Field(
         "model.position.offset",
         0,
         int,
         "number of the first position; a learned table has this many extra rows (RoBERTa: 2)",
         minimum=0,
-        when=("model.position.kind", EMBEDDED_POSITIONS),
-    ),
-    Field("model.position.theta", 10000.0, float, "base of RoPE's wavelengths", above=0, when=ROPE),
-    Field(
-        "model.position.fraction",
-        1.0,
-        float,
-        "share of each head's dimensions that RoPE rotates",
-        above=0,
-        maximum=1,
-        when=ROPE,
+        when=POSITION_KINDS.when("embedded"),
     ),
     Field(
         "model.position.layout",
@@ -58,99 +23,7 @@ POSITION_FIELDS: tuple[Field, ...] = (
             "interleaved": "2k with 2k + 1 (Su et al. 2021; Vaswani et al. 2017)",
         },
         auto="half for rope, interleaved for sinusoidal",
-        when=("model.position.kind", ("rope", "sinusoidal")),
+        when=POSITION_KINDS.when("pairs"),
     ),
-    Field(
-        "model.position.endpoint",
-        False,
-        bool,
-        "sinusoids' frequencies end at 1/10000: powers i/(D/2 - 1) in place of 2i/D (fairseq)",
-        when=("model.position.kind", ("sinusoidal",)),
-    ),
-    Field(
-        "model.position.scaling.kind",
-        "none",
-        str,
-        "how RoPE is stretched over longer sequences than it was trained with",
-        {
-            "none": "not at all",
-            "linear": "positions divided by `factor` (Chen et al. 2023)",
-            "dynamic": "theta grows with the length of the sequence beyond `original_length` (dynamic NTK)",
-            "yarn": "short wavelengths kept, long ones divided by `factor`, scores sharpened (Peng et al. 2023)",
-            "llama3": "short wavelengths kept, long ones divided by `factor`, a ramp between (LLaMA 3.1)",
-        },
-        when=ROPE,
-    ),
-    Field(
-        "model.position.scaling.factor",
-        1.0,
-        float,
-        "how many times longer sequences become",
-        minimum=1,
-        when=SCALED_ROPE,
-    ),
-    Field(
-        "model.position.scaling.original_length",
-        2048,
-        int,
-        "sequence length that RoPE was trained with, in tokens",
-        minimum=1,
-        when=LENGTH_SCALED_ROPE,
-    ),
-    Field(
-        "model.position.scaling.low",
-        AUTO,
-        float,
-        "pairs with fewer rotations over `original_length` than this are fully interpolated (divided by `factor`)",
-        above=0,
-        auto="1",
-        when=("model.position.scaling.kind", ("yarn", "llama3")),
-    ),
-    Field(
-        "model.position.scaling.high",
-        AUTO,
-        float,
-        "pairs with more rotations over `original_length` than this are not interpolated",
-        above=0,
-        auto="32 for yarn, 4 for llama3",
-        when=("model.position.scaling.kind", ("yarn", "llama3")),
-    ),
-    Field(
-        "model.position.buckets",
-        32,
-        int,
-        "number of buckets of distance",
-        minimum=4,
-        when=("model.position.kind", ("relative_bias",)),
-    ),
-    Field(
-        "model.position.max_distance",
-        128,
-        int,
-        "from this distance on, all distances share the last bucket",
-        minimum=2,
-        when=("model.position.kind", ("relative_bias",)),
-    ),
-    Field(
-        "model.position.shared",
-        True,
-        bool,
-        "one table for all layers (T5); False: one per layer (umT5)",
-        when=("model.position.kind", ("relative_bias",)),
-    ),
-    Field(
-        "model.position.clip",
-        16,
-        int,
-        "k, the distance at which relative positions are clipped",
-        minimum=0,
-        when=("model.position.kind", ("shaw",)),
-    ),
-    Field(
-        "model.position.relative_values",
-        True,
-        bool,
-        "values get relative vectors too; False: keys only",
-        when=("model.position.kind", ("shaw",)),
-    ),
+    *POSITION_KINDS.fields,
 )

@@ -1,7 +1,8 @@
 """Fields of the whole model: its stack, embeddings and norms."""
 
-from zoo.config.fields.conditions import ANY_NORM, ENCODER, ENCODER_DECODER, TOKEN_OBJECTIVES, VARIANCE_NORM
-from zoo.config.fields.field import AUTO, Field
+from zoo.config.field import AUTO, Field
+from zoo.config.fields.conditions import ENCODER, ENCODER_DECODER, TOKEN_OBJECTIVES
+from zoo.config.kinds import NORM_KINDS, PLACEMENT_KINDS
 
 STACK_FIELDS: tuple[Field, ...] = (
     Field(
@@ -99,7 +100,13 @@ STACK_FIELDS: tuple[Field, ...] = (
         "one token embedding for both sides; False: the encoder has its own (Press & Wolf 2017)",
         when=ENCODER_DECODER,
     ),
-    Field("model.embedding.norm", False, bool, "normalise the sum of the embeddings (BERT, BLOOM)", when=ANY_NORM),
+    Field(
+        "model.embedding.norm",
+        False,
+        bool,
+        "normalise the sum of the embeddings (BERT, BLOOM)",
+        when=NORM_KINDS.when("normalises"),
+    ),
     Field(
         "model.embedding.segments",
         0,
@@ -111,35 +118,14 @@ STACK_FIELDS: tuple[Field, ...] = (
 )
 
 NORM_FIELDS: tuple[Field, ...] = (
-    Field(
-        "model.norm.kind",
-        "layernorm",
-        str,
-        "normalisation",
-        {
-            "layernorm": "subtract the mean, divide by the standard deviation, scale, shift (Ba et al. 2016)",
-            "rmsnorm": "divide by the root mean square, scale (Zhang & Sennrich 2019)",
-            "centering": "subtract the mean, scale, shift: LayerNorm without the division",
-            "batchnorm": (
-                "normalise each dimension over the tokens of the batch, running statistics in evaluation (Ioffe "
-                "& Szegedy 2015)"
-            ),
-            "none": "no normalisation anywhere",
-        },
-    ),
+    Field("model.norm.kind", "layernorm", str, "normalisation", NORM_KINDS.choices),
     Field(
         "model.norm.placement",
         "pre",
         str,
         "where a block normalises",
-        {
-            "pre": "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)",
-            "post": "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)",
-            "sandwich": "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)",
-            "reordered": "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)",
-            "deepnorm": "norm(alpha * x + f(x)), alpha and the initial values by depth (Wang et al. 2022)",
-        },
-        when=ANY_NORM,
+        PLACEMENT_KINDS.choices,
+        when=NORM_KINDS.when("normalises"),
     ),
     Field(
         "model.norm.epsilon",
@@ -148,30 +134,9 @@ NORM_FIELDS: tuple[Field, ...] = (
         "added to the variance (or mean square) before the root",
         above=0,
         maximum=1,
-        when=VARIANCE_NORM,
+        when=NORM_KINDS.when("epsilon"),
     ),
-    Field("model.norm.scale", True, bool, "learned scale per dimension", when=ANY_NORM),
-    Field(
-        "model.norm.unit_offset",
-        False,
-        bool,
-        "the learned factor is stored as its difference from 1 (Gemma)",
-        when=("model.norm.kind", ("rmsnorm",)),
-    ),
-    Field(
-        "model.norm.bias",
-        True,
-        bool,
-        "learned bias per dimension",
-        when=("model.norm.kind", ("layernorm", "centering", "batchnorm")),
-    ),
-    Field(
-        "model.norm.momentum",
-        0.99,
-        float,
-        "share of the running statistics that each step keeps",
-        minimum=0,
-        maximum=0.99999,
-        when=("model.norm.kind", ("batchnorm",)),
-    ),
+    Field("model.norm.scale", True, bool, "learned scale per dimension", when=NORM_KINDS.when("normalises")),
+    Field("model.norm.bias", True, bool, "learned bias per dimension", when=NORM_KINDS.when("bias")),
+    *NORM_KINDS.fields,
 )

@@ -1,7 +1,7 @@
 """Fields of the optimizer, the schedule, the training loop and the mesh."""
 
+from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
-from zoo.config.fields.field import AUTO, Field
 
 SEED_FIELDS: tuple[Field, ...] = (
     Field(

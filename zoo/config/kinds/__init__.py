@@ -1,0 +1,25 @@
+"""Tables of kinds: the choices of the fields that pick an implementation, with what concerns each
+choice alone. The field table (`zoo.config.fields`) collects their names and fields.
+"""
+
+from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
+from zoo.config.kinds.feedforward_kinds import FEED_FORWARD_KINDS
+from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
+from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
+from zoo.config.kinds.position_kinds import POSITION_KINDS
+
+__all__ = [
+    "ATTENTION_KINDS",
+    "FEED_FORWARD_KINDS",
+    "KIND_TABLES",
+    "NORM_KINDS",
+    "PLACEMENT_KINDS",
+    "POSITION_KINDS",
+    "Kind",
+    "KindTable",
+    "is_prefix_decoder",
+]
+
+KIND_TABLES: dict[str, KindTable] = {
+    table.path: table for table in (NORM_KINDS, PLACEMENT_KINDS, POSITION_KINDS, ATTENTION_KINDS, FEED_FORWARD_KINDS)
+}

@@ -1,0 +1,111 @@
+"""Kinds: the choices of a field that picks an implementation, each with what concerns it alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zoo.config.field import Field
+
+Problems = Callable[[Mapping[str, Any], str], Iterator[str]]
+Derivation = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def is_prefix_decoder(flat: Mapping[str, Any], architecture: str) -> bool:
+    """Returns whether a decoder reads the prefix itself."""
+    return architecture == flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix"
+
+
+def no_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    """Yields nothing: the kind can be combined with everything."""
+    del flat, architecture
+    yield from ()
+
+
+def no_derivation(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns no derived value."""
+    del flat
+    return {}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One choice of a field such as "model.norm.kind".
+
+    The class that computes it is in the table of the layers, under the same name (`NORMS`,
+    `POSITIONS`, ...).
+
+    Attributes:
+        path: path of the field.
+        name: the choice.
+        meaning: one line for people, with the paper.
+        traits: what it has in common with other kinds. Fields that several kinds read are declared
+            beside the field and name a trait (`having`).
+        fields: fields that only this kind reads.
+        problems: (flat config as the layers see it, architecture) -> a line for each value that
+            this kind cannot be combined with; see `zoo.config.constraints.layer_constraints`.
+        derive: flat config -> {path: value} for its fields that may be `auto`. The width of a head
+            is derived before, and "auto" where it cannot be.
+    """
+
+    path: str
+    name: str
+    meaning: str
+    traits: frozenset[str] = frozenset()
+    fields: tuple[Field, ...] = ()
+    problems: Problems = no_problems
+    derive: Derivation = no_derivation
+
+    def __post_init__(self):
+        own = (self.path, (self.name,))
+        fields = tuple(field if field.when else replace(field, when=own) for field in self.fields)
+        object.__setattr__(self, "fields", fields)
+
+
+class KindTable:
+    """The kinds of one field, in the order of their registration."""
+
+    def __init__(self, path: str, kinds: Sequence[Kind]):
+        self.path, self.by_name = path, {kind.name: kind for kind in kinds}
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """Returns {name: meaning}, as `Field.choices` has it."""
+        return {kind.name: kind.meaning for kind in self.by_name.values()}
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Returns the fields that only one kind reads, in the order of the kinds."""
+        return tuple(field for kind in self.by_name.values() for field in kind.fields)
+
+    def having(self, trait: str) -> "Having":
+        """Returns the names of the kinds that have a trait."""
+        return Having(self, trait)
+
+    def when(self, trait: str) -> tuple[str, "Having"]:
+        """Returns a value of `Field.when`: the kind has a trait."""
+        return self.path, self.having(trait)
+
+    def problems(self, flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+        """Yields the problems of the kind that a flat config chooses."""
+        yield from self.by_name[flat[self.path]].problems(flat, architecture)
+
+    def derive(self, flat: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the derived values of the kind that a flat config chooses."""
+        return self.by_name[flat[self.path]].derive(flat)
+
+
+class Having(Sequence[str]):
+    """The names of the kinds that have a trait, of those that are in the table at the time."""
+
+    def __init__(self, table: KindTable, trait: str):
+        self._table, self._trait = table, trait
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(kind.name for kind in self._table.by_name.values() if self._trait in kind.traits)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names[index]
+
+    def __len__(self) -> int:
+        return len(self._names)

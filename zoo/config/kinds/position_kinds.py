@@ -1,0 +1,245 @@
+"""Kinds of position encodings."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zoo.config.field import AUTO, Field
+from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
+from zoo.config.side_lengths import side_lengths
+
+KIND = "model.position.kind"
+SCALED = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
+SCALED_BY_LENGTH = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3"))
+
+_LEARNED: tuple[Field, ...] = (
+    Field(
+        "model.position.max_length",
+        AUTO,
+        int,
+        "rows of the learned table; no sequence can be longer",
+        minimum=1,
+        auto="data.sequence_length, or the longer side of an encoder-decoder",
+    ),
+)
+
+_SINUSOIDAL: tuple[Field, ...] = (
+    Field(
+        "model.position.endpoint",
+        False,
+        bool,
+        "sinusoids' frequencies end at 1/10000: powers i/(D/2 - 1) in place of 2i/D (fairseq)",
+    ),
+)
+
+_ROPE: tuple[Field, ...] = (
+    Field("model.position.theta", 10000.0, float, "base of RoPE's wavelengths", above=0),
+    Field(
+        "model.position.fraction", 1.0, float, "share of each head's dimensions that RoPE rotates", above=0, maximum=1
+    ),
+    Field(
+        "model.position.scaling.kind",
+        "none",
+        str,
+        "how RoPE is stretched over longer sequences than it was trained with",
+        {
+            "none": "not at all",
+            "linear": "positions divided by `factor` (Chen et al. 2023)",
+            "dynamic": "theta grows with the length of the sequence beyond `original_length` (dynamic NTK)",
+            "yarn": "short wavelengths kept, long ones divided by `factor`, scores sharpened (Peng et al. 2023)",
+            "llama3": "short wavelengths kept, long ones divided by `factor`, a ramp between (LLaMA 3.1)",
+        },
+    ),
+    Field(
+        "model.position.scaling.factor", 1.0, float, "how many times longer sequences become", minimum=1, when=SCALED
+    ),
+    Field(
+        "model.position.scaling.original_length",
+        2048,
+        int,
+        "sequence length that RoPE was trained with, in tokens",
+        minimum=1,
+        when=SCALED_BY_LENGTH,
+    ),
+    Field(
+        "model.position.scaling.low",
+        AUTO,
+        float,
+        "pairs with fewer rotations over `original_length` than this are fully interpolated (divided by `factor`)",
+        above=0,
+        auto="1",
+        when=("model.position.scaling.kind", ("yarn", "llama3")),
+    ),
+    Field(
+        "model.position.scaling.high",
+        AUTO,
+        float,
+        "pairs with more rotations over `original_length` than this are not interpolated",
+        above=0,
+        auto="32 for yarn, 4 for llama3",
+        when=("model.position.scaling.kind", ("yarn", "llama3")),
+    ),
+)
+
+_BUCKETS: tuple[Field, ...] = (
+    Field("model.position.buckets", 32, int, "number of buckets of distance", minimum=4),
+    Field(
+        "model.position.max_distance", 128, int, "from this distance on, all distances share the last bucket", minimum=2
+    ),
+    Field("model.position.shared", True, bool, "one table for all layers (T5); False: one per layer (umT5)"),
+)
+
+_SHAW: tuple[Field, ...] = (
+    Field("model.position.clip", 16, int, "k, the distance at which relative positions are clipped", minimum=0),
+    Field("model.position.relative_values", True, bool, "values get relative vectors too; False: keys only"),
+)
+
+
+def _derive_learned(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    # A side of an encoder-decoder can be longer than a short row.
+    objective = {
+        path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")
+    }
+    length = flat["data.sequence_length"]
+    longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
+    sides = side_lengths(objective, length) if longer else ()
+    last = max(flat["data.position_offsets"], default=0)
+    return {"model.position.max_length": max([length + last, *sides])}
+
+
+def _derive_sinusoidal(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    del flat
+    return {"model.position.layout": "interleaved"}
+
+
+def _derive_rope(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    limits = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}.get(flat["model.position.scaling.kind"])
+    scaling = "model.position.scaling"
+    return {"model.position.layout": "half"} | (
+        {f"{scaling}.low": limits[0], f"{scaling}.high": limits[1]} if limits else {}
+    )
+
+
+def _sinusoidal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    dim = flat["model.dim"]
+    if dim % 2:
+        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
+    if flat["model.position.endpoint"] and dim < 4:
+        yield f"model.position.endpoint=true needs a first and a last wavelength: model.dim={dim} must be at least 4"
+
+
+def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    head_dim = flat["model.attention.head_dim"]
+    if head_dim == AUTO:
+        return
+    rotated = head_dim * flat["model.position.fraction"]
+    if abs(rotated - round(rotated)) > 1e-6 or round(rotated) % 2 or round(rotated) == 0:
+        yield (
+            f"RoPE rotates pairs: model.attention.head_dim={head_dim} times model.position.fraction="
+            f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number"
+        )
+    scaling = flat["model.position.scaling.kind"]
+    if scaling == "dynamic" and round(rotated) <= 2:
+        yield (
+            "model.position.scaling.kind=dynamic needs more than two rotated dimensions of a head, "
+            f"got {round(rotated)}"
+        )
+    if scaling in ("linear", "yarn", "llama3") and flat["model.position.scaling.factor"] == 1:
+        yield (
+            f"model.position.scaling.kind={scaling} has no effect with model.position.scaling.factor=1; set the factor"
+        )
+    if scaling in ("yarn", "llama3"):
+        low, high = flat["model.position.scaling.low"], flat["model.position.scaling.high"]
+        if low >= high:
+            yield f"model.position.scaling.low={low:g} must be below model.position.scaling.high={high:g}"
+        if scaling == "yarn" and flat["model.position.theta"] <= 1:
+            yield (
+                "model.position.scaling.kind=yarn needs model.position.theta above 1, "
+                f"got {flat['model.position.theta']:g}"
+            )
+
+
+def _relative_bias_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    # For both sides together the decoder's limit is the tighter one.
+    buckets = flat["model.position.buckets"] // (2 if architecture == "encoder" else 1)
+    if flat["model.position.buckets"] % 4:
+        yield (
+            f"model.position.buckets={flat['model.position.buckets']} must be divisible by 4: two directions, near "
+            "and far"
+        )
+    if flat["model.position.max_distance"] <= buckets // 2:
+        yield (
+            f"model.position.max_distance={flat['model.position.max_distance']} must be above {buckets // 2}: with "
+            f"model.position.buckets={flat['model.position.buckets']} the distances up to there have a bucket each"
+        )
+    if is_prefix_decoder(flat, architecture):
+        yield (
+            "objective.kind=prefix lets early tokens of a row see later ones, for which "
+            "model.position.kind=relative_bias has no buckets in a decoder; use another, or "
+            "model.architecture=encoder_decoder"
+        )
+
+
+def _shaw_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.attention.global_tokens"]:
+        yield "model.attention.global_tokens cannot be combined with model.position.kind=shaw"
+
+
+# Traits: "embedded" (it adds a vector to the token embeddings; all others act inside attention and
+# may differ from layer to layer), "pairs" (it pairs dimensions), "score_bias" (it adds to the scores).
+POSITION_KINDS = KindTable(
+    KIND,
+    (
+        Kind(KIND, "none", "no positions: only the causal mask gives an order (NoPE)"),
+        Kind(
+            KIND,
+            "learned",
+            "a learned vector per position, added to the embedding (Gehring et al. 2017; GPT)",
+            frozenset({"embedded"}),
+            fields=_LEARNED,
+            derive=_derive_learned,
+        ),
+        Kind(
+            KIND,
+            "sinusoidal",
+            "a fixed sine/cosine vector, added to the embedding (Vaswani et al. 2017, section 3.5)",
+            frozenset({"embedded", "pairs"}),
+            fields=_SINUSOIDAL,
+            problems=_sinusoidal_problems,
+            derive=_derive_sinusoidal,
+        ),
+        Kind(
+            KIND,
+            "rope",
+            "queries and keys rotated by position, in every layer (Su et al. 2021)",
+            frozenset({"pairs"}),
+            fields=_ROPE,
+            problems=_rope_problems,
+            derive=_derive_rope,
+        ),
+        Kind(
+            KIND,
+            "alibi",
+            "a penalty on the score, linear in distance, per head (Press et al. 2021)",
+            frozenset({"score_bias"}),
+        ),
+        Kind(
+            KIND,
+            "relative_bias",
+            "a learned number per head and bucket of distance, added to the score (Raffel et al. 2020; T5)",
+            frozenset({"score_bias"}),
+            fields=_BUCKETS,
+            problems=_relative_bias_problems,
+        ),
+        Kind(
+            KIND,
+            "shaw",
+            "a learned vector per clipped distance, added to keys and values (Shaw et al. 2018)",
+            frozenset({"score_bias"}),
+            fields=_SHAW,
+            problems=_shaw_problems,
+        ),
+    ),
+)
