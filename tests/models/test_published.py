@@ -40,7 +40,7 @@ MODELS = {
 
 
 class ReadingFeedForward(FeedForward):
-    """y + y_first / 2 + tanh(embedding) / (3 + index), with y_first the output of the first layer."""
+    """y + y_first / 2 + tanh(embedding) / (3 + index), y_first the output of the first layer."""
 
     publishes = ("output",)
 
