@@ -8,17 +8,18 @@ not stored.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 
+@runtime_checkable
 class CacheEntry(Protocol):
     """What one layer keeps of B rows: any pytree of arrays, with a method that selects rows."""
 
-    def take(self, rows: Int[Array, " R"]) -> Self:
+    def take(self, rows: Int[Array, " R"]) -> "CacheEntry":
         """Returns R rows, by number."""
 
 

@@ -31,7 +31,7 @@ def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "
 
 
 class FeedForward(nnx.Module):
-    """act(x W_up) W_down (Vaswani et al. 2017, section 3.3; Shazeer 2020, eq. 2 and 3).
+    """y = act(x W_up) W_down (Vaswani et al. 2017, section 3.3; Shazeer 2020, eq. 2 and 3).
 
     Args:
         config: the `model` part, as this layer sees it.
@@ -69,7 +69,7 @@ class FeedForward(nnx.Module):
 
 
 class GatedFeedForward(FeedForward):
-    """(act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5 and 6)."""
+    """y = (act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5 and 6)."""
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         super().__init__(config, gain)
