@@ -33,7 +33,7 @@ def penalised():
     """All models have this layer, and configs its field."""
     field = Field(WEIGHT, 0.0, float, "weight of the mean of cosh(y) of the feed-forward's outputs", minimum=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zoo.layers.block.FeedForward", PenalisedFeedForward)
+        patch.setattr("zoo.layers.block.make_feed_forward", PenalisedFeedForward)
         patch.setattr(import_module("zoo.config.resolve"), "FIELDS", (*FIELDS, field))
         patch.setitem(BY_PATH, WEIGHT, field)
         patch.setitem(LOSS_TERMS, TERM, WEIGHT)

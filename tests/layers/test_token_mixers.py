@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from tests.building import ENCODER_DECODER, call, close, counting, random_values, tiny, with_values
 from tests.decoding import making
 from zoo import config as configs
+from zoo.config.kinds import ATTENTION_KINDS, Kind
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.layers.attention import ATTENTIONS, TokenMixer, make_attention
@@ -77,9 +78,10 @@ class MeanWithoutWindow(MeanOfLast):
 
 @pytest.fixture
 def mean(monkeypatch):
-    """Adds the kind to the table and to the choices of its field."""
+    """Adds the kind to the table of classes and to that of kinds."""
     monkeypatch.setitem(ATTENTIONS, "mean", MeanOfLast)
-    monkeypatch.setitem(configs.BY_PATH["model.attention.kind"].choices, "mean", "of the last tokens")
+    kind = Kind("model.attention.kind", "mean", "of the last tokens")
+    monkeypatch.setitem(ATTENTION_KINDS.by_name, "mean", kind)
     making._model.cache_clear()
     yield
     making._model.cache_clear()

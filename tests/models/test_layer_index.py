@@ -75,14 +75,14 @@ def test_every_layer_knows_its_index_and_the_depth(name, scan, remat, monkeypatc
     fields = fields | {"model.attention.implementation": "einsum"}
     plain = make_model(tiny(fields))
     values = random_values(plain, 1)
-    monkeypatch.setattr("zoo.layers.block.FeedForward", DeepeningFeedForward)
+    monkeypatch.setattr("zoo.layers.block.make_feed_forward", DeepeningFeedForward)
     deepening = make_model(tiny(fields | {"model.scan_layers": scan, "model.remat": remat}))
     close(hidden(deepening, values), hidden(plain, scaled_by_hand(values, stacks)))
 
 
 @pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
 def test_in_cached_decoding_too(name, monkeypatch):
-    monkeypatch.setattr("zoo.layers.block.FeedForward", DeepeningFeedForward)
+    monkeypatch.setattr("zoo.layers.block.make_feed_forward", DeepeningFeedForward)
     # Models are kept by their fields; this width is of no other.
     close(*both_ways(MODELS[name][0] | {"model.ffn.hidden_dim": 21}, prompts=(3, 1), steps=2, slots=16))
 

@@ -64,7 +64,7 @@ class PlainFeedForward(FeedForward):
 
 def loss_of(fields, layer, monkeypatch):
     """values -> a number that depends on all hidden states."""
-    monkeypatch.setattr("zoo.layers.block.FeedForward", layer)
+    monkeypatch.setattr("zoo.layers.block.make_feed_forward", layer)
     model = make_model(tiny(WIDTH | fields))
 
     def loss(values):
@@ -112,7 +112,7 @@ def test_the_other_layers_are_scanned(name, length, monkeypatch):
 
 @pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
 def test_in_cached_decoding_they_read_the_current_token(name, monkeypatch):
-    monkeypatch.setattr("zoo.layers.block.FeedForward", ReadingFeedForward)
+    monkeypatch.setattr("zoo.layers.block.make_feed_forward", ReadingFeedForward)
     close(*both_ways(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))
 
 

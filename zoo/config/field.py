@@ -28,7 +28,7 @@ class Field:
     default: Any
     kind: type
     meaning: str
-    choices: dict[str, str] | None = None
+    choices: Mapping[str, str] | None = None
     minimum: float | None = None
     maximum: float | None = None
     above: float | None = None

@@ -13,6 +13,7 @@ other fields are those of the whole model or of the optimizer. A group also has 
 (`GROUP_ONLY`), whose paths here are "optimizer.select" and the like.
 """
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ SIDES = ("model.encoder", "model.decoder")
 KINDS = "model.layers.kinds"
 GROUPS = "optimizer.group"
 
-_FIELDS = BY_PATH | GROUP_ONLY
+_FIELDS = ChainMap(BY_PATH, GROUP_ONLY)
 
 
 def split_path(path: str) -> tuple[str, str] | None:

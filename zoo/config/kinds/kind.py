@@ -68,9 +68,9 @@ class KindTable:
         self.path, self.by_name = path, {kind.name: kind for kind in kinds}
 
     @property
-    def choices(self) -> dict[str, str]:
+    def choices(self) -> "Choices":
         """Returns {name: meaning}, as `Field.choices` has it."""
-        return {kind.name: kind.meaning for kind in self.by_name.values()}
+        return Choices(self)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -109,3 +109,19 @@ class Having(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+class Choices(Mapping[str, str]):
+    """The meaning of each kind by its name, of those that are in the table at the time."""
+
+    def __init__(self, table: KindTable):
+        self._table = table
+
+    def __getitem__(self, name: str) -> str:
+        return self._table.by_name[name].meaning
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.by_name)
+
+    def __len__(self) -> int:
+        return len(self._table.by_name)
