@@ -118,10 +118,10 @@ def other_widths(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "mixer", "overrides"),
     [
-        ("softmax", WideValues, {"model.attention.num_kv_heads": 2, "model.position.kind": "rope", "model.attention.window": 5}),
+        pytest.param("softmax", WideValues, {"model.attention.num_kv_heads": 2, "model.position.kind": "rope", "model.attention.window": 5}, marks=pytest.mark.promise),
         ("softmax", NarrowValues, {"model.scan_layers": True, "model.num_layers": 2, "model.attention.qk_norm": "full"}),
         pytest.param("softmax", NarrowValues, ENCODER_DECODER | {"model.attention.cross_kv_heads": 1}, marks=pytest.mark.promise),
-        ("performer", NarrowPerformer, {"model.attention.kind": "performer", "model.position.kind": "rope"}),
+        pytest.param("performer", NarrowPerformer, {"model.attention.kind": "performer", "model.position.kind": "rope"}, marks=pytest.mark.promise),
         pytest.param("performer", NarrowPerformer, ENCODER_DECODER | {"model.attention.kind": "performer"}, marks=pytest.mark.promise),
         pytest.param("softmax", WideValues, {"model.attention.num_heads": 1, "model.scan_layers": True}, marks=pytest.mark.promise),
     ],

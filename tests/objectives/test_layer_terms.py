@@ -198,7 +198,8 @@ def same_step(actual, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("parts", slow_but([2], [2, 4], pytest.mark.promise))
+@pytest.mark.promise
+@pytest.mark.parametrize("parts", [2, 4])
 def test_accumulation_is_the_big_batch(parts):
     same_step(one_step(("training.accumulation_steps", parts)), one_step())
 
@@ -227,7 +228,8 @@ def test_evaluation_reports_it_apart_from_the_loss():
     assert found[TERM] > 2
 
 
-@pytest.mark.parametrize("executor", slow_but(["map"], ["map", "vmap"], pytest.mark.promise))
+@pytest.mark.promise
+@pytest.mark.parametrize("executor", ["map", "vmap"])
 def test_members_of_a_population_have_weights_of_their_own(executor):
     program, weights = program_of(), (0.4, 1.5)
     together = make_executor(program, [constants_of(program, weight) for weight in weights], executor)
@@ -286,6 +288,7 @@ def test_a_frozen_body_has_no_terms():
     assert used_loss_terms(flatten(tiny(TASK | {"training.trained_layers": 0}))) == ()
 
 
+@pytest.mark.promise
 def test_frozen_layers_get_no_gradient_of_it():
     program = program_of(*(TASK | {"training.trained_layers": 1, "model.num_layers": 3}).items())
     batch = {"tokens": TOKENS[:, :8], "labels": np.array([0, 2, 1, -1], np.int32)}
