@@ -371,7 +371,7 @@ def other_value(field):
     if field.path in OTHER:
         return OTHER[field.path]
     if field.choices:
-        return next(name for name in reversed(field.choices) if name != field.default)
+        return next(name for name in reversed(list(field.choices)) if name != field.default)
     if field.kind is bool:
         return not field.default
     if field.kind is int:
