@@ -88,7 +88,8 @@ class Context:
         depth: static; number of layers of the stack, on each side of an encoder-decoder its own.
         scope: static; path of the part of the model that the layers belong to, whose overrides of
             fields hold for them (`zoo.config.scopes`).
-        embedding: [B, T, D], what enters the stack that the layer belongs to; None outside of it.
+        embedding: what enters the stack that the layer belongs to, for all of its tokens, also
+            where `positions` are those of a part of them; None outside of it.
         published: what the stack's first layer published, by name; in that layer a dict that takes
             it. None in stacks without such layers.
         losses: dict that collects what `add_loss` adds, by scope and name of the term; None (the
@@ -111,7 +112,7 @@ class Context:
     layer_index: int | Int[Array, ""] | None = None
     depth: int | None = None
     scope: str = "model"
-    embedding: Float[Array, "B T D"] | None = None
+    embedding: Float[Array, "N L D"] | None = None
     published: Mapping[str, Array] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
 
