@@ -12,8 +12,8 @@ from zoo.lab.results.verdict import judge
 
 
 def write_report(folder, output=None, figures=False):
-    """Writes the report of a sweep's folder, the figures beside it only with `figures`; returns its
-    path.
+    """Writes the report of a sweep's folder and returns its path; its figures are also written as
+    files if `figures` is true.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not figures:

@@ -51,7 +51,7 @@ class ReadingFeedForward(FeedForward):
 
 
 class PlainFeedForward(FeedForward):
-    """The same of layers that run one after the other; `embeddings` are told by their length."""
+    """Computes the same with the layers in sequence; a stack's embedding is known by its length."""
 
     first, embeddings = None, {}
 

@@ -77,8 +77,8 @@ def sample(
         buffer_size: N, at least `max_new_tokens`.
 
     Returns:
-        (tokens, -1 after the end of a row; number of tokens of each row; the decoder state, which
-        has not read the last tokens yet).
+        (tokens, with -1 after the end of a row; number of tokens of each row; the decoder state
+        before the last token of each row is read).
     """
     B = logits.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(B))

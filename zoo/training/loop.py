@@ -155,7 +155,7 @@ class _Loop:
         return program.dynamics_step(self._executor.state_of(state, index), program.put_batch(batch), constants)
 
     def _stop_clocks_to_compile(self, shape: tuple) -> None:
-        """Stops the clocks if `shape` has not been compiled yet.
+        """Excludes compilation from the measured time: stops the clocks if `shape` is new.
 
         Args:
             shape: (whether dynamics are recorded, *batch shapes).

@@ -28,7 +28,7 @@ NORM_KINDS = KindTable(
                     "model.norm.unit_offset",
                     False,
                     bool,
-                    "the learned factor is stored as its difference from 1 (Gemma)",
+                    "the learned scale is stored as its difference from 1 (Gemma)",
                 ),
             ),
         ),

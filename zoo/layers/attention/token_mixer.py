@@ -23,8 +23,8 @@ class TokenMixer(nnx.Module):
 
     A subclass is built abstractly, with `zoo.layers.parameter`, from these arguments, and is an
     entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs; the others, and
-    isolated documents or a prefix if it ignores them, are refused in
-    `zoo/config/constraints/layer_constraints.py`.
+    isolated documents or a prefix if it ignores them, are refused by its `Kind`
+    (`zoo/config/kinds/attention_kinds.py`).
 
     Args:
         config: the `model` part, as this layer sees it.
