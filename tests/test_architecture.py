@@ -43,7 +43,7 @@ LEVELS = (
     ("lab.results",),
     ("lab.launch", "lab.report"),
     ("analysis",),
-    ("draw",),
+    ("draw", "plugin"),
     ("cli",),
 )
 LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}

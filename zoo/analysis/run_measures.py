@@ -34,6 +34,7 @@ from zoo.lab.measures import (
     missing_measures,
     requested_measures,
 )
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
@@ -290,6 +291,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--measures: {', '.join(unknown)} is not one of {', '.join(MEASURES)}")
     failed = False
     for folder in args.folders:
+        if (folder / "experiment.json").is_file():
+            load_sweep(folder)  # Also loads the plug-ins that define its measures.
         names, runs = requested_measures(folder)
         alone = not runs
         for run in runs or [folder]:

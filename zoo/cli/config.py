@@ -47,7 +47,7 @@ def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
     """Returns the resolved config of a command's argument, vocabulary size and classes included."""
     from zoo.data import vocabulary_size, with_num_classes
 
-    config = configs.override(configs.load(spec), configs.parse_overrides(overrides))
+    config = configs.override(configs.load_with_plugins(spec), configs.parse_overrides(overrides))
     resolved = configs.resolve(config)
     if resolved.model.vocab_size == configs.AUTO:
         resolved = configs.resolve(config, vocabulary_size(resolved))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import ml_collections
 
+from zoo.cli import plugin_options
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -101,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
         "--seed", type=_at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)"
     )
     made.add_argument("--json", action="store_true", help="print one JSON object")
+    plugin_options.add_options(made)
     return made
 
 
@@ -110,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     if args.text is not None and not args.text.is_file():
         raise ConfigError(f"--text {args.text} does not exist")
+    plugin_options.load(args)
     from zoo.config.fields import TASKS
     from zoo.training.trained_run import load_trained
 

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from zoo.cli import plugin_options
 from zoo.errors import ConfigError, did_you_mean, reported
 
 # Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
@@ -45,7 +46,8 @@ EXAMPLES = """examples:
   zoo generate runs/first --prompt "def "
   zoo describe rope
 
-zoo COMMAND --help shows the options of a command."""
+zoo COMMAND --help shows the options of a command. Every command takes --plugin FILE, a file of your own with
+variants (docs/your_own_variant.md)."""
 
 
 def usage() -> str:
@@ -70,16 +72,23 @@ class Parser(argparse.ArgumentParser):
             message += did_you_mean(found[1], [option.strip(" '") for option in found[2].split(",")])
         raise ConfigError(f"{message}; see {self.prog} --help")
 
-    def options(self) -> list[str]:
-        """Returns all its flags, and those of its subcommands."""
-        inner = [
+    def _subparsers_of(self) -> list["Parser"]:
+        return [
             parser
             for action in self._actions
             if isinstance(action, argparse._SubParsersAction)
-            for parser in action.choices.values()
+            for parser in dict.fromkeys(action.choices.values())
         ]
+
+    def commands(self) -> list["Parser"]:
+        """Returns the parsers of its commands, those that have no subcommands themselves."""
+        inner = self._subparsers_of()
+        return [command for parser in inner for command in parser.commands()] if inner else [self]
+
+    def options(self) -> list[str]:
+        """Returns all its flags, and those of its subcommands."""
         return [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")] + [
-            flag for parser in inner for flag in parser.options()
+            flag for parser in self._subparsers_of() for flag in parser.options()
         ]
 
 
@@ -98,10 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return module.main(arguments[1:])
     parser = Parser(prog="zoo", allow_abbrev=False)
     module.add_parser(parser.add_subparsers(dest="command"))
+    for command in parser.commands():
+        plugin_options.add_options(command)
     known, rest = parser.parse_known_args(arguments)
     if rest and not getattr(known, "takes_overrides", False):
         raise ConfigError(f"unknown argument {rest[0]}{did_you_mean(rest[0], parser.options())}; see zoo {name} --help")
     known.overrides = rest
+    plugin_options.load(known)
     return known.handler(known)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo import config as configs
+from zoo.cli import plugin_options
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Trains one config. A workdir that has a checkpoint is continued.
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         const=None,
         help="set a field, e.g. --config.model.dim=128",
     )
+    plugin_options.add_options(made)
     return made
 
 
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known, rest = parser().parse_known_args(arguments)
     if not known.workdir.name:
         raise ConfigError("--workdir needs a folder of its own")
-    config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
+    plugin_options.load(known)
+    config = configs.override(configs.load_with_plugins(known.config), configs.parse_overrides(rest))
     if known.tracker is not None:
         config = configs.override(
             config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.config.fields import TASKS
+from zoo.config.kinds import KIND_TABLES
 from zoo.config.scopes import is_group, scoped, split_path
 from zoo.errors import ConfigError
 from zoo.nested import flatten
@@ -35,7 +36,12 @@ TRACED = (
 
 # The terms that layers add to the loss (`Context.add_loss`): by name, the field with the weight,
 # which is below "model" and may be overridden in scopes.
-LOSS_TERMS: dict[str, str] = {}
+LOSS_TERMS: dict[str, str] = {
+    name: path
+    for table in KIND_TABLES.values()
+    for kind in table.by_name.values()
+    for name, path in kind.loss_terms.items()
+}
 
 
 def loss_weight_paths(name: str, flat: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import ml_collections
 
+from zoo.config import plugins
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
@@ -83,13 +84,14 @@ def split_spec(spec: str) -> tuple[Path, str | None]:
 
 def load(spec: str) -> ml_collections.ConfigDict:
     """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which
-    executes nothing).
+    executes nothing but the run's plug-ins, if the user trusts them).
 
     In a `config.json` a `data.tokenizer.path` that is "." or no longer exists becomes the run's own
     folder, wherever that is now.
 
     Raises:
-        ConfigError: the file is missing or broken, has no `get_config`, or has unknown fields.
+        ConfigError: the file is missing or broken, has no `get_config`, or has unknown fields; the
+            run has plug-ins that are not trusted.
     """
     path, argument = split_spec(spec)
     if path.is_dir() and (path / "config.json").is_file():
@@ -101,9 +103,10 @@ def load(spec: str) -> ml_collections.ConfigDict:
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict):
                 raise ValueError("not a JSON object")
-            flat = flatten(content)
+            flat = {"plugins": []} | flatten(content)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
+        plugins.load_stored(path.parent, _listed(flat["plugins"]))
         if unknown := [name for name in flat if field_at(name) is None]:
             raise ConfigError([f"config file {path}: {unknown_field(name)}" for name in unknown])
         return from_flat(_with_own_tokenizer(flatten(default()) | flat, path.parent))
@@ -114,6 +117,18 @@ def load(spec: str) -> ml_collections.ConfigDict:
     if not isinstance(config, ml_collections.ConfigDict):
         raise ConfigError(f"config file {path}: get_config returned {type(config).__name__}, expected a ConfigDict")
     return config
+
+
+def load_with_plugins(spec: str) -> ml_collections.ConfigDict:
+    """Loads a config for new runs: it also names the plug-ins that this process has loaded, which
+    the config of an earlier run may not name.
+    """
+    config = load(spec)
+    return override(config, {"plugins": tuple(dict.fromkeys((*config.plugins, *plugins.references())))})
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _with_own_tokenizer(flat: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -140,6 +155,8 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
 
 def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Does the work of `override` on a flat config, which is several times faster."""
+    if "plugins" in changes:
+        changes = {**changes, "plugins": plugins.resolve_entries(_entries(changes["plugins"]))}
     unknown = [unknown_field(path) for path in changes if field_at(path) is None]
     if unknown:
         raise ConfigError(unknown)
@@ -165,6 +182,14 @@ def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
         sides = tuple(f"{side}." for side in SIDES)
         flat = {path: value for path, value in flat.items() if path in changes or not path.startswith(sides)}
     return flat
+
+
+def _entries(value: Any) -> list[str]:
+    """Returns the entries of the field `plugins`, as text or as a sequence."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, tuple | list) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError(f"plugins={value!r}: expected comma-separated names")
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import ml_collections
 
+from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
 from zoo.config.kinds import KIND_TABLES
@@ -20,8 +21,10 @@ ResolvedConfig = ml_collections.FrozenConfigDict
 
 
 def default() -> ml_collections.ConfigDict:
-    """Returns a fresh config with every field at its default, locked against unknown names."""
-    return from_flat({field.path: field.default for field in FIELDS})
+    """Returns a fresh config with every field at its default and with the plug-ins that are loaded,
+    locked against unknown names.
+    """
+    return from_flat({field.path: field.default for field in FIELDS} | {"plugins": plugins.references()})
 
 
 def from_flat(flat: Mapping[str, Any]) -> ml_collections.ConfigDict:
@@ -64,7 +67,7 @@ def parse_value(field: Field, text: str) -> Any:
     return text
 
 
-def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
+def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
     """Returns the value in the field's type, and what is wrong with it or None."""
     expected = {
         int: "a whole number",
@@ -231,18 +234,28 @@ def _frozen(items: tuple[tuple[str, Any], ...]) -> ResolvedConfig:
     return ml_collections.FrozenConfigDict(unflatten(dict(items)))
 
 
+def _loaded_plugins(value: Any) -> Any:
+    """Returns the field `plugins` as references, and an unreadable value as it is."""
+    value = (value,) if isinstance(value, str) else value
+    if not isinstance(value, tuple | list) or not all(isinstance(entry, str) for entry in value):
+        return value
+    return plugins.resolve_entries(value)
+
+
 def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> dict[str, Any]:
     """Does the work of `resolve` on a flat config, which is several times faster."""
+    # Loaded first, because the other fields may be those of its kinds.
+    given = given | {"plugins": _loaded_plugins(given.get("plugins", ()))}
     problems = [unknown_field(path) for path in given if field_at(path) is None]
     flat: dict[str, Any] = {}
     for field in FIELDS:
-        flat[field.path], problem = _checked(field, given.get(field.path, field.default))
+        flat[field.path], problem = checked_value(field, given.get(field.path, field.default))
         if problem:
             problems.append(problem)
     overrides: dict[str, Any] = {}
     for path in given:
         if path not in BY_PATH and (field := field_at(path)) is not None:
-            overrides[path], problem = _checked(field, given[path])
+            overrides[path], problem = checked_value(field, given[path])
             if problem:
                 problems.append(problem)
     if problems:
@@ -280,7 +293,11 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tu
 
 def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a flat config that can change a run's result."""
-    return {path: value for path, value in flatten(config).items() if path not in NOT_RESULT_RELEVANT}
+    flat = {path: value for path, value in flatten(config).items() if path not in NOT_RESULT_RELEVANT}
+    if not flat.get("plugins"):
+        # Runs without plug-ins keep the identity that they had before there were any.
+        flat.pop("plugins", None)
+    return flat
 
 
 def identity(resolved: Mapping[str, Any]) -> str:

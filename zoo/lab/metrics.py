@@ -43,8 +43,8 @@ METRICS = {
     "perplexity": Metric(False),
     "bits_per_byte": Metric(False, "bits"),
     **dict.fromkeys(_SCORES, Metric(True)),
-    **dict.fromkeys(LOSS_TERMS, Metric(False)),
 }
+_LOSS_TERM = Metric(False)
 
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
 _OF_TASKS = {
@@ -63,18 +63,20 @@ def base_name(metric: str) -> str:
 
 def is_known_metric(metric: str) -> bool:
     """Whether some evaluation writes the metric, or it is that of a measure."""
-    return (metric.startswith("eval/") and base_name(metric) in METRICS) or is_measure(metric)
+    known = base_name(metric) in METRICS or base_name(metric) in LOSS_TERMS
+    return (metric.startswith("eval/") and known) or is_measure(metric)
 
 
 def known_metrics() -> tuple[str, ...]:
     """Returns every metric that some evaluation writes, and every metric of a measure."""
-    return (*(f"eval/{name}" for name in METRICS), *(metric for name in MEASURES for metric in measure_metrics(name)))
+    written = (f"eval/{name}" for name in (*METRICS, *LOSS_TERMS))
+    return (*written, *(metric for name in MEASURES for metric in measure_metrics(name)))
 
 
 def _find(metric: str) -> Metric | None:
     if measure := MEASURES.get(measure_name(metric)):
         return Metric(measure.higher_is_better, measure.unit)
-    return METRICS.get(base_name(metric))
+    return METRICS.get(base_name(metric), _LOSS_TERM if base_name(metric) in LOSS_TERMS else None)
 
 
 def higher_is_better(metric: str) -> bool:

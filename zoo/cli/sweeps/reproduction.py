@@ -23,6 +23,7 @@ FLAGS = {
 def reproduction_command(args: argparse.Namespace) -> list[str]:
     """Returns the words of the command, e.g. ["zoo", "run", "experiments/x.py", "--seeds", "5"]."""
     words = ["zoo", "run", args.experiment or f"--config={args.config}"]
+    words += [word for path in args.plugin for word in ("--plugin", str(path))]
     for attribute, flag in FLAGS.items():
         value = getattr(args, attribute)
         if value is True:

@@ -6,6 +6,7 @@ resolved config and re-declares nothing.
 """
 
 from zoo.config.field import AUTO, Field, chosen
+from zoo.config.field_table import FieldTable
 from zoo.config.fields.attention_fields import ATTENTION_FIELDS
 from zoo.config.fields.attention_support import ATTENTION_SUPPORT, AttentionSupport
 from zoo.config.fields.conditions import (
@@ -29,6 +30,7 @@ from zoo.config.fields.training_fields import (
     GROUP_ONLY_FIELDS,
     MESH_FIELDS,
     OPTIMIZER_FIELDS,
+    PLUGIN_FIELDS,
     SCHEDULE_FIELDS,
     SEED_FIELDS,
     TRAINING_FIELDS,
@@ -56,8 +58,9 @@ __all__ = [
     "chosen",
 ]
 
-FIELDS: tuple[Field, ...] = (
+FIELDS = FieldTable(
     *SEED_FIELDS,
+    *PLUGIN_FIELDS,
     *STACK_FIELDS,
     *NORM_FIELDS,
     *POSITION_FIELDS,
@@ -74,7 +77,7 @@ FIELDS: tuple[Field, ...] = (
     *MESH_FIELDS,
 )
 
-BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
+BY_PATH = FIELDS.by_path
 # Fields that exist only inside a scope (see `zoo.config.scopes`).
 GROUP_ONLY: dict[str, Field] = {field.path: field for field in GROUP_ONLY_FIELDS}
 

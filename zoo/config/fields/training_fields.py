@@ -9,6 +9,16 @@ SEED_FIELDS: tuple[Field, ...] = (
     ),
 )
 
+PLUGIN_FIELDS: tuple[Field, ...] = (
+    Field(
+        "plugins",
+        (),
+        tuple,
+        "plug-in files that add kinds, each with the sha256 of its text; zoo COMMAND --plugin FILE sets it",
+        items=str,
+    ),
+)
+
 OPTIMIZER_FIELDS: tuple[Field, ...] = (
     Field(
         "optimizer.kind",

@@ -1,7 +1,7 @@
 """Kinds: the choices of a field that picks an implementation, each with what concerns it alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.config.field import Field
@@ -45,6 +45,8 @@ class Kind:
             this kind cannot be combined with; see `zoo.config.constraints.layer_constraints`.
         derive: flat config -> {path: value} for its fields that may be `auto`. The width of a head
             is derived before, and "auto" where it cannot be.
+        loss_terms: the terms that it adds to the loss (`Context.add_loss`), each with the path of
+            the field that has its weight.
     """
 
     path: str
@@ -54,10 +56,11 @@ class Kind:
     fields: tuple[Field, ...] = ()
     problems: Problems = no_problems
     derive: Derivation = no_derivation
+    loss_terms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         own = (self.path, (self.name,))
-        fields = tuple(field if field.when else replace(field, when=own) for field in self.fields)
+        fields = tuple(one if one.when else replace(one, when=own) for one in self.fields)
         object.__setattr__(self, "fields", fields)
 
 
@@ -66,6 +69,16 @@ class KindTable:
 
     def __init__(self, path: str, kinds: Sequence[Kind]):
         self.path, self.by_name = path, {kind.name: kind for kind in kinds}
+
+    def add(self, kind: Kind) -> None:
+        """Adds a kind as the last choice."""
+        if kind.name in self.by_name:
+            raise ValueError(f"{self.path}={kind.name} is in the table already")
+        self.by_name[kind.name] = kind
+
+    def remove(self, name: str) -> None:
+        """Removes the kind of this name."""
+        del self.by_name[name]
 
     @property
     def choices(self) -> "Choices":

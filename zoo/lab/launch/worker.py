@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from zoo import config
+from zoo.config import plugins
 from zoo.errors import Diverged, Preempted
 from zoo.files import write_json
 from zoo.lab.planning.arm import PlannedRun
@@ -18,8 +19,11 @@ def train_command(folder: Path) -> list[str]:
 
 
 def write_config(sweep: Path, run: PlannedRun) -> None:
-    """Creates the run's folder in the sweep's, with the config.json that the attempt reads."""
+    """Creates the run's folder in the sweep's, with the config.json and the plug-ins that the
+    attempt reads.
+    """
     (sweep / run.folder).mkdir(exist_ok=True)
+    plugins.store(sweep / run.folder, run.config.plugins)
     resolved = resolve_references(run.config, lambda name: str(sweep / name))
     write_json(sweep / run.folder / "config.json", config.to_plain(resolved))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from zoo.config import plugins
 from zoo.errors import ConfigError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import TUNING_FOLDER
@@ -175,6 +176,7 @@ class SweepWorkflow:
         states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder)
+        plugins.store(folder, plan.plugins)
         record = plan.record() | {"command": self._options.command}
         write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
         pending = plan.pending(lambda run: states[run.folder].finished)

@@ -41,7 +41,7 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
         question=f"What does {' and '.join(short.values())} change in {spec}?"
         if short
         else f"How much does {spec} vary with the seed?",
-        base=config.load(spec),
+        base=config.load_with_plugins(spec),
         factors={short[path]: levels(path, *values) for path, values in fields.items()},
     )
 

@@ -42,6 +42,11 @@ class Plan:
         """
         return sorted([*self.prerequisites, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
 
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The plug-ins of its runs, as the field `plugins` names them."""
+        return tuple(dict.fromkeys(entry for run in self.in_order for entry in run.config.plugins))
+
     def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
         """Returns the unfinished runs of arms, and the prerequisites that they need, in order."""
         wanted = {run.folder for run in self.runs if not finished(run)}
@@ -76,6 +81,7 @@ class Plan:
             "allow": list(experiment.allow),
             "match": experiment.match and asdict(experiment.match),
             **({"measures": measures} if measures else {}),
+            **({"plugins": list(self.plugins)} if self.plugins else {}),
             **({"tuning": _tuning_record(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [

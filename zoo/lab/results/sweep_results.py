@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from zoo.config import plugins
 from zoo.errors import ConfigError
 from zoo.lab.declarations import Contrast
-from zoo.lab.measures import requested_measures
-from zoo.lab.metrics import unit_suffix
+from zoo.lab.measures import MEASURE_PREFIX, requested_measures
+from zoo.lab.metrics import is_known_metric, unit_suffix
 from zoo.lab.results.run_records import RunRecord, load_run, read_json_object, read_run
 from zoo.lab.results.schema import (
     Arm,
@@ -111,6 +112,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
     folder = Path(folder)
     path = folder / "experiment.json"
     experiment = _read_experiment(folder)
+    load_metrics(folder, experiment)
     problems: list[str] = []
     arms = parse_arms(experiment["arms"], str(path), problems)
     if problems:
@@ -144,6 +146,19 @@ def load_sweep(folder: str | Path) -> SweepResults:
         command=as_words(experiment.get("command")),
         measures=requested_measures(folder)[0],
     )
+
+
+def load_metrics(folder: Path, experiment: dict[str, Any]) -> None:
+    """Loads the plug-ins of a sweep if they define a metric that it uses.
+
+    Raises:
+        ConfigError: they are not trusted, or damaged.
+    """
+    sides = [side for entry in experiment["contrasts"] for side in (as_dict(as_dict(entry).get(key)) for key in "ab")]
+    used = [experiment["metric"], *(side["metric"] for side in sides if isinstance(side.get("metric"), str))]
+    measures = [f"{MEASURE_PREFIX}{name}" for name in as_words(experiment.get("measures"))]
+    if not all(is_known_metric(metric) for metric in (*used, *measures)):
+        plugins.load_stored(folder, as_words(experiment.get("plugins")))
 
 
 def _read_experiment(folder: Path) -> dict[str, Any]:

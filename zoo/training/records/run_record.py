@@ -15,7 +15,7 @@ from jax.experimental import multihost_utils
 
 from zoo import config as configs
 from zoo import data
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, plugins
 from zoo.files import read_json, write_json
 from zoo.models import cost
 
@@ -99,7 +99,7 @@ def write_run_record(
     executor: str,
     related_runs: dict[str, dict[str, Any]],
 ) -> None:
-    """Writes config.json, meta.json and the tokenizer.
+    """Writes config.json, meta.json, the texts of plug-ins and the tokenizer.
 
     A resumed run appends its software and hardware to the "resumed" list of meta.json and leaves
     the rest as it was at the start.
@@ -113,6 +113,7 @@ def write_run_record(
         executor: name of the executor that computes the steps (`zoo.training.executor`).
         related_runs: other runs by role, "started_from" and "teacher".
     """
+    plugins.store(folder, config.plugins)
     write_json(folder / "config.json", configs.to_plain(config))
     before = read_record(folder / "meta.json")
     if step and before:
@@ -130,6 +131,7 @@ def write_run_record(
             "flops_per_token": size.flops_per_token,
             "command": training_command(folder, executor),
             "arguments": sys.argv[1:],
+            **({"plugins": plugins.record(config.plugins)} if config.plugins else {}),
             **related_runs,
         },
     )

@@ -13,11 +13,12 @@ from zoo.variants.table.position_variants import POSITION_VARIANTS
 from zoo.variants.table.task_variants import TASK_VARIANTS
 from zoo.variants.variant import Variant
 
-VARIANTS: tuple[Variant, ...] = (
+# A list, to which plug-ins add the variants that they register.
+VARIANTS: list[Variant] = [
     *NORM_VARIANTS,
     *POSITION_VARIANTS,
     *ATTENTION_VARIANTS,
     *FEEDFORWARD_AND_HEAD_VARIANTS,
     *ARCHITECTURE_VARIANTS,
     *TASK_VARIANTS,
-)
+]

@@ -1,0 +1,270 @@
+"""What a plug-in imports: functions that register kinds and metrics, and their base classes.
+
+A plug-in is a Python file of the user. It registers kinds of norms, placements, positions,
+attention, feed-forward layers, objectives, optimizers and schedules with their fields, and metrics:
+
+    plugin.register(plugin.Kind("model.ffn.kind", "relu_squared", "max(0, x W1)^2 W2"), SquaredReLU)
+
+docs/your_own_variant.md is a tutorial; docs/architecture.md says what each kind has to provide.
+`zoo.config.plugins` loads plug-ins and stores their texts.
+"""
+
+import re
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
+from zoo.config.field import AUTO, Field
+from zoo.config.fields import BY_PATH, FIELDS
+from zoo.config.hyperparameters import LOSS_TERMS
+from zoo.config.kinds import KIND_TABLES, Kind
+from zoo.config.plugins import load_plugin as load
+from zoo.config.plugins import register as _register
+from zoo.config.resolve import checked_value
+from zoo.errors import did_you_mean
+from zoo.lab.measures import MEASURES, Measure
+from zoo.lab.metrics import METRICS, Metric
+from zoo.layers.attention import ATTENTIONS, TokenMixer
+from zoo.layers.attention.projections import Attention
+from zoo.layers.attention.softmax_attention import SoftmaxAttention
+from zoo.layers.block import PLACEMENTS, Block, PostNormBlock, PreNormBlock
+from zoo.layers.context import Context
+from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
+from zoo.layers.norm import NORMS, LayerNorm, Norm, RMSNorm
+from zoo.layers.parameter import Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
+from zoo.layers.position import POSITIONS, Position
+from zoo.objectives import OBJECTIVES, Objective
+from zoo.objectives.causal import CausalObjective
+from zoo.objectives.masked import MaskedObjective
+from zoo.training.optimizer import OPTIMIZERS
+from zoo.variants.table import VARIANTS
+from zoo.variants.variant import Variant
+
+__all__ = [
+    "AUTO",
+    "Attention",
+    "Block",
+    "CausalObjective",
+    "Context",
+    "FeedForward",
+    "Field",
+    "GatedFeedForward",
+    "Kind",
+    "LayerNorm",
+    "Linear",
+    "MaskedObjective",
+    "Measure",
+    "MeasuredRun",
+    "Metric",
+    "Norm",
+    "Objective",
+    "Position",
+    "PostNormBlock",
+    "PreNormBlock",
+    "RMSNorm",
+    "SoftmaxAttention",
+    "TokenMixer",
+    "kernel_initializer",
+    "load",
+    "normal",
+    "ones",
+    "parameter",
+    "register",
+    "register_measure",
+    "register_metric",
+    "statistic",
+    "zeros",
+]
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Where the implementations of the kinds of a field are.
+
+    Attributes:
+        implementations: by the name of the kind.
+        base: class of which an implementation is a subclass; None for functions.
+        required: methods that the base class leaves to it.
+        part: heading of its page (`zoo describe`); empty for kinds without pages.
+    """
+
+    implementations: MutableMapping[str, Any]
+    base: type | None = None
+    required: tuple[str, ...] = ()
+    part: str = ""
+
+
+TABLES: dict[str, _Table] = {
+    "model.norm.kind": _Table(NORMS, Norm, ("__call__",), "normalisation"),
+    "model.norm.placement": _Table(PLACEMENTS, Block, ("sublayer",), "placement"),
+    "model.position.kind": _Table(POSITIONS, Position, (), "position"),
+    "model.attention.kind": _Table(ATTENTIONS, TokenMixer, ("__call__", "product_flops"), "attention"),
+    "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward"),
+    "objective.kind": _Table(OBJECTIVES, Objective, ("score",), "tasks"),
+    "optimizer.kind": _Table(OPTIMIZERS),
+}
+
+
+def register(kind: Kind, implementation: Any) -> None:
+    """Adds a kind to the choices of a field, with its own fields and the code that computes it.
+
+    Args:
+        kind: name, meaning, fields, and what it cannot be combined with.
+        implementation: a subclass of the base class of its table (`Norm`, `Block`, `Position`,
+            `TokenMixer`, `FeedForward`, `Objective`), or for optimizers and schedules a function.
+
+    Raises:
+        ConfigError: everything that is wrong with them.
+    """
+    _register(_KindRegistration(kind, implementation))
+
+
+def register_measure(name: str, measure: Measure, function: Callable[[MeasuredRun], dict[str, float]]) -> None:
+    """Adds a measure of finished runs, the metric `measured/NAME`.
+
+    Args:
+        name: its name.
+        measure: definition, direction, unit and what it needs of a run.
+        function: MeasuredRun -> {"": value of the trained run, "@initial": that of its initial
+            values, where `measure.initial`}.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    _register(_MetricRegistration("measure", name, measure, MEASURES, {name: function}))
+
+
+def register_metric(name: str, metric: Metric) -> None:
+    """Declares a metric that an objective of the plug-in reports in evaluations, `eval/NAME`.
+
+    Args:
+        name: the key of its sum in `Objective.means`.
+        metric: direction and unit.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    _register(_MetricRegistration("metric", name, metric, METRICS, {}))
+
+
+@dataclass(frozen=True)
+class _KindRegistration:
+    kind: Kind
+    implementation: Any
+
+    def problems(self) -> Iterator[str]:
+        kind = self.kind
+        if not isinstance(kind, Kind):
+            yield f"register expects a Kind, got {kind!r}"
+            return
+        label = f"{kind.path}={kind.name}"
+        if kind.path not in TABLES:
+            yield f"{label}: a kind is a choice of {', '.join(TABLES)}{did_you_mean(kind.path, TABLES)}"
+            return
+        if not isinstance(kind.name, str) or not NAME.fullmatch(kind.name):
+            yield f"{label}: a name consists of lower-case letters, digits and _, e.g. my_variant"
+        elif kind.name in KIND_TABLES[kind.path].by_name:
+            yield f"{label} exists already; choose another name"
+        elif TABLES[kind.path].part and any(variant.name == self._page for variant in VARIANTS):
+            yield f"{label}: zoo describe {self._page} is the page of another variant; choose another name"
+        if not kind.meaning.strip():
+            yield f"{label}: its meaning is empty; write the equation, and the paper, in one line"
+        yield from self._implementation_problems(label)
+        for field in kind.fields:
+            yield from _field_problems(field, kind)
+        for name, path in kind.loss_terms.items():
+            yield from _loss_term_problems(name, path, kind)
+
+    def _implementation_problems(self, label: str) -> Iterator[str]:
+        table, made = TABLES[self.kind.path], self.implementation
+        if table.base is None:
+            if not callable(made):
+                yield f"{label}: its implementation is not a function but {made!r}"
+        elif not (isinstance(made, type) and issubclass(made, table.base)):
+            yield f"{label}: its implementation must be a subclass of {table.base.__name__}, got {made!r}"
+        else:
+            for name in table.required:
+                if getattr(made, name) is getattr(table.base, name):
+                    yield f"{label}: {made.__name__} does not define {name}"
+
+    @property
+    def _page(self) -> str:
+        return self.kind.name.replace("_", "-")
+
+    def add(self) -> None:
+        kind, table = self.kind, TABLES[self.kind.path]
+        KIND_TABLES[kind.path].add(kind)
+        for field in kind.fields:
+            FIELDS.add(field)
+        LOSS_TERMS.update(kind.loss_terms)
+        table.implementations[kind.name] = self.implementation
+        if table.part:
+            chosen = {kind.path: kind.name}
+            VARIANTS.append(Variant(self._page, table.part, chosen, chosen, source=self.implementation))
+
+    def remove(self) -> None:
+        kind, table = self.kind, TABLES[self.kind.path]
+        KIND_TABLES[kind.path].remove(kind.name)
+        for field in kind.fields:
+            FIELDS.remove(field.path)
+        for name in kind.loss_terms:
+            del LOSS_TERMS[name]
+        del table.implementations[kind.name]
+        VARIANTS[:] = [variant for variant in VARIANTS if variant.source is not self.implementation]
+
+
+def _field_problems(field: Field, kind: Kind) -> Iterator[str]:
+    """Yields what is wrong with a field of a kind."""
+    parent = kind.path.rpartition(".")[0] + "."
+    name = field.path.removeprefix(parent)
+    if not field.path.startswith(parent) or not NAME.fullmatch(name):
+        yield f"{kind.path}={kind.name}: its field {field.path!r} must be called {parent}NAME"
+    elif field.path in BY_PATH:
+        yield f"{kind.path}={kind.name}: the field {field.path} exists already; choose another name"
+    if field.kind not in (int, float, bool, str, tuple):
+        yield f"{field.path}: its type must be int, float, bool, str or tuple, not {field.kind!r}"
+    elif problem := checked_value(field, field.default)[1]:
+        yield f"its default is refused: {problem}"
+    if not field.meaning.strip():
+        yield f"{field.path}: its meaning is empty; say in one line what it does"
+
+
+def _loss_term_problems(name: str, path: str, kind: Kind) -> Iterator[str]:
+    """Yields what is wrong with a term of the loss and the field of its weight."""
+    if name in LOSS_TERMS:
+        yield f"{kind.path}={kind.name}: the term {name!r} of the loss exists already; choose another name"
+    field = next((one for one in kind.fields if one.path == path), None) or BY_PATH.get(path)
+    if field is None:
+        yield f"{kind.path}={kind.name}: the term {name!r} of the loss has its weight at {path}, which is no field"
+    elif field.kind is not float or field.minimum != 0 or not path.startswith("model."):
+        yield f"{path} is the weight of a term of the loss: a float below model. with minimum=0"
+
+
+@dataclass(frozen=True)
+class _MetricRegistration:
+    what: str
+    name: str
+    entry: Any
+    table: MutableMapping[str, Any]
+    functions: dict[str, Callable[[MeasuredRun], dict[str, float]]]
+
+    def problems(self) -> Iterator[str]:
+        if not NAME.fullmatch(self.name):
+            yield f"{self.what} {self.name!r}: a name consists of lower-case letters, digits and _"
+        elif self.name in {**MEASURES, **METRICS, **LOSS_TERMS}:
+            yield f"{self.what} {self.name} exists already; choose another name"
+        expected = Measure if self.what == "measure" else Metric
+        if not isinstance(self.entry, expected):
+            yield f"{self.what} {self.name}: expected a {expected.__name__}, got {self.entry!r}"
+
+    def add(self) -> None:
+        self.table[self.name] = self.entry
+        FUNCTIONS.update(self.functions)
+
+    def remove(self) -> None:
+        del self.table[self.name]
+        for name in self.functions:
+            del FUNCTIONS[name]
