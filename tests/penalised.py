@@ -1,13 +1,12 @@
 """A feed-forward layer for tests that adds a term to the loss, and the field with its weight."""
 
 import contextlib
-from importlib import import_module
 
 import jax.numpy as jnp
 import pytest
 
 from zoo.config import LOSS_TERMS
-from zoo.config.fields import BY_PATH, FIELDS, Field
+from zoo.config.fields import FIELDS, Field
 from zoo.layers.feedforward import FeedForward
 
 TERM, WEIGHT = "output_cosh", "model.ffn.output_penalty"
@@ -34,7 +33,9 @@ def penalised():
     field = Field(WEIGHT, 0.0, float, "weight of the mean of cosh(y) of the feed-forward's outputs", minimum=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("zoo.layers.block.make_feed_forward", PenalisedFeedForward)
-        patch.setattr(import_module("zoo.config.resolve"), "FIELDS", (*FIELDS, field))
-        patch.setitem(BY_PATH, WEIGHT, field)
         patch.setitem(LOSS_TERMS, TERM, WEIGHT)
-        yield
+        FIELDS.add(field)
+        try:
+            yield
+        finally:
+            FIELDS.remove(WEIGHT)

@@ -1,0 +1,66 @@
+"""Plug-ins for tests, as texts, and how a test loads them for its own duration."""
+
+import contextlib
+
+from zoo.config import plugins
+
+POWER = '''"""A feed-forward layer."""
+
+import jax
+import jax.numpy as jnp
+
+from zoo import plugin
+
+
+class PowerReLU(plugin.FeedForward):
+    """y = max(0, x W_up)^p W_down (So et al. 2021, section 3.2, with p = 2)."""
+
+    def activated(self, x, context):
+        return jax.nn.relu(x) ** self.config.ffn.power
+
+
+plugin.register(
+    plugin.Kind(
+        "model.ffn.kind",
+        "relu_power",
+        "max(0, x W1)^p W2 (So et al. 2021)",
+        fields=(plugin.Field("model.ffn.power", 2, int, "p, the exponent of the activation", minimum=1),),
+    ),
+    PowerReLU,
+)
+'''
+
+MEASURED = '''"""A measure of finished runs."""
+
+from zoo import plugin
+
+
+def final_loss(measured):
+    return {"": 2.5}
+
+
+plugin.register_measure("always_the_same", plugin.Measure("2.5", False, "nats", initial=False), final_loss)
+'''
+
+
+@contextlib.contextmanager
+def unloading():
+    """Removes the plug-ins that are loaded inside."""
+    before, trusting = plugins.loaded(), plugins._trusts_stored
+    try:
+        yield
+    finally:
+        plugins._trusts_stored = trusting
+        for plugin in reversed(plugins.loaded()):
+            if plugin not in before:
+                plugins.unload(plugin)
+
+
+@contextlib.contextmanager
+def loaded(folder, text, name="mine.py"):
+    """A plug-in with this text is loaded; yields its file."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    with unloading():
+        plugins.load_plugin(folder / name)
+        yield folder / name

@@ -1,0 +1,182 @@
+"""What a plug-in adds, and what is refused, with everything that was added removed again."""
+
+import copy
+
+import pytest
+
+from tests.plugins.plugin_files import POWER, loaded
+from tests.small_runs import small
+from zoo import config as configs
+from zoo.config import plugins
+from zoo.config.fields import FIELDS
+from zoo.config.hyperparameters import LOSS_TERMS
+from zoo.config.kinds import KIND_TABLES
+from zoo.errors import ConfigError
+from zoo.lab.measures import MEASURES
+from zoo.lab.metrics import METRICS
+from zoo.models import cost
+
+HEAD = "from zoo import plugin\nfrom zoo.plugin import Field, Kind\n"
+REGISTER = HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.FeedForward)\n"
+
+
+def tables():
+    """Everything that plug-ins add to."""
+    from zoo import plugin
+    from zoo.variants import VARIANTS
+
+    choices = {path: list(table.by_name) for path, table in KIND_TABLES.items()}
+    made = {path: list(table.implementations) for path, table in plugin.TABLES.items()}
+    others = [list(LOSS_TERMS), list(MEASURES), list(METRICS), list(plugin.FUNCTIONS), [one.name for one in VARIANTS]]
+    return copy.deepcopy((choices, made, [field.path for field in FIELDS], list(configs.BY_PATH), others))
+
+
+def test_a_kind_is_a_choice_with_its_fields(tmp_path):
+    before = tables()
+    with loaded(tmp_path, POWER) as path:
+        assert tables() != before
+        resolved = configs.resolve(small(model__ffn__kind="relu_power", model__ffn__power="3"))
+        assert resolved.model.ffn.power == 3
+        assert resolved.plugins == plugins.references()
+        assert resolved.plugins[0].startswith(f"{path.name}:")
+        assert configs.resolve(resolved) == resolved
+        paths = list(configs.BY_PATH)
+        assert paths.index("model.ffn.power") == 1 + max(
+            place for place, other in enumerate(before[3]) if other.startswith("model.ffn.")
+        )
+        counted = cost.summary(resolved)
+        assert counted.parameters == cost.summary(configs.resolve(small(model__ffn__kind="relu"))).parameters
+    assert tables() == before
+    with pytest.raises(ConfigError, match="'relu_power' is not one of relu"):
+        configs.resolve(small(model__ffn__kind="relu_power"))
+
+
+def test_its_fields_are_validated_like_others(tmp_path):
+    with loaded(tmp_path, POWER):
+        with pytest.raises(ConfigError, match=r"model.ffn.power=0 must be at least 1"):
+            configs.resolve(small(model__ffn__kind="relu_power", model__ffn__power=0))
+        with pytest.raises(
+            ConfigError, match=r"model.ffn.power=3 has no effect: it is read only when model.ffn.kind is"
+        ):
+            configs.resolve(small(model__ffn__power=3))
+        with pytest.raises(ConfigError, match=r'unknown field model.ffn.powr \(did you mean "model.ffn.power"\?\)'):
+            small(model__ffn__kind="relu_power", model__ffn__powr=3)
+        # Another choice takes its field back to the default, as everywhere.
+        chosen = configs.override(small(model__ffn__kind="relu_power", model__ffn__power=3), {"model.ffn.kind": "gelu"})
+        assert configs.resolve(chosen).model.ffn.power == 2
+
+
+def test_a_config_can_name_the_file(tmp_path):
+    (tmp_path / "mine.py").write_text(POWER)
+    named = configs.override(configs.default(), {"plugins": str(tmp_path / "mine.py"), "model.ffn.kind": "relu_power"})
+    assert configs.resolve(named).plugins == plugins.references() != ()
+    (tmp_path / "config_file.py").write_text(
+        "from zoo import config\ndef get_config():\n    made = config.default()\n"
+        f"    made.plugins = ({str(tmp_path / 'mine.py')!r},)\n    made.model.ffn.kind = 'relu_power'\n    return made\n"
+    )
+    plugins.unload(plugins.loaded()[0])
+    assert configs.resolve(configs.load(str(tmp_path / "config_file.py"))).plugins == plugins.references() != ()
+
+
+def test_a_file_may_load_itself_and_be_loaded_again(tmp_path):
+    text = REGISTER + f"plugin.load({str(tmp_path / 'mine.py')!r})\n"
+    with loaded(tmp_path, text) as path:
+        assert plugins.load_plugin(path).registrations == []
+        assert len(plugins.loaded()) == 1
+
+
+def test_a_run_with_a_plugin_has_another_identity(tmp_path):
+    without = configs.identity(configs.resolve(small()))
+    found = {without}
+    for text in (POWER, POWER + "# changed\n"):
+        with loaded(tmp_path, text):
+            found.add(configs.identity(configs.resolve(small())))
+    assert len(found) == 3
+    assert configs.identity(configs.resolve(small())) == without
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (None, r"plug-in .*mine.py does not exist"),
+        ("def f(", r"mine.py, line 1, fails: SyntaxError"),
+        ("x = 1\ny = x / 0\n", r"mine.py, line 2, fails: ZeroDivisionError: division by zero"),
+        (HEAD + "plugin.register('relu', 1)", r"register expects a Kind, got 'relu'"),
+        (
+            HEAD + "plugin.register(Kind('model.fn.kind', 'mine', 'x'), plugin.FeedForward)",
+            r'model.fn.kind=mine: a kind is a choice of .*\(did you mean "model.ffn.kind"\?\)',
+        ),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'relu', 'x'), plugin.FeedForward)",
+            r"model.ffn.kind=relu exists already",
+        ),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'Mine', 'x'), plugin.FeedForward)",
+            r"Mine: a name consists of lower-case letters",
+        ),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'window', 'x'), plugin.FeedForward)",
+            r"zoo describe window is the page of another variant",
+        ),
+        (HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', ''), plugin.FeedForward)", r"its meaning is empty"),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.Norm)",
+            r"must be a subclass of FeedForward, got <class",
+        ),
+        (HEAD + "plugin.register(Kind('model.norm.kind', 'mine', 'x'), plugin.Norm)", r"Norm does not define __call__"),
+        (
+            HEAD + "plugin.register(Kind('optimizer.kind', 'mine', 'x'), 3)",
+            r"optimizer.kind=mine: its implementation is not a function but 3",
+        ),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.norm.a', 1, int, 'a'),)), "
+            "plugin.FeedForward)",
+            r"its field 'model.norm.a' must be called model.ffn.NAME",
+        ),
+        (
+            HEAD
+            + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.bias', 1, int, 'a'),)), "
+            "plugin.FeedForward)",
+            r"the field model.ffn.bias exists already",
+        ),
+        (
+            HEAD
+            + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.a', 'b', int, 'a'),)), "
+            "plugin.FeedForward)",
+            r"its default is refused: model.ffn.a='b': expected a whole number",
+        ),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', loss_terms={'a': 'model.ffn.b'}), "
+            "plugin.FeedForward)",
+            r"the term 'a' of the loss has its weight at model.ffn.b, which is no field",
+        ),
+        (HEAD + "plugin.register_metric('loss', plugin.Metric(False))", r"metric loss exists already"),
+        (REGISTER + REGISTER, r"model.ffn.kind=mine exists already"),
+    ],
+)
+def test_what_is_refused(tmp_path, text, line):
+    before = tables()
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(ConfigError, match=line):
+        plugins.load_plugin(tmp_path / "mine.py")
+    assert tables() == before
+    assert plugins.loaded() == ()
+
+
+def test_all_problems_are_reported_at_once(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        REGISTER + "plugin.register(Kind('model.ffn.kind', 'relu', ''), 1)\n"
+        "plugin.register(Kind('model.norm.kind', 'B', 'x'), plugin.RMSNorm)\n"
+    )
+    with pytest.raises(ConfigError) as error:
+        plugins.load_plugin(tmp_path / "mine.py")
+    assert len(error.value.problems) == 4
+    assert all(problem.startswith(f"plug-in {tmp_path / 'mine.py'}: ") for problem in error.value.problems)
+
+
+def test_two_texts_under_one_name(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.py").write_text(POWER.replace("minimum=1", "minimum=2"))
+    with loaded(tmp_path, POWER), pytest.raises(ConfigError, match=r"has another text than (?s:.*)\+.*minimum=2"):
+        plugins.load_plugin(tmp_path / "other" / "mine.py")
