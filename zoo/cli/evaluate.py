@@ -9,6 +9,7 @@ from pathlib import Path
 import ml_collections
 
 from zoo.cli import plugin_options
+from zoo.cli.argument_types import at_least, lengths
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -20,31 +21,6 @@ task (classification ...) is scored on every held-out example with the metrics o
   python eval.py runs/sst2-seed0 runs/sst2-seed1 runs/sst2-seed2
   python eval.py runs/first --text other.txt --sample 200 --prompt "def "
   python eval.py runs/multi30k --translate --pairs "parallel:test2016.{en,de}"  """
-
-
-def _lengths(text: str) -> list[int]:
-    try:
-        lengths = [int(part) for part in text.split(",")]
-    except ValueError:
-        lengths = []
-    if not lengths or min(lengths) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of lengths, e.g. 128,256")
-    return lengths
-
-
-def _at_least(low: float, kind: type, high: float = 1e12):
-    def read(text: str):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not low <= value <= high:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number of at least {low}" + (f" and at most {high:.0f}" if high < 1e12 else "")
-            )
-        return value
-
-    return read
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,12 +40,10 @@ def parser() -> argparse.ArgumentParser:
         help="further runs of the same task, e.g. with other seeds; prints the scores of each and the median",
     )
     made.add_argument("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
-    made.add_argument(
-        "--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: that of training)"
-    )
+    made.add_argument("--lengths", type=lengths, metavar="T,T,...", help="sequence lengths (default: that of training)")
     made.add_argument(
         "--batches",
-        type=_at_least(0, int),
+        type=at_least(0, int),
         default=0,
         help="maximum number of batches, spread over the text; 0 for all (default: 0)",
     )
@@ -83,23 +57,23 @@ def parser() -> argparse.ArgumentParser:
         help="also translate the pairs with beam search, as at the end of training, and score the translations",
     )
     made.add_argument(
-        "--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens (not from encoders)"
+        "--sample", type=at_least(0, int), default=0, metavar="N", help="also sample N tokens (not from encoders)"
     )
     made.add_argument("--prompt", default="", help="beginning of the sample")
     made.add_argument(
         "--temperature",
-        type=_at_least(0, float),
+        type=at_least(0, float),
         default=0.8,
         help="0 takes the most probable token (default: %(default)s)",
     )
     made.add_argument(
         "--top-k",
-        type=_at_least(0, int),
+        type=at_least(0, int),
         default=0,
         help="sample from the K most probable tokens; 0 for all (default: 0)",
     )
     made.add_argument(
-        "--seed", type=_at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)"
+        "--seed", type=at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)"
     )
     made.add_argument("--json", action="store_true", help="print one JSON object")
     plugin_options.add_options(made)
