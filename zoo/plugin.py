@@ -22,7 +22,7 @@ from zoo.config.kinds import KIND_TABLES, Kind
 from zoo.config.plugins import load_plugin as load
 from zoo.config.plugins import register as _register
 from zoo.config.resolve import checked_value
-from zoo.errors import did_you_mean
+from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, Metric
 from zoo.layers.attention import ATTENTIONS, TokenMixer
@@ -74,6 +74,7 @@ __all__ = [
     "register_measure",
     "register_metric",
     "statistic",
+    "traits",
     "zeros",
 ]
 
@@ -106,6 +107,24 @@ TABLES: dict[str, _Table] = {
     "objective.kind": _Table(OBJECTIVES, Objective, ("score",), "tasks"),
     "optimizer.kind": _Table(OPTIMIZERS),
 }
+
+
+def traits(path: str, name: str) -> frozenset[str]:
+    """Returns the traits of a kind, for one that reads the same fields.
+
+    Args:
+        path: the field, e.g. "model.attention.kind".
+        name: the kind, e.g. "softmax".
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    table = KIND_TABLES.get(path)
+    if table is None or name not in table.by_name:
+        raise ConfigError(
+            f"there is no kind {path}={name}{did_you_mean(name, table.by_name if table else KIND_TABLES)}"
+        )
+    return table.by_name[name].traits
 
 
 def register(kind: Kind, implementation: Any) -> None:
