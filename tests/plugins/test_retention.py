@@ -1,0 +1,239 @@
+"""A plug-in's attention with a cache, a term of the loss, a statistic and a group of parameters does
+all that a built-in one does.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.building import call, close, random_statistics, random_values, tiny, with_values
+from tests.decoding import making
+from tests.every_field import differ
+from tests.every_field import resolve as resolve_with_data
+from tests.plugins.plugin_files import unloading
+from tests.small_runs import curves, lines, small, told_to_stop_at
+from zoo import config as configs
+from zoo.cli.main import main
+from zoo.config import plugins
+from zoo.errors import ConfigError, Preempted
+from zoo.files import read_json
+from zoo.layers.attention import make_attention
+from zoo.layers.context import Context
+from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.models.parameter_groups import group_sizes
+from zoo.training.startup import RunRequest
+from zoo.training.trainer import run, train_runs
+
+FILE = Path(__file__).with_name("retention.py")
+KIND = {"model.attention.kind": "retention"}
+RUN = {
+    "model__attention__kind": "retention",
+    "model__attention__retained_weight": 0.3,
+    "model__num_layers": 2,
+    "model__position__kind": "rope",
+    "optimizer__groups": ("decays",),
+    "optimizer__group__decays__select": "path:*/decay",
+    "optimizer__group__decays__rate_factor": 0.1,
+    "training__steps": 6,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def retention(tmp_path_factory):
+    """The plug-in is loaded for all tests here."""
+    with pytest.MonkeyPatch.context() as patch, unloading():
+        patch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        plugins.load_plugin(FILE)
+        yield
+
+
+def quiet(line):
+    del line
+
+
+def test_it_computes_what_it_says():
+    layer = make_attention(tiny(KIND | {"model.position.kind": "none"}).model)
+    values, x = random_values(layer, 1), np.random.default_rng(2).standard_normal((2, 7, 16)).astype(np.float32)
+    positions = np.array([[0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, -1, -1, -1]])
+    stats = random_statistics(layer, 3)
+    out = call(lambda x: with_values(layer, values, stats)(x, Context(positions, in_order=True)), x)
+    wide = {
+        name: np.float64(x) @ np.float64(values[name]["kernel"]) + np.float64(values[name]["bias"])
+        for name in ("query", "key", "value")
+    }
+    q, k, v = (wide[name].reshape(2, 7, 4, 4) for name in ("query", "key", "value"))
+    decay = 1 / (1 + np.exp(-np.float64(values["decay"])))
+    for row in range(2):
+        state = np.zeros((4, 4, 4))
+        for t in np.flatnonzero(positions[row] >= 0):
+            state = decay[:, None, None] * state + np.einsum("hk,hv->hkv", k[row, t], v[row, t])
+            y = np.einsum("hk,hkv->hv", q[row, t], state) / np.sqrt(stats["variance"])[:, None]
+            close(
+                out[row, t],
+                y.reshape(-1) / 2 @ np.float64(values["output"]["kernel"]) + np.float64(values["output"]["bias"]),
+            )
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+def test_decoding_from_its_cache_says_what_the_whole_text_says(scanned):
+    changes = KIND | {"model.position.kind": "rope", "model.num_layers": 2, "model.scan_layers": scanned}
+    close(*making.both_ways(changes, steps=6))
+
+
+def test_it_is_counted_and_its_group_has_its_parameters():
+    resolved = configs.resolve(small(**RUN, model__vocab_size=257))
+    softmax = configs.resolve(small(model__num_layers=2, model__position__kind="rope", model__vocab_size=257))
+    heads = resolved.model.attention.num_heads
+    assert cost.summary(resolved).parameters["total"] == cost.summary(softmax).parameters["total"] + 2 * heads
+    assert group_sizes(resolved)["decays"] == 2 * heads
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("model.attention.retained_weight", 0.5), ("model.attention.mean_kept", 0.5)]
+)
+def test_each_of_its_fields_changes_the_program_or_is_refused(path, value):
+    one, other = (
+        resolve_with_data(KIND | {"model.position.kind": "rope", path: value}) for value in (value, value / 2)
+    )
+    zero = resolve_with_data(KIND | {"model.position.kind": "rope", path: 0.0})
+    assert differ(one, zero)
+    assert configs.is_traced(path) or differ(one, other)
+    with pytest.raises(
+        ConfigError, match=f"{path}=.* has no effect: it is read only when model.attention.kind is reten"
+    ):
+        configs.resolve(small(**{path.replace(".", "__"): value}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"model__architecture": "encoder", "objective__kind": "masked"}, "it needs model.architecture=decoder"),
+        ({"data__isolate_documents": True}, "set data.isolate_documents=false"),
+        ({"model__attention__num_kv_heads": 2}, "leave out model.attention.num_kv_heads"),
+        ({"model__attention__window": 4}, r"model.attention.window=4"),
+        ({"model__attention__sinks": True}, r"model.attention.sinks=True"),
+        ({"model__attention__dropout": 0.1}, r"model.attention.dropout=0.1"),
+    ],
+)
+def test_what_it_cannot_be_combined_with_is_refused(changes, line):
+    with pytest.raises(ConfigError, match=line):
+        configs.resolve(small(**{"model__attention__kind": "retention", **changes}))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a run of `RUN`."""
+    folder = tmp_path_factory.mktemp("retention") / "run"
+    run(small(**RUN), folder, quiet)
+    return folder
+
+
+def test_a_run_reports_its_term_apart_from_the_loss(trained):
+    for prefix in ("train", "eval"):
+        found = [line for line in lines(trained) if f"{prefix}/retained" in line]
+        assert found
+        assert all(line[f"{prefix}/retained"] > 0 for line in found)
+    assert (trained / "plugins" / "retention.py").read_text() == FILE.read_text()
+
+
+def test_its_statistic_changes_and_its_group_is_slow(trained):
+    from zoo.training.trained_run import load_trained, trained_and_initial
+
+    after, before = (
+        {kind: tree["stack"]["layers"]["attention"] for kind, tree in zip(("params", "stats"), both, strict=True)}
+        for both in trained_and_initial(load_trained(trained)).values()
+    )
+    assert np.abs(after["stats"]["variance"] - before["stats"]["variance"]).max() > 0.01
+    moved = np.abs(after["params"]["decay"] - before["params"]["decay"]).max()
+    # Adam moves a parameter by about its rate in each step: 6 steps, a tenth of the rate.
+    assert 0 < moved < 6 * 0.1 * 3e-3 * 1.5
+
+
+def same_curves(folder, other):
+    """Losses and terms are equal but for rounding."""
+    for one, same in zip(lines(folder), lines(other), strict=True):
+        names = [name for name in one if name.endswith(("loss", "retained"))]
+        assert [one[name] for name in names] == pytest.approx([same[name] for name in names], rel=1e-4)
+
+
+def test_scanned_layers_train_alike(trained, tmp_path):
+    run(small(**RUN, model__scan_layers=True), tmp_path / "scanned", quiet)
+    same_curves(tmp_path / "scanned", trained)
+
+
+def test_a_stopped_run_is_continued_bit_for_bit(trained, tmp_path, monkeypatch):
+    with pytest.raises(Preempted), told_to_stop_at(3, monkeypatch):
+        run(small(**RUN), tmp_path / "run", quiet)
+    run(small(**RUN), tmp_path / "run", quiet)
+    assert curves(tmp_path / "run") == curves(trained)
+    one, other = (read_json(folder / "status.json")["parameters_sha256"] for folder in (trained, tmp_path / "run"))
+    assert one == other
+
+
+def test_members_of_a_population_differ_in_its_numbers(trained, tmp_path):
+    other = RUN | {"seed": 1, "model__attention__retained_weight": 1.0, "optimizer__group__decays__rate_factor": 2.0}
+    requests = [RunRequest(small(**one), tmp_path / name, quiet) for name, one in (("0", RUN), ("1", other))]
+    for outcome in train_runs(requests, "map"):
+        assert not isinstance(outcome, Exception), outcome
+    run(small(**other), tmp_path / "alone", quiet)
+    for folder, alone in (("0", trained), ("1", tmp_path / "alone")):
+        same_curves(tmp_path / folder, alone)
+
+
+def test_it_is_described_and_drawn(trained, tmp_path, capsys):
+    assert main(["describe", "retention"]) == 0
+    out = capsys.readouterr().out
+    assert "Sun et al. 2023, eq. 5" in out
+    assert "It adds `layers/attention/decay` [H]" in out
+    assert main(["generate", str(trained), "--prompt", "a", "--max-new-tokens", "4"]) == 0
+
+
+SCRIPT = """
+import sys, jax, numpy as np
+from zoo.config import plugins
+plugins.load_plugin(sys.argv[1])
+from tests.plugins.test_retention import RUN, small
+from zoo import config as configs
+from zoo.models.architectures import make_model
+from zoo.objectives import make_objective
+from zoo.training.mesh import make_mesh
+from zoo.training.step import make_program
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+mesh = {"mesh__fsdp": 2, "mesh__tensor": 2} if len(jax.devices()) > 1 else {}
+config = configs.resolve(small(**RUN, **mesh, model__vocab_size=258))
+program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config))
+state = program.initial_state(0)
+tokens = np.random.default_rng(0).integers(0, 256, (8, 17)).astype(np.int32)
+for _ in range(2):
+    state, metrics = program.train_step(state, program.put_batch({"tokens": tokens}), program.constants(0))
+kept = jax.device_get(state["stats"]["stack"]["layers"]["attention"]["variance"])
+print(len(jax.devices()), *(float(metrics[name]) for name in ("loss", "retained", "gradient_norm")), *kept.ravel())
+"""
+
+
+@pytest.mark.promise
+def test_eight_devices_give_the_step_of_one():
+    root, found = Path(__file__).parents[2], {}
+    for devices in (1, 8):
+        environment = os.environ | {
+            "JAX_NUM_CPU_DEVICES": str(devices),
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": str(root),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(FILE)], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        count, *found[devices] = map(float, done.stdout.split())
+        assert count == devices
+    np.testing.assert_allclose(found[8], found[1], rtol=1e-4)
+
+
+def test_models_with_it_are_made_from_its_class():
+    model = make_model(configs.resolve(small(**RUN, model__vocab_size=257)))
+    assert type(model.stack.layers.attention).__name__ == "Retention"
