@@ -28,7 +28,7 @@ from tests.every_field import (
     resolve,
 )
 from zoo import config as configs
-from zoo.config.fields import IGNORED_BY
+from zoo.config.fields import IGNORED_BY, has_condition
 from zoo.errors import ConfigError, DataError
 from zoo.nested import flatten
 
@@ -60,7 +60,7 @@ READ_BY_THE_LOOP = {
 # One choice so far: nothing to change to.
 SINGLE = {field.path for field in configs.FIELDS if field.choices and len(field.choices) == 1}
 TESTED = [field for field in configs.FIELDS if field.path not in {*READ_BY_THE_LOOP, *SINGLE, "data.source"}]
-READ_ONLY_WHEN = [field for field in configs.FIELDS if field.when]
+READ_ONLY_WHEN = [field for field in configs.FIELDS if has_condition(field)]
 
 
 def changed_and_before(field, needs):

@@ -125,8 +125,8 @@ def test_a_field_of_a_group_changes_the_result(name):
 def test_a_group_has_no_other_fields():
     # There is one kind so far: nothing to change to.
     assert len(configs.BY_PATH["optimizer.kind"].choices) == 1
-    assert overridable(f"{GROUPS}.a") == [f"optimizer.{name}" for name in configs.fields.GROUP_FIELDS]
-    assert {*IN_GROUP, "kind"} == set(configs.fields.GROUP_FIELDS)
+    assert overridable(f"{GROUPS}.a") == [f"optimizer.{name}" for name in configs.fields.group_fields()]
+    assert {*IN_GROUP, "kind"} == set(configs.fields.group_fields())
 
 
 def test_the_lists_name_fields_that_a_part_may_set():

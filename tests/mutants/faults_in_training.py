@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "schedule: half a cosine",
         OPTIMIZER,
-        "jnp.cos(jnp.pi * since / remaining)",
-        "jnp.cos(jnp.pi / 2 * since / remaining)",
+        "jnp.cos(jnp.pi * step.since / step.remaining)",
+        "jnp.cos(jnp.pi / 2 * step.since / step.remaining)",
         OPTIMIZER_TESTS,
     ),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoo.config import BY_PATH, FIELDS, GROUPS, Field
-from zoo.config.fields import GROUP_ONLY
+from zoo.config.fields import GROUP_ONLY, has_condition
 from zoo.config.scopes import scoped
 from zoo.errors import ConfigError, did_you_mean
 
@@ -37,7 +37,7 @@ def describe_field(field: Field) -> list[str]:
     """Returns lines about one field: path, default, meaning and choices."""
     default = f"{field.default}" + (f": {field.auto}" if field.auto else "") if field.default != () else "none"
     lines = [f"{field.path} ({default})", f"    {field.meaning}"]
-    if field.when:
+    if has_condition(field):
         values = " or ".join(str(value).lower() if isinstance(value, bool) else value for value in field.when[1])
         lines.append(f"    read only when {field.when[0]} is {values}")
     if field.choices:

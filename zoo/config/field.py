@@ -22,6 +22,13 @@ class Field:
         when: (path, values): the field is read only when the field at `path` has one of `values`
             (see `chosen`).
         items: type of a tuple's items.
+        traced: programs take the value as an argument, so that runs that differ in it can share one
+            (see `zoo.config.hyperparameters`). What reads it then gets a float or a traced array,
+            never a number to branch on.
+
+    Raises:
+        ValueError: the field is traced, but it is no number, may be `auto`, or is of a part that
+            reads no arguments of a program.
     """
 
     path: str
@@ -35,6 +42,14 @@ class Field:
     auto: str = ""
     when: tuple[str, tuple] | None = None
     items: type = int
+    traced: bool = False
+
+    def __post_init__(self):
+        number = self.kind in (int, float) and not self.auto
+        if self.traced and not (number and self.path.startswith(("optimizer.", "schedule.", "objective."))):
+            raise ValueError(
+                f"{self.path} cannot be traced: only numbers of optimizer, schedule and objective that are not auto can"
+            )
 
     def is_read(self, flat: Mapping[str, Any]) -> bool:
         """Returns whether `when` holds in a flat config."""

@@ -2,37 +2,18 @@
 share one program.
 
 The compiled program depends on such a value only through whether it is 0: a 0 removes a term
-(clipping, weight decay, dropout) from the program.
+(clipping, weight decay, dropout) from the program. In the fields of the schedule it removes nothing.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zoo.config.fields import TASKS
+from zoo.config.fields import BY_PATH, TASKS
 from zoo.config.kinds import KIND_TABLES
-from zoo.config.scopes import is_group, scoped, split_path
+from zoo.config.scopes import field_at, is_group, scoped, split_path
 from zoo.errors import ConfigError
 from zoo.nested import flatten
-
-# Dropout rates, the weights of terms of the loss (`LOSS_TERMS`) and these fields of a group of
-# parameters are traced too. A 0 in the schedule fields removes nothing from the program.
-TRACED = (
-    "optimizer.learning_rate",
-    "optimizer.weight_decay",
-    "optimizer.beta1",
-    "optimizer.beta2",
-    "optimizer.epsilon",
-    "optimizer.clip_norm",
-    "optimizer.rate_factor",
-    "schedule.warmup_steps",
-    "schedule.final_fraction",
-    "objective.label_smoothing",
-    "objective.z_loss",
-    "objective.distillation.kl",
-    "objective.distillation.temperature",
-)
-
 
 # The terms that layers add to the loss (`Context.add_loss`): by name, the field with the weight,
 # which is below "model" and may be overridden in scopes.
@@ -80,9 +61,13 @@ def is_dropout_rate(path: str) -> bool:
 
 
 def is_traced(path: str) -> bool:
-    """Returns whether a program takes the value of a field as an argument."""
-    path = split_path(path)[1] if is_group(path) else path
-    return path in TRACED or is_dropout_rate(path) or _field_of(path) in LOSS_TERMS.values()
+    """Returns whether a program takes the value of a field as an argument.
+
+    These are the fields of the table that say so (`Field.traced`), in a group of parameters too;
+    dropout rates; and the weights of terms of the loss (`LOSS_TERMS`).
+    """
+    field = field_at(path) if path in BY_PATH or is_group(path) else None
+    return (field is not None and field.traced) or is_dropout_rate(path) or _field_of(path) in LOSS_TERMS.values()
 
 
 def traced_hyperparameters(flat: Mapping[str, Any]) -> dict[str, float]:

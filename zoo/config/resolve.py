@@ -12,7 +12,7 @@ import ml_collections
 from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
-from zoo.config.kinds import KIND_TABLES
+from zoo.config.kinds import KIND_TABLES, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
@@ -210,6 +210,18 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
     return changes | {path: value for path, value in follows.items() if path not in ("model.vocab_size",)}
 
 
+def _derive_group(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Does the work of `_derive_scope` for a group of parameters, whose kind of optimizer may be
+    another.
+    """
+    merged = given | changes
+    return changes | {
+        path: value
+        for path, value in OPTIMIZER_KINDS.derive(merged).items()
+        if merged[path] == AUTO and value != derived[path]
+    }
+
+
 def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> ResolvedConfig:
     """Checks a whole config and derives its `auto` values.
 
@@ -272,7 +284,7 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
     before = dict(flat)
     _derive(flat, vocab_size)
     scopes = {
-        scope: changes if is_group(scope) else _derive_scope(before, flat, changes)
+        scope: (_derive_group if is_group(scope) else _derive_scope)(before, flat, changes)
         for scope, changes in sorted(scopes.items())
     }
     # An encoder reads no memory.

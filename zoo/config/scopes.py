@@ -20,7 +20,7 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import BY_PATH, GROUP_FIELDS, GROUP_ONLY, KIND_FIELDS, SIDE_FIELDS, Field
+from zoo.config.fields import BY_PATH, GROUP_ONLY, KIND_FIELDS, SIDE_FIELDS, Field, group_fields
 from zoo.config.fields.renamed import RENAMED
 from zoo.errors import did_you_mean
 from zoo.nested import flatten, unflatten
@@ -59,7 +59,7 @@ def scoped(scope: str, path: str) -> str:
 def overridable(scope: str) -> list[str]:
     """Returns the paths of the fields that a scope may override."""
     if is_group(scope):
-        return [f"optimizer.{name}" for name in GROUP_FIELDS]
+        return [f"optimizer.{name}" for name in group_fields()]
     allowed = tuple(f"model.{name}" for name in (SIDE_FIELDS if scope in SIDES else KIND_FIELDS))
     return [path for path in BY_PATH if path.startswith(allowed)]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.constraints.data_constraints import check_examples, check_offsets
-from zoo.config.constraints.group_constraints import check_groups
+from zoo.config.constraints.group_constraints import check_groups, check_kinds
 from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.constraints.objective_constraints import check_objective
 from zoo.config.constraints.scope_constraints import check_scopes
@@ -32,6 +32,7 @@ def validate_combination(
     groups = {scope: changes for scope, changes in scopes.items() if is_group(scope)}
     scopes = {scope: changes for scope, changes in scopes.items() if scope not in groups}
     yield from check_groups(flat, groups)
+    yield from check_kinds(flat, groups)
     yield from check_scopes(flat, scopes)
     if architecture == "elmo":
         yield from _check_elmo(flat)

@@ -1,10 +1,11 @@
-"""Checks the groups of parameters of the optimizer, as far as that needs no model."""
+"""Checks optimizer and schedule, and groups of parameters as far as that needs no model."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.fields import GROUP_FIELDS
+from zoo.config.fields import group_fields
+from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 from zoo.config.parameter_selection import REST, select_problems
 from zoo.config.scopes import GROUPS, scoped
 
@@ -39,7 +40,7 @@ def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Ite
             yield from (f"{scope}.select: {problem}" for problem in select_problems(changes[SELECT]))
         own = [path for path in changes if path != SELECT]
         if not own:
-            others = ", ".join(name for name in GROUP_FIELDS if name != "select")
+            others = ", ".join(name for name in group_fields() if name != "select")
             yield f"{scope} changes nothing: it sets none of {others}"
         elif changes.get(FACTOR) == 0:
             yield from (
@@ -47,3 +48,19 @@ def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Ite
                 for path in own
                 if path != FACTOR
             )
+
+
+def check_kinds(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yields the problems of the kinds of schedule and of optimizer, that of each group included.
+
+    Args:
+        flat: every field, without the scopes.
+        groups: as in `check_groups`.
+    """
+    architecture = flat["model.architecture"]
+    yield from SCHEDULE_KINDS.problems(flat, architecture)
+    everywhere = list(OPTIMIZER_KINDS.problems(flat, architecture))
+    yield from everywhere
+    for scope, changes in groups.items():
+        lines = OPTIMIZER_KINDS.problems(flat | changes, architecture)
+        yield from (f"{scope}: {line}" for line in lines if line not in everywhere)

@@ -24,8 +24,9 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     yield from check_window(flat, architecture)
     if flat["model.attention.kind"] in ATTENTION_KINDS.having("kernels"):
         yield from check_implementation(flat)
-    for table in KIND_TABLES.values():
-        yield from table.problems(flat, architecture)
+    for path, table in KIND_TABLES.items():
+        if path.startswith("model."):
+            yield from table.problems(flat, architecture)
 
 
 def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:

@@ -13,13 +13,13 @@ from zoo.config.fields.conditions import (
     ACTIVATION_OF,
     EMBEDDED_POSITIONS,
     GATED,
-    GROUP_FIELDS,
     IGNORED_BY,
     KIND_FIELDS,
     OBJECTIVES_OF,
     SEQUENCE_TASKS,
     SIDE_FIELDS,
     TASKS,
+    group_fields,
 )
 from zoo.config.fields.data_fields import DATA_FIELDS
 from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, HEAD_FIELDS, INIT_FIELDS
@@ -44,7 +44,6 @@ __all__ = [
     "EMBEDDED_POSITIONS",
     "FIELDS",
     "GATED",
-    "GROUP_FIELDS",
     "GROUP_ONLY",
     "IGNORED_BY",
     "KIND_FIELDS",
@@ -56,6 +55,8 @@ __all__ = [
     "AttentionSupport",
     "Field",
     "chosen",
+    "group_fields",
+    "has_condition",
 ]
 
 FIELDS = FieldTable(
@@ -80,6 +81,16 @@ FIELDS = FieldTable(
 BY_PATH = FIELDS.by_path
 # Fields that exist only inside a scope (see `zoo.config.scopes`).
 GROUP_ONLY: dict[str, Field] = {field.path: field for field in GROUP_ONLY_FIELDS}
+
+
+def has_condition(field: Field) -> bool:
+    """Returns whether a field has a `when` that not every choice meets."""
+    if field.when is None:
+        return False
+    path, values = field.when
+    choices = BY_PATH[path].choices
+    return choices is None or any(name not in values for name in choices)
+
 
 # Fields that do not change the result of a run and so are no part of its identity: where and how it
 # runs and how often it reports.

@@ -1,6 +1,6 @@
 """Conditions under which fields are read, and groups of choices shared by several modules."""
 
-from zoo.config.kinds import FEED_FORWARD_KINDS, POSITION_KINDS
+from zoo.config.kinds import FEED_FORWARD_KINDS, OPTIMIZER_KINDS, POSITION_KINDS
 
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
 TASKS = ("classification", "regression", "tagging", "extraction")
@@ -47,8 +47,15 @@ IGNORED_BY = {
 # `zoo.config.scopes`).
 SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
 KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
-# Fields below `optimizer` that a group of parameters may set for itself.
-GROUP_FIELDS = ("select", "rate_factor", "kind", "beta1", "beta2", "epsilon", "weight_decay")
+
+
+def group_fields() -> tuple[str, ...]:
+    """Returns the fields below `optimizer` that a group of parameters may set for itself: these, and
+    the own fields of each kind of optimizer, as a group may be the only one of its kind.
+    """
+    own = (field.path.removeprefix("optimizer.") for field in OPTIMIZER_KINDS.fields)
+    return ("select", "rate_factor", "kind", "beta1", "beta2", "epsilon", "weight_decay", *own)
+
 
 # Values of `Field.when`: (path, values).
 ENCODER = ("model.architecture", ("encoder",))

@@ -133,6 +133,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         minimum=0,
         maximum=0.9,
         when=TOKEN_OBJECTIVES,
+        traced=True,
     ),
     Field("objective.beams", 5, int, "beam width when held-out texts are translated", minimum=1, when=TRANSLATION),
     Field(
@@ -149,6 +150,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)",
         minimum=0,
         when=TOKEN_OBJECTIVES,
+        traced=True,
     ),
     Field(
         "objective.chunk_tokens",
@@ -173,6 +175,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "weight of T^2 KL(teacher || student) at temperature T, over the predicted tokens",
         minimum=0,
         when=DISTILLABLE,
+        traced=True,
     ),
     Field(
         "objective.distillation.temperature",
@@ -181,6 +184,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "T, which divides the logits of teacher and student in that term",
         above=0,
         when=DISTILLABLE,
+        traced=True,
     ),
     Field(
         "objective.distillation.cosine",

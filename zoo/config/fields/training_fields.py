@@ -2,6 +2,7 @@
 
 from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
+from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 
 SEED_FIELDS: tuple[Field, ...] = (
     Field(
@@ -20,25 +21,49 @@ PLUGIN_FIELDS: tuple[Field, ...] = (
 )
 
 OPTIMIZER_FIELDS: tuple[Field, ...] = (
-    Field(
-        "optimizer.kind",
-        "adamw",
-        str,
-        "optimizer",
-        {"adamw": "Adam with decoupled weight decay (Loshchilov & Hutter 2019)"},
-    ),
-    Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0),
+    Field("optimizer.kind", "adamw", str, "optimizer", OPTIMIZER_KINDS.choices),
+    Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0, traced=True),
     Field(
         "optimizer.weight_decay",
         0.0,
         float,
         "decoupled weight decay on matrices and embeddings; never on biases and norms",
         minimum=0,
+        traced=True,
     ),
-    Field("optimizer.beta1", 0.9, float, "decay of the first moment", minimum=0, maximum=0.99999),
-    Field("optimizer.beta2", 0.999, float, "decay of the second moment", minimum=0, maximum=0.9999999),
-    Field("optimizer.epsilon", 1e-8, float, "added to the root of the second moment", above=0),
-    Field("optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0),
+    Field(
+        "optimizer.beta1",
+        0.9,
+        float,
+        "decay of the first moment",
+        minimum=0,
+        maximum=0.99999,
+        when=OPTIMIZER_KINDS.when("moments"),
+        traced=True,
+    ),
+    Field(
+        "optimizer.beta2",
+        0.999,
+        float,
+        "decay of the second moment",
+        minimum=0,
+        maximum=0.9999999,
+        when=OPTIMIZER_KINDS.when("moments"),
+        traced=True,
+    ),
+    Field(
+        "optimizer.epsilon",
+        1e-8,
+        float,
+        "added to the root of the second moment",
+        above=0,
+        when=OPTIMIZER_KINDS.when("epsilon"),
+        traced=True,
+    ),
+    *OPTIMIZER_KINDS.fields,
+    Field(
+        "optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0, traced=True
+    ),
     Field(
         "optimizer.groups",
         (),
@@ -63,25 +88,19 @@ GROUP_ONLY_FIELDS: tuple[Field, ...] = (
         float,
         "factor on the scheduled learning rate; 0: the parameters keep their initial values",
         minimum=0,
+        traced=True,
     ),
 )
 
 SCHEDULE_FIELDS: tuple[Field, ...] = (
+    Field("schedule.kind", "constant", str, "learning rate after the warm-up", SCHEDULE_KINDS.choices),
     Field(
-        "schedule.kind",
-        "constant",
-        str,
-        "learning rate after the warm-up",
-        {
-            "constant": "stays at the peak",
-            "cosine": "half a cosine, down to `final_fraction` of the peak at the last step",
-            "linear": "linear, down to `final_fraction` of the peak at the last step",
-            "inverse_sqrt": "peak * sqrt(warm-up / step) (Vaswani et al. 2017)",
-            "wsd": "warm-up, stable, then linear decay over the last `decay_fraction` of the steps (Hu et al. 2024)",
-        },
-    ),
-    Field(
-        "schedule.warmup_steps", 0, int, "steps of linear warm-up; the peak is reached at the last of them", minimum=0
+        "schedule.warmup_steps",
+        0,
+        int,
+        "steps of linear warm-up; the peak is reached at the last of them",
+        minimum=0,
+        traced=True,
     ),
     Field(
         "schedule.final_fraction",
@@ -90,17 +109,10 @@ SCHEDULE_FIELDS: tuple[Field, ...] = (
         "last learning rate as a share of the peak",
         minimum=0,
         maximum=1,
-        when=("schedule.kind", ("cosine", "linear", "wsd")),
+        when=SCHEDULE_KINDS.when("final_fraction"),
+        traced=True,
     ),
-    Field(
-        "schedule.decay_fraction",
-        0.2,
-        float,
-        "share of the steps in which `wsd` decays",
-        above=0,
-        maximum=1,
-        when=("schedule.kind", ("wsd",)),
-    ),
+    *SCHEDULE_KINDS.fields,
 )
 
 TRAINING_FIELDS: tuple[Field, ...] = (

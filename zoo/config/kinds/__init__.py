@@ -6,20 +6,33 @@ from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.feedforward_kinds import FEED_FORWARD_KINDS
 from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
+from zoo.config.kinds.optimizer_kinds import OPTIMIZER_KINDS
 from zoo.config.kinds.position_kinds import POSITION_KINDS
+from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS
 
 __all__ = [
     "ATTENTION_KINDS",
     "FEED_FORWARD_KINDS",
     "KIND_TABLES",
     "NORM_KINDS",
+    "OPTIMIZER_KINDS",
     "PLACEMENT_KINDS",
     "POSITION_KINDS",
+    "SCHEDULE_KINDS",
     "Kind",
     "KindTable",
     "is_prefix_decoder",
 ]
 
 KIND_TABLES: dict[str, KindTable] = {
-    table.path: table for table in (NORM_KINDS, PLACEMENT_KINDS, POSITION_KINDS, ATTENTION_KINDS, FEED_FORWARD_KINDS)
+    table.path: table
+    for table in (
+        NORM_KINDS,
+        PLACEMENT_KINDS,
+        POSITION_KINDS,
+        ATTENTION_KINDS,
+        FEED_FORWARD_KINDS,
+        OPTIMIZER_KINDS,
+        SCHEDULE_KINDS,
+    )
 }

@@ -31,8 +31,8 @@ def no_derivation(flat: Mapping[str, Any]) -> Mapping[str, Any]:
 class Kind:
     """One choice of a field such as "model.norm.kind".
 
-    The class that computes it is in the table of the layers, under the same name (`NORMS`,
-    `POSITIONS`, ...).
+    What computes it is in another table, under the same name (`NORMS`, `POSITIONS`, `OPTIMIZERS`,
+    ...).
 
     Attributes:
         path: path of the field.
@@ -41,8 +41,10 @@ class Kind:
         traits: what it has in common with other kinds. Fields that several kinds read are declared
             beside the field and name a trait (`having`).
         fields: fields that only this kind reads.
-        problems: (flat config as the layers see it, architecture) -> a line for each value that
-            this kind cannot be combined with; see `zoo.config.constraints.layer_constraints`.
+        problems: (flat config as the layers or the group of parameters see it, architecture) -> a
+            line for each value that this kind cannot be combined with; see
+            `zoo.config.constraints.layer_constraints`, and `group_constraints` for optimizers and
+            schedules.
         derive: flat config -> {path: value} for its fields that may be `auto`. The width of a head
             is derived before, and "auto" where it cannot be.
         loss_terms: the terms that it adds to the loss (`Context.add_loss`), each with the path of

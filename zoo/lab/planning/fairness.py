@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo import config
-from zoo.config.fields import TASKS
+from zoo.config.fields import TASKS, has_condition
 from zoo.config.scopes import GROUPS, KINDS, SIDES
 from zoo.errors import ConfigError
 from zoo.lab.declarations import DIFFERENCES
@@ -99,8 +99,8 @@ def _belongs_to_a_choice(path: str, common: set[str]) -> bool:
     if path.startswith(f"{GROUPS}."):
         return "optimizer.groups" in common
     if path.startswith(tuple(f"{side}." for side in SIDES)):
-        return "model.architecture" in common or config.field_at(path).when is not None
-    return config.BY_PATH[path].when is not None
+        return "model.architecture" in common or has_condition(config.field_at(path))
+    return has_condition(config.BY_PATH[path])
 
 
 def _unequal_sizes(factor: str, arms: list[PlannedArm], what: str, size: Callable[[PlannedArm], float]) -> list[str]:
