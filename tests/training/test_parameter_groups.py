@@ -18,7 +18,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split, unrolled_ndim
 from zoo.models.parameter_groups import group_labels
 from zoo.training.mesh import parameter_shardings
-from zoo.training.optimizer import OPTIMIZERS, make_optimizer, make_schedule
+from zoo.training.optimizer import OPTIMIZERS, SCHEDULES, make_optimizer, make_schedule
 from zoo.training.startup import RunRequest
 from zoo.training.state import abstract_state
 from zoo.training.trainer import run, train_runs
@@ -139,7 +139,8 @@ def test_a_factor_of_0_keeps_the_initial_values():
 
 
 def test_the_table_has_every_kind():
-    assert set(OPTIMIZERS) == set(configs.BY_PATH["optimizer.kind"].choices)
+    assert list(OPTIMIZERS) == list(configs.BY_PATH["optimizer.kind"].choices)
+    assert list(SCHEDULES) == list(configs.BY_PATH["schedule.kind"].choices)
 
 
 def test_moments_lie_where_their_parameters_do():

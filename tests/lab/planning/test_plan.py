@@ -264,6 +264,16 @@ def test_equal_arms_have_no_warnings():
             },
             ['level "post" also sets optimizer.clip_norm, and level pre does not'],
         ),
+        (
+            # Read by every optimizer there is: no choice of the levels.
+            {
+                "rate": {
+                    "low": {"optimizer.learning_rate": 1e-3},
+                    "high": {"optimizer.learning_rate": 1e-2, "optimizer.beta2": 0.98},
+                }
+            },
+            ['level "high" also sets optimizer.beta2, and level low does not'],
+        ),
         ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["use eval/bits_per_byte"]),
     ],
 )

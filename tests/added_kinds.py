@@ -1,0 +1,80 @@
+"""A kind of optimizer and one of schedule as a user may add them, for the time of a test."""
+
+import contextlib
+import sys
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+from zoo.config.field import Field
+from zoo.config.fields import BY_PATH
+from zoo.config.kinds import KIND_TABLES, Kind
+
+
+def _sgd_problems(flat, architecture):
+    del architecture
+    if flat["optimizer.nesterov"] and not flat["optimizer.momentum"]:
+        yield "optimizer.nesterov=true needs optimizer.momentum above 0"
+
+
+# It reads neither moments nor epsilon.
+SGD = Kind(
+    "optimizer.kind",
+    "sgd",
+    "gradient descent with momentum",
+    fields=(
+        Field("optimizer.momentum", 0.9, float, "decay of the direction", minimum=0, maximum=0.999, traced=True),
+        Field("optimizer.nesterov", False, bool, "Nesterov's momentum"),
+        Field("optimizer.damping", "auto", float, "taken off the gradient", auto="0.25 with Nesterov's momentum, or 0"),
+    ),
+    problems=_sgd_problems,
+    derive=lambda flat: {"optimizer.damping": 0.25 if flat["optimizer.nesterov"] else 0.0},
+)
+
+
+def sgd(values):
+    """m <- momentum * m + (1 - damping) * gradient, and once more for Nesterov's."""
+    momentum = optax.trace(values["optimizer.momentum"], nesterov=values["optimizer.nesterov"])
+    return optax.chain(optax.scale(1 - values["optimizer.damping"]), momentum)
+
+
+def _halving_problems(flat, architecture):
+    del architecture
+    if flat["schedule.stairs"] > flat["training.steps"]:
+        yield f"schedule.stairs={flat['schedule.stairs']} is more than training.steps={flat['training.steps']}"
+
+
+HALVING = Kind(
+    "schedule.kind",
+    "halving",
+    "halved again and again, but never below `final_fraction`",
+    frozenset({"final_fraction"}),
+    (
+        Field("schedule.halvings", 3.0, float, "how often", above=0, traced=True),
+        Field("schedule.stairs", 0, int, "number of stairs; 0: smooth", minimum=0),
+    ),
+    problems=_halving_problems,
+)
+
+
+def halving(step):
+    """2^(-halvings * progress), at least `final_fraction`."""
+    progress = step.since / step.remaining
+    if stairs := step.values["schedule.stairs"]:
+        progress = jnp.floor(progress * stairs) / stairs
+    return jnp.maximum(2 ** (-step.values["schedule.halvings"] * progress), step.values["schedule.final_fraction"])
+
+
+@contextlib.contextmanager
+def kinds_added(*kinds):
+    """Adds kinds, with their own fields, to what a config can choose."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in kinds:
+            patch.setitem(KIND_TABLES[kind.path].by_name, kind.name, kind)
+            for field in kind.fields:
+                if field.path not in BY_PATH:
+                    patch.setitem(BY_PATH, field.path, field)
+                    for module in map(sys.modules.get, ("zoo.config.resolve", "zoo.config.loading")):
+                        patch.setattr(module, "FIELDS", (*module.FIELDS, field))
+        yield

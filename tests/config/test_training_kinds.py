@@ -1,0 +1,176 @@
+"""Kinds of optimizer and schedule that are added: which fields they read, alone and in groups."""
+
+import re
+
+import pytest
+
+from tests.added_kinds import HALVING, SGD, kinds_added
+from zoo import config as configs
+from zoo.config.field import Field
+from zoo.config.fields import BY_PATH, group_fields, has_condition
+from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS, Kind
+from zoo.config.scopes import overridable
+from zoo.errors import ConfigError
+from zoo.nested import flatten
+
+GROUP = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"}
+OWN = {"optimizer.group.a.kind": "sgd", "optimizer.group.a.momentum": 0.5}
+BUILT_IN = group_fields()
+
+
+@pytest.fixture(autouse=True)
+def added():
+    """Adds both for each test, and shows that nothing of them stays."""
+    with kinds_added(SGD, HALVING):
+        yield
+    assert "sgd" not in BY_PATH["optimizer.kind"].choices
+    assert "halving" not in BY_PATH["schedule.kind"].choices
+    assert group_fields() == BUILT_IN
+    assert not configs.is_traced("optimizer.momentum")
+
+
+def changed(*changes):
+    config = configs.default()
+    for change in changes:
+        config = configs.override(config, change)
+    return config
+
+
+def resolve(*changes):
+    return configs.resolve(changed(*changes))
+
+
+def refused(*changes):
+    with pytest.raises(ConfigError) as caught:
+        resolve(*changes)
+    return caught.value.problems
+
+
+def test_they_are_choices_with_own_fields():
+    resolved = resolve({"optimizer.kind": "sgd", "optimizer.momentum": "0.8", "schedule.kind": "halving"})
+    assert (resolved.optimizer.momentum, resolved.schedule.halvings) == (0.8, 3.0)
+    assert configs.resolve(resolved) == resolved
+    assert list(SCHEDULE_KINDS.choices) == ["constant", "cosine", "linear", "inverse_sqrt", "wsd", "halving"]
+    assert resolve({"schedule.kind": "halving", "schedule.final_fraction": 0.5}).schedule.final_fraction == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        *(
+            (
+                {"optimizer.kind": "sgd", f"optimizer.{name}": 0.5},
+                f"optimizer.{name}=0.5 has no effect: it is read only when optimizer.kind is adamw, and "
+                f"optimizer.kind is sgd; leave it at {BY_PATH[f'optimizer.{name}'].default!r}",
+            )
+            for name in ("beta1", "beta2", "epsilon")
+        ),
+        (
+            {"optimizer.momentum": 0.5},
+            "optimizer.momentum=0.5 has no effect: it is read only when optimizer.kind is sgd, and optimizer.kind is "
+            "adamw; leave it at 0.9",
+        ),
+        (
+            {"schedule.kind": "halving", "schedule.decay_fraction": 0.5},
+            "schedule.decay_fraction=0.5 has no effect: it is read only when schedule.kind is wsd, and schedule.kind "
+            "is halving; leave it at 0.2",
+        ),
+        (
+            {**GROUP, "optimizer.group.a.momentum": 0.5},
+            "optimizer.group.a.momentum=0.5 has no effect: it is read only when optimizer.kind is sgd, and there it "
+            "is adamw; leave it out",
+        ),
+        (
+            {**GROUP, **OWN, "optimizer.group.a.beta2": 0.5},
+            "optimizer.group.a.beta2=0.5 has no effect: it is read only when optimizer.kind is adamw, and there it is "
+            "sgd; leave it out",
+        ),
+    ],
+)
+def test_what_a_kind_does_not_read_is_refused(changes, line):
+    assert refused(changes) == [line]
+
+
+def test_a_group_may_be_of_another_kind():
+    resolved = resolve(GROUP | OWN | {"optimizer.beta1": 0.8})
+    assert (resolved.optimizer.kind, resolved.optimizer.group.a.momentum) == ("adamw", 0.5)
+    assert configs.resolve(resolved) == resolved
+    other = {"optimizer.kind": "sgd", "optimizer.group.a.kind": "adamw", "optimizer.group.a.beta1": 0.5}
+    assert resolve(GROUP | other).optimizer.group.a.beta1 == 0.5
+    assert overridable("optimizer.group.a") == [
+        f"optimizer.{name}" for name in (*BUILT_IN, "momentum", "nesterov", "damping")
+    ]
+
+
+def test_a_group_derives_what_is_automatic_for_its_kind():
+    assert resolve({"optimizer.kind": "sgd", "optimizer.nesterov": True}).optimizer.damping == 0.25
+    resolved = resolve(GROUP | OWN)
+    assert resolved.optimizer.damping == configs.AUTO
+    assert resolved.optimizer.group.a.damping == 0.0
+    assert resolve(GROUP | OWN | {"optimizer.group.a.nesterov": True}).optimizer.group.a.damping == 0.25
+    # What is set, or as it is elsewhere, is not derived.
+    assert resolve(GROUP | OWN | {"optimizer.group.a.damping": 0.5}).optimizer.group.a.damping == 0.5
+    assert "damping" not in resolve({"optimizer.kind": "sgd", **GROUP, **OWN}).optimizer.group.a
+    assert resolve({"optimizer.kind": "sgd", "optimizer.damping": 0.5, **GROUP, **OWN}).optimizer.damping == 0.5
+
+
+def test_another_kind_leaves_nothing_of_the_last_one():
+    before = {"optimizer.beta1": 0.5, "optimizer.epsilon": 1e-3, "schedule.kind": "wsd", "schedule.decay_fraction": 0.5}
+    assert resolve(before, {"optimizer.kind": "sgd", "schedule.kind": "halving"}) == resolve(
+        {"optimizer.kind": "sgd", "schedule.kind": "halving"}
+    )
+    after = resolve(GROUP | OWN, {"optimizer.group.a.kind": "adamw"})
+    assert set(after.optimizer.group.a) == {"select", "kind"}
+
+
+def test_problems_of_a_kind_are_said_once_and_for_each_group():
+    line = "optimizer.nesterov=true needs optimizer.momentum above 0"
+    wrong = {"optimizer.nesterov": True, "optimizer.momentum": 0.0}
+    assert refused({"optimizer.kind": "sgd", **wrong}) == [line]
+    inside = {f"optimizer.group.a.{path.removeprefix('optimizer.')}": value for path, value in wrong.items()}
+    assert refused(GROUP | OWN | inside) == [f"optimizer.group.a: {line}"]
+    # As those of one optimizer are not of layers, or again of a group like it.
+    layers = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2}
+    factor = GROUP | {"optimizer.group.a.rate_factor": 0.5}
+    assert refused({"optimizer.kind": "sgd", **wrong, **layers, **factor}) == [line]
+    stairs = {"schedule.kind": "halving", "schedule.stairs": 2000}
+    assert refused(stairs | layers) == ["schedule.stairs=2000 is more than training.steps=1000"]
+    assert refused({"schedule.kind": "halving", "schedule.stairs": 2000, "model.architecture": "elmo",
+                    "objective.kind": "bidirectional"}) == refused(stairs)  # fmt: skip
+
+
+def test_own_numbers_are_arguments_of_a_program_where_their_fields_say_so():
+    def key(changes):
+        return configs.program_key(flatten(resolve(GROUP | OWN | {"schedule.kind": "halving"}, changes)))
+
+    traced = {"optimizer.momentum", "optimizer.group.a.momentum", "schedule.halvings"}
+    paths = {*traced, "optimizer.nesterov", "optimizer.group.a.nesterov", "optimizer.damping", "schedule.stairs"}
+    assert {path for path in paths if configs.is_traced(path)} == traced
+    assert key({}) == key({"optimizer.group.a.momentum": 0.3, "schedule.halvings": 1})
+    assert key({}) != key({"schedule.stairs": 2})
+    assert key({}) != key({"optimizer.group.a.nesterov": True})
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        Field("optimizer.rounding", "up", str, "no number"),
+        Field("optimizer.nesterov", False, bool, "no number"),
+        Field("optimizer.damping", "auto", float, "derived", auto="from another"),
+        Field("model.norm.power", 2.0, float, "layers read the config"),
+    ],
+    ids=lambda field: field.path,
+)
+def test_what_cannot_be_an_argument_is_refused(field):
+    with pytest.raises(ValueError, match=re.escape(f"{field.path} cannot be traced")):
+        Field(field.path, field.default, field.kind, field.meaning, auto=field.auto, traced=True)
+
+
+def test_a_condition_is_one_only_where_a_choice_does_not_meet_it():
+    assert has_condition(BY_PATH["optimizer.beta1"])
+    assert has_condition(BY_PATH["schedule.final_fraction"])
+    assert has_condition(BY_PATH["data.examples"])
+    assert not has_condition(BY_PATH["optimizer.learning_rate"])
+    with kinds_added(Kind("optimizer.kind", "sgd", "now with all of them", frozenset({"moments", "epsilon"}))):
+        assert not has_condition(BY_PATH["optimizer.beta1"])
+        assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "sgd"]
