@@ -139,6 +139,17 @@ def test_problems_of_a_kind_are_said_once_and_for_each_group():
                     "objective.kind": "bidirectional"}) == refused(stairs)  # fmt: skip
 
 
+def test_problems_of_a_schedule_are_not_asked_for_parts_of_a_model():
+    def problems(flat, architecture):
+        yield f"schedule.kind={flat['schedule.kind']} is not for {architecture}"
+
+    with kinds_added(Kind("schedule.kind", "picky", "never right", problems=problems)):
+        assert refused({
+            "schedule.kind": "picky", "model.architecture": "encoder_decoder", "objective.kind": "prefix",
+            "model.encoder.num_layers": 2,
+        }) == ["schedule.kind=picky is not for encoder_decoder"]  # fmt: skip
+
+
 def test_own_numbers_are_arguments_of_a_program_where_their_fields_say_so():
     def key(changes):
         return configs.program_key(flatten(resolve(GROUP | OWN | {"schedule.kind": "halving"}, changes)))
@@ -169,7 +180,7 @@ def test_what_cannot_be_an_argument_is_refused(field):
 def test_a_condition_is_one_only_where_a_choice_does_not_meet_it():
     assert has_condition(BY_PATH["optimizer.beta1"])
     assert has_condition(BY_PATH["schedule.final_fraction"])
-    assert has_condition(BY_PATH["data.examples"])
+    assert has_condition(BY_PATH["data.hub.split"])
     assert not has_condition(BY_PATH["optimizer.learning_rate"])
     with kinds_added(Kind("optimizer.kind", "sgd", "now with all of them", frozenset({"moments", "epsilon"}))):
         assert not has_condition(BY_PATH["optimizer.beta1"])
