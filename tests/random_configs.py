@@ -1,11 +1,24 @@
 """Random configs, drawn over every field there is: what a user may type, sensible or not."""
 
-from hypothesis import strategies
+import contextlib
+
+from hypothesis import HealthCheck, settings, strategies
 
 from zoo import config as configs
 from zoo.config.fields import EMBEDDED_POSITIONS, OBJECTIVES_OF
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped, split_path
 from zoo.errors import ConfigError
+from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.models.functional import logical_axes, split
+from zoo.models.parameter_groups import group_sizes
+
+RANDOM = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 
 # A small model of every architecture, from which a drawn config departs.
 SMALL = {"model.dim": 16, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 4}
@@ -56,7 +69,7 @@ TUPLES = {
 }
 TEXTS = {"optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", "")}
 # Text is read elsewhere; nothing of it is needed to build a model.
-NOT_DRAWN = ("data.source", "data.tokenizer.kind", "objective.distillation.teacher")
+NOT_DRAWN = ("plugins", "data.source", "data.tokenizer.kind", "objective.distillation.teacher")
 
 
 def values(path):
@@ -142,3 +155,37 @@ def tidied(flat):
             if not idle and not kinds:
                 return flat
             flat = {path: value for path, value in flat.items() if path not in (*idle, *kinds)}
+
+
+def outcome(config):
+    """The resolved config, or None where it is refused in plain lines."""
+    try:
+        resolved = configs.resolve(config)
+    except ConfigError as error:
+        problems = error.problems
+    else:
+        assert configs.resolve(resolved) == resolved
+        return resolved
+    assert problems
+    assert all("\n" not in problem and 10 < len(problem) < 400 for problem in problems), problems
+    return None
+
+
+def is_built(config):
+    """Whether the model of a config is built, and counted like it; otherwise the config is refused in
+    plain lines.
+    """
+    resolved = outcome(config)
+    if resolved is None:
+        return False
+    model = make_model(resolved)
+    params = split(model)[1]
+    assert set(params) == set(logical_axes(model))
+    counted = cost.summary(resolved)
+    assert counted.flops_per_token > 0
+    assert sum(counted.blocks.values()) == counted.parameters["total"]
+    # A group may have no parameters; nothing else may be wrong.
+    with contextlib.suppress(ConfigError):
+        groups = group_sizes(resolved)
+        assert not groups or sum(groups.values()) == counted.parameters["total"]
+    return True

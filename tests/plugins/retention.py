@@ -1,5 +1,5 @@
-"""A plug-in with everything that a layer can have: retention, i.e. linear attention with a decay, whose
-cache is a matrix, with a term of the loss, a statistic and parameters for a group of their own.
+"""A plug-in with everything that a layer can have: retention, i.e. linear attention with a decay,
+whose cache is a matrix, with a term of the loss, a statistic and parameters for a group of their own.
 """
 
 from typing import NamedTuple
@@ -21,8 +21,8 @@ class Memory(NamedTuple):
 
 
 class Retention(plugin.Attention):
-    """y_t = sum over s <= t of d^(t - s) (q_t . k_s) v_s / sqrt(m) (Sun et al. 2023, eq. 5), with a learned
-    decay d = sigmoid(a) and a running mean m of y^2 for each head.
+    """y_t = sum over s <= t of d^(t - s) (q_t . k_s) v_s / sqrt(m) (Sun et al. 2023, eq. 5), with a
+    learned decay d = sigmoid(a) and a running mean m of y^2 for each head.
     """
 
     def __init__(self, config, cross=False, gain=1.0):

@@ -1,0 +1,50 @@
+"""Random configs with two plug-ins: each is built, or refused in plain lines."""
+
+import collections
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies
+
+from tests.plugins.plugin_files import POWER, loaded, unloading
+from tests.random_configs import RANDOM, is_built, random_configs, tidied
+from zoo import config as configs
+from zoo.config import plugins
+from zoo.nested import flatten
+
+KINDS = {"model.attention.kind": "retention", "model.ffn.kind": "relu_power"}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A feed-forward layer and an attention of plug-ins."""
+    folder = tmp_path_factory.mktemp("plugins")
+    with pytest.MonkeyPatch.context() as patch, unloading():
+        patch.setenv("ZOO_CACHE", str(folder / "cache"))
+        with loaded(folder, POWER):
+            plugins.load_plugin(Path(__file__).with_name("retention.py"))
+            yield
+
+
+@pytest.mark.parametrize("examples", [40, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_random_config_with_plugins_is_built_or_refused(both, examples):
+    seen = collections.Counter()
+
+    @settings(RANDOM, max_examples=examples)
+    @given(random_configs(), strategies.sets(strategies.sampled_from(list(KINDS)), min_size=1))
+    def check(config, chosen):
+        if config.model.architecture == "elmo":
+            return
+        flat = tidied(flatten(configs.override(config, {path: KINDS[path] for path in chosen})))
+        built = is_built(configs.from_flat(flat))
+        for path in chosen:
+            seen[path, built and flat.get(path) == KINDS[path]] += 1
+
+    check()
+    # Each kind must be built often, and refused at times.
+    assert all(seen[path, True] > examples / 20 for path in KINDS), seen
+    assert all(seen[path, False] > examples / 100 for path in KINDS), seen
+
+
+def test_fields_of_plugins_are_among_those_that_are_drawn(both):
+    assert {"model.ffn.power", "model.attention.retained_weight", "model.attention.mean_kept"} <= set(configs.BY_PATH)
