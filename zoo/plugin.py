@@ -208,6 +208,8 @@ class _KindRegistration:
             for name in table.required:
                 if getattr(made, name) is getattr(table.base, name):
                     yield f"{label}: {made.__name__} does not define {name}"
+            if issubclass(made, Attention) and "heads" not in self.kind.traits:
+                yield f'{label}: {made.__name__} has heads; give its kind the trait "heads" (see plugin.traits)'
 
     @property
     def _page(self) -> str:

@@ -40,8 +40,6 @@ class LastValues(NamedTuple):
 class MeanOfLast(TokenMixer):
     """y_t = mean(v_(t-W+1) .. v_t) W_o, over the tokens that there are."""
 
-    uses_window = True
-
     def __init__(self, config, cross=False, gain=1.0):
         super().__init__(config, cross, gain)
         initializer = kernel_initializer(config, gain)
@@ -72,15 +70,11 @@ class MeanOfLast(TokenMixer):
         return layer.dim * queries * keys
 
 
-class MeanWithoutWindow(MeanOfLast):
-    uses_window = False
-
-
 @pytest.fixture
 def mean(monkeypatch):
     """Adds the kind to the table of classes and to that of kinds."""
     monkeypatch.setitem(ATTENTIONS, "mean", MeanOfLast)
-    kind = Kind("model.attention.kind", "mean", "of the last tokens")
+    kind = Kind("model.attention.kind", "mean", "of the last tokens", frozenset({"window"}))
     monkeypatch.setitem(ATTENTION_KINDS.by_name, "mean", kind)
     making._model.cache_clear()
     yield
@@ -119,7 +113,7 @@ def test_rows_of_its_cache_can_be_chosen(mean):
 
 def test_a_step_trains_it_and_its_cost_is_counted(mean):
     changes = CHANGES | {
-        "model.dim": 16, "model.num_layers": 2, "model.attention.num_heads": 2, "model.scan_layers": True,
+        "model.dim": 16, "model.num_layers": 2, "model.scan_layers": True,
         "data.sequence_length": 16, "data.batch_size": 2, "objective.chunk_tokens": 0,
     }  # fmt: skip
     config = configs.resolve(configs.override(configs.default(), changes))
@@ -151,16 +145,55 @@ def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
     assert set(found["layer 0"]) == {"residual", "states"}
 
 
-def test_what_a_kind_does_not_read_is_refused(mean, monkeypatch):
-    with pytest.raises(ConfigError, match="kind=mean cannot read an encoder's output"):
-        make_model(tiny(ENCODER_DECODER | {"model.decoder.attention.kind": "mean"}))
-    with pytest.raises(ConfigError, match=r"kind=mean does not read .*=rope; use none or learned"):
-        make_model(tiny(CHANGES | {"model.position.kind": "rope"}))
-    monkeypatch.setitem(ATTENTIONS, "mean", MeanWithoutWindow)
+UNREAD = {
+    "model.attention.dilations": (2,), "model.attention.global_tokens": 1, "model.attention.softcap": 3.0,
+    "model.attention.sinks": True, "model.attention.dropout": 0.1, "data.isolate_documents": True,
+    "model.position.kind": "rope",
+}  # fmt: skip
+UNREAD_HEADS = {
+    "model.attention.num_heads": 2, "model.attention.num_kv_heads": 2, "model.attention.num_query_heads": 2,
+    "model.attention.head_dim": 8, "model.attention.qk_norm": "head", "model.attention.scale": 0.5,
+    "model.attention.bias": False, "model.attention.implementation": "einsum",
+}  # fmt: skip
+
+
+def test_what_a_kind_does_not_read_is_refused(mean):
     with pytest.raises(ConfigError) as refused:
-        make_model(tiny(CHANGES | {"model.position.kind": "alibi"}))
-    assert len(refused.value.problems) == 2
-    assert "does not read model.attention.window=3; set it to 0" in refused.value.problems[1]
+        tiny(CHANGES | UNREAD | {"model.attention.num_heads": 4})
+    for path in UNREAD:
+        assert any(f"kind=mean cannot be combined with {path}=" in line for line in refused.value.problems), path
+    untouched = {path: "auto" for path in UNREAD_HEADS if path.endswith(("kv_heads", "query_heads", "dim", "scale"))}
+    for path, value in UNREAD_HEADS.items():
+        with pytest.raises(ConfigError, match=f"{path}=.* has no effect: it is read only when model.attention.kind is"):
+            tiny({"model.attention.num_heads": 4} | untouched | {path: value, **CHANGES})
+    for bias in ("alibi", "relative_bias", "shaw"):
+        with pytest.raises(ConfigError, match=f"kind=mean cannot be combined with model.position.kind={bias}; leave"):
+            tiny(CHANGES | {"model.position.kind": bias})
+    with pytest.raises(ConfigError, match=r"kind=mean cannot be combined with objective\.kind=prefix"):
+        tiny(CHANGES | {"objective.kind": "prefix"})
+
+
+def test_a_window_needs_a_kind_that_has_one(mean, monkeypatch):
+    kind = Kind("model.attention.kind", "mean", "of the last tokens")
+    monkeypatch.setitem(ATTENTION_KINDS.by_name, "mean", kind)
+    with pytest.raises(
+        ConfigError, match=r"kind=mean cannot be combined with model.attention.window=3; leave it out, or"
+    ):
+        tiny(CHANGES)
+
+
+def test_a_decoder_that_reads_no_encoder_is_refused(mean):
+    with pytest.raises(
+        ConfigError, match=r"kind=mean cannot read an encoder's output; set model\.decoder\.attention\.kind=s"
+    ):
+        tiny(ENCODER_DECODER | {"model.decoder.attention.kind": "mean"})
+    with pytest.raises(ConfigError, match="kind=mean cannot read an encoder's output"):
+        tiny(ENCODER_DECODER | {"model.attention.kind": "mean"})
+    resolved = tiny(ENCODER_DECODER | {"model.attention.kind": "mean", "model.decoder.attention.kind": "softmax"})
+    assert resolved.model.decoder.attention.head_dim == 4
+    assert resolved.model.attention.head_dim == "auto"
+    assert configs.resolve(resolved) == resolved
+    make_model(resolved)
 
 
 def test_the_tables_have_a_class_for_every_choice():

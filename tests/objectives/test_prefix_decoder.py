@@ -117,7 +117,7 @@ REFUSED = {
     "a kind's window": ({"model.layers.pattern": ("a", "b"), "model.num_layers": 2, "model.layers.kinds.a.attention.window": 3,
                          "model.layers.kinds.b.attention.window": 0}, r"model\.layers\.kinds\.a: .*model\.attention\.window=3"),
     "relative_bias": ({"model.position.kind": "relative_bias"}, "has no buckets in a decoder"),
-    "performer": ({"model.attention.kind": "performer"}, r"never forms the scores that objective\.kind=prefix acts on"),
+    "performer": ({"model.attention.kind": "performer"}, r"performer cannot be combined with objective\.kind=prefix"),
     "documents": ({"data.isolate_documents": True}, "reads a row as one text"),
     "length": ({"objective.prefix_length": 8}, "leaves nothing of data.sequence_length=8 to predict"),
     "cudnn": ({"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8},

@@ -86,7 +86,7 @@ plugin.register(
         "model.attention.kind",
         "retention",
         "linear attention with a learned decay of each head (Sun et al. 2023)",
-        traits=frozenset({"positions"}),
+        traits=frozenset({"heads", "positions"}),
         fields=(
             plugin.Field("model.attention.retained_weight", 0.0, float, "weight of the mean of y^2", minimum=0),
             plugin.Field(

@@ -150,6 +150,10 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
             "plugin.FeedForward)",
             r"the term 'a' of the loss has its weight at model.ffn.b, which is no field",
         ),
+        (
+            HEAD + "plugin.register(Kind('model.attention.kind', 'mine', 'x'), plugin.SoftmaxAttention)",
+            r'SoftmaxAttention has heads; give its kind the trait "heads"',
+        ),
         (HEAD + "plugin.register_metric('loss', plugin.Metric(False))", r"metric loss exists already"),
         (REGISTER + REGISTER, r"model.ffn.kind=mine exists already"),
     ],

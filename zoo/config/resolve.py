@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ml_collections
@@ -12,7 +12,7 @@ import ml_collections
 from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
-from zoo.config.kinds import KIND_TABLES, OPTIMIZER_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
@@ -147,6 +147,19 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
                 )
 
 
+def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> None:
+    """Derives the number and width of heads."""
+    heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
+    fill("model.attention.num_kv_heads", heads)
+    fill("model.attention.num_query_heads", heads)
+    if flat["model.architecture"] == "encoder_decoder":
+        fill("model.attention.cross_kv_heads", flat["model.attention.num_kv_heads"])
+    if dim % heads == 0:
+        fill("model.attention.head_dim", dim // heads)
+    if (head_dim := flat["model.attention.head_dim"]) != AUTO:
+        fill("model.attention.scale", head_dim**-0.5)
+
+
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     """Replaces `auto` values in place; `validate_combination` reports what cannot be derived."""
 
@@ -161,15 +174,9 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("model.vocab_size", vocab_size)
     if flat["objective.kind"] == "prefix":
         fill("objective.prefix_length", max(1, length // 2))
-    heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
-    fill("model.attention.num_kv_heads", heads)
-    fill("model.attention.num_query_heads", heads)
-    if flat["model.architecture"] == "encoder_decoder":
-        fill("model.attention.cross_kv_heads", flat["model.attention.num_kv_heads"])
-    if dim % heads == 0:
-        fill("model.attention.head_dim", dim // heads)
-    if (head_dim := flat["model.attention.head_dim"]) != AUTO:
-        fill("model.attention.scale", head_dim**-0.5)
+    dim = flat["model.dim"]
+    if flat["model.attention.kind"] in ATTENTION_KINDS.having("heads"):
+        _derive_heads(flat, fill)
     for table in KIND_TABLES.values():
         for path, value in table.derive(flat).items():
             fill(path, value)
@@ -203,7 +210,8 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
         for path, value in merged.items()
         if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]
     }
-    if merged["model.attention.head_dim"] == AUTO:
+    has_heads = merged["model.attention.kind"] in ATTENTION_KINDS.having("heads")
+    if has_heads and merged["model.attention.head_dim"] == AUTO:
         # Heads that do not divide the width here: left to `validate_combination`, as for the whole
         # model.
         follows["model.attention.head_dim"] = AUTO

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO
-from zoo.config.kinds import POSITION_KINDS, is_prefix_decoder
+from zoo.config.kinds import ATTENTION_KINDS, POSITION_KINDS, is_prefix_decoder
 
 
 def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
@@ -22,6 +22,51 @@ def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     cross = flat["model.attention.cross_kv_heads"]
     if cross not in (AUTO, kv_heads) and architecture != "encoder" and heads % cross:
         yield f"model.attention.num_heads={heads} is not divisible by model.attention.cross_kv_heads={cross}"
+
+
+def check_traits(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Yields a line for each value that only kinds of attention with a certain trait can do with."""
+    kind, position = flat["model.attention.kind"], flat["model.position.kind"]
+    wanted = {
+        "model.attention.window": (flat["model.attention.window"] > 0, "window"),
+        "model.attention.dilations": (bool(flat["model.attention.dilations"]), "scores"),
+        "model.attention.global_tokens": (flat["model.attention.global_tokens"] > 0, "scores"),
+        "model.attention.softcap": (flat["model.attention.softcap"] > 0, "scores"),
+        "model.attention.sinks": (flat["model.attention.sinks"], "scores"),
+        "model.attention.dropout": (flat["model.attention.dropout"] > 0, "scores"),
+        "model.position.kind": (
+            position not in ("none", *POSITION_KINDS.having("embedded")),
+            "scores" if position in POSITION_KINDS.having("score_bias") else "positions",
+        ),
+        "data.isolate_documents": (flat["data.isolate_documents"], "documents"),
+        "objective.kind": (is_prefix_decoder(flat, architecture), "prefix"),
+    }
+    for path, (asked, trait) in wanted.items():
+        able = ATTENTION_KINDS.having(trait)
+        if asked and kind not in able:
+            yield (
+                f"model.attention.kind={kind} cannot be combined with {path}={_shown(flat[path])}; leave it out, or "
+                f"use {' or '.join(able)}"
+            )
+
+
+def check_cross(flat: dict[str, Any], decoder: dict[str, Any]) -> Iterator[str]:
+    """Yields a line if the decoder of an encoder-decoder cannot read the encoder's output.
+
+    Args:
+        flat: the whole config.
+        decoder: overrides of the decoder.
+    """
+    kind = decoder.get("model.attention.kind", flat["model.attention.kind"])
+    if flat["model.architecture"] == "encoder_decoder" and kind not in (able := ATTENTION_KINDS.having("cross")):
+        yield (
+            f"model.attention.kind={kind} cannot read an encoder's output; set "
+            f"model.decoder.attention.kind={' or '.join(able)}"
+        )
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def check_dilations(flat: dict[str, Any], architecture: str) -> Iterator[str]:

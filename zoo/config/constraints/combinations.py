@@ -6,6 +6,7 @@ Each problem is one line that names the fields, says why, and what would work.
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.config.constraints.attention_constraints import check_cross
 from zoo.config.constraints.data_constraints import check_examples, check_offsets
 from zoo.config.constraints.group_constraints import check_groups, check_kinds
 from zoo.config.constraints.layer_constraints import check_layers
@@ -38,6 +39,7 @@ def validate_combination(
         yield from _check_elmo(flat)
     else:
         yield from _check_learned_positions(flat)
+        yield from check_cross(flat, scopes.get("model.decoder", {}))
         everywhere = list(check_layers(flat, architecture))
         yield from everywhere
         for scope, changes in scopes.items():

@@ -11,6 +11,7 @@ from zoo.config.constraints.attention_constraints import (
     check_dilations,
     check_heads,
     check_implementation,
+    check_traits,
     check_window,
 )
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES
@@ -18,11 +19,14 @@ from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES
 
 def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     """Yields the problems of some layers."""
-    yield from check_heads(flat, architecture)
+    kind = flat["model.attention.kind"]
+    if kind in ATTENTION_KINDS.having("heads"):
+        yield from check_heads(flat, architecture)
+    yield from check_traits(flat, architecture)
     yield from check_dilations(flat, architecture)
     yield from _check_block(flat, architecture)
     yield from check_window(flat, architecture)
-    if flat["model.attention.kind"] in ATTENTION_KINDS.having("kernels"):
+    if kind in ATTENTION_KINDS.having("kernels"):
         yield from check_implementation(flat)
     for path, table in KIND_TABLES.items():
         if path.startswith("model."):

@@ -6,7 +6,9 @@ from zoo.config.kinds import ATTENTION_KINDS
 
 ATTENTION_FIELDS: tuple[Field, ...] = (
     Field("model.attention.kind", "softmax", str, "how scores become weights", ATTENTION_KINDS.choices),
-    Field("model.attention.num_heads", 4, int, "H, number of query heads", minimum=1),
+    Field(
+        "model.attention.num_heads", 4, int, "H, number of query heads", minimum=1, when=ATTENTION_KINDS.when("heads")
+    ),
     Field(
         "model.attention.num_kv_heads",
         AUTO,
@@ -14,6 +16,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "G, number of key/value heads: H is MHA, 1 is MQA, between is GQA (Ainslie et al. 2023)",
         minimum=1,
         auto="num_heads",
+        when=ATTENTION_KINDS.when("heads"),
     ),
     Field(
         "model.attention.num_query_heads",
@@ -23,6 +26,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "and values do in GQA",
         minimum=1,
         auto="num_heads",
+        when=ATTENTION_KINDS.when("heads"),
     ),
     Field(
         "model.attention.cross_kv_heads",
@@ -33,7 +37,15 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         auto="num_kv_heads",
         when=ENCODER_DECODER,
     ),
-    Field("model.attention.head_dim", AUTO, int, "K, width of a head", minimum=1, auto="dim / num_heads"),
+    Field(
+        "model.attention.head_dim",
+        AUTO,
+        int,
+        "K, width of a head",
+        minimum=1,
+        auto="dim / num_heads",
+        when=ATTENTION_KINDS.when("heads"),
+    ),
     Field(
         "model.attention.window",
         0,
@@ -73,6 +85,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "head": "each head by itself, before RoPE (Henry et al. 2020; Qwen 3)",
             "full": "all heads together, before RoPE (OLMo 2)",
         },
+        when=ATTENTION_KINDS.when("heads"),
     ),
     Field("model.attention.softcap", 0.0, float, "c in c * tanh(score / c); 0 for no cap (Gemma 2)", minimum=0),
     Field(
@@ -81,8 +94,22 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         bool,
         "attention sinks: a learned logit per head that takes part in the softmax but has no value vector (gpt-oss)",
     ),
-    Field("model.attention.scale", AUTO, float, "factor on the scores", above=0, auto="1 / sqrt(head_dim)"),
-    Field("model.attention.bias", True, bool, "the query, key, value and output projections have a bias"),
+    Field(
+        "model.attention.scale",
+        AUTO,
+        float,
+        "factor on the scores",
+        above=0,
+        auto="1 / sqrt(head_dim)",
+        when=ATTENTION_KINDS.when("heads"),
+    ),
+    Field(
+        "model.attention.bias",
+        True,
+        bool,
+        "the query, key, value and output projections have a bias",
+        when=ATTENTION_KINDS.when("heads"),
+    ),
     Field(
         "model.attention.dropout", 0.0, float, "dropout rate on the attention probabilities", minimum=0, maximum=0.99
     ),

@@ -50,8 +50,6 @@ class Attention(TokenMixer):
     neighbouring heads use the same query. Keys have width K, values width V.
     """
 
-    can_cross = uses_positions = True
-
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = config.attention

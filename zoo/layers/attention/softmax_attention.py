@@ -30,8 +30,6 @@ class SoftmaxAttention(Attention):
     the window; with `global_projections` they have separate q/k/v projections (same section).
     """
 
-    uses_window = True
-
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = config.attention

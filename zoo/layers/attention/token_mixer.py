@@ -22,22 +22,15 @@ class TokenMixer(nnx.Module):
     `model.attention.kind` names (convolution, linear recurrence).
 
     A subclass is built abstractly, with `zoo.layers.parameter`, from these arguments, and is an
-    entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs; the others, and
-    isolated documents or a prefix if it ignores them, are refused by its `Kind`
-    (`zoo/config/kinds/attention_kinds.py`).
+    entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs. What it can do
+    with windows, positions, heads, isolated documents, a prefix or a memory is said by the traits of
+    its `Kind` (`zoo/config/kinds/attention_kinds.py`); configs that ask for more are refused.
 
     Args:
         config: the `model` part, as this layer sees it.
         cross: the layer reads `Context.memory`, not its own sequence.
         gain: factor on the initial values of the weights that values pass through.
     """
-
-    can_cross = False
-    """Whether it can read a memory (cross-attention)."""
-    uses_positions = False
-    """Whether it applies the schemes of `POSITIONS` that act inside a layer."""
-    uses_window = False
-    """Whether it applies `attention.window`."""
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         del config, gain
