@@ -1,15 +1,13 @@
 """A kind of optimizer and one of schedule as a user may add them, for the time of a test."""
 
 import contextlib
-import sys
 
 import jax.numpy as jnp
 import optax
-import pytest
 
-from zoo.config.field import Field
-from zoo.config.fields import BY_PATH
-from zoo.config.kinds import KIND_TABLES, Kind
+from zoo import plugin
+from zoo.config import plugins
+from zoo.plugin import Field, Kind
 
 
 def _sgd_problems(flat, architecture):
@@ -67,14 +65,16 @@ def halving(step):
 
 
 @contextlib.contextmanager
-def kinds_added(*kinds):
-    """Adds kinds, with their own fields, to what a config can choose."""
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in kinds:
-            patch.setitem(KIND_TABLES[kind.path].by_name, kind.name, kind)
-            for field in kind.fields:
-                if field.path not in BY_PATH:
-                    patch.setitem(BY_PATH, field.path, field)
-                    for module in map(sys.modules.get, ("zoo.config.resolve", "zoo.config.loading")):
-                        patch.setattr(module, "FIELDS", (*module.FIELDS, field))
+def kinds_added(*pairs):
+    """Registers kinds, each with what computes it, as a plug-in does."""
+    with contextlib.ExitStack() as stack:
+        for kind, implementation in pairs:
+            registration = plugin._KindRegistration(kind, implementation)
+            plugins.register(registration)
+            stack.callback(registration.remove)
         yield
+
+
+def both_added():
+    """Registers `SGD` and `HALVING`."""
+    return kinds_added((SGD, sgd), (HALVING, halving))

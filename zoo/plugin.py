@@ -37,7 +37,7 @@ from zoo.layers.position import POSITIONS, Position
 from zoo.objectives import OBJECTIVES, Objective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.masked import MaskedObjective
-from zoo.training.optimizer import OPTIMIZERS
+from zoo.training.optimizer import OPTIMIZERS, SCHEDULES, ScheduleStep
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import Variant
 
@@ -63,6 +63,7 @@ __all__ = [
     "PostNormBlock",
     "PreNormBlock",
     "RMSNorm",
+    "ScheduleStep",
     "SoftmaxAttention",
     "TokenMixer",
     "kernel_initializer",
@@ -106,6 +107,7 @@ TABLES: dict[str, _Table] = {
     "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward"),
     "objective.kind": _Table(OBJECTIVES, Objective, ("score",), "tasks"),
     "optimizer.kind": _Table(OPTIMIZERS),
+    "schedule.kind": _Table(SCHEDULES),
 }
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.added_kinds import HALVING, SGD, kinds_added
+from tests.added_kinds import both_added, kinds_added
 from zoo import config as configs
 from zoo.config.field import Field
 from zoo.config.fields import BY_PATH, group_fields, has_condition
@@ -12,6 +12,7 @@ from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS, Kind
 from zoo.config.scopes import overridable
 from zoo.errors import ConfigError
 from zoo.nested import flatten
+from zoo.training.optimizer import constant
 
 GROUP = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"}
 OWN = {"optimizer.group.a.kind": "sgd", "optimizer.group.a.momentum": 0.5}
@@ -21,7 +22,7 @@ BUILT_IN = group_fields()
 @pytest.fixture(autouse=True)
 def added():
     """Adds both for each test, and shows that nothing of them stays."""
-    with kinds_added(SGD, HALVING):
+    with both_added():
         yield
     assert "sgd" not in BY_PATH["optimizer.kind"].choices
     assert "halving" not in BY_PATH["schedule.kind"].choices
@@ -143,7 +144,7 @@ def test_problems_of_a_schedule_are_not_asked_for_parts_of_a_model():
     def problems(flat, architecture):
         yield f"schedule.kind={flat['schedule.kind']} is not for {architecture}"
 
-    with kinds_added(Kind("schedule.kind", "picky", "never right", problems=problems)):
+    with kinds_added((Kind("schedule.kind", "picky", "never right", problems=problems), constant)):
         assert refused({
             "schedule.kind": "picky", "model.architecture": "encoder_decoder", "objective.kind": "prefix",
             "model.encoder.num_layers": 2,
@@ -177,11 +178,12 @@ def test_what_cannot_be_an_argument_is_refused(field):
         Field(field.path, field.default, field.kind, field.meaning, auto=field.auto, traced=True)
 
 
-def test_a_condition_is_one_only_where_a_choice_does_not_meet_it():
+def test_a_condition_is_one_only_where_a_choice_does_not_meet_it(monkeypatch):
     assert has_condition(BY_PATH["optimizer.beta1"])
     assert has_condition(BY_PATH["schedule.final_fraction"])
     assert has_condition(BY_PATH["data.hub.split"])
     assert not has_condition(BY_PATH["optimizer.learning_rate"])
-    with kinds_added(Kind("optimizer.kind", "sgd", "now with all of them", frozenset({"moments", "epsilon"}))):
-        assert not has_condition(BY_PATH["optimizer.beta1"])
-        assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "sgd"]
+    averaging = Kind("optimizer.kind", "sgd", "now it reads them", frozenset({"moments", "epsilon"}))
+    monkeypatch.setitem(OPTIMIZER_KINDS.by_name, "sgd", averaging)
+    assert not has_condition(BY_PATH["optimizer.beta1"])
+    assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "sgd"]

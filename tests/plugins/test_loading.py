@@ -125,6 +125,15 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
         ),
         (HEAD + "plugin.register(Kind('model.norm.kind', 'mine', 'x'), plugin.Norm)", r"Norm does not define __call__"),
         (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.a', 1.0, float, 'a', "
+            "traced=True),)), plugin.FeedForward)",
+            r"model.ffn.a cannot be traced",
+        ),
+        (
+            HEAD + "plugin.register(Kind('schedule.kind', 'mine', 'x'), 3)",
+            r"schedule.kind=mine: its implementation is not a function but 3",
+        ),
+        (
             HEAD + "plugin.register(Kind('optimizer.kind', 'mine', 'x'), 3)",
             r"optimizer.kind=mine: its implementation is not a function but 3",
         ),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from small_runs import curves, lines, small
 
-from tests.added_kinds import HALVING, SGD, halving, kinds_added, sgd
+from tests.added_kinds import both_added
 from zoo import config as configs
 from zoo.files import read_json
-from zoo.training.optimizer import OPTIMIZERS, SCHEDULES, make_optimizer, make_schedule
+from zoo.training.optimizer import make_optimizer, make_schedule
 from zoo.training.startup import RunRequest
 from zoo.training.trainer import run, train_runs
 
@@ -24,11 +24,8 @@ OTHER = {"optimizer__momentum": 0.8, "schedule__halvings": 4.0}
 
 
 @pytest.fixture(autouse=True)
-def added(monkeypatch):
-    """Adds both kinds, and what computes them."""
-    monkeypatch.setitem(OPTIMIZERS, "sgd", sgd)
-    monkeypatch.setitem(SCHEDULES, "halving", halving)
-    with kinds_added(SGD, HALVING):
+def added():
+    with both_added():
         yield
 
 
