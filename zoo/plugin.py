@@ -18,7 +18,7 @@ from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
 from zoo.config.field import AUTO, Field
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.hyperparameters import LOSS_TERMS
-from zoo.config.kinds import KIND_TABLES, Kind
+from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, Kind
 from zoo.config.plugins import load_plugin as load
 from zoo.config.plugins import register as _register
 from zoo.config.resolve import checked_value
@@ -210,6 +210,8 @@ class _KindRegistration:
             for name in table.required:
                 if getattr(made, name) is getattr(table.base, name):
                     yield f"{label}: {made.__name__} does not define {name}"
+            if issubclass(made, FeedForward) and not _has_activation(made, self.kind):
+                yield f"{label}: {made.__name__} does not define nonlinearity"
             if issubclass(made, Attention) and "heads" not in self.kind.traits:
                 yield f'{label}: {made.__name__} has heads; give its kind the trait "heads" (see plugin.traits)'
 
@@ -237,6 +239,14 @@ class _KindRegistration:
             del LOSS_TERMS[name]
         del table.implementations[kind.name]
         VARIANTS[:] = [variant for variant in VARIANTS if variant.source is not self.implementation]
+
+
+def _has_activation(made: type[FeedForward], kind: Kind) -> bool:
+    """Returns whether a feed-forward layer says what it computes, or its kind has an activation."""
+    methods = ("__call__", "activated", "nonlinearity")
+    if any(getattr(made, name) is not getattr(FeedForward, name) for name in methods):
+        return True
+    return made.hidden not in (FeedForward.hidden, GatedFeedForward.hidden) or bool(kind.traits & {*ACTIVATIONS})
 
 
 def _field_problems(field: Field, kind: Kind) -> Iterator[str]:

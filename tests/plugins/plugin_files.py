@@ -7,7 +7,6 @@ from zoo.config import plugins
 POWER = '''"""A feed-forward layer."""
 
 import jax
-import jax.numpy as jnp
 
 from zoo import plugin
 
@@ -15,7 +14,7 @@ from zoo import plugin
 class PowerReLU(plugin.FeedForward):
     """y = max(0, x W_up)^p W_down (So et al. 2021, section 3.2, with p = 2)."""
 
-    def activated(self, x, context):
+    def nonlinearity(self, x):
         return jax.nn.relu(x) ** self.config.ffn.power
 
 

@@ -17,7 +17,7 @@ from zoo.lab.metrics import METRICS
 from zoo.models import cost
 
 HEAD = "from zoo import plugin\nfrom zoo.plugin import Field, Kind\n"
-REGISTER = HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.FeedForward)\n"
+REGISTER = HEAD + ("plugin.register(Kind('model.ffn.kind', 'mine', 'x', frozenset({'relu'})), plugin.FeedForward)\n")
 
 
 def tables():
@@ -122,6 +122,10 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
         (
             HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.Norm)",
             r"must be a subclass of FeedForward, got <class",
+        ),
+        (
+            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.GatedFeedForward)",
+            r"GatedFeedForward does not define nonlinearity",
         ),
         (HEAD + "plugin.register(Kind('model.norm.kind', 'mine', 'x'), plugin.Norm)", r"Norm does not define __call__"),
         (

@@ -5,7 +5,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import GATED, ResolvedConfig
-from zoo.config.fields import ACTIVATION_OF
+from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer
@@ -22,12 +22,12 @@ def hidden_dim(config: ResolvedConfig) -> int:
 
 
 def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Applies the nonlinearity of `ffn.kind`: relu, gelu (exact or by tanh), or silu."""
+    """Applies the activation of `ffn.kind`: relu, gelu (exact or by tanh), or silu."""
     return {
         "relu": jax.nn.relu,
         "silu": jax.nn.silu,
         "gelu": lambda x: jax.nn.gelu(x, approximate=config.ffn.gelu_approximation == "tanh"),
-    }[ACTIVATION_OF[config.ffn.kind]](x)
+    }[activation_of(config.ffn.kind)](x)
 
 
 class FeedForward(nnx.Module):
@@ -61,11 +61,16 @@ class FeedForward(nnx.Module):
         return self.activated(self.up(x), context)
 
     def activated(self, x: Float[Array, "B T F"], context: Context | None) -> Float[Array, "B T F"]:
-        """Applies the activation, and records which units of a ReLU are above 0."""
-        active = activation(self.config, x)
-        if context is not None and context.record is not None and ACTIVATION_OF[self.config.ffn.kind] == "relu":
+        """Applies `nonlinearity`, and records which units are not 0 where most are."""
+        active = self.nonlinearity(x)
+        sparse = FEED_FORWARD_KINDS.having("sparse")
+        if context is not None and context.record is not None and self.config.ffn.kind in sparse:
             context.record["fired"] = fired(active, context)
         return active
+
+    def nonlinearity(self, x: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
+        """Returns act(x), with the activation of `ffn.kind`."""
+        return activation(self.config, x)
 
 
 class GatedFeedForward(FeedForward):
@@ -80,7 +85,9 @@ class GatedFeedForward(FeedForward):
         return self.activated(self.gate(x), context) * self.up(x)
 
 
-FEED_FORWARDS = {kind: GatedFeedForward if kind in GATED else FeedForward for kind in ACTIVATION_OF}
+FEED_FORWARDS: dict[str, type[FeedForward]] = {
+    kind: GatedFeedForward if kind in GATED else FeedForward for kind in FEED_FORWARD_KINDS.by_name
+}
 
 
 def make_feed_forward(config: ResolvedConfig, gain: float = 1.0) -> FeedForward:

@@ -14,7 +14,7 @@ from zoo.config.constraints.attention_constraints import (
     check_traits,
     check_window,
 )
-from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES
+from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, NORM_KINDS
 
 
 def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
@@ -37,7 +37,7 @@ def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     """Yields the problems of parallel blocks."""
     placement, parallel = flat["model.norm.placement"], flat["model.parallel"]
     if parallel != "none":
-        if placement != "pre" or flat["model.norm.kind"] == "none":
+        if placement != "pre" or flat["model.norm.kind"] not in NORM_KINDS.having("normalises"):
             yield (
                 f"model.parallel={parallel} is defined for pre-norm; model.norm is {flat['model.norm.kind']}, "
                 f"{placement}"

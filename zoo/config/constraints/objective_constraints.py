@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.constraints.translation_constraints import check_translation
 from zoo.config.fields import AUTO, OBJECTIVES_OF
+from zoo.config.kinds import ACTIVATIONS, activation_of
 from zoo.config.side_lengths import SpanLengths, side_lengths
 
 
@@ -28,6 +29,11 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
         yield (
             "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, "
             "to true"
+        )
+    if flat["model.head.transform"] and activation_of(kind := flat["model.ffn.kind"]) is None:
+        yield (
+            f"model.head.transform=true applies the activation of model.ffn.kind, which for {kind} is not one of "
+            f"{', '.join(ACTIVATIONS)}; leave it at False"
         )
     yield from _check_sentence_rows(flat)
     if objective == "translation":

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import AUTO, chosen
+from zoo.config.kinds import NORM_KINDS
 
 
 def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -34,10 +35,10 @@ def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]])
     batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
     if batch % accumulation:
         yield f"data.batch_size={batch} is not divisible by training.accumulation_steps={accumulation}"
-    norms = {flat["model.norm.kind"], *(changes.get("model.norm.kind") for changes in scopes.values())}
-    if accumulation > 1 and "batchnorm" in norms:
+    kinds = {flat["model.norm.kind"], *(changes.get("model.norm.kind") for changes in scopes.values())}
+    for kind in sorted(kinds & set(NORM_KINDS.having("batch"))) if accumulation > 1 else ():
         yield (
-            f"training.accumulation_steps={accumulation} would change what model.norm.kind=batchnorm normalises over; "
+            f"training.accumulation_steps={accumulation} would change what model.norm.kind={kind} normalises over; "
             "use one part, or another norm"
         )
 

@@ -10,7 +10,6 @@ from zoo.config.field_table import FieldTable
 from zoo.config.fields.attention_fields import ATTENTION_FIELDS
 from zoo.config.fields.attention_support import ATTENTION_SUPPORT, AttentionSupport
 from zoo.config.fields.conditions import (
-    ACTIVATION_OF,
     EMBEDDED_POSITIONS,
     GATED,
     IGNORED_BY,
@@ -37,7 +36,6 @@ from zoo.config.fields.training_fields import (
 )
 
 __all__ = [
-    "ACTIVATION_OF",
     "ATTENTION_SUPPORT",
     "AUTO",
     "BY_PATH",

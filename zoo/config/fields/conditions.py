@@ -17,9 +17,6 @@ OBJECTIVES_OF = {
     "elmo": ("bidirectional", *TASKS),
 }
 GATED = FEED_FORWARD_KINDS.having("gated")
-ACTIVATION_OF = {
-    name: activation for activation in ("relu", "gelu", "silu") for name in FEED_FORWARD_KINDS.having(activation)
-}
 
 # Fields that an architecture ignores, by the start of their path.
 IGNORED_BY = {

@@ -3,7 +3,7 @@ choice alone. The field table (`zoo.config.fields`) collects their names and fie
 """
 
 from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
-from zoo.config.kinds.feedforward_kinds import FEED_FORWARD_KINDS
+from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
 from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
 from zoo.config.kinds.optimizer_kinds import OPTIMIZER_KINDS
@@ -11,6 +11,7 @@ from zoo.config.kinds.position_kinds import POSITION_KINDS
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS
 
 __all__ = [
+    "ACTIVATIONS",
     "ATTENTION_KINDS",
     "FEED_FORWARD_KINDS",
     "KIND_TABLES",
@@ -21,6 +22,7 @@ __all__ = [
     "SCHEDULE_KINDS",
     "Kind",
     "KindTable",
+    "activation_of",
     "is_prefix_decoder",
 ]
 

@@ -8,7 +8,8 @@ from zoo.config.kinds.kind import Kind, KindTable
 
 KIND, PLACEMENT = "model.norm.kind", "model.norm.placement"
 
-# Traits: "normalises" (it does something), "epsilon" (it divides by a root), "bias".
+# Traits: "normalises" (it does something), "epsilon" (it divides by a root), "bias", "batch" (what it
+# computes for a token depends on the other rows of a batch).
 NORM_KINDS = KindTable(
     KIND,
     (
@@ -43,7 +44,7 @@ NORM_KINDS = KindTable(
             "batchnorm",
             "normalise each dimension over the tokens of the batch, running statistics in evaluation (Ioffe "
             "& Szegedy 2015)",
-            frozenset({"normalises", "epsilon", "bias"}),
+            frozenset({"normalises", "epsilon", "bias", "batch"}),
             (
                 Field(
                     "model.norm.momentum",

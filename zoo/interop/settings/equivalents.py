@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.config import GATED, ResolvedConfig, layer_kind, side
-from zoo.config.fields import ACTIVATION_OF
+from zoo.config.kinds import activation_of
 
 
 class ConfigView:
@@ -79,7 +79,8 @@ def activation(view: ConfigView, tanh: str = "gelu_new") -> str:
         view: the config.
         tanh: the class's name of GELU with the tanh approximation.
     """
-    name = ACTIVATION_OF[view.model.ffn.kind]
+    # A kind with another activation is refused by its name, whatever is written here.
+    name = activation_of(view.model.ffn.kind) or "relu"
     return tanh if name == "gelu" and view.model.ffn.gelu_approximation == "tanh" else name
 
 

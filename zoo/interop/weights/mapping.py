@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from zoo.config import ResolvedConfig, layer_kind
+from zoo.config.kinds import NORM_KINDS
 from zoo.errors import DataError
 from zoo.nested import flatten, unflatten
 
@@ -153,10 +154,9 @@ def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
     A norm without parameters has none.
     """
     kind = config.norm.kind
-    rules = [Rule(f"{name}.weight", (f"{path}/scale",))] * (config.norm.scale and kind != "none")
-    return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (
-        config.norm.bias and kind in ("layernorm", "centering", "batchnorm")
-    )
+    scaled, shifted = kind in NORM_KINDS.having("normalises"), kind in NORM_KINDS.having("bias")
+    rules = [Rule(f"{name}.weight", (f"{path}/scale",))] * (config.norm.scale and scaled)
+    return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (config.norm.bias and shifted)
 
 
 def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], at: str = "stack/layers") -> list[Rule]:

@@ -98,6 +98,19 @@ class Attention(TokenMixer):
             q, k, v = self.queries(self.query(x)), self.keys(self.key(x)), self.values(self.value(x))
             q, k = self.position.rotate(q, k, context.positions, context.positions)
             attended = self.attend_next(q, k, v, context, shared)
+        return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)
+
+    def merge(
+        self, attended: Float[Array, "B T H V"], x: Float[Array, "B T D"], context: Context
+    ) -> Float[Array, "B T D"]:
+        """Returns concat_h(attended) W_o: what the heads have read, in one vector for each token.
+
+        Args:
+            attended: what each head has read.
+            x: the tokens that read: a whole row, or the next token when decoding from a cache.
+            context: structure of the sequence.
+        """
+        del context
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _all_tokens(
