@@ -29,6 +29,45 @@ plugin.register(
 )
 '''
 
+FOCAL = '''"""A causal objective that cares more for tokens that are hard."""
+
+import jax
+import jax.numpy as jnp
+
+from zoo import plugin
+
+
+class FocalObjective(plugin.CausalObjective):
+    """-(1 - p)^gamma log p of the next token (Lin et al. 2017, eq. 4); also reports the mean of p."""
+
+    def __init__(self, config, tokenizer):
+        super().__init__(config, tokenizer)
+        self.means["confidence"] = ("confidence", "weight")
+
+    def score_tokens(self, prediction, batch, constants, mode):
+        targets, weights, counts = self.prepare_targets(batch, constants, mode)
+        log_p = jnp.take_along_axis(jax.nn.log_softmax(plugin.logits(prediction)), targets[..., None], axis=-1)[..., 0]
+        p, plain = jnp.exp(log_p), -(weights * log_p).sum()
+        gamma = self.hyperparameter("objective.focal_gamma", constants)
+        loss = -(weights * (1 - p) ** gamma * log_p).sum() if mode.training else plain
+        return {"loss": loss}, {"loss": plain, "confidence": (weights * p).sum(), **counts}
+
+
+plugin.register(
+    plugin.Kind(
+        "objective.kind",
+        "focal",
+        "the next token, where it is hard to predict (Lin et al. 2017)",
+        traits=plugin.traits("objective.kind", "causal"),
+        fields=(
+            plugin.Field("objective.focal_gamma", 2.0, float, "gamma, 0 is the causal objective", minimum=0, traced=True),
+        ),
+    ),
+    FocalObjective,
+)
+plugin.register_metric("confidence", plugin.Metric(True), "focal")
+'''
+
 MEASURED = '''"""A measure of finished runs."""
 
 from zoo import plugin

@@ -22,12 +22,13 @@ REGISTER = HEAD + ("plugin.register(Kind('model.ffn.kind', 'mine', 'x', frozense
 
 def tables():
     """Everything that plug-ins add to."""
-    from zoo import plugin
+    from zoo.analysis.run_measures import FUNCTIONS
+    from zoo.plugin.registrations import TABLES
     from zoo.variants import VARIANTS
 
     choices = {path: list(table.by_name) for path, table in KIND_TABLES.items()}
-    made = {path: list(table.implementations) for path, table in plugin.TABLES.items()}
-    others = [list(LOSS_TERMS), list(MEASURES), list(METRICS), list(plugin.FUNCTIONS), [one.name for one in VARIANTS]]
+    made = {path: list(table.implementations) for path, table in TABLES.items()}
+    others = [list(LOSS_TERMS), list(MEASURES), list(METRICS), list(FUNCTIONS), [one.name for one in VARIANTS]]
     return copy.deepcopy((choices, made, [field.path for field in FIELDS], list(configs.BY_PATH), others))
 
 
@@ -167,7 +168,15 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
             HEAD + "plugin.register(Kind('model.attention.kind', 'mine', 'x'), plugin.SoftmaxAttention)",
             r'SoftmaxAttention has heads; give its kind the trait "heads"',
         ),
-        (HEAD + "plugin.register_metric('loss', plugin.Metric(False))", r"metric loss exists already"),
+        (
+            HEAD + "plugin.register(Kind('objective.kind', 'mine', 'x'), plugin.CausalObjective)",
+            r'objective.kind=mine: give its kind the traits "tokens" and "text"',
+        ),
+        (HEAD + "plugin.register_metric('loss', plugin.Metric(False), 'causal')", r"metric loss exists already"),
+        (
+            HEAD + "plugin.register_metric('x', plugin.Metric(False), 'casual')",
+            r'metric x: .casual. is no kind of objective .did you mean "causal"',
+        ),
         (REGISTER + REGISTER, r"model.ffn.kind=mine exists already"),
     ],
 )

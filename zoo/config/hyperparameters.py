@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zoo.config.fields import BY_PATH, TASKS
-from zoo.config.kinds import KIND_TABLES
+from zoo.config.fields import BY_PATH
+from zoo.config.kinds import KIND_TABLES, OBJECTIVE_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, split_path
 from zoo.errors import ConfigError
 from zoo.nested import flatten
@@ -98,7 +98,7 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     Args:
         flat: flat values of a resolved config.
     """
-    tokens = flat["objective.kind"] not in (*TASKS, "translation")
+    tokens = flat["objective.kind"] not in OBJECTIVE_KINDS.having("examples")
     key = dict(flat)
     for path in flat:
         if is_traced(path):

@@ -12,7 +12,7 @@ import ml_collections
 from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
-from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OPTIMIZER_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
@@ -172,8 +172,6 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     length = flat["data.sequence_length"]
     if vocab_size:
         fill("model.vocab_size", vocab_size)
-    if flat["objective.kind"] == "prefix":
-        fill("objective.prefix_length", max(1, length // 2))
     dim = flat["model.dim"]
     if flat["model.attention.kind"] in ATTENTION_KINDS.having("heads"):
         _derive_heads(flat, fill)
@@ -285,9 +283,8 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
         # [MASK] and the separator of sentences.
-        more = (
-            2 if flat["data.row_format"] != "packed" else 1 if flat["objective.kind"] in ("masked", "denoising") else 0
-        )
+        masking = flat["objective.kind"] in OBJECTIVE_KINDS.having("masking")
+        more = 2 if flat["data.row_format"] != "packed" else 1 if masking else 0
         vocab_size = ids and ids + (flat["objective.sentinels"] if flat["objective.kind"] == "span" else more)
     before = dict(flat)
     _derive(flat, vocab_size)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.tokenizers.byte_pair import byte_of_symbol
 from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -37,7 +38,7 @@ def write_tokenizer(
     Returns:
         whether the tokenizer could be expressed.
     """
-    objective, masked = config.objective, config.objective.kind in ("masked", "denoising")
+    objective, masked = config.objective, config.objective.kind in OBJECTIVE_KINDS.having("masking")
     if tokenizer.kind == "sentencepiece":
         if tokenizer.model_vocab_size(objective, config.data.row_format) > tokenizer.vocab_size:
             return False

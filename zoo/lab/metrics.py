@@ -47,6 +47,8 @@ METRICS = {
 _LOSS_TERM = Metric(False)
 
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
+# Metrics that objectives of plug-ins report in addition to those of tokens.
+METRICS_OF: dict[str, list[str]] = {}
 _OF_TASKS = {
     "classification": ("loss", "accuracy", "macro_f1", "matthews", "f1"),
     "regression": ("loss", "pearson", "spearman"),
@@ -110,7 +112,7 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
 
     Tagging without entities, which only the data tell, writes no scores of entities.
     """
-    names = _OF_TASKS.get(flat["objective.kind"], _OF_TOKENS)
+    names = _OF_TASKS.get(flat["objective.kind"], (*_OF_TOKENS, *METRICS_OF.get(flat["objective.kind"], ())))
     if flat["objective.kind"] == "classification" and flat["model.head.classes"] != 2:
         names = tuple(name for name in names if name != "f1")
     if flat["objective.next_sentence"]:

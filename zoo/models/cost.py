@@ -7,6 +7,7 @@ from flax import nnx
 
 from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
 from zoo.layers.attention import ATTENTIONS
 from zoo.models.architectures import make_model
@@ -152,12 +153,10 @@ def summary(config: ResolvedConfig) -> Cost:
     objective = config.objective
     source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
     prefix = objective.prefix_length if objective.kind == "prefix" else 0
-    chosen = {
-        "prefix": length + 1 - prefix,
-        "masked": max(1, round(objective.select_fraction * length)),
-        "bidirectional": 2 * length,
-    }
-    row = Row(source, targets, chosen.get(objective.kind, targets))
+    predicted = {"prefix": length + 1 - prefix, "bidirectional": 2 * length}.get(objective.kind, targets)
+    if objective.kind in OBJECTIVE_KINDS.having("masked"):
+        predicted = max(1, round(objective.select_fraction * length))
+    row = Row(source, targets, predicted)
     counts = {
         "/".join(map(str, path)): math.prod(variable.get_value().shape)
         for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import BY_PATH, TASKS
+from zoo.config.kinds import OBJECTIVE_KINDS
 
 # Which objectives a source has examples for.
-_ALL, _COLUMNS = (*TASKS, "translation", "text"), ("classification", "regression", "translation")
+_ALL = (*TASKS, "translation", "text")
+_COLUMNS = ("classification", "regression", "translation")
 EXAMPLES_OF = {
     "stdlib": _ALL,
     "csv": _COLUMNS,
@@ -31,7 +33,7 @@ def check_examples(flat: dict[str, Any]) -> Iterator[str]:
                     f"{path}={flat[path]!r} has no effect: objective.kind={objective} reads text without labels; "
                     "leave it out"
                 )
-    if objective not in (*TASKS, "translation"):
+    if objective not in OBJECTIVE_KINDS.having("examples"):
         if source in EXAMPLES_OF and "text" not in EXAMPLES_OF[source]:
             yield (
                 f"data.source={flat['data.source']} holds examples, not running text, for objective.kind="

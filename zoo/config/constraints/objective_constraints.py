@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.constraints.translation_constraints import check_translation
-from zoo.config.fields import AUTO, OBJECTIVES_OF
-from zoo.config.kinds import ACTIVATIONS, activation_of
+from zoo.config.fields import OBJECTIVES_OF
+from zoo.config.kinds import ACTIVATIONS, OBJECTIVE_KINDS, activation_of
 from zoo.config.side_lengths import SpanLengths, side_lengths
 
 
@@ -20,7 +20,7 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
         )
         return
     fractions = flat["objective.mask_token_fraction"] + flat["objective.random_token_fraction"]
-    if objective in ("masked", "denoising") and fractions > 1 + 1e-9:
+    if objective in OBJECTIVE_KINDS.having("masking") and fractions > 1 + 1e-9:
         yield (
             f"objective.mask_token_fraction={flat['objective.mask_token_fraction']:g} and "
             f"objective.random_token_fraction={flat['objective.random_token_fraction']:g} add up to more than 1"
@@ -39,12 +39,7 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
     if objective == "translation":
         yield from check_translation(flat)
     yield from _check_sides(flat, scopes)
-    yield from _check_sampled_softmax(flat)
-    if objective == "bidirectional" and flat["data.isolate_documents"]:
-        yield (
-            "objective.kind=bidirectional reads a row from end to end; it cannot be combined with "
-            "data.isolate_documents=true"
-        )
+    yield from OBJECTIVE_KINDS.problems(flat, architecture)
 
 
 def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -77,22 +72,6 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
             f"objective.kind={objective} reads a row as one text; it cannot be combined with "
             "data.isolate_documents=true"
         )
-
-
-def _check_sampled_softmax(flat: dict[str, Any]) -> Iterator[str]:
-    sampled = flat["objective.sampled_softmax"]
-    if sampled and flat["objective.z_loss"]:
-        yield (
-            "objective.z_loss weighs the normaliser of the full softmax, which objective.sampled_softmax never "
-            "computes; set one of them to 0"
-        )
-    if sampled and flat["objective.label_smoothing"]:
-        yield (
-            "objective.label_smoothing spreads over all ids, which objective.sampled_softmax never scores; "
-            "set one of them to 0"
-        )
-    if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
-        yield f"objective.sampled_softmax={sampled} is more than model.vocab_size={flat['model.vocab_size']} ids"
 
 
 def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:

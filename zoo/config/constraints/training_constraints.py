@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import AUTO, chosen
-from zoo.config.kinds import NORM_KINDS
+from zoo.config.kinds import NORM_KINDS, OBJECTIVE_KINDS
 
 
 def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -15,7 +15,7 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
             "divided already; leave it empty"
         )
     if vocab_size and flat["model.vocab_size"] < vocab_size:
-        more = ", [MASK] included" if flat["objective.kind"] in ("masked", "denoising") else ""
+        more = ", [MASK] included" if flat["objective.kind"] in OBJECTIVE_KINDS.having("masking") else ""
         yield f"model.vocab_size={flat['model.vocab_size']} is smaller than the tokenizer's {vocab_size} ids{more}"
     yield from _check_accumulation(flat, scopes)
     yield from _check_mesh(flat, scopes)

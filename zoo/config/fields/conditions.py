@@ -1,21 +1,16 @@
 """Conditions under which fields are read, and groups of choices shared by several modules."""
 
-from zoo.config.kinds import FEED_FORWARD_KINDS, OPTIMIZER_KINDS, POSITION_KINDS
+from zoo.config.kinds import FEED_FORWARD_KINDS, OBJECTIVE_KINDS, OPTIMIZER_KINDS, POSITION_KINDS
 
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
-TASKS = ("classification", "regression", "tagging", "extraction")
+TASKS = OBJECTIVE_KINDS.having("task")
 # Tasks that read one vector of each row.
-SEQUENCE_TASKS = ("classification", "regression")
+SEQUENCE_TASKS = OBJECTIVE_KINDS.having("sequence")
 # Position schemes that add a vector to the embedding; the others act inside attention and may
 # differ from layer to layer.
 EMBEDDED_POSITIONS = POSITION_KINDS.having("embedded")
 # Which objectives train which architecture.
-OBJECTIVES_OF = {
-    "decoder": ("causal", "prefix", *TASKS),
-    "encoder": ("masked", *TASKS),
-    "encoder_decoder": ("prefix", "span", "denoising", "translation"),
-    "elmo": ("bidirectional", *TASKS),
-}
+OBJECTIVES_OF = {name: OBJECTIVE_KINDS.having(name) for name in ("decoder", "encoder", "encoder_decoder", "elmo")}
 GATED = FEED_FORWARD_KINDS.having("gated")
 
 # Fields that an architecture ignores, by the start of their path.
@@ -59,17 +54,16 @@ ENCODER = ("model.architecture", ("encoder",))
 ENCODER_DECODER = ("model.architecture", ("encoder_decoder",))
 ELMO = ("model.architecture", ("elmo",))
 
-TOKEN_OBJECTIVES = (
-    "objective.kind",
-    ("causal", "masked", "prefix", "span", "denoising", "translation", "bidirectional"),
-)
-TEXT_OBJECTIVES = ("objective.kind", tuple(kind for kind in TOKEN_OBJECTIVES[1] if kind != "translation"))
-TASK_OBJECTIVES = ("objective.kind", TASKS)
-SEQUENCE_OBJECTIVES = ("objective.kind", SEQUENCE_TASKS)
-EXAMPLE_OBJECTIVES = ("objective.kind", (*TASKS, "translation"))
-MASKED = ("objective.kind", ("masked",))
-MASKING = ("objective.kind", ("masked", "denoising"))
-SPANS = ("objective.kind", ("span",))
+TOKEN_OBJECTIVES = OBJECTIVE_KINDS.when("tokens")
+TEXT_OBJECTIVES = OBJECTIVE_KINDS.when("text")
+TASK_OBJECTIVES = OBJECTIVE_KINDS.when("task")
+SEQUENCE_OBJECTIVES = OBJECTIVE_KINDS.when("sequence")
+EXAMPLE_OBJECTIVES = OBJECTIVE_KINDS.when("examples")
+CAUSAL = OBJECTIVE_KINDS.when("causal")
+MASKED = OBJECTIVE_KINDS.when("masked")
+MASKING = OBJECTIVE_KINDS.when("masking")
+WHOLE_ROWS = OBJECTIVE_KINDS.when("whole_rows")
+# The objectives whose loss a teacher adds to (`zoo.objectives.distillation`).
 DISTILLABLE = ("objective.kind", ("causal", "masked"))
 EXTRACTION = ("objective.kind", ("extraction",))
 TRANSLATION = ("objective.kind", ("translation",))

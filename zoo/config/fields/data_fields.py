@@ -12,6 +12,7 @@ from zoo.config.fields.conditions import (
     TFDS,
     TOKEN_OBJECTIVES,
     TRANSLATION,
+    WHOLE_ROWS,
     WITH_RECORDS,
     WITH_SPLITS,
 )
@@ -224,7 +225,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         tuple,
         "position of the first token of each row of a batch, in turn, in training and in evaluation; empty: 0",
         minimum=0,
-        when=("objective.kind", ("causal", "masked")),
+        when=WHOLE_ROWS,
     ),
     Field(
         "data.isolate_documents",

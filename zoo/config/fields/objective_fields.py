@@ -1,37 +1,12 @@
 """Fields of objectives."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import DISTILLABLE, EXTRACTION, MASKED, MASKING, SPANS, TOKEN_OBJECTIVES, TRANSLATION
+from zoo.config.fields.conditions import DISTILLABLE, MASKED, MASKING, TOKEN_OBJECTIVES
+from zoo.config.kinds import OBJECTIVE_KINDS
 
 OBJECTIVE_FIELDS: tuple[Field, ...] = (
-    Field(
-        "objective.kind",
-        "causal",
-        str,
-        "what is predicted and scored",
-        {
-            "causal": "the next token, from all before it",
-            "masked": "hidden tokens, from all others (Devlin et al. 2019)",
-            "prefix": (
-                "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)"
-            ),
-            "span": "spans cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
-            "denoising": (
-                'a whole row, from a copy of it with hidden tokens (Raffel et al. 2020, section 3.3.1, "BERT-style")'
-            ),
-            "translation": "a text in another language, token by token, from the original (Vaswani et al. 2017)",
-            "bidirectional": (
-                "the next token from those before it, and the one before from those after it (Peters et al. 2018)"
-            ),
-            "classification": "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
-            "regression": "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
-            "tagging": "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)",
-            "extraction": (
-                "where in a context the answer to a question begins and ends (Devlin et al. 2019, section 4.2)"
-            ),
-        },
-    ),
-    Field("objective.longest_answer", 30, int, "maximum number of tokens in an answer", minimum=1, when=EXTRACTION),
+    Field("objective.kind", "causal", str, "what is predicted and scored", OBJECTIVE_KINDS.choices),
+    *OBJECTIVE_KINDS.fields,
     Field(
         "objective.select_fraction",
         0.15,
@@ -83,49 +58,6 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         when=MASKED,
     ),
     Field(
-        "objective.prefix_length",
-        AUTO,
-        int,
-        "tokens of a row that the encoder reads, or that see each other in a decoder",
-        minimum=1,
-        auto="half of data.sequence_length",
-        when=("objective.kind", ("prefix",)),
-    ),
-    Field(
-        "objective.noise_density",
-        0.15,
-        float,
-        "share of a row's tokens that are cut out",
-        above=0,
-        maximum=0.9,
-        when=SPANS,
-    ),
-    Field(
-        "objective.mean_span_length",
-        3.0,
-        float,
-        "mean number of tokens in a span that is cut out",
-        minimum=1,
-        when=SPANS,
-    ),
-    Field(
-        "objective.sentinels",
-        100,
-        int,
-        "number of sentinel ids, in addition to the tokenizer's, that stand for spans",
-        minimum=1,
-        when=SPANS,
-    ),
-    Field(
-        "objective.sampled_softmax",
-        0,
-        int,
-        "number of ids sampled per update for its softmax; 0: the full softmax (Jozefowicz et al. 2016; the "
-        "published ELMo: 8192)",
-        minimum=0,
-        when=("objective.kind", ("bidirectional",)),
-    ),
-    Field(
         "objective.label_smoothing",
         0.0,
         float,
@@ -134,14 +66,6 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         maximum=0.9,
         when=TOKEN_OBJECTIVES,
         traced=True,
-    ),
-    Field("objective.beams", 5, int, "beam width when held-out texts are translated", minimum=1, when=TRANSLATION),
-    Field(
-        "objective.length_penalty",
-        1.0,
-        float,
-        "a in the beam search score log p / length^a; above 0 favours long translations",
-        when=TRANSLATION,
     ),
     Field(
         "objective.z_loss",

@@ -1,7 +1,7 @@
 """Fields of the optimizer, the schedule, the training loop and the mesh."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
+from zoo.config.fields.conditions import CAUSAL, MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 
 SEED_FIELDS: tuple[Field, ...] = (
@@ -188,7 +188,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         "first tokens of a row that evaluation reads but does not score, e.g. a prefix's, to compare with "
         "objective.kind=prefix",
         minimum=0,
-        when=("objective.kind", ("causal",)),
+        when=CAUSAL,
     ),
     Field(
         "training.eval_masks",

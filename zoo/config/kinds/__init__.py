@@ -6,6 +6,7 @@ from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
 from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
+from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.optimizer_kinds import OPTIMIZER_KINDS
 from zoo.config.kinds.position_kinds import POSITION_KINDS
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS
@@ -16,6 +17,7 @@ __all__ = [
     "FEED_FORWARD_KINDS",
     "KIND_TABLES",
     "NORM_KINDS",
+    "OBJECTIVE_KINDS",
     "OPTIMIZER_KINDS",
     "PLACEMENT_KINDS",
     "POSITION_KINDS",
@@ -34,6 +36,7 @@ KIND_TABLES: dict[str, KindTable] = {
         POSITION_KINDS,
         ATTENTION_KINDS,
         FEED_FORWARD_KINDS,
+        OBJECTIVE_KINDS,
         OPTIMIZER_KINDS,
         SCHEDULE_KINDS,
     )

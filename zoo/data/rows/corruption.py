@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.rows.masking import Masking
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.row_denoising import Denoising
@@ -25,7 +26,7 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     """Returns the corruption of a resolved config, or None if its objective has none."""
     objective = config.objective
     boundary_ids = (tokenizer.bos_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
-    if objective.kind in ("masked", "denoising"):
+    if objective.kind in OBJECTIVE_KINDS.having("masking"):
         masking = Masking(
             objective.select_fraction,
             objective.mask_token_fraction,
@@ -37,7 +38,7 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
             tokenizer.word_joins() if objective.whole_words else None,
             mask_all_in_evaluation=config.training.eval_masks == "all",
         )
-        return masking if objective.kind == "masked" else Denoising(masking, tokenizer.bos_id)
+        return masking if objective.kind in OBJECTIVE_KINDS.having("masked") else Denoising(masking, tokenizer.bos_id)
     if objective.kind == "span":
         return SpanCorruption(
             objective.noise_density,

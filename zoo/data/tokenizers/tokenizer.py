@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.text_files import SAFE_CUT
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_white_space
@@ -265,7 +266,7 @@ def num_extra_ids(objective: Any, rows: str, has_mask: bool, has_separator: bool
         return objective.sentinels
     if rows != "packed" and not has_separator:
         return 1 if has_mask else 2
-    return int(objective.kind in ("masked", "denoising") and not has_mask)
+    return int(objective.kind in OBJECTIVE_KINDS.having("masking") and not has_mask)
 
 
 def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> TokenOffsets:

@@ -1,13 +1,4 @@
-"""What a plug-in imports: functions that register kinds and metrics, and their base classes.
-
-A plug-in is a Python file of the user. It registers kinds of norms, placements, positions,
-attention, feed-forward layers, objectives, optimizers and schedules with their fields, and metrics:
-
-    plugin.register(plugin.Kind("model.ffn.kind", "relu_squared", "max(0, x W1)^2 W2"), SquaredReLU)
-
-docs/your_own_variant.md is a tutorial; docs/architecture.md says what each kind has to provide.
-`zoo.config.plugins` loads plug-ins and stores their texts.
-"""
+"""What plug-ins register: checks of kinds and metrics, and the tables that they are added to."""
 
 import re
 from collections.abc import Callable, Iterator, MutableMapping
@@ -15,69 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
-from zoo.config.field import AUTO, Field
+from zoo.config.field import Field
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.hyperparameters import LOSS_TERMS
 from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, Kind
-from zoo.config.plugins import load_plugin as load
-from zoo.config.plugins import register as _register
 from zoo.config.resolve import checked_value
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import did_you_mean
 from zoo.lab.measures import MEASURES, Measure
-from zoo.lab.metrics import METRICS, Metric
+from zoo.lab.metrics import METRICS, METRICS_OF, Metric
 from zoo.layers.attention import ATTENTIONS, TokenMixer
 from zoo.layers.attention.projections import Attention
-from zoo.layers.attention.softmax_attention import SoftmaxAttention
-from zoo.layers.block import PLACEMENTS, Block, PostNormBlock, PreNormBlock
-from zoo.layers.context import Context
+from zoo.layers.block import PLACEMENTS, Block
 from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
-from zoo.layers.norm import NORMS, LayerNorm, Norm, RMSNorm
-from zoo.layers.parameter import Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
+from zoo.layers.norm import NORMS, Norm
 from zoo.layers.position import POSITIONS, Position
 from zoo.objectives import OBJECTIVES, Objective
-from zoo.objectives.causal import CausalObjective
-from zoo.objectives.masked import MaskedObjective
-from zoo.training.optimizer import OPTIMIZERS, SCHEDULES, ScheduleStep
+from zoo.training.optimizer import OPTIMIZERS, SCHEDULES
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import Variant
-
-__all__ = [
-    "AUTO",
-    "Attention",
-    "Block",
-    "CausalObjective",
-    "Context",
-    "FeedForward",
-    "Field",
-    "GatedFeedForward",
-    "Kind",
-    "LayerNorm",
-    "Linear",
-    "MaskedObjective",
-    "Measure",
-    "MeasuredRun",
-    "Metric",
-    "Norm",
-    "Objective",
-    "Position",
-    "PostNormBlock",
-    "PreNormBlock",
-    "RMSNorm",
-    "ScheduleStep",
-    "SoftmaxAttention",
-    "TokenMixer",
-    "kernel_initializer",
-    "load",
-    "normal",
-    "ones",
-    "parameter",
-    "register",
-    "register_measure",
-    "register_metric",
-    "statistic",
-    "traits",
-    "zeros",
-]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 
@@ -105,74 +51,16 @@ TABLES: dict[str, _Table] = {
     "model.position.kind": _Table(POSITIONS, Position, (), "position"),
     "model.attention.kind": _Table(ATTENTIONS, TokenMixer, ("__call__", "product_flops"), "attention"),
     "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward"),
-    "objective.kind": _Table(OBJECTIVES, Objective, ("score",), "tasks"),
+    "objective.kind": _Table(OBJECTIVES, Objective, ("targets", "predict"), "tasks"),
     "optimizer.kind": _Table(OPTIMIZERS),
     "schedule.kind": _Table(SCHEDULES),
 }
 
 
-def traits(path: str, name: str) -> frozenset[str]:
-    """Returns the traits of a kind, for one that reads the same fields.
-
-    Args:
-        path: the field, e.g. "model.attention.kind".
-        name: the kind, e.g. "softmax".
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
-    table = KIND_TABLES.get(path)
-    if table is None or name not in table.by_name:
-        raise ConfigError(
-            f"there is no kind {path}={name}{did_you_mean(name, table.by_name if table else KIND_TABLES)}"
-        )
-    return table.by_name[name].traits
-
-
-def register(kind: Kind, implementation: Any) -> None:
-    """Adds a kind to the choices of a field, with its own fields and the code that computes it.
-
-    Args:
-        kind: name, meaning, fields, and what it cannot be combined with.
-        implementation: a subclass of the base class of its table (`Norm`, `Block`, `Position`,
-            `TokenMixer`, `FeedForward`, `Objective`), or for optimizers and schedules a function.
-
-    Raises:
-        ConfigError: everything that is wrong with them.
-    """
-    _register(_KindRegistration(kind, implementation))
-
-
-def register_measure(name: str, measure: Measure, function: Callable[[MeasuredRun], dict[str, float]]) -> None:
-    """Adds a measure of finished runs, the metric `measured/NAME`.
-
-    Args:
-        name: its name.
-        measure: definition, direction, unit and what it needs of a run.
-        function: MeasuredRun -> {"": value of the trained run, "@initial": that of its initial
-            values, where `measure.initial`}.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
-    _register(_MetricRegistration("measure", name, measure, MEASURES, {name: function}))
-
-
-def register_metric(name: str, metric: Metric) -> None:
-    """Declares a metric that an objective of the plug-in reports in evaluations, `eval/NAME`.
-
-    Args:
-        name: the key of its sum in `Objective.means`.
-        metric: direction and unit.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
-    _register(_MetricRegistration("metric", name, metric, METRICS, {}))
-
-
 @dataclass(frozen=True)
-class _KindRegistration:
+class KindRegistration:
+    """A kind of a plug-in, and what computes it; see `zoo.config.plugins.Registration`."""
+
     kind: Kind
     implementation: Any
 
@@ -210,6 +98,11 @@ class _KindRegistration:
             for name in table.required:
                 if getattr(made, name) is getattr(table.base, name):
                     yield f"{label}: {made.__name__} does not define {name}"
+            if issubclass(made, Objective) and not {"tokens", "text"} <= self.kind.traits:
+                yield (
+                    f'{label}: give its kind the traits "tokens" and "text", and the architectures that it trains (see '
+                    "plugin.traits); an objective of a plug-in predicts tokens of running text"
+                )
             if issubclass(made, FeedForward) and not _has_activation(made, self.kind):
                 yield f"{label}: {made.__name__} does not define nonlinearity"
             if issubclass(made, Attention) and "heads" not in self.kind.traits:
@@ -238,7 +131,7 @@ class _KindRegistration:
         for name in kind.loss_terms:
             del LOSS_TERMS[name]
         del table.implementations[kind.name]
-        VARIANTS[:] = [variant for variant in VARIANTS if variant.source is not self.implementation]
+        VARIANTS[:] = [variant for variant in VARIANTS if variant.name != self._page]
 
 
 def _has_activation(made: type[FeedForward], kind: Kind) -> bool:
@@ -277,12 +170,15 @@ def _loss_term_problems(name: str, path: str, kind: Kind) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _MetricRegistration:
+class MetricRegistration:
+    """A metric of a plug-in, or a measure with the function that computes it."""
+
     what: str
     name: str
     entry: Any
     table: MutableMapping[str, Any]
-    functions: dict[str, Callable[[MeasuredRun], dict[str, float]]]
+    function: Callable[[MeasuredRun], dict[str, float]] | None = None
+    objective: str = ""
 
     def problems(self) -> Iterator[str]:
         if not NAME.fullmatch(self.name):
@@ -292,12 +188,21 @@ class _MetricRegistration:
         expected = Measure if self.what == "measure" else Metric
         if not isinstance(self.entry, expected):
             yield f"{self.what} {self.name}: expected a {expected.__name__}, got {self.entry!r}"
+        if self.what == "metric" and self.objective not in OBJECTIVES:
+            near = did_you_mean(self.objective, OBJECTIVES)
+            yield f"metric {self.name}: {self.objective!r} is no kind of objective{near}"
+        if self.what == "measure" and not callable(self.function):
+            yield f"measure {self.name}: expected a function, got {self.function!r}"
 
     def add(self) -> None:
         self.table[self.name] = self.entry
-        FUNCTIONS.update(self.functions)
+        if self.function is not None:
+            FUNCTIONS[self.name] = self.function
+        if self.objective:
+            METRICS_OF.setdefault(self.objective, []).append(self.name)
 
     def remove(self) -> None:
         del self.table[self.name]
-        for name in self.functions:
-            del FUNCTIONS[name]
+        FUNCTIONS.pop(self.name, None)
+        if self.objective:
+            METRICS_OF[self.objective].remove(self.name)
