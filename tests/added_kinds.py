@@ -5,9 +5,9 @@ import contextlib
 import jax.numpy as jnp
 import optax
 
-from zoo import plugin
 from zoo.config import plugins
 from zoo.plugin import Field, Kind
+from zoo.plugin.registrations import KindRegistration
 
 
 def _sgd_problems(flat, architecture):
@@ -69,7 +69,7 @@ def kinds_added(*pairs):
     """Registers kinds, each with what computes it, as a plug-in does."""
     with contextlib.ExitStack() as stack:
         for kind, implementation in pairs:
-            registration = plugin._KindRegistration(kind, implementation)
+            registration = KindRegistration(kind, implementation)
             plugins.register(registration)
             stack.callback(registration.remove)
         yield
