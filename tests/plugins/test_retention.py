@@ -197,15 +197,18 @@ SCRIPT = """
 import sys, jax, numpy as np
 from zoo.config import plugins
 plugins.load_plugin(sys.argv[1])
+from tests.models.test_residual_streams import REGISTRATION
 from tests.plugins.test_retention import RUN, small
+plugins.register(REGISTRATION)
 from zoo import config as configs
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
-mesh = {"mesh__fsdp": 2, "mesh__tensor": 2} if len(jax.devices()) > 1 else {}
-config = configs.resolve(small(**RUN, **mesh, model__vocab_size=258))
+mesh = {"model__norm__placement": "hyper", "model__norm__streams": 2, "model__num_layers": 1}
+mesh |= {"mesh__fsdp": 2, "mesh__tensor": 2} if len(jax.devices()) > 1 else {}
+config = configs.resolve(small(**RUN | mesh, model__vocab_size=258))
 program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config))
 state = program.initial_state(0)
 tokens = np.random.default_rng(0).integers(0, 256, (8, 17)).astype(np.int32)
@@ -218,6 +221,7 @@ print(len(jax.devices()), *(float(metrics[name]) for name in ("loss", "retained"
 
 @pytest.mark.promise
 def test_eight_devices_give_the_step_of_one():
+    """With several residual streams too, to compile one program in place of two."""
     root, found = Path(__file__).parents[2], {}
     for devices in (1, 8):
         environment = os.environ | {

@@ -14,11 +14,16 @@ from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
 
 Hidden = Float[Array, "B T D"]
+Residual = Float[Array, "B T D"] | Float[Array, "B T N D"]
+"""What a block hands to the next one: a vector for each token, or N of them (`Block.expand`)."""
 Sublayer = Callable[[Hidden], Hidden]
 
 
 class Block(nnx.Module):
     """One layer: its sublayers in order, each through the equation `sublayer` of a subclass.
+
+    A subclass may carry several residual streams from layer to layer: `expand` makes them of the
+    embedding, `sublayer` reads and writes them, and `reduce` makes the stack's output of them.
 
     Args:
         config: the `model` part, as this layer sees it.
@@ -54,9 +59,24 @@ class Block(nnx.Module):
         del config, sides
         return 1.0, 1.0
 
+    @staticmethod
+    def expand(x: Hidden, config: ResolvedConfig) -> Residual:
+        """Returns what enters the first layer, from the embedded tokens; by default these."""
+        del config
+        return x
+
+    @staticmethod
+    def reduce(x: Residual, config: ResolvedConfig) -> Hidden:
+        """Returns one vector for each token, from what leaves a layer; by default that itself.
+
+        The last layer's is the output of the stack. Those of all layers are recorded.
+        """
+        del config
+        return x
+
     def sublayer(
-        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
-    ) -> Hidden:
+        self, x: Residual, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Residual:
         """Applies f to x with the norms and the residual connection of this placement."""
         raise NotImplementedError
 
@@ -71,12 +91,12 @@ class Block(nnx.Module):
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
     def __call__(
-        self, x: Hidden, context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
-    ) -> Hidden:
+        self, x: Residual, context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
+    ) -> Residual:
         """Applies the sublayers.
 
         Args:
-            x: the tokens.
+            x: the residual stream, or streams.
             context: structure of the sequence.
             shared: the term that all layers add to the scores of self-attention.
         """

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig, layer_kind
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
-from zoo.layers.block import make_block
+from zoo.layers.block import PLACEMENTS, make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
 from zoo.models.functional import split, stack, statistics_of
@@ -32,11 +32,15 @@ class Stack(nnx.Module):
     or over periods of the pattern, which compiles in constant time, or a loop over slices, which is
     faster per step on a CPU. `remat` names what the backward pass recomputes.
 
+    Between layers there is what the placement's `Block.expand` makes of the tokens: one residual
+    stream or several.
+
     If a part of a block publishes arrays (a class attribute `publishes` with their names, see
     `Context.publish`), the first layer runs before the scan, and all later ones get its arrays.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        self.config, self.placement = config, PLACEMENTS[config.norm.placement]
         pattern = tuple(config.layers.pattern)
         depth = config.num_layers
         self.scan, self.remat = config.scan_layers, config.remat
@@ -88,9 +92,10 @@ class Stack(nnx.Module):
             )
             x = block(x, layer_context, shared)
             if recording:
-                layer_context.record["residual"] = squares(x, context)
+                states = self.placement.reduce(x, self.config)
+                layer_context.record["residual"] = squares(states, context)
                 if context.record_arrays:
-                    layer_context.record["states"] = x
+                    layer_context.record["states"] = states
             after = statistics_of(block), layer_context.record, layer_context.losses
             return x, after, layer_context.published if first else None
 
@@ -106,6 +111,7 @@ class Stack(nnx.Module):
         layers = {name: with_remat(name) for name in graphs}
         new: dict[str, list] = {name: [] for name in graphs}
         published, start = None, 0
+        x = self.placement.expand(x, self.config)
         if publishing:
             x, published = self._unroll(x, layers, state, range(1), None, new)
             start = 1
@@ -117,7 +123,7 @@ class Stack(nnx.Module):
                 new[name].append(stats)
         x, _ = self._unroll(x, layers, state, range(start + periods * period, len(self.kinds)), published, new)
         self._write_back(new, context)
-        return x
+        return self.placement.reduce(x, self.config)
 
     def _scan(self, x, layers, state, start, periods, published):
         """Runs complete periods of the pattern as one loop, from layer `start` on."""
