@@ -10,6 +10,7 @@ from flax import nnx
 
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.errors import ConfigError
 from zoo.layers.parameter import Statistic
 from zoo.models import cost
@@ -28,8 +29,12 @@ UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at
 
 def _resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
     unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
-    read = {path: value for path, value in sizes.items() if not path.startswith(unread)}
     defaults = {field.path: field.default for field in configs.FIELDS}
+    read = {
+        path: value
+        for path, value in sizes.items()
+        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
+    }
     return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
 
 
@@ -84,19 +89,12 @@ def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
     model, attention = config.model, config.model.attention
     if model.architecture == "elmo":
         return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
+    letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D"}
+    if attention.kind not in ATTENTION_KINDS.having("heads"):
+        return letters
     H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    return {
-        config.data.sequence_length: "T",
-        model.ffn.hidden_dim: "F",
-        model.vocab_size: "V",
-        model.dim: "D",
-        K: "K",
-        H: "H",
-        G * K: "G K",
-        H * K: "H K",
-        # The number of features of kinds that have features, else `auto`.
-        attention.features: "M",
-    }
+    # The number of features of kinds that have features, else `auto`.
+    return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
 
 
 def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
