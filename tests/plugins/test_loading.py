@@ -183,6 +183,12 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
             r'Mine defines score_bias; give its kind the trait "score_bias"',
         ),
         (
+            HEAD + "class Mine(plugin.Position):\n    def embed(self, x, positions):\n        return x\n"
+            "    def rotate(self, q, k, q_positions, k_positions):\n        return q, k\n"
+            "plugin.register(Kind('model.position.kind', 'mine', 'x', frozenset({'embedded'})), Mine)",
+            r"Mine defines embed and rotate; a scheme adds to the embedding, or it acts inside attention",
+        ),
+        (
             HEAD + "plugin.register(Kind('objective.kind', 'mine', 'x'), plugin.CausalObjective)",
             r'objective.kind=mine: give its kind the traits "tokens" and "text"',
         ),

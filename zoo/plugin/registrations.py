@@ -105,6 +105,11 @@ class KindRegistration:
                 )
             if issubclass(made, FeedForward) and not _has_activation(made, self.kind):
                 yield f"{label}: {made.__name__} does not define nonlinearity"
+            if issubclass(made, Position) and {"embed"} < (hooks := _hooks(made)):
+                yield (
+                    f"{label}: {made.__name__} defines {' and '.join(sorted(hooks))}; a scheme adds to the embedding, "
+                    "or it acts inside attention"
+                )
             for trait, what in _needed_traits(made):
                 if trait not in self.kind.traits:
                     yield f'{label}: {made.__name__} {what}; give its kind the trait "{trait}" (see plugin.traits)'
@@ -148,10 +153,15 @@ def _needed_traits(made: type) -> Iterator[tuple[str, str]]:
     if issubclass(made, GatedFeedForward):
         yield "gated", "has three matrices"
     if issubclass(made, Position):
-        hooks = {"embed": "embedded", "score_bias": "score_bias", "value_bias": "value_bias"}
-        for hook, trait in hooks.items():
-            if getattr(made, hook) is not getattr(Position, hook):
-                yield trait, f"defines {hook}"
+        traits = {"embed": "embedded", "score_bias": "score_bias", "value_bias": "value_bias"}
+        for hook in sorted(traits.keys() & _hooks(made)):
+            yield traits[hook], f"defines {hook}"
+
+
+def _hooks(made: type[Position]) -> set[str]:
+    """Returns the names of the hooks that a position scheme defines."""
+    names = ("embed", "rotate", "score_bias", "value_bias")
+    return {name for name in names if getattr(made, name) is not getattr(Position, name)}
 
 
 def _has_activation(made: type[FeedForward], kind: Kind) -> bool:

@@ -31,6 +31,7 @@ def check_traits(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         "model.attention.window": (flat["model.attention.window"] > 0, "window"),
         "model.attention.dilations": (bool(flat["model.attention.dilations"]), "scores"),
         "model.attention.global_tokens": (flat["model.attention.global_tokens"] > 0, "scores"),
+        "model.attention.global_projections": (flat["model.attention.global_projections"], "scores"),
         "model.attention.softcap": (flat["model.attention.softcap"] > 0, "scores"),
         "model.attention.sinks": (flat["model.attention.sinks"], "scores"),
         "model.attention.dropout": (flat["model.attention.dropout"] > 0, "scores"),
