@@ -17,6 +17,7 @@ from zoo.config import plugins
 from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
+from zoo.models import cost
 from zoo.training.optimizer import make_schedule
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +86,14 @@ def test_the_gate_is_that_of_the_equation(registered):
     read = call(lambda x: with_values(plain, shared)(x, context), x)
     gate = 1 / (1 + np.exp(-np.float64(x) @ np.float64(values["gate"]["kernel"])))
     close(call(lambda x: with_values(gated, values)(x, context), x), read * gate)
+
+
+def test_the_gate_is_one_more_matrix_of_each_layer(registered):
+    gated, plain = (cost.summary(tiny({"model.attention.kind": kind})) for kind in ("gated", "softmax"))
+    D, heads_times_width, layers = 16, 16, 2
+    added = layers * D * heads_times_width
+    assert gated.blocks == plain.blocks | {"blocks/attention": plain.blocks["blocks/attention"] + added}
+    assert gated.flops_per_token == pytest.approx(plain.flops_per_token + 6 * added)
 
 
 @pytest.mark.parametrize("changes", [{}, {"model.scan_layers": True}, ENCODER_DECODER], ids=["", "scanned", "cross"])

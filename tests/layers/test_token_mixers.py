@@ -10,7 +10,9 @@ from jaxtyping import Array, Float
 
 from tests.building import ENCODER_DECODER, call, close, counting, random_values, tiny, with_values
 from tests.decoding import making
+from tests.every_field import other_value
 from zoo import config as configs
+from zoo.config.fields.attention_fields import ATTENTION_FIELDS
 from zoo.config.kinds import ATTENTION_KINDS, Kind
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
@@ -68,6 +70,12 @@ class MeanOfLast(TokenMixer):
     @staticmethod
     def product_flops(layer, queries, keys):
         return layer.dim * queries * keys
+
+
+@pytest.fixture
+def nothing(monkeypatch):
+    """A kind of attention without traits."""
+    monkeypatch.setitem(ATTENTION_KINDS.by_name, "nothing", Kind("model.attention.kind", "nothing", "reads no field"))
 
 
 @pytest.fixture
@@ -143,6 +151,30 @@ def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
 
     found = jax.eval_shape(run, jnp.zeros((2, 8), jnp.int32))
     assert set(found["layer 0"]) == {"residual", "states"}
+
+
+# What an option needs besides the kind of attention.
+BESIDE = {"dilations": {"window": 3}, "global_projections": {"global_tokens": 1}}
+AROUND = {"model": {}, "model.encoder": ENCODER_DECODER, "model.layers.kinds.a": {"model.layers.pattern": ("a",)}}
+
+
+@pytest.mark.parametrize("scope", list(AROUND))
+@pytest.mark.parametrize("name", [field.path.removeprefix("model.attention.") for field in ATTENTION_FIELDS[1:]])
+def test_a_kind_without_traits_ignores_no_field(nothing, name, scope):
+    around = AROUND[scope] | {f"{scope}.attention.kind": "nothing"}
+    if name == "cross_kv_heads":
+        if scope != "model":
+            return
+        around |= ENCODER_DECODER
+    else:
+        tiny(around)
+    options = BESIDE.get(name, {}) | {name: other_value(configs.BY_PATH[f"model.attention.{name}"])}
+    with pytest.raises(ConfigError) as refused:
+        tiny(around | {f"{scope}.attention.{option}": value for option, value in options.items()})
+    assert any(
+        f"attention.{name}=" in line and "model.attention.kind" in line and "nothing" in line
+        for line in refused.value.problems
+    )
 
 
 UNREAD = {

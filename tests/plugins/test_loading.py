@@ -169,6 +169,26 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
             r'SoftmaxAttention has heads; give its kind the trait "heads"',
         ),
         (
+            HEAD + "plugin.register(Kind('model.norm.kind', 'mine', 'x', frozenset({'normalises'})), plugin.RMSNorm)",
+            r'RMSNorm divides by a root; give its kind the trait "epsilon"',
+        ),
+        (
+            HEAD + "class Mine(plugin.GatedFeedForward):\n    def nonlinearity(self, x):\n        return x\n"
+            "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), Mine)",
+            r'Mine has three matrices; give its kind the trait "gated"',
+        ),
+        (
+            HEAD + "class Mine(plugin.Position):\n    def score_bias(self, q, q_positions, k_positions):\n"
+            "        return 0\nplugin.register(Kind('model.position.kind', 'mine', 'x'), Mine)",
+            r'Mine defines score_bias; give its kind the trait "score_bias"',
+        ),
+        (
+            HEAD + "class Mine(plugin.Position):\n    def embed(self, x, positions):\n        return x\n"
+            "    def rotate(self, q, k, q_positions, k_positions):\n        return q, k\n"
+            "plugin.register(Kind('model.position.kind', 'mine', 'x', frozenset({'embedded'})), Mine)",
+            r"Mine defines embed and rotate; a scheme adds to the embedding, or it acts inside attention",
+        ),
+        (
             HEAD + "plugin.register(Kind('objective.kind', 'mine', 'x'), plugin.CausalObjective)",
             r'objective.kind=mine: give its kind the traits "tokens" and "text"',
         ),
@@ -193,7 +213,7 @@ def test_what_is_refused(tmp_path, text, line):
 def test_all_problems_are_reported_at_once(tmp_path):
     (tmp_path / "mine.py").write_text(
         REGISTER + "plugin.register(Kind('model.ffn.kind', 'relu', ''), 1)\n"
-        "plugin.register(Kind('model.norm.kind', 'B', 'x'), plugin.RMSNorm)\n"
+        "plugin.register(Kind('model.norm.kind', 'B', 'x', plugin.traits('model.norm.kind', 'rmsnorm')), plugin.RMSNorm)\n"
     )
     with pytest.raises(ConfigError) as error:
         plugins.load_plugin(tmp_path / "mine.py")

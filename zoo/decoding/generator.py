@@ -72,6 +72,9 @@ class Generator:
         self.has_encoder = config.architecture == "encoder_decoder"
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
+        # Lengths of the tables of positions, None without one.
+        self.max_positions = (model.decoder if self.has_encoder else model).position.max_length
+        self.max_source_positions = model.encoder.position.max_length if self.has_encoder else None
         self.graph, self.max_context, self.bidirectional_prompt = split(model)[0], max_context, bidirectional_prompt
         self.weights = unstack_layers(params, stats, config.dtype)
 
@@ -178,7 +181,7 @@ class Generator:
                 f"max_new_tokens={max_new_tokens} must be at most {MAX_NEW_TOKENS}: positions are counted in float32, "
                 "exactly up to there"
             )
-        max_length = max_positions(self.config)
+        max_length = self.max_positions
         if not cache:
             max_length = min((limit for limit in (max_length, self.max_context) if limit is not None), default=None)
             prompts = prompts if max_length is None else [row[-max_length:] for row in prompts]
@@ -191,7 +194,7 @@ class Generator:
                 "tokens leave (zoo generate --no-cache)"
             )
         if sources is not None:
-            sources = self._rows("source", sources, self.encoder, max_positions(self.encoder))
+            sources = self._rows("source", sources, self.encoder, self.max_source_positions)
             if len(sources.lengths) != len(prompts.lengths):
                 raise ConfigError(
                     f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one"
@@ -249,15 +252,6 @@ def padded_length(length: int, max_length: int | None = None) -> int:
     """Returns the next power of two of at least 16, limited to `max_length`."""
     size = max(MIN_BUCKET, 1 << (length - 1).bit_length())
     return size if max_length is None else min(size, max_length)
-
-
-def max_positions(config: ResolvedConfig) -> int | None:
-    """Returns the length of a learned position table, or None without one.
-
-    Args:
-        config: the `model` part, as a decoder or a side sees it.
-    """
-    return config.position.max_length if config.position.kind == "learned" else None
 
 
 def has_dynamic_rope(config: ResolvedConfig) -> bool:

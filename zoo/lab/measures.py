@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zoo.config.kinds import ATTENTION_KINDS
+from zoo.config.kinds.kind import Having
 from zoo.files import read_json
 
 MEASURED_FILE, MEASURE_PREFIX, INITIAL_SUFFIX = "measured.json", "measured/", "@initial"
@@ -33,7 +35,7 @@ class Measure(NamedTuple):
         unit: empty for ratios.
         dynamics: read from dynamics.jsonl instead of the checkpoint.
         initial: also measured at the initial values.
-        needs: {path: value} of the fields that a run must have.
+        needs: {path: value, or names of kinds} of the fields that a run must have.
     """
 
     definition: str
@@ -81,7 +83,7 @@ MEASURES = {
         "more, of 8 held-out rows",
         True,
         "nats",
-        needs={"model.attention.kind": "softmax"},
+        needs={"model.attention.kind": ATTENTION_KINDS.having("kernels")},
     ),
 }
 
@@ -120,9 +122,9 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
     if measure_name(metric) == "offset_gap" and not midpoints(flat["data.position_offsets"]):
         return "it needs at least two data.position_offsets with positions between them"
     return "; ".join(
-        f"it needs {path}={value}, and this run has {flat[path]}"
+        f"it needs {path}={' or '.join(value) if isinstance(value, Having) else value}, and this run has {flat[path]}"
         for path, value in measure.needs.items()
-        if flat[path] != value
+        if (flat[path] not in value if isinstance(value, Having) else flat[path] != value)
     )
 
 

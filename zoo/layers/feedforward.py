@@ -61,7 +61,7 @@ class FeedForward(nnx.Module):
         return self.activated(self.up(x), context)
 
     def activated(self, x: Float[Array, "B T F"], context: Context | None) -> Float[Array, "B T F"]:
-        """Applies `nonlinearity`, and records which units are not 0 where most are."""
+        """Applies `nonlinearity`, and records which units are above 0 if the kind is sparse."""
         active = self.nonlinearity(x)
         sparse = FEED_FORWARD_KINDS.having("sparse")
         if context is not None and context.record is not None and self.config.ffn.kind in sparse:

@@ -6,6 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import NORM_KINDS
 from zoo.layers.context import Context
 from zoo.layers.parameter import ones, parameter, statistic, zeros
 
@@ -39,15 +40,15 @@ def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Flo
 
 
 class Norm(nnx.Module):
-    """Base class of all norms: holds the learned scale and bias, if the config has them."""
-
-    has_bias = False
+    """Base class of all norms: holds the learned scale and, if the kind has the trait "bias", the
+    learned bias, unless the config turns them off.
+    """
 
     def __init__(self, config: ResolvedConfig):
         norm, dim = config.norm, config.dim
         self.epsilon, self.unit_offset = norm.epsilon, norm.unit_offset
         self.scale = parameter((dim,), (None,), zeros if norm.unit_offset else ones) if norm.scale else None
-        self.bias = parameter((dim,), (None,), zeros) if norm.bias and self.has_bias else None
+        self.bias = parameter((dim,), (None,), zeros) if norm.bias and norm.kind in NORM_KINDS.having("bias") else None
 
     @property
     def effective_scale(self) -> Scale:
@@ -89,8 +90,6 @@ class LayerNorm(Norm):
     Invariant to shifting and to scaling x.
     """
 
-    has_bias = True
-
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Normalises each vector of `x`."""
         return layer_norm(x, self.effective_scale, self.effective_bias, self.epsilon)
@@ -115,8 +114,6 @@ class CenteringNorm(Norm):
     Invariant to shifting x, not to scaling it.
     """
 
-    has_bias = True
-
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Centres each vector of `x`."""
         wide = x.astype(jnp.float32)
@@ -134,8 +131,6 @@ class BatchNorm(Norm):
     * batch, with the unbiased variance (n / (n - 1)), as in section 3.1 of the paper. In a decoder
     the batch's mean depends on later tokens: this is a control, not a valid language model.
     """
-
-    has_bias = True
 
     def __init__(self, config: ResolvedConfig):
         super().__init__(config)

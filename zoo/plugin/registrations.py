@@ -18,7 +18,7 @@ from zoo.layers.attention import ATTENTIONS, TokenMixer
 from zoo.layers.attention.projections import Attention
 from zoo.layers.block import PLACEMENTS, Block
 from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
-from zoo.layers.norm import NORMS, Norm
+from zoo.layers.norm import NORMS, LayerNorm, Norm, RMSNorm
 from zoo.layers.position import POSITIONS, Position
 from zoo.objectives import OBJECTIVES, Objective
 from zoo.training.optimizer import OPTIMIZERS, SCHEDULES
@@ -105,8 +105,14 @@ class KindRegistration:
                 )
             if issubclass(made, FeedForward) and not _has_activation(made, self.kind):
                 yield f"{label}: {made.__name__} does not define nonlinearity"
-            if issubclass(made, Attention) and "heads" not in self.kind.traits:
-                yield f'{label}: {made.__name__} has heads; give its kind the trait "heads" (see plugin.traits)'
+            if issubclass(made, Position) and {"embed"} < (hooks := _hooks(made)):
+                yield (
+                    f"{label}: {made.__name__} defines {' and '.join(sorted(hooks))}; a scheme adds to the embedding, "
+                    "or it acts inside attention"
+                )
+            for trait, what in _needed_traits(made):
+                if trait not in self.kind.traits:
+                    yield f'{label}: {made.__name__} {what}; give its kind the trait "{trait}" (see plugin.traits)'
 
     @property
     def _page(self) -> str:
@@ -132,6 +138,30 @@ class KindRegistration:
             del LOSS_TERMS[name]
         del table.implementations[kind.name]
         VARIANTS[:] = [variant for variant in VARIANTS if variant.name != self._page]
+
+
+def _needed_traits(made: type) -> Iterator[tuple[str, str]]:
+    """Yields (trait, why) for what a class shows that it does: fields that it reads would be refused
+    without the trait, or combinations accepted that it cannot do.
+    """
+    if issubclass(made, Norm):
+        yield "normalises", "is a norm"
+    if issubclass(made, LayerNorm | RMSNorm):
+        yield "epsilon", "divides by a root"
+    if issubclass(made, Attention):
+        yield "heads", "has heads"
+    if issubclass(made, GatedFeedForward):
+        yield "gated", "has three matrices"
+    if issubclass(made, Position):
+        traits = {"embed": "embedded", "score_bias": "score_bias", "value_bias": "value_bias"}
+        for hook in sorted(traits.keys() & _hooks(made)):
+            yield traits[hook], f"defines {hook}"
+
+
+def _hooks(made: type[Position]) -> set[str]:
+    """Returns the names of the hooks that a position scheme defines."""
+    names = ("embed", "rotate", "score_bias", "value_bias")
+    return {name for name in names if getattr(made, name) is not getattr(Position, name)}
 
 
 def _has_activation(made: type[FeedForward], kind: Kind) -> bool:

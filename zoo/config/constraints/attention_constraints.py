@@ -31,12 +31,18 @@ def check_traits(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         "model.attention.window": (flat["model.attention.window"] > 0, "window"),
         "model.attention.dilations": (bool(flat["model.attention.dilations"]), "scores"),
         "model.attention.global_tokens": (flat["model.attention.global_tokens"] > 0, "scores"),
+        "model.attention.global_projections": (flat["model.attention.global_projections"], "scores"),
         "model.attention.softcap": (flat["model.attention.softcap"] > 0, "scores"),
         "model.attention.sinks": (flat["model.attention.sinks"], "scores"),
         "model.attention.dropout": (flat["model.attention.dropout"] > 0, "scores"),
+        "model.attention.cross_kv_heads": (
+            architecture != "encoder"
+            and flat["model.attention.cross_kv_heads"] not in (AUTO, flat["model.attention.num_kv_heads"]),
+            "heads",
+        ),
         "model.position.kind": (
             position not in ("none", *POSITION_KINDS.having("embedded")),
-            "scores" if position in POSITION_KINDS.having("score_bias") else "positions",
+            "scores" if POSITION_KINDS.by_name[position].traits & {"score_bias", "value_bias"} else "positions",
         ),
         "data.isolate_documents": (flat["data.isolate_documents"], "documents"),
         "objective.kind": (is_prefix_decoder(flat, architecture), "prefix"),
@@ -143,8 +149,11 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     return {
         "score": (position in POSITION_KINDS.having("score_bias"), f"model.position.kind={position}"),
         "value": (
-            position == "shaw" and flat["model.position.relative_values"],
-            "model.position.relative_values=true of Shaw's positions",
+            position in POSITION_KINDS.having("value_bias")
+            and (position != "shaw" or flat["model.position.relative_values"]),
+            "model.position.relative_values=true of Shaw's positions"
+            if position == "shaw"
+            else f"model.position.kind={position}",
         ),
         "documents": (flat["data.isolate_documents"], "data.isolate_documents=true"),
         "dropout": (dropout > 0, f"model.attention.dropout={dropout:g}"),

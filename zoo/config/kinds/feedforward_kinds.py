@@ -5,7 +5,7 @@ from zoo.config.kinds.kind import Kind, KindTable
 KIND = "model.ffn.kind"
 
 # Traits: "gated" (three matrices), the activation if it is one of `ACTIVATIONS`, and "sparse" (hidden
-# units that are off are exactly 0).
+# units are never below 0, and exactly 0 when they are off).
 ACTIVATIONS = ("relu", "gelu", "silu")
 FEED_FORWARD_KINDS = KindTable(
     KIND,

@@ -188,7 +188,8 @@ def _shaw_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
 
 
 # Traits: "embedded" (it adds a vector to the token embeddings; all others act inside attention and
-# may differ from layer to layer), "pairs" (it pairs dimensions), "score_bias" (it adds to the scores).
+# may differ from layer to layer), "pairs" (it pairs dimensions), "score_bias" (it adds to the scores),
+# "value_bias" (it adds to what attention reads).
 POSITION_KINDS = KindTable(
     KIND,
     (
@@ -237,7 +238,7 @@ POSITION_KINDS = KindTable(
             KIND,
             "shaw",
             "a learned vector per clipped distance, added to keys and values (Shaw et al. 2018)",
-            frozenset({"score_bias"}),
+            frozenset({"score_bias", "value_bias"}),
             fields=_SHAW,
             problems=_shaw_problems,
         ),

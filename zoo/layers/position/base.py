@@ -11,15 +11,21 @@ class Position(nnx.Module):
 
     max_length: int | None = None
     """Longest sequence the scheme can express, or None if there is no limit."""
-    has_score_bias = False
-    """Whether `score_bias` returns something."""
     reads_query = False
     """Whether `score_bias` depends on the query, and not on positions alone."""
-    has_value_bias = False
-    """Whether `value_bias` returns something."""
 
     def __init__(self, config: ResolvedConfig):
         del config
+
+    @property
+    def has_score_bias(self) -> bool:
+        """Whether the scheme has `score_bias`."""
+        return type(self).score_bias is not Position.score_bias
+
+    @property
+    def has_value_bias(self) -> bool:
+        """Whether the scheme has `value_bias`."""
+        return type(self).value_bias is not Position.value_bias
 
     def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "#B T"]) -> Float[Array, "B T D"]:
         """Adds position vectors to embeddings."""

@@ -35,8 +35,6 @@ class Alibi(Position):
     in an encoder it is symmetric.
     """
 
-    has_score_bias = True
-
     def __init__(self, config: ResolvedConfig):
         self.num_heads = config.attention.num_heads
 
@@ -84,8 +82,6 @@ class RelativeBias(Position):
     In a decoder all buckets are for keys before the query.
     """
 
-    has_score_bias = True
-
     def __init__(self, config: ResolvedConfig):
         position = config.position
         self.buckets, self.max_distance = position.buckets, position.max_distance
@@ -113,14 +109,18 @@ class ShawPosition(Position):
     off there is no b.
     """
 
-    has_score_bias = reads_query = True
+    reads_query = True
 
     def __init__(self, config: ResolvedConfig):
-        # By subscript: as an attribute `values` is the method of every mapping.
-        self.clip, self.has_value_bias = config.position.clip, config.position.relative_values
+        self.clip = config.position.clip
         table = (2 * self.clip + 1, config.attention.head_dim), (None, None), normal(config.init.embedding_std)
         self.keys = parameter(*table, role="embedding")
-        self.values = parameter(*table, role="embedding") if self.has_value_bias else None
+        self.values = parameter(*table, role="embedding") if config.position.relative_values else None
+
+    @property
+    def has_value_bias(self) -> bool:
+        """Whether values get vectors too."""
+        return self.values is not None
 
     def _distances(
         self, q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"], dtype: jnp.dtype
