@@ -25,8 +25,6 @@ from zoo import plugin
 class MaxNorm(plugin.Norm):
     """MaxNorm(x) = x / (max |x| + epsilon) * scale + bias, over the D values of a token."""
 
-    has_bias = True
-
     def __call__(self, x, context=None):
         y = x / (jnp.abs(x).max(axis=-1, keepdims=True) + self.epsilon)
         y = y if self.scale is None else y * self.effective_scale
@@ -66,8 +64,6 @@ from zoo import plugin
 
 class LogBias(plugin.Position):
     """A penalty on the score, -slope * log(1 + distance), with a learned slope of each head (Chi et al. 2022, eq. 4)."""
-
-    has_score_bias = True
 
     def __init__(self, config):
         self.slopes = plugin.parameter((config.attention.num_heads,), (None,), plugin.ones, "scalar")

@@ -190,10 +190,10 @@ def test_a_position_scheme_is_refused_where_its_term_would_be_lost():
         fused = {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8}
         with pytest.raises(ConfigError, match=f"cudnn does not support model.position.kind={kind}; use einsum"):
             tiny({POSITION: kind} | fused)
-    with pytest.raises(ConfigError, match="rows does not support model.position.kind=mean; use einsum"):
+    with pytest.raises(ConfigError, match=r"rows does not support model.position.kind=mean; use einsum"):
         tiny({POSITION: "mean", "model.attention.implementation": "rows"})
     make_model(tiny({POSITION: "swapped", "model.attention.kind": "performer"}))
-    with pytest.raises(ConfigError, match="position.kind=table is added to the embedding, before any layer"):
+    with pytest.raises(ConfigError, match=r"position.kind=table is added to the embedding, before any layer"):
         tiny({"model.layers.pattern": ("a",), f"model.layers.kinds.a.{POSITION.partition('.')[2]}": "table"})
 
 
