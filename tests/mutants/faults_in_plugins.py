@@ -1,0 +1,81 @@
+"""Faults in plug-ins (what is executed, stored and compared) and in the seams of kinds."""
+
+from tests.mutants.mutant import Mutant
+
+PLUGINS, RESOLVE, REGISTRATIONS = "zoo/config/plugins.py", "zoo/config/resolve.py", "zoo/plugin/registrations.py"
+STACK, TRAITS = "zoo/models/stack.py", "zoo/config/constraints/attention_constraints.py"
+PROVENANCE, LOADING = ("tests/plugins/test_provenance.py",), ("tests/plugins/test_loading.py",)
+OWN_PAGE = ("tests/test_your_own_variant.py",)
+STREAMS, MIXERS = ("tests/models/test_residual_streams.py",), ("tests/layers/test_token_mixers.py",)
+
+MUTANTS = (
+    Mutant(
+        "plug-ins: that of a stranger is executed",
+        PLUGINS,
+        "if not (_trusts_stored or is_trusted(plugin)):",
+        "if False:",
+        PROVENANCE,
+    ),
+    Mutant("plug-ins: a stored text may be changed", PLUGINS, "if plugin.reference != entry:", "if False:", PROVENANCE),
+    Mutant(
+        "plug-ins: another text is not noticed",
+        PLUGINS,
+        "        if name in _loaded:\n",
+        "        if name in _loaded:\n            continue\n        if name in _loaded:\n",
+        PROVENANCE,
+    ),
+    Mutant(
+        "plug-ins: what a refused file has added stays",
+        PLUGINS,
+        "        for registration in reversed(added):\n            registration.remove()\n",
+        "",
+        LOADING,
+    ),
+    Mutant("plug-ins: a run's identity ignores them", RESOLVE, 'if not flat.get("plugins"):', "if True:", LOADING),
+    Mutant(
+        "plug-ins: the text is not stored with the run",
+        "zoo/training/records/run_record.py",
+        "plugins.store(folder, config.plugins)",
+        "None",
+        PROVENANCE,
+    ),
+    Mutant(
+        "plug-ins: an existing field may be taken", REGISTRATIONS, "elif field.path in BY_PATH:", "elif False:", LOADING
+    ),
+    Mutant(
+        "attention: what follows the heads is left out when decoding",
+        "zoo/layers/attention/projections.py",
+        "return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)",
+        "return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context) if context.cache is None "
+        "else self.output(attended.reshape(*x.shape[:2], -1))",
+        OWN_PAGE,
+    ),
+    Mutant(
+        "streams: only the first leaves the stack",
+        STACK,
+        "return self.placement.reduce(x, self.config)",
+        "return x if x.ndim == 3 else x[:, :, 0]",
+        STREAMS,
+    ),
+    Mutant(
+        "streams: one is recorded in place of all",
+        STACK,
+        "states = self.placement.reduce(x, self.config)",
+        "states = x if x.ndim == 3 else x[:, :, 0]",
+        STREAMS,
+    ),
+    Mutant(
+        "traits: a window is accepted by every kind",
+        TRAITS,
+        '"model.attention.window": (flat["model.attention.window"] > 0, "window"),',
+        '"model.attention.window": (False, "window"),',
+        MIXERS,
+    ),
+    Mutant(
+        "traits: every kind reads an encoder's output",
+        "zoo/config/constraints/combinations.py",
+        'yield from check_cross(flat, scopes.get("model.decoder", {}))',
+        "yield from ()",
+        MIXERS,
+    ),
+)
