@@ -16,6 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
 from zoo.errors import ConfigError, DataError
 from zoo.layers.context import Context
@@ -115,7 +116,7 @@ def record_activations(
         if problem := beyond_position_table(config.model, owner, rows.shape[1]):
             raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}")
     # A prefix decoder sees the whole text as its prefix.
-    prefix = tokens.shape[1] if config.objective.kind == "prefix" and not both else 0
+    prefix = tokens.shape[1] if config.objective.kind in OBJECTIVE_KINDS.having("prefix") and not both else 0
     found = _apply(_Recorder(config.model.architecture, prefix, maps), model, params, stats, inputs)
     return {side: StackActivations(*found[side]) for side in inputs}
 

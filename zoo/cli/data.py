@@ -43,6 +43,7 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints the data that the model of a config reads."""
     from zoo import data
     from zoo.cli.config import resolved_config
+    from zoo.config.kinds import OBJECTIVE_KINDS
     from zoo.data.pipeline.show import BatchFormatter, RowStatistics, histogram
     from zoo.errors import ConfigError
 
@@ -64,9 +65,8 @@ def run_show(args: argparse.Namespace) -> int:
     corrupted = dataset.batching.corruption is not None
     measured = RowStatistics.of(batches, next_token=not corrupted)
     objective = config.objective
-    formatter = BatchFormatter(
-        dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0
-    )
+    spans = objective.kind in OBJECTIVE_KINDS.having("spans")
+    formatter = BatchFormatter(dataset.tokenizer, not spans, objective.sentinels if spans else 0)
     rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
     documents = [part.train.index for part in dataset.parts]
     sizes = [int(size) for index in documents for size in index.bytes.tolist()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import AUTO, BY_PATH, TASKS
+from zoo.config.fields import AUTO, BY_PATH, SEQUENCE_TASKS, TASKS
 from zoo.config.loading import load, override
 from zoo.config.resolve import default, from_flat, resolve
 from zoo.errors import ConfigError
@@ -109,7 +109,7 @@ def _with_body_of(
         )
     body = {path: value for path, value in there.items() if path.startswith("model.")}
     body |= {path: BY_PATH[path].default for path in _HEADS}
-    if changes["objective.kind"] not in ("classification", "regression"):
+    if changes["objective.kind"] not in SEQUENCE_TASKS:
         body["model.head.pooler"] = False
     for path in BY_PATH:
         field = BY_PATH[path]

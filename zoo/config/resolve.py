@@ -11,7 +11,7 @@ import ml_collections
 
 from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
-from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
+from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS, Field
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError, did_you_mean
@@ -180,12 +180,10 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
             fill(path, value)
     fill("model.ffn.hidden_dim", 4 * dim)
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
-    if (task := flat["objective.kind"]) in TASKS:
-        fill("model.head.classes", {"regression": 1, "extraction": 2}.get(task, AUTO))
-    if task in ("classification", "regression"):
+    if (task := flat["objective.kind"]) in SEQUENCE_TASKS:
         fill("model.head.pooling", {"decoder": "last", "elmo": "mean"}.get(flat["model.architecture"], "first"))
-    if task == "extraction":
-        fill("data.stride", max(1, length // 3))
+    if task in OBJECTIVE_KINDS.having("prefix"):
+        fill("objective.prefix_length", max(1, length // 2))
     fill("training.eval_batches", 0 if task in TASKS else 40)
     if flat["model.vocab_size"] != AUTO and task not in TASKS:
         chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))
@@ -283,9 +281,10 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
         # [MASK] and the separator of sentences.
-        masking = flat["objective.kind"] in OBJECTIVE_KINDS.having("masking")
+        kind = flat["objective.kind"]
+        masking, spans = (kind in OBJECTIVE_KINDS.having(trait) for trait in ("masking", "spans"))
         more = 2 if flat["data.row_format"] != "packed" else 1 if masking else 0
-        vocab_size = ids and ids + (flat["objective.sentinels"] if flat["objective.kind"] == "span" else more)
+        vocab_size = ids and ids + (flat["objective.sentinels"] if spans else more)
     before = dict(flat)
     _derive(flat, vocab_size)
     scopes = {

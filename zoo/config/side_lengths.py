@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS
+
 
 class SpanLengths(NamedTuple):
     """Token and span counts of span corruption for a row of n tokens (Raffel et al. 2020, section
@@ -39,10 +41,11 @@ def side_lengths(objective: Mapping[str, Any], tokens: int) -> tuple[int, int]:
         objective: the `objective` part of a resolved config, of an encoder-decoder.
         tokens: T.
     """
-    if objective["kind"] == "span":
+    kind = objective["kind"]
+    if kind in OBJECTIVE_KINDS.having("spans"):
         return SpanLengths.of(tokens, objective["noise_density"], objective["mean_span_length"])[2:]
-    if objective["kind"] == "denoising":
+    if kind in OBJECTIVE_KINDS.having("denoising"):
         return tokens + 1, tokens + 1
-    if objective["kind"] == "translation":
-        return tokens, tokens
-    return objective["prefix_length"], tokens + 1 - objective["prefix_length"]
+    if kind in OBJECTIVE_KINDS.having("prefix"):
+        return objective["prefix_length"], tokens + 1 - objective["prefix_length"]
+    return tokens, tokens

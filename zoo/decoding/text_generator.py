@@ -12,6 +12,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
@@ -84,12 +85,11 @@ class TextGenerator:
         self.trained_length: float = side_lengths(config.objective, length)[1] if both else length
         if source_tokenizer is not None:
             self.trained_length = math.inf
-        self.sentinels = config.objective.sentinels if config.objective.kind == "span" else 0
+        self._fills_blanks = self._has("spans") or self._has("denoising")
+        self.sentinels = config.objective.sentinels if self._has("spans") else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
         length = None if source_tokenizer is not None else self.trained_length
-        self.generator = Generator(
-            model, params, stats, length, bidirectional_prompt=not both and config.objective.kind == "prefix"
-        )
+        self.generator = Generator(model, params, stats, length, bidirectional_prompt=not both and self._has("prefix"))
 
     def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""
@@ -145,10 +145,15 @@ class TextGenerator:
         """Returns the generated text, after its prompt if it continues the prompt."""
         return prompt + answer.text if self._continues else answer.text
 
+    def _has(self, trait: str) -> bool:
+        """Returns whether the objective has a trait."""
+        return self.objective.kind in OBJECTIVE_KINDS.having(trait)
+
     @property
     def _continues(self) -> bool:
         """Whether the text continues its prompt, rather than fills blanks or translates."""
-        return self.objective.kind not in ("span", "denoising", "translation") and self.source_tokenizer is None
+        translates = self.objective.kind == "translation" or self.source_tokenizer is not None
+        return not (self._fills_blanks or translates)
 
     def _request(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._encode_prompt(prompt) for prompt in prompts]
@@ -166,8 +171,8 @@ class TextGenerator:
         if self.source_tokenizer is not None:
             return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
         opens = self.tokenizer.bos_id
-        if self.objective.kind in ("span", "denoising"):
-            text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
+        if self._fills_blanks:
+            text = prompt if self._has("denoising") or BLANK.search(prompt) else prompt + "<0>"
             # Parts alternate: text, number of a blank, text, ...
             parts = [
                 self._blank_ids(int(part)) if place % 2 else self._encode(part)
@@ -202,7 +207,7 @@ class TextGenerator:
         return self.source_tokenizer.encode(f"{prompt} {END}").tolist()
 
     def _blank_ids(self, number: int) -> list[int]:
-        if self.objective.kind == "denoising":
+        if self._has("denoising"):
             return [self.tokenizer.mask_id]
         if number >= self.sentinels:
             raise ConfigError(

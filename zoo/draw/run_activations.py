@@ -8,6 +8,7 @@ import numpy as np
 
 from zoo.analysis.activations import StackActivations, encode_texts, record_activations
 from zoo.analysis.word_senses import SENSES
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.errors import ConfigError
 from zoo.training.trained_run import TrainedRun, load_trained, trained_and_initial
 
@@ -61,6 +62,7 @@ def read_text(
         raise ConfigError(
             f"--target: {folder} is not an encoder-decoder; its model.architecture is {config.model.architecture}"
         )
+    ends = ("translation", *OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising"))
     sides = {"encoder": text, "decoder": target} if both else {"": text}
     rows, labels = {}, {}
     for side, each in sides.items():
@@ -68,7 +70,7 @@ def read_text(
         # A text ends with a special token if the training rows of this architecture did.
         end = config.model.architecture == "encoder"
         ids, names = _encode(tokenizer, each, begin, end, max_tokens)
-        if side == "encoder" and config.objective.kind in ("translation", "span", "denoising"):
+        if side == "encoder" and config.objective.kind in ends:
             ids, names = [*ids, tokenizer.bos_id], [*names, "[end]"]
         rows[side], labels[side] = np.array([ids], np.int32), names
     inputs = [rows[side] for side in sides]

@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.config import BY_PATH, GATED, ResolvedConfig, layer_kind, side
 from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
 from zoo.interop.class_registry import FAMILIES, importer_of, resolve_like
@@ -72,9 +73,9 @@ def export_config(class_name: str, config: ResolvedConfig, given: Mapping[str, A
     importer, ours = importer_of(class_name), config.model.architecture
     if "causal" not in importer.defaults and (theirs := importer.read_config({})["model.architecture"]) != ours:
         return ExportedConfig(class_name, {}, (f"model.architecture={ours!r}; it would be {theirs!r}",))
-    if ours == "decoder" and config.objective.kind == "prefix":
+    if ours == "decoder" and (kind := config.objective.kind) in OBJECTIVE_KINDS.having("prefix"):
         return ExportedConfig(
-            class_name, {}, ("objective.kind='prefix': its decoder would not see the prompt as a whole",)
+            class_name, {}, (f"objective.kind={kind!r}: its decoder would not see the prompt as a whole",)
         )
     settings = export_settings(class_name, config, given)
     try:

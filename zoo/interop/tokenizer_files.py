@@ -88,7 +88,8 @@ def to_fast_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str
     else:
         return None
     added = tokenizer.model_vocab_size(objective, rows) - tokenizer.vocab_size
-    of_spans = [f"<extra_id_{number}>" for number in reversed(range(added))] if objective.kind == "span" else []
+    spans = objective.kind in OBJECTIVE_KINDS.having("spans")
+    of_spans = [f"<extra_id_{number}>" for number in reversed(range(added))] if spans else []
     names = of_spans or ([MASK] * (tokenizer.mask_id >= tokenizer.vocab_size) + [SEPARATOR])[:added]
     more += [(tokenizer.vocab_size + number, name) for number, name in enumerate(names)]
     for id, name in more:

@@ -152,8 +152,11 @@ def summary(config: ResolvedConfig) -> Cost:
     model, length = config.model, config.data.sequence_length
     objective = config.objective
     source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
-    prefix = objective.prefix_length if objective.kind == "prefix" else 0
-    predicted = {"prefix": length + 1 - prefix, "bidirectional": 2 * length}.get(objective.kind, targets)
+    prefix = objective.prefix_length if objective.kind in OBJECTIVE_KINDS.having("prefix") else 0
+    predicted = length + 1 - prefix if prefix else targets
+    if model.architecture == "elmo" and objective.kind in OBJECTIVE_KINDS.having("tokens"):
+        # In both directions.
+        predicted = 2 * length
     if objective.kind in OBJECTIVE_KINDS.having("masked"):
         predicted = max(1, round(objective.select_fraction * length))
     row = Row(source, targets, predicted)

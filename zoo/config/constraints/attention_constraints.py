@@ -118,8 +118,8 @@ def check_window(flat: dict[str, Any], architecture: str) -> Iterator[str]:
             )
     if is_prefix_decoder(flat, architecture) and window:
         yield (
-            "objective.kind=prefix lets all later tokens see the first tokens of a row; a decoder cannot combine that "
-            f"with model.attention.window={window}"
+            f"objective.kind={flat['objective.kind']} lets all later tokens see the first tokens of a row; a decoder "
+            f"cannot combine that with model.attention.window={window}"
         )
 
 
@@ -160,9 +160,6 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
         "softcap": (softcap > 0, f"model.attention.softcap={softcap:g}"),
         "dilations": (bool(dilations), f"model.attention.dilations={','.join(map(str, dilations))}"),
         "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
-        "prefix": (
-            architecture == "decoder" and flat["objective.kind"] == "prefix",
-            "objective.kind=prefix of a decoder",
-        ),
+        "prefix": (is_prefix_decoder(flat, architecture), f"objective.kind={flat['objective.kind']} of a decoder"),
         "padding": (architecture != "decoder", f"model.architecture={architecture}"),
     }

@@ -6,19 +6,18 @@ from typing import Any
 from zoo.config.fields import BY_PATH, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 
-# Which objectives a source has examples for.
-_ALL = (*TASKS, "translation", "text")
+# Which objectives a source has examples for; None: for all, and running text.
 _COLUMNS = ("classification", "regression", "translation")
-EXAMPLES_OF = {
-    "stdlib": _ALL,
+EXAMPLES_OF: dict[str, tuple[str, ...] | None] = {
+    "stdlib": None,
     "csv": _COLUMNS,
     "tsv": _COLUMNS,
     "conll": ("tagging",),
     "squad": ("extraction",),
-    "jsonl": _ALL,
-    "parquet": _ALL,
-    "hf": _ALL,
-    "tfds": _ALL,
+    "jsonl": None,
+    "parquet": None,
+    "hf": None,
+    "tfds": None,
     "parallel": ("translation",),
 }
 
@@ -34,14 +33,14 @@ def check_examples(flat: dict[str, Any]) -> Iterator[str]:
                     "leave it out"
                 )
     if objective not in OBJECTIVE_KINDS.having("examples"):
-        if source in EXAMPLES_OF and "text" not in EXAMPLES_OF[source]:
+        if objectives := EXAMPLES_OF.get(source):
             yield (
                 f"data.source={flat['data.source']} holds examples, not running text, for objective.kind="
-                f"{' or '.join(EXAMPLES_OF[source])}"
+                f"{' or '.join(objectives)}"
             )
         return
-    if objective not in EXAMPLES_OF.get(source, ()):
-        able = [name for name, objectives in EXAMPLES_OF.items() if objective in objectives]
+    able = [name for name, objectives in EXAMPLES_OF.items() if objectives is None or objective in objectives]
+    if source not in able:
         needed = "pairs of texts" if objective == "translation" else "labelled examples"
         yield (
             f"objective.kind={objective} needs {needed}, and data.source is {flat['data.source']}; "

@@ -43,21 +43,22 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
 
 
 def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yields the problems of objectives that divide a row in two parts: their lengths."""
+    """Yields the problems of rows that a model does not read as they are: what becomes too short or
+    too long.
+    """
     architecture, objective, length = flat["model.architecture"], flat["objective.kind"], flat["data.sequence_length"]
-    if objective == "prefix" and flat["objective.prefix_length"] >= length:
+    cut = objective in OBJECTIVE_KINDS.having("spans")
+    if objective in OBJECTIVE_KINDS.having("prefix") and flat["objective.prefix_length"] >= length:
         yield (
             f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of "
             f"data.sequence_length={length} to predict"
         )
-    if objective == "span" and length < 2:
-        yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
-        return
-    if objective not in ("prefix", "span", "denoising", "translation"):
+    if cut and length < 2:
+        yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind={objective} needs at least 2"
         return
     parts = {name.removeprefix("objective."): value for name, value in flat.items() if name.startswith("objective.")}
-    spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
-    if objective == "span" and spans > parts["sentinels"]:
+    spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans if cut else 0
+    if spans > parts["sentinels"]:
         yield f"objective.sentinels={parts['sentinels']} are fewer than the {spans} spans of a row"
     if architecture == "encoder_decoder":
         for side, tokens in zip(("encoder", "decoder"), side_lengths(parts, length), strict=True):
@@ -67,7 +68,8 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
                     f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} "
                     f"tokens of the {side}: learned positions cannot go past their table"
                 )
-    if flat["data.isolate_documents"] and objective != "translation":
+    as_one_text = objective in OBJECTIVE_KINDS.having("text") and objective not in OBJECTIVE_KINDS.having("whole_rows")
+    if flat["data.isolate_documents"] and as_one_text:
         yield (
             f"objective.kind={objective} reads a row as one text; it cannot be combined with "
             "data.isolate_documents=true"

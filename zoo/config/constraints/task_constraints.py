@@ -1,9 +1,11 @@
-"""Checks the heads of tasks and the fields that only tasks read."""
+"""Checks the heads of tasks and the fields that only tasks read; what concerns one task alone is in
+`zoo.config.kinds.objective_kinds`.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.fields import AUTO, TASKS
+from zoo.config.fields import AUTO, SEQUENCE_TASKS, TASKS
 
 
 def check_task(flat: dict[str, Any]) -> Iterator[str]:
@@ -16,18 +18,12 @@ def check_task(flat: dict[str, Any]) -> Iterator[str]:
 
 def _check_head(flat: dict[str, Any]) -> Iterator[str]:
     objective = flat["objective.kind"]
-    outputs = {"regression": 1, "extraction": 2}.get(objective)
-    if outputs and flat["model.head.classes"] != outputs:
-        yield (
-            f"model.head.classes={flat['model.head.classes']} must be {outputs} for objective.kind={objective}; "
-            "leave it at auto"
-        )
     if flat["model.head.next_sentence"]:
         yield (
             f"model.head.next_sentence=True has no effect: objective.kind={objective} has its own head; "
             "leave it at False"
         )
-    if objective in ("tagging", "extraction") and flat["model.head.pooler"]:
+    if objective not in SEQUENCE_TASKS and flat["model.head.pooler"]:
         yield (
             f"model.head.pooler=True has no effect: objective.kind={objective} reads no single vector of a row; "
             "leave it at False"
@@ -44,24 +40,9 @@ def _check_head(flat: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_data(flat: dict[str, Any]) -> Iterator[str]:
-    objective, source = flat["objective.kind"], flat["data.source"].partition(":")[0]
-    length, stride, question = flat["data.sequence_length"], flat["data.stride"], flat["data.second_column"]
+    length = flat["data.sequence_length"]
     if length < 8:
-        yield f"data.sequence_length={length} is too short for objective.kind={objective}; at least 8"
-    if objective == "extraction" and source in ("jsonl", "parquet", "hf", "tfds") and not question:
-        yield (
-            "data.second_column must name the question of objective.kind=extraction, data.column its context and "
-            "data.label_column its answers"
-        )
-    if objective == "tagging" and question:
-        yield (
-            f"data.second_column={question!r} has no effect: objective.kind=tagging reads single texts; leave it out"
-        )
-    if objective == "extraction" and stride > length:
-        yield (
-            f"data.stride={stride} leaves out tokens between rows of data.sequence_length={length}; it must not be "
-            "larger"
-        )
+        yield f"data.sequence_length={length} is too short for objective.kind={flat['objective.kind']}; at least 8"
     if flat["data.conll.words"] == flat["data.conll.tags"]:
         yield f"data.conll.words={flat['data.conll.words']} is the column of the tags; choose another"
 

@@ -58,12 +58,16 @@ TOKEN_OBJECTIVES = OBJECTIVE_KINDS.when("tokens")
 TEXT_OBJECTIVES = OBJECTIVE_KINDS.when("text")
 TASK_OBJECTIVES = OBJECTIVE_KINDS.when("task")
 SEQUENCE_OBJECTIVES = OBJECTIVE_KINDS.when("sequence")
+LABEL_OBJECTIVES = OBJECTIVE_KINDS.when("labels")
 EXAMPLE_OBJECTIVES = OBJECTIVE_KINDS.when("examples")
 CAUSAL = OBJECTIVE_KINDS.when("causal")
 MASKED = OBJECTIVE_KINDS.when("masked")
 MASKING = OBJECTIVE_KINDS.when("masking")
+SPANS = OBJECTIVE_KINDS.when("spans")
+PREFIX = OBJECTIVE_KINDS.when("prefix")
 WHOLE_ROWS = OBJECTIVE_KINDS.when("whole_rows")
-# The objectives whose loss a teacher adds to (`zoo.objectives.distillation`).
+# The objectives whose loss a teacher adds to (`zoo.objectives.distillation`). It is no trait: with a
+# teacher another class scores the tokens, so the loss of a kind that is added would be ignored.
 DISTILLABLE = ("objective.kind", ("causal", "masked"))
 EXTRACTION = ("objective.kind", ("extraction",))
 TRANSLATION = ("objective.kind", ("translation",))

@@ -6,6 +6,7 @@ from zoo.config.fields.conditions import (
     EXAMPLE_OBJECTIVES,
     EXTRACTION,
     HUB,
+    LABEL_OBJECTIVES,
     MASKED,
     TASK_OBJECTIVES,
     TEXT_OBJECTIVES,
@@ -72,7 +73,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         tuple,
         "labels in the order of their ids; empty: the training examples' labels, sorted",
         items=str,
-        when=("objective.kind", ("classification", "tagging")),
+        when=LABEL_OBJECTIVES,
     ),
     Field(
         "data.stride",

@@ -1,12 +1,18 @@
 """Fields of objectives."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import DISTILLABLE, MASKED, MASKING, TOKEN_OBJECTIVES
+from zoo.config.fields.conditions import DISTILLABLE, MASKED, MASKING, PREFIX, SPANS, TOKEN_OBJECTIVES
 from zoo.config.kinds import OBJECTIVE_KINDS
+
+
+def _own(kind: str) -> tuple[Field, ...]:
+    """Returns the fields that only this objective reads."""
+    return OBJECTIVE_KINDS.by_name[kind].fields
+
 
 OBJECTIVE_FIELDS: tuple[Field, ...] = (
     Field("objective.kind", "causal", str, "what is predicted and scored", OBJECTIVE_KINDS.choices),
-    *OBJECTIVE_KINDS.fields,
+    *_own("extraction"),
     Field(
         "objective.select_fraction",
         0.15,
@@ -58,6 +64,41 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         when=MASKED,
     ),
     Field(
+        "objective.prefix_length",
+        AUTO,
+        int,
+        "tokens of a row that the encoder reads, or that see each other in a decoder",
+        minimum=1,
+        auto="half of data.sequence_length",
+        when=PREFIX,
+    ),
+    Field(
+        "objective.noise_density",
+        0.15,
+        float,
+        "share of a row's tokens that are cut out",
+        above=0,
+        maximum=0.9,
+        when=SPANS,
+    ),
+    Field(
+        "objective.mean_span_length",
+        3.0,
+        float,
+        "mean number of tokens in a span that is cut out",
+        minimum=1,
+        when=SPANS,
+    ),
+    Field(
+        "objective.sentinels",
+        100,
+        int,
+        "number of sentinel ids, in addition to the tokenizer's, that stand for spans",
+        minimum=1,
+        when=SPANS,
+    ),
+    *_own("bidirectional"),
+    Field(
         "objective.label_smoothing",
         0.0,
         float,
@@ -67,6 +108,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         when=TOKEN_OBJECTIVES,
         traced=True,
     ),
+    *_own("translation"),
     Field(
         "objective.z_loss",
         0.0,

@@ -4,9 +4,9 @@ choice alone. The field table (`zoo.config.fields`) collects their names and fie
 
 from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
-from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
+from zoo.config.kinds.kind import Kind, KindTable
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
-from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS
+from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
 from zoo.config.kinds.optimizer_kinds import OPTIMIZER_KINDS
 from zoo.config.kinds.position_kinds import POSITION_KINDS
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS

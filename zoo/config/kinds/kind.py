@@ -10,11 +10,6 @@ Problems = Callable[[Mapping[str, Any], str], Iterator[str]]
 Derivation = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-def is_prefix_decoder(flat: Mapping[str, Any], architecture: str) -> bool:
-    """Returns whether a decoder reads the prefix itself."""
-    return architecture == flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix"
-
-
 def no_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     """Yields nothing: the kind can be combined with everything."""
     del flat, architecture
@@ -43,8 +38,8 @@ class Kind:
         fields: fields that only this kind reads.
         problems: (flat config as the layers or the group of parameters see it, architecture) -> a
             line for each value that this kind cannot be combined with; see
-            `zoo.config.constraints.layer_constraints`, and `group_constraints` for optimizers and
-            schedules.
+            `zoo.config.constraints.layer_constraints`, `objective_constraints` for objectives, and
+            `group_constraints` for optimizers and schedules.
         derive: flat config -> {path: value} for its fields that may be `auto`. The width of a head
             is derived before, and "auto" where it cannot be.
         loss_terms: the terms that it adds to the loss (`Context.add_loss`), each with the path of

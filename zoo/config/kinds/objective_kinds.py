@@ -11,8 +11,58 @@ KIND = "objective.kind"
 _TASK = frozenset({"task", "examples", "decoder", "encoder", "elmo"})
 
 
-def _derive_prefix(flat: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"objective.prefix_length": max(1, flat["data.sequence_length"] // 2)}
+def is_prefix_decoder(flat: Mapping[str, Any], architecture: str) -> bool:
+    """Returns whether a decoder reads the prefix itself."""
+    prefix = flat["objective.kind"] in OBJECTIVE_KINDS.having("prefix")
+    return architecture == flat["model.architecture"] == "decoder" and prefix
+
+
+def _outputs_problems(flat: Mapping[str, Any], outputs: int) -> Iterator[str]:
+    """Yields a line if the head of a task does not have its fixed number of outputs."""
+    if flat["model.head.classes"] != outputs:
+        yield (
+            f"model.head.classes={flat['model.head.classes']} must be {outputs} for objective.kind="
+            f"{flat['objective.kind']}; leave it at auto"
+        )
+
+
+def _derive_regression(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    del flat
+    return {"model.head.classes": 1}
+
+
+def _regression_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    yield from _outputs_problems(flat, 1)
+
+
+def _tagging_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if question := flat["data.second_column"]:
+        yield (
+            f"data.second_column={question!r} has no effect: objective.kind=tagging reads single texts; leave it out"
+        )
+
+
+def _derive_extraction(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    # The beginning and the end of the answer.
+    return {"model.head.classes": 2, "data.stride": max(1, flat["data.sequence_length"] // 3)}
+
+
+def _extraction_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    source, length, stride = flat["data.source"].partition(":")[0], flat["data.sequence_length"], flat["data.stride"]
+    yield from _outputs_problems(flat, 2)
+    if source in ("jsonl", "parquet", "hf", "tfds") and not flat["data.second_column"]:
+        yield (
+            "data.second_column must name the question of objective.kind=extraction, data.column its context and "
+            "data.label_column its answers"
+        )
+    if stride > length:
+        yield (
+            f"data.stride={stride} leaves out tokens between rows of data.sequence_length={length}; it must not be "
+            "larger"
+        )
 
 
 def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
@@ -30,19 +80,19 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
         )
     if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
         yield f"objective.sampled_softmax={sampled} is more than model.vocab_size={flat['model.vocab_size']} ids"
-    if flat["data.isolate_documents"]:
-        yield (
-            "objective.kind=bidirectional reads a row from end to end; it cannot be combined with "
-            "data.isolate_documents=true"
-        )
 
 
-# Traits: "decoder", "encoder", "encoder_decoder", "elmo" (architectures that it trains), "tokens" (it
-# predicts tokens), "task" (it scores labels, with a head of its own), "sequence" (a task that reads
-# one vector of each row), "examples" (it reads examples, not running text), "text" (it reads running
-# text), "whole_rows" (the model reads rows as they are, which may begin at any position), "causal"
-# (it predicts each token from those before it), "masking" (it hides tokens), "masked" (it predicts
-# them where they stand).
+# Traits:
+# * "decoder", "encoder", "encoder_decoder", "elmo": architectures that it trains.
+# * "tokens": it predicts tokens. "task": it scores labels, with a head of its own. "sequence": a task
+#   that reads one vector of each row. "labels": a task whose labels have names.
+# * "text": it reads running text. "examples": it reads examples.
+# * "whole_rows": the model reads rows as they are, which may begin at any position and whose
+#   documents can be kept apart. "causal": it predicts each token from those before it.
+# * "prefix": it divides rows at `objective.prefix_length`.
+# * How rows are corrupted (`zoo.data.rows.corruption`): "spans" (spans are cut out of them) or
+#   "masking" (some tokens are hidden), and that either with "masked" (an encoder predicts them where
+#   they stand) or with "denoising" (a decoder writes the whole row).
 OBJECTIVE_KINDS = KindTable(
     KIND,
     (
@@ -62,54 +112,19 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "prefix",
             "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
-            frozenset({"decoder", "encoder_decoder", "tokens", "text"}),
-            (
-                Field(
-                    "objective.prefix_length",
-                    AUTO,
-                    int,
-                    "tokens of a row that the encoder reads, or that see each other in a decoder",
-                    minimum=1,
-                    auto="half of data.sequence_length",
-                ),
-            ),
-            derive=_derive_prefix,
+            frozenset({"decoder", "encoder_decoder", "tokens", "text", "prefix"}),
         ),
         Kind(
             KIND,
             "span",
             "spans cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
-            frozenset({"encoder_decoder", "tokens", "text"}),
-            (
-                Field(
-                    "objective.noise_density",
-                    0.15,
-                    float,
-                    "share of a row's tokens that are cut out",
-                    above=0,
-                    maximum=0.9,
-                ),
-                Field(
-                    "objective.mean_span_length",
-                    3.0,
-                    float,
-                    "mean number of tokens in a span that is cut out",
-                    minimum=1,
-                ),
-                Field(
-                    "objective.sentinels",
-                    100,
-                    int,
-                    "number of sentinel ids, in addition to the tokenizer's, that stand for spans",
-                    minimum=1,
-                ),
-            ),
+            frozenset({"encoder_decoder", "tokens", "text", "spans"}),
         ),
         Kind(
             KIND,
             "denoising",
             'a whole row, from a copy of it with hidden tokens (Raffel et al. 2020, section 3.3.1, "BERT-style")',
-            frozenset({"encoder_decoder", "tokens", "text", "masking"}),
+            frozenset({"encoder_decoder", "tokens", "text", "masking", "denoising"}),
         ),
         Kind(
             KIND,
@@ -147,21 +162,31 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "classification",
             "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
-            _TASK | {"sequence"},
+            _TASK | {"sequence", "labels"},
         ),
         Kind(
             KIND,
             "regression",
             "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
             _TASK | {"sequence"},
+            problems=_regression_problems,
+            derive=_derive_regression,
         ),
-        Kind(KIND, "tagging", "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)", _TASK),
+        Kind(
+            KIND,
+            "tagging",
+            "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)",
+            _TASK | {"labels"},
+            problems=_tagging_problems,
+        ),
         Kind(
             KIND,
             "extraction",
             "where in a context the answer to a question begins and ends (Devlin et al. 2019, section 4.2)",
             _TASK,
             (Field("objective.longest_answer", 30, int, "maximum number of tokens in an answer", minimum=1),),
+            problems=_extraction_problems,
+            derive=_derive_extraction,
         ),
     ),
 )

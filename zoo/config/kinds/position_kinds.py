@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
-from zoo.config.kinds.kind import Kind, KindTable, is_prefix_decoder
+from zoo.config.kinds.kind import Kind, KindTable
+from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
 from zoo.config.side_lengths import side_lengths
 
 KIND = "model.position.kind"
@@ -99,9 +100,9 @@ def _derive_learned(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     objective = {
         path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")
     }
-    length = flat["data.sequence_length"]
-    longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
-    sides = side_lengths(objective, length) if longer else ()
+    length, kind = flat["data.sequence_length"], objective["kind"]
+    shorter = kind in OBJECTIVE_KINDS.having("prefix") or (kind in OBJECTIVE_KINDS.having("spans") and length < 2)
+    sides = () if shorter else side_lengths(objective, length)
     last = max(flat["data.position_offsets"], default=0)
     return {"model.position.max_length": max([length + last, *sides])}
 
@@ -175,7 +176,7 @@ def _relative_bias_problems(flat: Mapping[str, Any], architecture: str) -> Itera
         )
     if is_prefix_decoder(flat, architecture):
         yield (
-            "objective.kind=prefix lets early tokens of a row see later ones, for which "
+            f"objective.kind={flat['objective.kind']} lets early tokens of a row see later ones, for which "
             "model.position.kind=relative_bias has no buckets in a decoder; use another, or "
             "model.architecture=encoder_decoder"
         )

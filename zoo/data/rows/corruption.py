@@ -38,8 +38,9 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
             tokenizer.word_joins() if objective.whole_words else None,
             mask_all_in_evaluation=config.training.eval_masks == "all",
         )
-        return masking if objective.kind in OBJECTIVE_KINDS.having("masked") else Denoising(masking, tokenizer.bos_id)
-    if objective.kind == "span":
+        rebuilt = objective.kind in OBJECTIVE_KINDS.having("denoising")
+        return Denoising(masking, tokenizer.bos_id) if rebuilt else masking
+    if objective.kind in OBJECTIVE_KINDS.having("spans"):
         return SpanCorruption(
             objective.noise_density,
             objective.mean_span_length,

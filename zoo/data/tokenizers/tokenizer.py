@@ -262,7 +262,7 @@ def num_extra_ids(objective: Any, rows: str, has_mask: bool, has_separator: bool
         rows: `data.row_format`.
         has_mask, has_separator: the tokenizer has these tokens itself.
     """
-    if objective.kind == "span":
+    if objective.kind in OBJECTIVE_KINDS.having("spans"):
         return objective.sentinels
     if rows != "packed" and not has_separator:
         return 1 if has_mask else 2
