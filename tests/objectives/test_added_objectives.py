@@ -70,10 +70,17 @@ def test_its_config_rows_and_costs_are_those_of_the_built_in_one(case):
         dataset = data.load(config)
         with dataset.training_batches(0) as batches:
             batch = next(batches)
-        config = configs.resolve(config, dataset.tokenizer.model_vocab_size(config.objective, config.data.row_format))
+        ids = dataset.tokenizer.model_vocab_size(config.objective, config.data.row_format)
         flat = flatten(config)
+        by_itself = configs.resolve(small(**overrides | {"objective__prefix_length": "auto"})).objective.prefix_length
         exported = export_config("GPT2LMHeadModel", config).problems if case == "prefix decoder" else ()
-        more = (summary(config), written_metrics(flat), [line.replace("copied", "prefix") for line in exported])
+        more = (
+            summary(config),
+            written_metrics(flat),
+            [line.replace("copied", "prefix") for line in exported],
+            ids,
+            by_itself,
+        )
         return {**flat, "objective.kind": None}, batch, more
 
     flat, batch, more = described(overrides_of(case))
@@ -93,7 +100,7 @@ def test_its_prompts_are_read_like_those_of_the_built_in_one(case):
         dataset = data.load(config)
         config = configs.resolve(config, dataset.tokenizer.model_vocab_size(config.objective, config.data.row_format))
         text = TextGenerator(config, dataset.tokenizer, make_model(config), {}, {})
-        request = text._request([PROMPTS.get(case, "ab")], 4, ())
+        request = text._request([PROMPTS.get(case, "ab"), "ab"], 4, ())
         stop = request.pop("stop").tolist()
         shown = text.full_text("ab", Completion("c", 1, True))
         return request, stop, shown, text.trained_length, text.generator.bidirectional_prompt
