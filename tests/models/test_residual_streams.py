@@ -2,25 +2,31 @@
 between layers works on them. tests/plugins/test_retention.py trains them on eight devices.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, call, close, counting, random_values, tiny, with_values
+from tests.building import ENCODER_DECODER, call, close, counting, quick_compilation, random_values, tiny, with_values
 from tests.decoding import making
 from tests.small_runs import lines, small
 from zoo.config import plugins
 from zoo.config.fields import Field
 from zoo.config.kinds import Kind
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.layers.block import PreNormBlock
-from zoo.layers.parameter import parameter
+from zoo.layers.parameter import ones, parameter
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes
+from zoo.objectives import make_objective
 from zoo.plugin.registrations import KindRegistration
+from zoo.training.mesh import make_mesh
 from zoo.training.startup import RunRequest
+from zoo.training.step import make_program
 from zoo.training.trainer import run, train_runs
 
 N = 3
@@ -29,20 +35,22 @@ HYPER = {"model.norm.placement": "hyper", "model.norm.streams": N}
 
 class HyperBlock(PreNormBlock):
     """Static hyper-connections: h = sum_n a_n x_n, and x_m = sum_n R_nm x_n + b_m f(Norm(h)), over N
-    streams that begin as copies of the embedding and end in their mean (Zhu et al. 2024, section 2.2).
+    streams that begin as copies of the embedding (Zhu et al. 2024).
+
+    At first R is the identity, b is 1, and a sublayer reads one stream, its number in the layer
+    modulo N: if all read the mean, every stream would get the same gradient and they would stay
+    equal for ever. The paper counts sublayers through all layers, and ends in the sum of the
+    streams; here it is their mean, which a norm cannot tell from it but for its epsilon.
     """
 
     def __init__(self, config, cross=False, sides=None):
         super().__init__(config, cross, sides)
         n = config.norm.streams
 
-        def mixing(key, shape):
-            return jnp.eye(n)
-
-        for part in self.parts:
-            setattr(self, f"{part}_read", parameter((n,), (None,), lambda key, shape: jnp.full(shape, 1 / n)))
-            setattr(self, f"{part}_mix", parameter((n, n), (None, None), mixing, "scalar"))
-            setattr(self, f"{part}_write", parameter((n,), (None,), lambda key, shape: jnp.ones(shape)))
+        for number, part in enumerate(self.parts):
+            setattr(self, f"{part}_read", parameter((n,), (None,), lambda key, shape, k=number: jnp.eye(n)[k % n]))
+            setattr(self, f"{part}_mix", parameter((n, n), (None, None), lambda key, shape: jnp.eye(n), "scalar"))
+            setattr(self, f"{part}_write", parameter((n,), (None,), ones))
 
     @staticmethod
     def expand(x, config):
@@ -103,7 +111,9 @@ def test_it_computes_what_it_says():
             h = np.einsum("btnd,n->btd", x, own[f"{part}_read"]).astype(np.float32)
             y = sublayer_alone(plain, own, part, h)
             x = np.einsum("btnd,nm->btmd", x, own[f"{part}_mix"]) + y[:, :, None] * own[f"{part}_write"][:, None]
-        close(recorded[f"layer {layer}"]["states"], x.mean(axis=2), 1e-4)
+        stream, noted = x.mean(axis=2), recorded[f"layer {layer}"]
+        close(noted["states"], stream, 1e-4)
+        close(noted["residual"]["total"] / noted["residual"]["count"], np.square(stream).mean(), 1e-4)
     normed = call(lambda x: norm_alone(plain, values["final_norm"], x), x.mean(axis=2).astype(np.float32))
     close(found, normed, 1e-4)
 
@@ -145,12 +155,38 @@ def test_it_begins_as_pre_norm():
     close(hidden(HYPER)[1], hidden({})[1])
 
 
-@pytest.mark.parametrize("changes", [{"model.scan_layers": True}, {"model.remat": "full"}], ids=["scanned", "remat"])
-def test_how_layers_run_changes_nothing(changes):
-    model = make_model(tiny(HYPER | {"model.num_layers": 3}))
-    values = random_values(model, 2)
-    expected = hidden(HYPER | {"model.num_layers": 3}, values)[1]
-    close(hidden(HYPER | {"model.num_layers": 3} | changes, values)[1], expected)
+def loss_and_gradient(changes):
+    # With rotations, because without them the bias of the keys changes nothing.
+    model = make_model(tiny(HYPER | {"model.num_layers": 3, "model.position.kind": "rope"} | changes))
+    tokens = np.arange(16).reshape(2, 8) % 13
+
+    def loss(values):
+        return jnp.square(with_values(model, values)(tokens, counting(8)) - 1).mean()
+
+    return call(jax.value_and_grad(loss), random_values(model, 2))
+
+
+PATTERN = {
+    "model.layers.pattern": ("near", "far"),
+    "model.layers.kinds.near.attention.window": 3,
+    "model.layers.kinds.far.attention.window": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "base"),
+    [
+        ({"model.scan_layers": True, "model.remat": "full"}, {}),
+        pytest.param({"model.scan_layers": True}, {}, marks=pytest.mark.slow),
+        pytest.param({"model.remat": "full"}, {}, marks=pytest.mark.slow),
+        pytest.param({"model.scan_layers": True}, PATTERN, marks=pytest.mark.slow),
+    ],
+    ids=["scanned with remat", "scanned", "remat", "pattern"],
+)
+def test_how_layers_run_changes_no_gradient(changes, base):
+    found, expected = loss_and_gradient(base | changes), loss_and_gradient(base)
+    close(found[0], expected[0])
+    jax.tree.map(close, found[1], expected[1])
 
 
 @pytest.mark.parametrize(
@@ -183,6 +219,45 @@ def test_parameters_are_counted_and_grouped():
 def test_what_it_cannot_be_combined_with_is_refused(changes, line):
     with pytest.raises(ConfigError, match=line):
         tiny(HYPER | changes)
+
+
+def trained(changes, steps):
+    """(layers' values at first, after some steps on one batch, the losses)."""
+    config = tiny(HYPER | {"model.vocab_size": 258, "data.tokenizer.kind": "bytes"} | changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "jit", partial(jax.jit, compiler_options=quick_compilation()))
+        program = make_program(
+            config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
+        )
+    state, losses = program.initial_state(0), []
+    before = jax.device_get(state["params"])
+    length = 8 if config.model.architecture == "encoder_decoder" else 9
+    batch = program.put_batch({"tokens": np.random.default_rng(0).integers(0, 60, (2, length)).astype(np.int32)})
+    for _ in range(steps):
+        state, metrics = program.train_step(state, batch, program.constants(0))
+        losses.append(float(metrics["loss"]))
+    return before, jax.device_get(state["params"]), losses
+
+
+def test_training_tells_the_streams_apart():
+    _, after, losses = trained({"optimizer.learning_rate": 1e-2}, 10)
+    assert losses[-1] < losses[0] - 0.5
+    written = [after["stack"]["layers"][f"{part}_write"] for part in ("attention", "ffn")]
+    # Of the last sublayer only the mean is read, so that it writes the same to all.
+    for sublayer in np.stack(written, axis=1).reshape(-1, N)[:-1]:
+        assert np.ptp(sublayer) > 1e-3
+
+
+def test_an_encoder_decoder_trains():
+    """The loss reaches the encoder's streams through cross-attention, which reads what they end in."""
+    before, after, losses = trained(ENCODER_DECODER | {"optimizer.learning_rate": 1e-2}, 10)
+    assert losses[-1] < losses[0] - 0.5
+    for side, parts in (("encoder", 2), ("decoder", 3)):
+        layers = after[side]["stack"]["layers"]
+        mixes = [name for name in layers if name.endswith("_mix")]
+        assert len(mixes) == parts
+        for name in mixes:
+            assert (layers[name] != before[side]["stack"]["layers"][name]).any(axis=(1, 2)).all(), (side, name)
 
 
 def quiet(line):
