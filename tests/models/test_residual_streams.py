@@ -221,17 +221,20 @@ def test_what_it_cannot_be_combined_with_is_refused(changes, line):
         tiny(HYPER | changes)
 
 
-def trained(changes, steps):
-    """(layers' values at first, after some steps on one batch, the losses)."""
+def program_of(changes):
     config = tiny(HYPER | {"model.vocab_size": 258, "data.tokenizer.kind": "bytes"} | changes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "jit", partial(jax.jit, compiler_options=quick_compilation()))
-        program = make_program(
+        return make_program(
             config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
         )
+
+
+def trained(changes, steps, length=9):
+    """(values at first, after some steps on one batch, the losses)."""
+    program = program_of(changes)
     state, losses = program.initial_state(0), []
     before = jax.device_get(state["params"])
-    length = 8 if config.model.architecture == "encoder_decoder" else 9
     batch = program.put_batch({"tokens": np.random.default_rng(0).integers(0, 60, (2, length)).astype(np.int32)})
     for _ in range(steps):
         state, metrics = program.train_step(state, batch, program.constants(0))
@@ -250,7 +253,7 @@ def test_training_tells_the_streams_apart():
 
 def test_an_encoder_decoder_trains():
     """The loss reaches the encoder's streams through cross-attention, which reads what they end in."""
-    before, after, losses = trained(ENCODER_DECODER | {"optimizer.learning_rate": 1e-2}, 10)
+    before, after, losses = trained(ENCODER_DECODER | {"optimizer.learning_rate": 1e-2}, 10, length=8)
     assert losses[-1] < losses[0] - 0.5
     for side, parts in (("encoder", 2), ("decoder", 3)):
         layers = after[side]["stack"]["layers"]
@@ -258,6 +261,30 @@ def test_an_encoder_decoder_trains():
         assert len(mixes) == parts
         for name in mixes:
             assert (layers[name] != before[side]["stack"]["layers"][name]).any(axis=(1, 2)).all(), (side, name)
+
+
+TASK = {
+    "data.source": "stdlib",
+    "model.architecture": "encoder",
+    "objective.kind": "classification",
+    "model.head.classes": 3,
+    "training.eval_batches": "auto",
+}
+
+
+@pytest.mark.slow
+def test_a_frozen_body_gives_one_vector_and_keeps_its_connections():
+    batch = {"tokens": np.arange(16, dtype=np.int32).reshape(2, 8), "labels": np.array([0, 2], np.int32)}
+    for layers in (0, 1):
+        program = program_of(TASK | {"training.trained_layers": layers})
+        state, constants, rows = program.initial_state(0), program.constants(0), program.put_batch(batch)
+        if layers == 0:
+            assert program.features(state["params"], state["stats"], rows, constants).shape == (2, 16)
+        before = jax.device_get(state["params"]["stack"]["layers"])
+        after = jax.device_get(program.train_step(state, rows, constants)[0]["params"]["stack"]["layers"])
+        for name in ("attention_read", "ffn_mix", "attention_write"):
+            moved = (after[name] != before[name]).reshape(2, -1).any(axis=1)
+            assert list(moved) == [False, layers == 1], name
 
 
 def quiet(line):
