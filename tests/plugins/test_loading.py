@@ -192,6 +192,16 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
             HEAD + "plugin.register(Kind('objective.kind', 'mine', 'x'), plugin.CausalObjective)",
             r'objective.kind=mine: give its kind the traits "tokens" and "text"',
         ),
+        (
+            HEAD + "t = plugin.traits('objective.kind', 'causal') - {'decoder'}\n"
+            "plugin.register(Kind('objective.kind', 'mine', 'x', t), plugin.CausalObjective)",
+            r"give its kind the traits of the architectures that it trains: decoder, encoder",
+        ),
+        (
+            HEAD + "class Mine(plugin.Objective):\n    def targets(self, batch):\n        return batch['tokens']\n"
+            "plugin.register(Kind('objective.kind', 'mine', 'x', plugin.traits('objective.kind', 'causal')), Mine)",
+            r"Mine defines neither predict nor score",
+        ),
         (HEAD + "plugin.register_metric('loss', plugin.Metric(False), 'causal')", r"metric loss exists already"),
         (
             HEAD + "plugin.register_metric('x', plugin.Metric(False), 'casual')",
@@ -208,6 +218,14 @@ def test_what_is_refused(tmp_path, text, line):
         plugins.load_plugin(tmp_path / "mine.py")
     assert tables() == before
     assert plugins.loaded() == ()
+
+
+@pytest.mark.parametrize(("base", "name"), [("CausalObjective", "causal"), ("MaskedObjective", "masked")])
+def test_an_objective_can_be_that_of_an_existing_one(tmp_path, base, name):
+    text = f"plugin.register(Kind('objective.kind', 'mine', 'x', plugin.traits('objective.kind', {name!r})), plugin.{base})"
+    architecture = "encoder" if name == "masked" else "decoder"
+    with loaded(tmp_path, HEAD + text):
+        assert configs.resolve(small(objective__kind="mine", model__architecture=architecture)).objective.kind == "mine"
 
 
 def test_all_problems_are_reported_at_once(tmp_path):

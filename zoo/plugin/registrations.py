@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
 from zoo.config.field import Field
-from zoo.config.fields import BY_PATH, FIELDS
+from zoo.config.fields import BY_PATH, FIELDS, OBJECTIVES_OF
 from zoo.config.hyperparameters import LOSS_TERMS
 from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, Kind
 from zoo.config.resolve import checked_value
@@ -51,7 +51,7 @@ TABLES: dict[str, _Table] = {
     "model.position.kind": _Table(POSITIONS, Position, (), "position"),
     "model.attention.kind": _Table(ATTENTIONS, TokenMixer, ("__call__", "product_flops"), "attention"),
     "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward"),
-    "objective.kind": _Table(OBJECTIVES, Objective, ("targets", "predict"), "tasks"),
+    "objective.kind": _Table(OBJECTIVES, Objective, ("targets",), "tasks"),
     "optimizer.kind": _Table(OPTIMIZERS),
     "schedule.kind": _Table(SCHEDULES),
 }
@@ -98,11 +98,8 @@ class KindRegistration:
             for name in table.required:
                 if getattr(made, name) is getattr(table.base, name):
                     yield f"{label}: {made.__name__} does not define {name}"
-            if issubclass(made, Objective) and not {"tokens", "text"} <= self.kind.traits:
-                yield (
-                    f'{label}: give its kind the traits "tokens" and "text", and the architectures that it trains (see '
-                    "plugin.traits); an objective of a plug-in predicts tokens of running text"
-                )
+            if issubclass(made, Objective):
+                yield from _objective_problems(label, made, self.kind)
             if issubclass(made, FeedForward) and not _has_activation(made, self.kind):
                 yield f"{label}: {made.__name__} does not define nonlinearity"
             if issubclass(made, Position) and {"embed"} < (hooks := _hooks(made)):
@@ -138,6 +135,19 @@ class KindRegistration:
             del LOSS_TERMS[name]
         del table.implementations[kind.name]
         VARIANTS[:] = [variant for variant in VARIANTS if variant.name != self._page]
+
+
+def _objective_problems(label: str, made: type[Objective], kind: Kind) -> Iterator[str]:
+    """Yields what an objective and its kind lack."""
+    if made.predict is Objective.predict and made.score is Objective.score:
+        yield f"{label}: {made.__name__} defines neither predict nor score"
+    if not {"tokens", "text"} <= kind.traits:
+        yield (
+            f'{label}: give its kind the traits "tokens" and "text" (see plugin.traits); an objective of a plug-in '
+            "predicts tokens of running text"
+        )
+    if not kind.traits & OBJECTIVES_OF.keys():
+        yield f"{label}: give its kind the traits of the architectures that it trains: {', '.join(OBJECTIVES_OF)}"
 
 
 def _needed_traits(made: type) -> Iterator[tuple[str, str]]:
