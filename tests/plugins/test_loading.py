@@ -193,6 +193,11 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
             r'objective.kind=mine: give its kind the traits "tokens" and "text"',
         ),
         (
+            HEAD + "class Mine(plugin.PreNormBlock):\n    expand = staticmethod(lambda x, config: x)\n"
+            "plugin.register(Kind('model.norm.placement', 'mine', 'x'), Mine)",
+            r"Mine must define expand and reduce, or neither",
+        ),
+        (
             HEAD + "t = plugin.traits('objective.kind', 'causal') - {'decoder'}\n"
             "plugin.register(Kind('objective.kind', 'mine', 'x', t), plugin.CausalObjective)",
             r"give its kind the traits of the architectures that it trains: decoder, encoder",

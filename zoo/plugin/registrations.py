@@ -98,6 +98,8 @@ class KindRegistration:
             for name in table.required:
                 if getattr(made, name) is getattr(table.base, name):
                     yield f"{label}: {made.__name__} does not define {name}"
+            if issubclass(made, Block) and (made.expand is Block.expand) != (made.reduce is Block.reduce):
+                yield f"{label}: {made.__name__} must define expand and reduce, or neither"
             if issubclass(made, Objective):
                 yield from _objective_problems(label, made, self.kind)
             if issubclass(made, FeedForward) and not _has_activation(made, self.kind):
