@@ -43,7 +43,7 @@ from zoo import plugin
 
 
 class ReZeroBlock(plugin.Block):
-    """ReZero: x = x + g f(x), with a learned number g that begins at 0 (Bachlechner et al. 2020, eq. 1)."""
+    """ReZero: x = x + g f(x), with a learned number g that begins at 0 (Bachlechner et al. 2020)."""
 
     def __init__(self, config, cross=False, sides=None):
         super().__init__(config, cross, sides)
@@ -63,7 +63,7 @@ from zoo import plugin
 
 
 class LogBias(plugin.Position):
-    """A penalty on the score, -slope * log(1 + distance), with a learned slope of each head (Chi et al. 2022, eq. 4)."""
+    """A penalty on the score, -slope * log(1 + distance), with a learned slope of each head (Chi et al. 2022)."""
 
     def __init__(self, config):
         self.slopes = plugin.parameter((config.attention.num_heads,), (None,), plugin.ones, "scalar")
@@ -99,7 +99,7 @@ class Last(NamedTuple):
 
 
 class TokenShift(plugin.TokenMixer):
-    """y_t = (m * x_t + (1 - m) * x_(t-1)) W, with a learned share m of each dimension (Peng et al. 2023, eq. 11)."""
+    """y_t = (m * x_t + (1 - m) * x_(t-1)) W, with a learned share m of each dimension (Peng et al. 2023)."""
 
     def __init__(self, config, cross=False, gain=1.0):
         super().__init__(config, cross, gain)

@@ -47,7 +47,7 @@ def test_a_variant_is_described(folder, monkeypatch, capsys, command):
     with unloading():
         assert main(shlex.split(command)) == 0
     out = capsys.readouterr().out
-    assert "y = max(0, x W_up)^2 W_down (So et al. 2021, section 4.1)." in out
+    assert "y = max(0, x W_up)^2 W_down (So et al. 2021)." in out
     assert "It holds the same parameters as the baseline" in out
 
 

@@ -12,7 +12,7 @@ from zoo import plugin
 
 
 class PowerReLU(plugin.FeedForward):
-    """y = max(0, x W_up)^p W_down (So et al. 2021, section 3.2, with p = 2)."""
+    """y = max(0, x W_up)^p W_down (So et al. 2021, with p = 2)."""
 
     def nonlinearity(self, x):
         return jax.nn.relu(x) ** self.config.ffn.power
