@@ -40,7 +40,8 @@ class Convolution(nnx.Module):
         kernel = self.kernel[...].astype(embedded.dtype).reshape(-1, filters)
         scores = (windows.reshape(count * positions, -1) @ kernel).reshape(count, positions, filters)
         # The bias and relu keep the order, so the maximum can be taken first.
-        return jax.nn.relu(scores.max(axis=1) + self.bias[...].astype(embedded.dtype))
+        highest = scores.max(axis=1).astype(jnp.float32)
+        return jax.nn.relu(highest + self.bias[...]).astype(embedded.dtype)
 
 
 class Highway(nnx.Module):
@@ -93,9 +94,9 @@ class CharacterCNN(nnx.Module):
         widest = max(convolution.kernel.shape[0] for convolution in convolutions)
         if length < widest:
             raise ValueError(f"{length} characters per token are fewer than the widest filter, {widest}")
-        table = self.embedding[...].astype(self.dtype)
+        table = self.embedding[...]
         table = jnp.concatenate([jnp.zeros_like(table[:1]), table])
-        embedded = table[characters.reshape(math.prod(leading), length)]
+        embedded = table[characters.reshape(math.prod(leading), length)].astype(self.dtype)
         x = jnp.concatenate([convolution(embedded) for convolution in convolutions], axis=-1)
         for highway in highways:
             x = highway(x)

@@ -112,5 +112,6 @@ class Linear(nnx.Module):
         flat = x.reshape(-1, x.shape[-1])
         y = flat @ self.kernel[...].astype(x.dtype)
         if self.bias is not None:
-            y = y + self.bias[...].astype(x.dtype)
+            # Added in float32, so that its gradient is summed over the tokens in float32.
+            y = (y.astype(jnp.float32) + self.bias[...]).astype(x.dtype)
         return y.reshape(*x.shape[:-1], y.shape[-1])

@@ -19,7 +19,8 @@ def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: Res
     """Returns E[token] in the compute type; with `embedding.scale` E[token] * sqrt(D) (Vaswani et
     al. 2017, section 3.4).
     """
-    x = embedding.astype(jnp.dtype(config.dtype))[tokens]
+    # Looked up before it is cast, so that gradients of equal tokens are summed in float32.
+    x = embedding[tokens].astype(jnp.dtype(config.dtype))
     return x * jnp.asarray(config.dim**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
 
 
@@ -51,8 +52,10 @@ class Tower(nnx.Module):
         """
         x = self.position.embed(x, context.positions)
         if self.segments is not None:
-            table = self.segments[...].astype(x.dtype)
-            x = x + (table[0] if segments is None else table[segments])
+            table = self.segments[...]
+            vectors = table[0] if segments is None else table[segments]
+            # Added in float32, so that its gradient is summed over the tokens in float32.
+            x = (x.astype(jnp.float32) + vectors).astype(x.dtype)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x, context)
         x = context.dropout(x, self.rate, "embedding")

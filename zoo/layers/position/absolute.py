@@ -25,9 +25,9 @@ class Learned(Position):
         if x.shape[1] > self.max_length:
             raise ValueError(f"learned positions have {self.max_length} rows, the sequence has {x.shape[1]} tokens")
         # A position past the table gives NaN rather than another row.
-        return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0) + self.offset].get(
-            mode="fill", fill_value=jnp.nan
-        )
+        rows = self.table[...].at[jnp.maximum(positions, 0) + self.offset].get(mode="fill", fill_value=jnp.nan)
+        # Added in float32, so that its gradient is summed over the rows of a batch in float32.
+        return (x.astype(jnp.float32) + rows).astype(x.dtype)
 
 
 def sinusoid(
