@@ -18,7 +18,7 @@ COTANGENT = np.random.default_rng(1).standard_normal((B, T, D)).astype(np.float3
 
 
 def gradient(use, values, dtype):
-    """Gradient with respect to `values` of the sum of use(values) times COTANGENT, rounded to the type."""
+    """Gradient with respect to `values` of the sum of use(values) times COTANGENT, in the type."""
     _, pullback = jax.vjp(lambda values: use(values, dtype), values)
     return jax.jit(pullback)(jnp.asarray(COTANGENT, jnp.bfloat16).astype(dtype))[0]
 
