@@ -23,12 +23,14 @@ def _size(dim: int, layers: int, heads: int, hidden: int, **more) -> dict:
     }
 
 
+# The two large ones read 1.4 T tokens, the others 1.0 T (Table 2).
+LONGER = {"optimizer.learning_rate": 1.5e-4, "training.steps": 334_000}
 SECOND = {"model.norm.epsilon": 1e-5, "data.sequence_length": 4096, "data.batch_size": 1024, "training.steps": 500_000}
 SIZES = {
     "7b": _size(4096, 32, 32, 11008),
     "13b": _size(5120, 40, 40, 13824),
-    "33b": _size(6656, 60, 52, 17920) | {"optimizer.learning_rate": 1.5e-4},
-    "65b": _size(8192, 80, 64, 22016) | {"optimizer.learning_rate": 1.5e-4},
+    "33b": _size(6656, 60, 52, 17920) | LONGER,
+    "65b": _size(8192, 80, 64, 22016) | LONGER,
     "v2-7b": _size(4096, 32, 32, 11008) | SECOND,
     "v2-13b": _size(5120, 40, 40, 13824) | SECOND,
     "v2-34b": _size(8192, 48, 64, 22016)

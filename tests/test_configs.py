@@ -313,3 +313,32 @@ def test_what_makes_a_system_that_system(spec, expected):
     assert {path: flat[path] for path in expected} == {
         path: pytest.approx(value) if isinstance(value, float) else value for path, value in expected.items()
     }
+
+
+# Tokens that published models have read, in billions. Steps are round numbers, hence 5 %.
+TOKENS = {
+    "llama:7b": (1000, "Touvron et al. 2023a, Table 2"),
+    "llama:13b": (1000, "Touvron et al. 2023a, Table 2"),
+    "llama:33b": (1400, "Touvron et al. 2023a, Table 2"),
+    "llama:65b": (1400, "Touvron et al. 2023a, Table 2"),
+    "llama:v2-7b": (2000, "Touvron et al. 2023b, Table 1"),
+    "llama:v2-70b": (2000, "Touvron et al. 2023b, Table 1"),
+    "bert:base": (131, "Devlin et al. 2019, A.2: 1,000,000 steps of 256 sequences of 512"),
+    "roberta:large": (2097, "Liu et al. 2019, section 5: 500K steps of 8K sequences of 512"),
+    "gpt2:small": (300, "nanoGPT: 600,000 steps of about 0.5 M tokens"),
+    "bloom:7b1": (341, "Le Scao et al. 2022, Table 3"),
+    "bloom:176b": (366, "Le Scao et al. 2022, Table 3"),
+    "gemma2:2b": (2000, "Gemma Team 2024, section 3"),
+    "gemma2:9b": (8000, "Gemma Team 2024, section 3"),
+    "gemma2:27b": (13000, "Gemma Team 2024, section 3"),
+    "gemma3:1b": (2000, "Gemma Team 2025, section 2.2"),
+    "mpt:7b": (1000, "MosaicML 2023"),
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_published_recipes_read_as_many_tokens(name):
+    family, _, size = name.partition(":")
+    config = configs.load(f"{ROOT}/configs/{family}.py:{size}")
+    tokens = config.training.steps * config.data.batch_size * config.data.sequence_length
+    assert tokens / 1e9 == pytest.approx(TOKENS[name][0], rel=0.05), TOKENS[name][1]
