@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from small_runs import curves, lines
 
+from tests.plugins.plugin_files import POWER
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.promise
 
@@ -26,6 +28,7 @@ def get_experiment(size="12"):
     base = small(training__steps=int(size), training__log_every=4, training__eval_every=0, training__checkpoint_every=0)
     if size != "12":
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
+    base = config.override(base, {{"model.ffn.kind": "relu_power"}})
     return Experiment(
         name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(),
         prerequisites={{"first": Prerequisite(config.override(base, {{"data.batch_size": 4}}))}},
@@ -36,6 +39,7 @@ def get_experiment(size="12"):
 @pytest.fixture
 def zoo(slurm, tmp_path):
     (tmp_path / "it.py").write_text(FILE)
+    (tmp_path / "mine.py").write_text(POWER)
 
     def call(*arguments):
         environment = {**slurm.environment, "PYTHONPATH": str(ROOT)}
@@ -61,11 +65,13 @@ def ended(slurm):
     return not slurm.call("squeue", "--noheader").strip()
 
 
-def test_a_sweep_in_stages_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
+def test_a_sweep_in_stages_with_a_plugin_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
     sweep = 'it\'s %j "so" $HOME'
     out = zoo(
         "run",
         "it.py",
+        "--plugin",
+        "mine.py",
         "--slurm",
         "--partition",
         "low",
@@ -82,7 +88,8 @@ def test_a_sweep_in_stages_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
     assert {run["state"] for run in found.values()} == {"done"}, found
     meta = json.loads((tmp_path / sweep / "start=trained-seed0/meta.json").read_text())
     assert meta["started_from"]["folder"].startswith(f"{sweep}/first-seed0-")
-    assert "report: " in zoo("run", "it.py", "--slurm", "--output", sweep)
+    assert (tmp_path / sweep / "start=trained-seed0/plugins/mine.py").read_text() == POWER
+    assert "report: " in zoo("run", "it.py", "--plugin", "mine.py", "--slurm", "--output", sweep)
 
 
 def test_a_run_that_is_stopped_goes_on_where_it_was(slurm, zoo, tmp_path):
