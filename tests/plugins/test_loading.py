@@ -100,7 +100,9 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
     ("text", "line"),
     [
         (None, r"plug-in .*mine.py does not exist"),
+        ("", r"mine.py registers nothing; see zoo.plugin.register"),
         ("def f(", r"mine.py, line 1, fails: SyntaxError"),
+        ("import sys\nsys.exit(0)\n", r"mine.py, line 2, fails: SystemExit: 0"),
         ("x = 1\ny = x / 0\n", r"mine.py, line 2, fails: ZeroDivisionError: division by zero"),
         (HEAD + "plugin.register('relu', 1)", r"register expects a Kind, got 'relu'"),
         (

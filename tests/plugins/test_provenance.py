@@ -125,6 +125,14 @@ def test_a_run_is_continued_only_with_its_plugins(copied, capsys):
     assert "holds a run with plugins=('mine.py:" in capsys.readouterr().err.replace("\n", " ")
 
 
+def test_a_run_without_plugins_is_not_continued_with_one(copied, capsys):
+    content = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(content | {"plugins": []}).replace("relu_power", "relu"))
+    (copied.parent / "mine.py").write_text(POWER)
+    assert train([*CONFIG, f"--workdir={copied}", "--plugin", str(copied.parent / "mine.py")]) == 2
+    assert "holds a run with plugins=(), not ('mine.py:" in capsys.readouterr().err
+
+
 def test_a_finished_run_is_evaluated_from_its_own_text(copied, capsys):
     assert evaluate([str(copied), "--trust-plugin", "--json", "--batches", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["lengths"]

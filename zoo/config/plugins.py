@@ -125,6 +125,8 @@ def load_plugin(path: str | Path) -> Plugin:
             or another text is loaded under its name.
     """
     path = Path(path)
+    if path.is_dir():
+        raise ConfigError(f"plug-in {path} is a folder; name one Python (.py) file")
     if not path.is_file():
         near = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ConfigError(f"plug-in {path} does not exist{did_you_mean(path.name, near)}")
@@ -162,11 +164,13 @@ def _execute(plugin: Plugin) -> None:
         exec(compile(plugin.text, str(plugin.origin), "exec"), module.__dict__)
     except ConfigError as error:
         raise ConfigError([f"plug-in {plugin.origin}: {problem}" for problem in error.problems]) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_of(error, str(plugin.origin))
         raise ConfigError(f"plug-in {plugin.origin}{line} fails: {type(error).__name__}: {error}") from error
     finally:
         _executing.pop()
+    if not plugin.registrations:
+        raise ConfigError(f"plug-in {plugin.origin} registers nothing; see zoo.plugin.register")
     try:
         _add_all(plugin.registrations)
     except ConfigError as error:
@@ -174,7 +178,7 @@ def _execute(plugin: Plugin) -> None:
     _loaded[plugin.name] = plugin
 
 
-def _line_of(error: Exception, origin: str) -> str:
+def _line_of(error: BaseException, origin: str) -> str:
     """Returns ", line N" for the line of the plug-in at which an exception was raised."""
     lines, trace = [], error.__traceback__
     while trace is not None:

@@ -309,14 +309,14 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tu
 
 def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a flat config that can change a run's result."""
-    flat = {path: value for path, value in flatten(config).items() if path not in NOT_RESULT_RELEVANT}
-    if not flat.get("plugins"):
-        # Runs without plug-ins keep the identity that they had before there were any.
-        flat.pop("plugins", None)
-    return flat
+    return {path: value for path, value in flatten(config).items() if path not in NOT_RESULT_RELEVANT}
 
 
 def identity(resolved: Mapping[str, Any]) -> str:
     """Returns the identity of a run: 16 hex digits of the sha256 of its result-relevant config."""
-    canonical = json.dumps(result_relevant(resolved), sort_keys=True, separators=(",", ":"))
+    relevant = result_relevant(resolved)
+    if not relevant.get("plugins"):
+        # Runs without plug-ins keep the identity that they had before there were any.
+        relevant.pop("plugins", None)
+    canonical = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
