@@ -138,6 +138,12 @@ def test_a_finished_run_is_evaluated_from_its_own_text(copied, capsys):
     assert json.loads(capsys.readouterr().out)["lengths"]
 
 
+def test_an_average_of_a_run_keeps_its_plugins(copied, capsys):
+    assert zoo(["average", str(copied), "--last", "1", "--out", str(copied.parent / "mean"), "--trust-plugin"]) == 0
+    assert (copied.parent / "mean" / "plugins" / "mine.py").read_text() == POWER
+    assert evaluate([str(copied.parent / "mean"), "--json", "--batches", "1"]) == 0
+
+
 def test_the_record_of_a_plugin_s_measure_needs_the_plugin(tmp_path):
     (tmp_path / "mine.py").write_text(MEASURED)
     loaded = plugins.load_plugin(tmp_path / "mine.py")

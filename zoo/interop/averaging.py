@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from zoo.config import plugins
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
@@ -54,6 +55,7 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
         for name in ("config.json", "tokenizer.json", SOURCE_TOKENIZER_FILE):
             if (run / name).is_file():
                 shutil.copyfile(run / name, folder / name)
+        plugins.store(folder, trained.config.plugins)
         meta = read_json(run / "meta.json") if (run / "meta.json").is_file() else {}
         write_json(folder / "meta.json", meta | {"averaged": {"folder": str(run), "steps": steps}})
         checkpoints = Checkpoints(folder / "checkpoints", 1, zero_copy=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoo import config as configs
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, plugins
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
 from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
@@ -132,6 +132,7 @@ def import_run(
         config = configs.override(configs.default(), {**contents.fields, **tokenizer_fields, **(changes or {})})
         config = configs.resolve(config, used.model_vocab_size(config.objective, config.data.row_format))
         _save_tokenizers(folder, used, contents.extra_tokenizers)
+        plugins.store(folder, config.plugins)
         write_json(folder / "config.json", configs.to_plain(config))
         counted = cost.summary(config)
         write_json(folder / "meta.json", _metadata(source, out, contents, config, counted))
