@@ -34,7 +34,7 @@ class _Table:
 
     Attributes:
         implementations: by the name of the kind.
-        base: class of which an implementation is a subclass; None for functions.
+        base: the base class of implementations; None if they are functions.
         required: methods that the base class leaves to it.
         part: heading of its page (`zoo describe`); empty for kinds without pages.
     """
