@@ -272,16 +272,20 @@ def store(folder: Path, entries: Iterable[str]) -> None:
         folder: folder of the run or the sweep.
         entries: references of loaded plug-ins.
     """
-    by_reference = {plugin.reference: plugin for plugin in _loaded.values()}
-    for entry in entries:
+    for plugin in _named(entries):
         (folder / FOLDER).mkdir(exist_ok=True)
-        write_atomic(folder / FOLDER / by_reference[entry].name, by_reference[entry].text)
+        write_atomic(folder / FOLDER / plugin.name, plugin.text)
 
 
 def record(entries: Iterable[str]) -> list[dict[str, str]]:
     """Returns name and whole sha256 of loaded plug-ins, for the record of a run or a sweep."""
+    return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in _named(entries)]
+
+
+def _named(entries: Iterable[str]) -> list[Plugin]:
+    """Returns the loaded plug-ins of these references."""
     by_reference = {plugin.reference: plugin for plugin in _loaded.values()}
-    return [{"name": by_reference[entry].name, "sha256": by_reference[entry].sha256} for entry in entries]
+    return [by_reference[entry] for entry in entries]
 
 
 def difference(one: Plugin, other: Plugin) -> str:
