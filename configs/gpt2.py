@@ -50,7 +50,7 @@ def get_config(argument: str = "small"):
             "data.tokenizer.vocab_size": 50257,
             "data.sequence_length": 1024,
             "data.batch_size": 480,
-            "training.accumulation_steps": 40,
+            "training.microbatch_size": 12,
             "training.steps": 600_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,

@@ -22,6 +22,7 @@ from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
+from zoo.objectives.objective import ForwardMode
 from zoo.training.mesh import make_mesh
 from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
@@ -340,6 +341,7 @@ OTHER = {
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "training.accumulation_steps": 2,
+    "training.microbatch_size": 1,
     "training.eval_batches": 1,
 }
 # What comes with a choice, because it could not be alone.
@@ -477,7 +479,9 @@ def forward(config, objective, state, batch, constants):
     """Loss, sums and statistics of a step in training, before anything is differentiated."""
     stats = refresh(make_model(config), state["stats"], constants["seed"], state["step"])
     key = DropoutKey(jax.random.key(constants["seed"]), constants["hyperparameters"]) if uses_dropout(config) else None
-    return objective.sums(split(make_model(config))[0], state["params"], stats, batch, constants, key, training=True)
+    return objective.sums(
+        split(make_model(config))[0], state["params"], stats, batch, constants, ForwardMode(key, training=True)
+    )
 
 
 def live(closed):

@@ -1,6 +1,5 @@
 """Objectives over thirteen token ids, with random models, as compiled functions of a batch."""
 
-import functools
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, split
 from zoo.objectives import make_objective
+from zoo.objectives.objective import ForwardMode
 
 
 class FewTokens:
@@ -93,7 +93,10 @@ class Made:
         objective, graph = self.objective, self.graph
 
         def make():
-            return compiled(functools.partial(objective.sums, graph, training=training))
+            def sums(values, stats, batch, constants, key):
+                return objective.sums(graph, values, stats, batch, constants, ForwardMode(key, training))
+
+            return compiled(sums)
 
         losses, (sums, _) = self.program(training, make)(
             self.values,

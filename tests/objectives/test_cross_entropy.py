@@ -9,7 +9,8 @@ import pytest
 
 from tests.building import call, close, compiled, programs_inside
 from zoo.models.head import LogitFactors
-from zoo.objectives.cross_entropy import cross_entropy, number_of_chunks
+from zoo.objectives.cross_entropy import cross_entropy
+from zoo.objectives.token_chunks import number_of_chunks
 
 B, T, D, V = 3, 12, 5, 11
 # Bias, softcap, z-loss and label smoothing, on and off. The cap is low enough to bend most scores.

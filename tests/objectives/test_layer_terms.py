@@ -27,8 +27,8 @@ from zoo.models.functional import split
 from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.objectives.layer_terms import LayerTerms
-from zoo.objectives.objective import sum_of_means
-from zoo.training.evaluation import evaluate
+from zoo.objectives.objective import ForwardMode, sum_of_means
+from zoo.training.evaluation.evaluate import evaluate
 from zoo.training.executor import make_executor
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
@@ -73,7 +73,7 @@ def loss_of(fields, more=lambda outputs: 0.0):
 
     def loss(values):
         PenalisedFeedForward.outputs = ()
-        losses, (sums, _) = objective.sums(graph, values, {}, batch, constants, training=True)
+        losses, (sums, _) = objective.sums(graph, values, {}, batch, constants, ForwardMode(training=True))
         total = sum_of_means(losses, objective.all_normalizers(batch)) + more(PenalisedFeedForward.outputs)
         PenalisedFeedForward.outputs = ()
         return total, sums

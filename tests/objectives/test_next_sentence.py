@@ -21,8 +21,8 @@ from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
-from zoo.objectives.objective import sum_of_means
-from zoo.training.evaluation import evaluate
+from zoo.objectives.objective import ForwardMode, sum_of_means
+from zoo.training.evaluation.evaluate import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 
@@ -214,7 +214,7 @@ def test_the_gradient_is_that_of_the_sum_of_two_means():
     graph = split(make_model(config))[0]
 
     def both(params):
-        losses, (sums, _) = objective.sums(graph, params, {}, batch, program.constants(0), training=True)
+        losses, (sums, _) = objective.sums(graph, params, {}, batch, program.constants(0), ForwardMode(training=True))
         return losses["loss"] / sums["weight"] + losses["next"] / sums["pairs"]
 
     gradient = jax.jit(jax.grad(both))(state["params"])

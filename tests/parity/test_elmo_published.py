@@ -150,11 +150,7 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     values = random_values(make_model(resolved)) | taken["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()
-    model, mode, constants = (
-        with_values(make_model(resolved), values),
-        ForwardMode(None, training=False),
-        program.constants(0),
-    )
+    model, mode, constants = (with_values(make_model(resolved), values), ForwardMode(), program.constants(0))
     states = call(lambda batch: model.mix(objective.features(model, batch, constants, mode)), batch)
     for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
         words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]

@@ -22,7 +22,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.nested import flatten
 from zoo.objectives import make_objective
-from zoo.objectives.objective import sum_of_means
+from zoo.objectives.objective import ForwardMode, sum_of_means
 
 pytestmark = pytest.mark.parity
 
@@ -86,7 +86,7 @@ def test_the_loss_is_bert_s():
     constants = {name: jnp.asarray(table) for name, table in objective.constants.items()}
 
     def loss_of(values, batch):
-        losses, _ = objective.sums(graph, values, {}, batch, constants, training=True)
+        losses, _ = objective.sums(graph, values, {}, batch, constants, ForwardMode(training=True))
         return sum_of_means(losses, objective.normalizers(batch))
 
     loss, gradients = call(jax.value_and_grad(loss_of), jax.tree.map(jnp.asarray, values), batch)

@@ -14,8 +14,10 @@ from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
+from zoo.objectives.objective import ForwardMode
+from zoo.training.accumulation import accumulate_gradients
 from zoo.training.mesh import make_mesh
-from zoo.training.update import accumulate_gradients, uses_dropout
+from zoo.training.update import uses_dropout
 
 
 def program_of(**overrides):
@@ -112,7 +114,9 @@ def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
     graph, *_ = split(make_model(config))
 
     def mean_loss(params):
-        losses, (sums, _) = objective.sums(graph, params, {}, ragged_batch(), program.constants(0), training=True)
+        losses, (sums, _) = objective.sums(
+            graph, params, {}, ragged_batch(), program.constants(0), ForwardMode(training=True)
+        )
         return losses["loss"] / sums["weight"]
 
     loss, gradient = jax.jit(jax.value_and_grad(mean_loss))(params)
@@ -164,7 +168,7 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
 
     def totals(parts):
         def sums_of(params, stats, part, index):
-            losses, rest = objective.sums(graph, params, stats, part, constants, None, training=True)
+            losses, rest = objective.sums(graph, params, stats, part, constants, ForwardMode(training=True))
             return sum(losses.values()), rest
 
         return compiled(lambda params, batch: accumulate_gradients(sums_of, params, {}, batch, parts))(

@@ -20,8 +20,8 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.training.checkpoints import checkpoint as checkpoint_module
+from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.trainer import run
-from zoo.training.translation_evaluation import TranslationEvaluator
 
 sacrebleu = pytest.importorskip("sacrebleu")
 

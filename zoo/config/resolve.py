@@ -184,10 +184,9 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("model.head.pooling", {"decoder": "last", "elmo": "mean"}.get(flat["model.architecture"], "first"))
     if task in OBJECTIVE_KINDS.having("prefix"):
         fill("objective.prefix_length", max(1, length // 2))
+    if not flat["training.microbatch_size"]:
+        fill("training.accumulation_steps", 1)
     fill("training.eval_batches", 0 if task in TASKS else 40)
-    if flat["model.vocab_size"] != AUTO and task not in TASKS:
-        chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))
-        fill("objective.chunk_tokens", 0 if chunk >= flat["data.batch_size"] * length else chunk)
 
 
 def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

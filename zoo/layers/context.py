@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from zoo.config import LOSS_TERMS
 from zoo.config.scopes import KINDS, values_in
+from zoo.layers.activation_sharding import ActivationSharding
 from zoo.layers.cache import Cache
 
 
@@ -94,6 +95,7 @@ class Context:
             it. None in stacks without such layers.
         losses: dict that collects what `add_loss` adds, by scope and name of the term; None (the
             default) disables it.
+        sharding: static; how the rows are divided over devices, or None on a single one.
     """
 
     positions: Int[Array, "#B T"]
@@ -115,6 +117,17 @@ class Context:
     embedding: Float[Array, "N L D"] | None = None
     published: Mapping[str, Array] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
+    sharding: ActivationSharding | None = None
+
+    def on_its_devices(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
+        """Returns activations with every row on the devices that hold it, and whole there; x itself
+        on a single device.
+        """
+        return x if self.sharding is None else self.sharding.rows(x)
+
+    def looked_up(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """Returns vectors that were looked up in a table, like `on_its_devices`."""
+        return x if self.sharding is None else self.sharding.looked_up(x)
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
         """Returns the context of one layer, with its index, its own cache and its own dropout key.

@@ -63,6 +63,8 @@ class Head(nnx.Module):
         """
         if self.config.head.transform:
             hidden = self.norm(activation(self.config, self.dense(hidden)), context)
+        if context is not None:
+            hidden = context.on_its_devices(hidden)
         if self.scale != 1.0:
             hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
         weights = embedding if self.weights is None else self.weights[...]

@@ -50,7 +50,7 @@ class Tower(nnx.Module):
             context: structure of the sequence.
             segments: number of each token's segment; None for the first.
         """
-        x = self.position.embed(x, context.positions)
+        x = self.position.embed(context.looked_up(x), context.positions)
         if self.segments is not None:
             table = self.segments[...]
             vectors = table[0] if segments is None else table[segments]
@@ -58,7 +58,7 @@ class Tower(nnx.Module):
             x = (x.astype(jnp.float32) + vectors).astype(x.dtype)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x, context)
-        x = context.dropout(x, self.rate, "embedding")
+        x = context.on_its_devices(context.dropout(x, self.rate, "embedding"))
         return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
 
 

@@ -90,7 +90,8 @@ class Stack(nnx.Module):
                 losses={} if collecting else None,
                 published={} if first else readable,
             )
-            x = block(x, layer_context, shared)
+            # At both ends, so that forward and backward pass gather weights and not activations.
+            x = context.on_its_devices(block(context.on_its_devices(x), layer_context, shared))
             if recording:
                 states = self.placement.reduce(x, self.config)
                 layer_context.record["residual"] = squares(states, context)
@@ -111,7 +112,7 @@ class Stack(nnx.Module):
         layers = {name: with_remat(name) for name in graphs}
         new: dict[str, list] = {name: [] for name in graphs}
         published, start = None, 0
-        x = self.placement.expand(x, self.config)
+        x = context.on_its_devices(self.placement.expand(x, self.config))
         if publishing:
             x, published = self._unroll(x, layers, state, range(1), None, new)
             start = 1

@@ -65,10 +65,11 @@ class BidirectionalObjective(Objective):
         """Returns `Objective.token_loss`; in training with `objective.sampled_softmax` over the
         sampled ids.
         """
-        objective = self.config.objective
-        if not (mode.training and objective.sampled_softmax):
+        if not (mode.training and self.config.objective.sampled_softmax):
             return super().token_loss(prediction, targets, weights, constants, mode)
-        loss = sampled_cross_entropy(prediction, targets, weights, constants["candidates"], objective.chunk_tokens)
+        loss = sampled_cross_entropy(
+            prediction, targets, weights, constants["candidates"], self.chunk_tokens, mode.sharding
+        )
         return loss, jax.lax.stop_gradient(loss)
 
     def why_too_long(self, model: nnx.Module, length: int) -> str | None:

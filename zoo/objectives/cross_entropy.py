@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from zoo.layers.activation_sharding import ActivationSharding, merge_rows
 from zoo.models.head import LogitFactors, logits
+from zoo.objectives.token_chunks import in_chunks, number_of_chunks
 
 Scalar = float | Float[Array, ""]
 """A number of the config, or an argument of the program."""
@@ -43,6 +45,7 @@ def cross_entropy(
     chunk_tokens: int,
     z_loss: Scalar = 0.0,
     smoothing: Scalar = 0.0,
+    sharding: ActivationSharding | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Sums over tokens of weight * (-sum_v q_v log softmax(logits)_v + z_loss * log(sum exp
     logits)^2), in nats and float32.
@@ -57,9 +60,11 @@ def cross_entropy(
             type.
         targets: token ids; where the weight is 0, any valid id.
         weights: weight of each token.
-        chunk_tokens: about how many tokens' logits exist at once; 0 for all of them.
+        chunk_tokens: about how many tokens' logits exist at once on a device; 0 for all of them.
         z_loss: weight of the second term.
         smoothing: share of a target's probability that is spread over all V ids.
+        sharding: how the rows are divided over devices; None on a single one. Every device sums the
+            head's gradient over its own rows, and the sums are added once, after the last chunk.
 
     Returns:
         (the sum, the sum of -log softmax(logits)[target] alone). The first is differentiable once,
@@ -67,7 +72,7 @@ def cross_entropy(
         with and without the other terms.
     """
     terms = LossTerms(_unless_zero(z_loss), _unless_zero(smoothing))
-    static = _Static(prediction.softcap, 0.0, chunk_tokens)
+    static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding)
     total, cross_entropy_sum, _ = _sums(_Student(*prediction[:3]), None, (targets, weights), terms, static)
     return total, jax.lax.stop_gradient(cross_entropy_sum)
 
@@ -79,6 +84,7 @@ def distilled_cross_entropy(
     weights: Float[Array, "B T"],
     chunk_tokens: int,
     terms: LossTerms,
+    sharding: ActivationSharding | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """Sums over tokens of weight * (hard * H + kl * T^2 KL(p || q)), in nats and float32.
 
@@ -89,7 +95,7 @@ def distilled_cross_entropy(
     models the logits of one chunk exist at a time.
 
     Args:
-        prediction, targets, weights, chunk_tokens: see `cross_entropy`.
+        prediction, targets, weights, chunk_tokens, sharding: see `cross_entropy`.
         teacher: the teacher's prediction of the same targets; its width may differ, V is the same.
             It gets no gradient.
         terms: weights of the terms. A z-loss or a smoothing of 0 is left out.
@@ -99,28 +105,9 @@ def distilled_cross_entropy(
         first has a gradient.
     """
     terms = terms._replace(z_loss=_unless_zero(terms.z_loss), smoothing=_unless_zero(terms.smoothing))
-    static = _Static(prediction.softcap, teacher.softcap, chunk_tokens)
+    static = _Static(prediction.softcap, teacher.softcap, chunk_tokens, sharding)
     total, *reports = _sums(_Student(*prediction[:3]), tuple(teacher[:3]), (targets, weights), terms, static)
     return total, *jax.lax.stop_gradient(reports)
-
-
-def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
-    """Returns into how many parts to cut the sequences, so that one part of all of them has about
-    `chunk_tokens` tokens; 1 for 0.
-    """
-    return min(length, -(-batch * length // chunk_tokens)) if chunk_tokens else 1
-
-
-def in_chunks(x: Array, parts: int) -> Array:
-    """Cuts [B, T, ...] to [parts, B, T / parts, ...], along the sequence, so that a sharded batch
-    stays in place.
-
-    A length that does not divide is padded with zeros, which have no weight.
-    """
-    size = -(-x.shape[1] // parts)
-    if size * parts != x.shape[1]:
-        x = jnp.pad(x, [(0, 0), (0, size * parts - x.shape[1])] + [(0, 0)] * (x.ndim - 2))
-    return jnp.moveaxis(x.reshape(x.shape[0], parts, size, *x.shape[2:]), 1, 0)
 
 
 class _Student(NamedTuple):
@@ -135,15 +122,7 @@ class _Static(NamedTuple):
     softcap: float
     teacher_softcap: float
     chunk_tokens: int
-
-
-class _Chunk(NamedTuple):
-    """What runs over the tokens: whole, in parts, or one part, flattened to 2-D."""
-
-    hidden: Array
-    teacher_hidden: Array | None
-    targets: Array
-    weights: Array
+    sharding: ActivationSharding | None
 
 
 class _Heads(NamedTuple):
@@ -159,27 +138,38 @@ def _unless_zero(number: Scalar | None) -> Scalar | None:
     return None if isinstance(number, int | float) and number == 0 else number
 
 
-def _heads(student, teacher) -> _Heads:
-    own = None if teacher is None else (teacher[1].astype(teacher[0].dtype), teacher[2])
-    return _Heads(student.head.astype(student.hidden.dtype), student.bias, own)
+class _Rows(NamedTuple):
+    """The arrays with rows: hidden states of student and teacher, targets and weights."""
+
+    hidden: Array
+    teacher_hidden: Array | None
+    targets: Array
+    weights: Array
 
 
-def _chunks(student, teacher, scored, parts) -> _Chunk:
-    whole = _Chunk(student.hidden, None if teacher is None else teacher[0], *scored)
-    return _Chunk(*(None if x is None else in_chunks(x, parts) for x in whole))
+def _heads(student, teacher, sharding) -> _Heads:
+    def cast(matrix, hidden):
+        matrix = matrix.astype(hidden.dtype)
+        return matrix if sharding is None else sharding.head(matrix)
+
+    own = None if teacher is None else (cast(teacher[1], teacher[0]), teacher[2])
+    return _Heads(cast(student.head, student.hidden), student.bias, own)
 
 
-def _flattened(chunk: _Chunk) -> _Chunk:
-    hidden, teacher_hidden, targets, weights = chunk
-    return _Chunk(
-        hidden.reshape(-1, hidden.shape[-1]),
-        None if teacher_hidden is None else teacher_hidden.reshape(-1, teacher_hidden.shape[-1]),
-        targets.reshape(-1),
-        weights.reshape(-1),
-    )
+def _rows(student, teacher, scored) -> _Rows:
+    return _Rows(student.hidden, None if teacher is None else teacher[0], *scored)
 
 
-def _chunk_loss(chunk: _Chunk, heads: _Heads, terms: LossTerms, static: _Static):
+def _flattened(rows: _Rows) -> _Rows:
+    return _Rows(*(None if x is None else x.reshape(-1, *x.shape[2:]) for x in rows))
+
+
+def _in_chunks(rows: _Rows, chunk_tokens: int) -> _Rows:
+    parts = number_of_chunks(*rows.targets.shape, chunk_tokens)
+    return jax.tree.map(lambda x: in_chunks(x, parts), rows)
+
+
+def _chunk_loss(chunk: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
     """Returns the three sums of a flat chunk, and what their gradient needs."""
     hidden, teacher_hidden, targets, weights = chunk
     scores = logits(LogitFactors(hidden[None], heads.matrix, heads.bias, static.softcap))[0]
@@ -207,19 +197,27 @@ def _chunk_loss(chunk: _Chunk, heads: _Heads, terms: LossTerms, static: _Static)
     )
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _sums(student, teacher, scored, terms, static):
-    parts = number_of_chunks(*scored[0].shape, static.chunk_tokens)
-    heads = _heads(student, teacher)
+def _sum_over_chunks(rows: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
+    """Returns the three sums of rows."""
 
     def body(totals, chunk):
         sums = _chunk_loss(_flattened(chunk), heads, terms, static)[0]
         return jax.tree.map(jnp.add, totals, sums), None
 
-    return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 3, _chunks(student, teacher, scored, parts))[0]
+    return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 3, _in_chunks(rows, static.chunk_tokens))[0]
 
 
-def _d_scores(scores, log_normalizer, gap, chunk: _Chunk, terms: LossTerms, softcap: float):
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _sums(student, teacher, scored, terms, static):
+    sharding = static.sharding
+    rows, heads = _rows(student, teacher, scored), _heads(student, teacher, sharding)
+    if sharding is None:
+        return _sum_over_chunks(rows, heads, terms, static)
+    totals = sharding.per_group(lambda part: _sum_over_chunks(part, heads, terms, static))(sharding.split_rows(rows))
+    return jax.tree.map(lambda x: x.sum(axis=0), totals)
+
+
+def _d_scores(scores, log_normalizer, gap, chunk: _Rows, terms: LossTerms, softcap: float):
     """Returns the gradient of a chunk's sum in its scores before the cap, [N, V]."""
     is_target = jnp.arange(scores.shape[-1]) == chunk.targets[:, None]
     probabilities = jnp.exp(scores - log_normalizer[:, None])
@@ -237,9 +235,10 @@ def _d_scores(scores, log_normalizer, gap, chunk: _Chunk, terms: LossTerms, soft
     return d_scores * (1 - jnp.square(scores / softcap)) if softcap else d_scores
 
 
-def _forward(student, teacher, scored, terms, static):
-    parts = number_of_chunks(*scored[0].shape, static.chunk_tokens)
-    heads = _heads(student, teacher)
+def _gradient_over_chunks(rows: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
+    """Returns (the three sums of rows, the gradient of the first in the hidden states [B, T, D], in
+    the transposed head [D, V] and in its bias).
+    """
 
     def body(carry, chunk):
         # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
@@ -251,23 +250,37 @@ def _forward(student, teacher, scored, terms, static):
             d_bias = d_bias + d_scores.sum(axis=0)
         d_scores = d_scores.astype(flat.hidden.dtype)
         d_head = d_head + jnp.einsum("nd,nv->dv", flat.hidden, d_scores, preferred_element_type=jnp.float32)
+        if static.sharding is not None:
+            d_head = static.sharding.head_gradient(d_head)
         d_hidden = (d_scores @ heads.matrix).reshape(chunk.hidden.shape)
         return (jax.tree.map(jnp.add, totals, sums), d_head, d_bias), d_hidden
 
-    hidden, head, bias = student
-    zeros = (jnp.zeros((), jnp.float32),) * 3
+    hidden = rows.hidden
     carry = (
-        zeros,
-        jnp.zeros(head.shape[::-1], jnp.float32),
-        None if bias is None else jnp.zeros(bias.shape, jnp.float32),
+        (jnp.zeros((), jnp.float32),) * 3,
+        jnp.zeros(heads.matrix.shape[::-1], jnp.float32),
+        None if heads.bias is None else jnp.zeros(heads.bias.shape, jnp.float32),
     )
-    chunks = _chunks(student, teacher, scored, parts)
-    if parts == 1:
-        (totals, d_head, d_bias), d_hidden = body(carry, jax.tree.map(lambda x: x[0], chunks))
-        return totals, _Student(d_hidden, d_head.T, d_bias)
-    (totals, d_head, d_bias), d_chunks = jax.lax.scan(body, carry, chunks)
+    chunks = _in_chunks(rows, static.chunk_tokens)
+    if len(chunks.targets) == 1:
+        (totals, *gradient), d_hidden = body(carry, jax.tree.map(lambda x: x[0], chunks))
+        return totals, d_hidden, *gradient
+    (totals, *gradient), d_chunks = jax.lax.scan(body, carry, chunks)
     d_hidden = jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape[0], -1, hidden.shape[2])[:, : hidden.shape[1]]
-    return totals, _Student(d_hidden, d_head.T, d_bias)
+    return totals, d_hidden, *gradient
+
+
+def _forward(student, teacher, scored, terms, static):
+    sharding = static.sharding
+    rows, heads = _rows(student, teacher, scored), _heads(student, teacher, sharding)
+    if sharding is None:
+        totals, d_hidden, d_head, d_bias = _gradient_over_chunks(rows, heads, terms, static)
+        return totals, _Student(d_hidden, d_head.T, d_bias)
+    totals, d_hidden, d_head, d_bias = sharding.per_group(
+        lambda part: _gradient_over_chunks(part, heads, terms, static)
+    )(sharding.split_rows(rows))
+    totals, d_head, d_bias = jax.tree.map(lambda x: x.sum(axis=0), (totals, d_head, d_bias))
+    return totals, _Student(sharding.rows(merge_rows(d_hidden)), d_head.T, d_bias)
 
 
 def _backward(static, gradient, cotangents):

@@ -107,7 +107,7 @@ class Distilled(Objective):
             temperature=self.hyperparameter("objective.distillation.temperature", constants),
         )
         loss, cross_entropy_sum, divergence = distilled_cross_entropy(
-            prediction, teacher, targets, weights, self.config.objective.chunk_tokens, terms
+            prediction, teacher, targets, weights, self.chunk_tokens, terms, mode.sharding
         )
         return {"loss": loss}, {"loss": cross_entropy_sum, "kl": divergence, **counts}
 

@@ -14,11 +14,13 @@ from jaxtyping import Array, Float, Int, Integer
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import TOKENS, deviations, evenly_spaced
+from zoo.layers.activation_sharding import ActivationSharding
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives.cross_entropy import Scalar, cross_entropy
 from zoo.objectives.layer_terms import LayerTerms
+from zoo.objectives.token_chunks import chunk_tokens
 
 Batch = Mapping[str, Array]
 """Arrays with the rows first, by name."""
@@ -38,13 +40,18 @@ class ForwardMode(NamedTuple):
             not be computed per row.
         record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
         losses: dict that collects the terms of the loss that layers add; None disables it.
+        sharding: how the rows are divided over devices; None on a single one.
     """
 
-    dropout_key: DropoutKey | None
-    training: bool
+    dropout_key: DropoutKey | None = None
+    training: bool = False
     no_padding: bool = False
     record: dict[str, Any] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
+    sharding: ActivationSharding | None = None
+
+
+EVALUATION = ForwardMode()
 
 
 class Objective:
@@ -85,6 +92,11 @@ class Objective:
         self.constants: dict[str, np.ndarray] = {
             "token_bytes": self.pad_to_vocab(tokenizer.token_bytes().astype(np.int32))
         }
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Returns about how many tokens' logits exist at once on a device; 0 for all of them."""
+        return chunk_tokens(self.config.objective.chunk_tokens, self.config.model.vocab_size)
 
     def pad_to_vocab(self, table: np.ndarray) -> np.ndarray:
         """Pads a table over the tokenizer's ids with zeros to all ids of the model."""
@@ -151,7 +163,7 @@ class Objective:
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Returns the loss of a prediction, and its cross-entropy alone (see `cross_entropy`)."""
         return cross_entropy(
-            prediction, targets, weights, self.config.objective.chunk_tokens, *self.regularisers(constants, mode)
+            prediction, targets, weights, self.chunk_tokens, *self.regularisers(constants, mode), mode.sharding
         )
 
     def regularisers(self, constants: Constants, mode: ForwardMode) -> tuple[Scalar, Scalar]:
@@ -198,9 +210,7 @@ class Objective:
         stats: Stats,
         batch: Batch,
         constants: Constants,
-        dropout_key: DropoutKey | None = None,
-        training: bool = False,
-        record: dict[str, Any] | None = None,
+        mode: ForwardMode = EVALUATION,
     ) -> tuple[Sums, tuple[Sums, Stats]]:
         """Scores a batch, or a part of one.
 
@@ -208,10 +218,9 @@ class Objective:
             graph, params, stats: the model, split.
             batch: arrays with the rows first, as `zoo.data` makes them.
             constants: `self.constants`, on the device; in training with `per_step_constants`.
-            dropout_key: None to drop nothing.
-            training: statistics are updated, and the loss has all its terms; otherwise its first
-                term is the cross-entropy alone.
-            record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
+            mode: how the model runs; `no_padding` and `losses` are set here. In training, statistics
+                are updated, and the loss has all its terms; otherwise its first term is the
+                cross-entropy alone.
 
         Returns:
             (losses, (sums, statistics)). The losses are the terms that training minimises, summed
@@ -222,11 +231,8 @@ class Objective:
             statistics are those after the call.
         """
         model = nnx.merge(graph, params, stats)
-        mode = ForwardMode(
-            dropout_key,
-            training,
-            no_padding=training and self.packed_without_padding and self.config.data.row_format == "packed",
-            record=record,
+        mode = mode._replace(
+            no_padding=mode.training and self.packed_without_padding and self.config.data.row_format == "packed",
             losses={} if self.layer_terms.means else None,
         )
         losses, sums = self.score(model, batch, constants, mode)
@@ -236,7 +242,7 @@ class Objective:
             losses, sums = losses | added[0], sums | added[1]
         return losses, (
             sums | {"tokens": self.num_tokens(batch).astype(jnp.float32)},
-            statistics_of(model) if training else stats,
+            statistics_of(model) if mode.training else stats,
         )
 
 
@@ -295,6 +301,7 @@ def make_context(
         prefix=prefix,
         record=mode.record,
         losses=mode.losses,
+        sharding=mode.sharding,
     )
 
 

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from zoo.layers.activation_sharding import ActivationSharding
 from zoo.models.head import LogitFactors
-from zoo.objectives.cross_entropy import in_chunks, number_of_chunks
+from zoo.objectives.token_chunks import in_chunks, number_of_chunks
 
 
 class Candidates(NamedTuple):
@@ -65,6 +66,7 @@ def sampled_cross_entropy(
     weights: Float[Array, "B T"],
     candidates: Candidates,
     chunk_tokens: int,
+    sharding: ActivationSharding | None = None,
 ) -> Float[Array, ""]:
     """Sums over tokens of weight * (-log softmax(s)[target]) over the target and the candidates, in
     nats and float32.
@@ -77,19 +79,35 @@ def sampled_cross_entropy(
         prediction: hidden states and the head, which has no cap.
         targets, weights: see `cross_entropy`.
         candidates: shared by all tokens.
-        chunk_tokens: about how many tokens' scores exist at once; 0 for all of them.
+        chunk_tokens: about how many tokens' scores exist at once on a device; 0 for all of them.
+        sharding: see `cross_entropy`.
     """
     hidden, matrix, bias, _ = prediction
+    rows = hidden, targets, weights
+    if sharding is None:
+        return _sum_over_chunks(rows, (matrix, bias), candidates, chunk_tokens)
+    # Each group of devices gets its own copy, so that gradients are summed there, chunk by chunk.
+    head = jax.tree.map(lambda x: jnp.broadcast_to(x, (sharding.groups, *x.shape)), (sharding.head(matrix), bias))
+    return sharding.per_group(lambda part, own: _sum_over_chunks(part, own, candidates, chunk_tokens))(
+        sharding.split_rows(rows), head
+    ).sum()
+
+
+def _sum_over_chunks(
+    rows: tuple[Array, Array, Array], head: tuple[Array, Array | None], candidates: Candidates, chunk_tokens: int
+) -> Float[Array, ""]:
+    """Returns the sum over rows of hidden states, targets and weights."""
+    (hidden, targets, _), (matrix, bias) = rows, head
     V = matrix.shape[0]
 
     def offsets(ids: Array) -> Array:
         own = 0.0 if bias is None else bias[ids]
         return own - log_expected_count(ids, candidates, V)
 
-    rows, added = matrix[candidates.ids].astype(hidden.dtype), offsets(candidates.ids)
+    sampled, added = matrix[candidates.ids].astype(hidden.dtype), offsets(candidates.ids)
 
     def loss_of(h: Float[Array, "B C D"], t: Int[Array, "B C"], w: Float[Array, "B C"]) -> Float[Array, ""]:
-        scores = jnp.einsum("bcd,sd->bcs", h, rows, preferred_element_type=jnp.float32) + added
+        scores = jnp.einsum("bcd,sd->bcs", h, sampled, preferred_element_type=jnp.float32) + added
         scores = jnp.where(candidates.ids == t[..., None], jnp.finfo(jnp.float32).min, scores)
         own = jnp.einsum("bcd,bcd->bc", h, matrix[t].astype(h.dtype), preferred_element_type=jnp.float32) + offsets(t)
         log_normalizer = jnp.logaddexp(jax.nn.logsumexp(scores, axis=-1), own)
@@ -99,6 +117,4 @@ def sampled_cross_entropy(
         return total + jax.checkpoint(loss_of, prevent_cse=False)(*chunk), None
 
     parts = number_of_chunks(*targets.shape, chunk_tokens)
-    return jax.lax.scan(
-        body, jnp.zeros((), jnp.float32), tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
-    )[0]
+    return jax.lax.scan(body, jnp.zeros((), jnp.float32), tuple(in_chunks(x, parts) for x in rows))[0]

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from zoo.errors import ConfigError
-from zoo.training.mesh import BATCH_AXES
+from zoo.layers.activation_sharding import BATCH_AXES
 from zoo.training.state import State, shardings_of
 from zoo.training.step import Program
 from zoo.training.update import Constants, Metrics
@@ -110,7 +110,7 @@ class PopulationExecutor:
     ) -> tuple[State, Metrics]:
         def update(run):
             state, batch, constants, _ = run
-            return self._program.update(state, batch, {**shared, **constants})
+            return self._program.update(state, batch, {**shared, **constants}, self._mesh)
 
         def skip(run):
             # Metrics of an inactive run are never read.
@@ -121,7 +121,9 @@ class PopulationExecutor:
             return jax.lax.cond(run[3], update, skip, run)
 
         runs = (states, batches, own, active)
-        return jax.lax.map(update_if_active, runs) if self._executor == "map" else jax.vmap(update_if_active)(runs)
+        if self._executor == "map":
+            return jax.lax.map(update_if_active, runs)
+        return jax.vmap(update_if_active, spmd_axis_name="population")(runs)
 
     def combine(self, states: Sequence[State]) -> State:
         return self._combine(*states)

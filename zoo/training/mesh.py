@@ -4,20 +4,20 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from zoo.config import ResolvedConfig
+from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
+from zoo.layers.activation_sharding import BATCH_AXES, TENSOR_AXIS
 from zoo.models.functional import Params
 
 # Logical axis of a parameter -> mesh axis that it is split over.
 LOGICAL_AXIS_RULES = {
-    "vocab": "tensor",
+    "vocab": TENSOR_AXIS,
     "embed": "fsdp",
-    "mlp": "tensor",
-    "heads": "tensor",
-    "kv_heads": "tensor",
+    "mlp": TENSOR_AXIS,
+    "heads": TENSOR_AXIS,
+    "kv_heads": TENSOR_AXIS,
     "layers": None,
 }
-BATCH_AXES = ("data", "fsdp")
 
 
 def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -> Mesh:
@@ -43,16 +43,15 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
             f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: a row of a "
             "batch belongs to one process"
         )
-    part = config.data.batch_size // config.training.accumulation_steps
-    if part % (data * fsdp):
+    batch, parts = config.data.batch_size, config.training.accumulation_steps
+    in_parts = "" if parts == AUTO else f" in training.accumulation_steps={parts} parts"
+    if batch // (1 if parts == AUTO else parts) % (data * fsdp):
         raise ConfigError(
-            f"data.batch_size={config.data.batch_size} in training.accumulation_steps="
-            f"{config.training.accumulation_steps} parts is not divisible by {data * fsdp} devices "
-            "(mesh.data x mesh.fsdp)"
+            f"data.batch_size={batch}{in_parts} is not divisible by {data * fsdp} devices (mesh.data x mesh.fsdp)"
         )
     return Mesh(
         np.array(devices).reshape(data, fsdp, tensor),
-        ("data", "fsdp", "tensor"),
+        (*BATCH_AXES, TENSOR_AXIS),
         axis_types=(jax.sharding.AxisType.Auto,) * 3,
     )
 

@@ -38,7 +38,8 @@ from zoo.training.checkpoints.warm_start import (
     replaceable_parts,
 )
 from zoo.training.dynamics import DynamicsFile
-from zoo.training.evaluation import Dataset
+from zoo.training.evaluation.evaluate import Dataset
+from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh
 from zoo.training.records.metrics_file import MetricsFile
@@ -59,7 +60,6 @@ from zoo.training.runtime.processes import is_main_process
 from zoo.training.state import State
 from zoo.training.step import Program
 from zoo.training.training_run import Progress, RunFiles, TrainingRun
-from zoo.training.translation_evaluation import TranslationEvaluator
 from zoo.training.update import Constants
 
 

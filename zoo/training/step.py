@@ -6,7 +6,7 @@ evaluation step from a model, an objective and a mesh.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, traced_hyperparameters
+from zoo.layers.activation_sharding import activation_sharding
 from zoo.models.functional import Params, Stats, split, unrolled_ndim
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
@@ -86,8 +87,9 @@ class Program:
         mesh: the devices.
         abstract_state: shapes, types and shardings of the state.
         initial_state: seed -> state before the first update.
-        update: (state, batch, constants) -> (state, metrics), not compiled.
-        train_step: the same, compiled; the memory of the state that it is given is reused.
+        update: (state, batch, constants, mesh) -> (state, metrics), not compiled.
+        train_step: (state, batch, constants) -> (state, metrics), compiled; the memory of the state
+            that it is given is reused.
         eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's
             outputs for each row).
         constants: (seed, config) -> arguments that stay the same for a whole run.
@@ -104,7 +106,7 @@ class Program:
     mesh: Mesh
     abstract_state: State
     initial_state: Callable[[int], State]
-    update: Callable[[State, Batch, Constants], tuple[State, Metrics]]
+    update: Callable[[State, Batch, Constants, Mesh], tuple[State, Metrics]]
     train_step: Callable[[State, Batch, Constants], tuple[State, Metrics]]
     eval_step: Callable[[Params, Stats, Batch, Constants], tuple[Metrics, dict[str, Array]]]
     constants: RunConstants
@@ -143,25 +145,27 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         abstract_state=abstract,
         initial_state=jax.jit(initialise_from, out_shardings=state),
         update=step.update,
-        train_step=jax.jit(step.update, donate_argnums=0, in_shardings=arguments, out_shardings=(state, replicated)),
-        eval_step=make_eval_step(model, objective, (state["params"], replicated, rows, constants.shardings)),
+        train_step=jax.jit(
+            partial(step.update, mesh=mesh), donate_argnums=0, in_shardings=arguments, out_shardings=(state, replicated)
+        ),
+        eval_step=make_eval_step(model, objective, mesh, (state["params"], replicated, rows, constants.shardings)),
         constants=constants,
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
-        features=make_features_step(model, objective, (state["params"], replicated, rows, replicated))
+        features=make_features_step(model, objective, mesh, (state["params"], replicated, rows, replicated))
         if config.training.trained_layers == 0
         else None,
-        dynamics_step=DynamicsStep(step.dynamics, in_shardings=arguments, out_shardings=replicated),
+        dynamics_step=DynamicsStep(partial(step.dynamics, mesh=mesh), in_shardings=arguments, out_shardings=replicated),
     )
 
 
 def make_eval_step(
-    model: nnx.Module, objective: Objective, in_shardings: tuple[Any, ...]
+    model: nnx.Module, objective: Objective, mesh: Mesh, in_shardings: tuple[Any, ...]
 ) -> Callable[[Params, Stats, Batch, Constants], tuple[Metrics, dict[str, Array]]]:
     """Returns `Program.eval_step`; its results are replicated."""
-    graph, replicated = split(model)[0], in_shardings[1]
+    graph, replicated, sharding = split(model)[0], in_shardings[1], activation_sharding(mesh)
 
     def eval_step(params: Params, stats: Stats, batch: Batch, constants: Constants):
-        sums = objective.sums(graph, params, stats, batch, constants)[1][0]
+        sums = objective.sums(graph, params, stats, batch, constants, ForwardMode(sharding=sharding))[1][0]
         outputs = {name: sums.pop(name) for name in objective.outputs}
         return sums, outputs
 
@@ -169,12 +173,13 @@ def make_eval_step(
 
 
 def make_features_step(
-    model: nnx.Module, objective: Objective, in_shardings: tuple[Any, ...]
+    model: nnx.Module, objective: Objective, mesh: Mesh, in_shardings: tuple[Any, ...]
 ) -> Callable[[Params, Stats, Batch, Constants], Float[Array, "B ... D"]]:
     """Returns `Program.features`; its results are replicated."""
-    graph, replicated = split(model)[0], in_shardings[1]
+    graph, replicated, sharding = split(model)[0], in_shardings[1], activation_sharding(mesh)
 
     def features(params: Params, stats: Stats, batch: Batch, constants: Constants) -> Array:
-        return objective.features(nnx.merge(graph, params, stats), batch, constants, ForwardMode(None, training=False))
+        mode = ForwardMode(sharding=sharding)
+        return objective.features(nnx.merge(graph, params, stats), batch, constants, mode)
 
     return jax.jit(features, in_shardings=in_shardings, out_shardings=replicated)

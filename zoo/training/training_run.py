@@ -13,12 +13,12 @@ from zoo.config import ResolvedConfig
 from zoo.errors import Diverged
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
-from zoo.training.evaluation import Dataset, evaluate_lengths
+from zoo.training.evaluation.evaluate import Dataset, evaluate_lengths
+from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.state import State
 from zoo.training.step import Program
-from zoo.training.translation_evaluation import TranslationEvaluator
 from zoo.training.update import Constants
 
 

@@ -33,14 +33,17 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
 
 def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
-    if batch % accumulation:
+    microbatch = flat["training.microbatch_size"]
+    setting = f"training.accumulation_steps={accumulation}"
+    if accumulation == AUTO:
+        setting, accumulation = f"training.microbatch_size={microbatch}", -(-batch // microbatch)
+    elif microbatch:
+        yield f"{setting} and training.microbatch_size={microbatch} both cut the batch; set one of them"
+    elif batch % accumulation:
         yield f"data.batch_size={batch} is not divisible by training.accumulation_steps={accumulation}"
     kinds = {flat["model.norm.kind"], *(changes.get("model.norm.kind") for changes in scopes.values())}
     for kind in sorted(kinds & set(NORM_KINDS.having("batch"))) if accumulation > 1 else ():
-        yield (
-            f"training.accumulation_steps={accumulation} would change what model.norm.kind={kind} normalises over; "
-            "use one part, or another norm"
-        )
+        yield (f"{setting} would change what model.norm.kind={kind} normalises over; use one part, or another norm")
 
 
 def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -48,12 +51,10 @@ def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iter
     data, fsdp, tensor = flat["mesh.data"], flat["mesh.fsdp"], flat["mesh.tensor"]
     if data == 0:
         yield "mesh.data=0 must be -1 (all remaining devices) or at least 1"
-    rows = fsdp * max(data, 1)
-    if batch % accumulation == 0 and (batch // accumulation) % rows:
-        yield (
-            f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts is not divisible by the "
-            f"{rows} devices of mesh.data x mesh.fsdp"
-        )
+    rows, parts = fsdp * max(data, 1), 1 if accumulation == AUTO else accumulation
+    if batch % parts == 0 and (batch // parts) % rows:
+        in_parts = "" if accumulation == AUTO else f" in training.accumulation_steps={accumulation} parts"
+        yield f"data.batch_size={batch}{in_parts} is not divisible by the {rows} devices of mesh.data x mesh.fsdp"
     for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
         for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):

@@ -95,6 +95,7 @@ def has_condition(field: Field) -> bool:
 NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "data.hub.streaming",
     "data.hub.folder",
+    "objective.chunk_tokens",
     "mesh.data",
     "mesh.fsdp",
     "mesh.tensor",

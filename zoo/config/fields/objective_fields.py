@@ -122,9 +122,9 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "objective.chunk_tokens",
         AUTO,
         int,
-        "tokens whose logits are held at once; 0: all",
+        "tokens whose logits a device holds at once, which changes results by rounding only; 0: all",
         minimum=0,
-        auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024",
+        auto="8192 on a GPU or TPU; on a CPU a power of two that keeps a chunk's logits near 32 MB, at least 1024",
         when=TOKEN_OBJECTIVES,
     ),
     Field(

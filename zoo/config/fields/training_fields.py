@@ -143,11 +143,19 @@ TRAINING_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "training.accumulation_steps",
-        1,
+        AUTO,
         int,
         "number of micro-batches that a batch is split into; gradients are accumulated, so the update is that of "
         "the whole batch",
         minimum=1,
+        auto="as many as training.microbatch_size needs on the devices of the run; 1 without it",
+    ),
+    Field(
+        "training.microbatch_size",
+        0,
+        int,
+        "rows that a device processes at once; with fewer than its rows, gradients are accumulated; 0: all its rows",
+        minimum=0,
     ),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field(

@@ -1,0 +1,221 @@
+"""What a compiled program computes and sends, read from the text of its HLO.
+
+XLA's own cost analysis counts the body of a loop once. Here every instruction counts as often as
+its loops run, so that a scanned stack of layers, accumulated gradients and a chunked loss have their
+full cost.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BYTES_OF_TYPE = {
+    "pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s32": 4, "u32": 4, "f32": 4,
+    "s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16,
+}  # fmt: skip
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+_CALLED = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of HLO.
+
+    Attributes:
+        name: its name.
+        opcode: e.g. "dot", "all-gather", "while".
+        shapes: (element type, dimensions) of every array of the result.
+        operands: names of its operands.
+        attributes: the rest of the line.
+    """
+
+    name: str
+    opcode: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    operands: tuple[str, ...]
+    attributes: str
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of the result on one device."""
+        return sum(BYTES_OF_TYPE.get(kind, 4) * math.prod(dims) for kind, dims in self.shapes)
+
+    @property
+    def op_name(self) -> str:
+        """The JAX operation that it was made of, with its path; empty if unknown."""
+        found = _OP_NAME.search(self.attributes)
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective operation of one device.
+
+    Attributes:
+        kind: one of `COLLECTIVES`.
+        result_bytes: bytes of its result on one device.
+        group_size: number of devices that take part.
+        count: how often it runs in one call of the program.
+        op_name: the JAX operation that it belongs to.
+        in_loop: whether it is part of a loop's body.
+    """
+
+    kind: str
+    result_bytes: int
+    group_size: int
+    count: int
+    op_name: str
+    in_loop: bool
+
+    @property
+    def wire_bytes(self) -> float:
+        """Bytes that a device sends in all its executions, with the ring algorithms: (n - 1) / n of
+        the whole array for a gather, a scatter and an exchange, twice that for a reduction on all
+        devices (Thakur et al. 2005, sections 4.1 to 4.5).
+        """
+        n = self.group_size
+        whole = self.result_bytes * (n if self.kind == "reduce-scatter" else 1)
+        factor = {"all-reduce": 2.0, "collective-permute": n / max(n - 1, 1)}.get(self.kind, 1.0)
+        return self.count * factor * whole * (n - 1) / n
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product of one device.
+
+    Attributes:
+        flops: floating-point operations of one execution, 2 per multiplication.
+        dims: dimensions of its result.
+        count: how often it runs in one call of the program.
+        op_name: the JAX operation that it belongs to.
+        in_loop: whether it is part of a loop's body.
+    """
+
+    flops: int
+    dims: tuple[int, ...]
+    count: int
+    op_name: str
+    in_loop: bool
+
+
+class CompiledProgram:
+    """The instructions of a compiled program, by computation.
+
+    Args:
+        text: `jax.stages.Compiled.as_text()`, after the partition over devices: every shape is that
+            of one device.
+    """
+
+    def __init__(self, text: str):
+        self._computations: dict[str, list[Instruction]] = {}
+        self._entry = ""
+        current: list[Instruction] = []
+        for line in text.splitlines():
+            if line.startswith(("%", "ENTRY")) and line.rstrip().endswith("{"):
+                name = line.removeprefix("ENTRY").split()[0].lstrip("%")
+                if line.startswith("ENTRY"):
+                    self._entry = name
+                current = self._computations.setdefault(name, [])
+            elif " = " in line and (instruction := _parse(line)) is not None:
+                current.append(instruction)
+
+    def executions(self) -> Iterator[tuple[Instruction, int, bool]]:
+        """Yields (instruction, how often it runs, whether in a loop). A loop whose number of turns
+        is unknown counts once; of the branches of a condition, each counts.
+        """
+        yield from self._walk(self._entry, 1, False)
+
+    def _walk(self, name: str, count: int, in_loop: bool) -> Iterator[tuple[Instruction, int, bool]]:
+        for instruction in self._computations.get(name, ()):
+            yield instruction, count, in_loop
+            is_loop = instruction.opcode == "while"
+            turns = int(found[1]) if is_loop and (found := _TRIPS.search(instruction.attributes)) else 1
+            called = _CALLED.findall(instruction.attributes)
+            for names in _BRANCHES.findall(instruction.attributes):
+                called += [part.strip().lstrip("%") for part in names.split(",")]
+            for other in called:
+                yield from self._walk(other, count * turns, in_loop or is_loop)
+
+    def collectives(self) -> list[Collective]:
+        """Returns the collective operations, in the order of execution. The asynchronous form of
+        one counts once.
+        """
+        found = []
+        for instruction, count, in_loop in self.executions():
+            kind = instruction.opcode.removesuffix("-start")
+            if kind not in COLLECTIVES:
+                continue
+            shapes = instruction.shapes
+            if instruction.opcode.endswith("-start") and kind != "all-reduce":
+                shapes = shapes[len(shapes) // 2 :]  # (operands, results)
+            size = sum(BYTES_OF_TYPE.get(element, 4) * math.prod(dims) for element, dims in shapes)
+            group = _group_size(instruction.attributes)
+            found.append(Collective(kind, size, group, count, instruction.op_name, in_loop))
+        return found
+
+    def products(self) -> list[Product]:
+        """Returns the matrix products, in the order of execution."""
+        shapes = {
+            name: {instruction.name: instruction.shapes for instruction in body}
+            for name, body in self._computations.items()
+        }
+        owner = {id(instruction): name for name, body in self._computations.items() for instruction in body}
+        found = []
+        for instruction, count, in_loop in self.executions():
+            if instruction.opcode != "dot":
+                continue
+            left = shapes[owner[id(instruction)]][instruction.operands[0]][0][1]
+            dims = instruction.shapes[0][1]
+            contracted = _CONTRACTED.search(instruction.attributes)
+            depth = math.prod(left[int(axis)] for axis in contracted[1].split(",") if axis)
+            found.append(Product(2 * math.prod(dims) * depth, dims, count, instruction.op_name, in_loop))
+        return found
+
+
+def _parse(line: str) -> Instruction | None:
+    """Parses a line `[ROOT] %name = shape opcode(operands), attributes`."""
+    name, _, rest = line.strip().removeprefix("ROOT ").partition(" = ")
+    end = _closing(rest) + 1 if rest.startswith("(") else rest.find(" ")
+    shape, rest = rest[:end], rest[end:].lstrip()
+    opcode, bracket, rest = rest.partition("(")
+    if not bracket or end <= 0:
+        return None
+    end = _closing("(" + rest) - 1
+    operands = re.findall(r"%([\w.\-]+)", rest[:end])
+    shapes = tuple((kind, tuple(int(size) for size in dims.split(",") if size)) for kind, dims in _ARRAY.findall(shape))
+    return Instruction(name.lstrip("%"), opcode.strip(), shapes, tuple(operands), rest[end:])
+
+
+def _closing(text: str) -> int:
+    """Returns the index of the bracket that closes the one at index 0."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return index
+    return len(text)
+
+
+def _group_size(attributes: str) -> int:
+    """Returns the number of devices in a group, from any of XLA's three notations:
+    `{{0,1},{2,3}}`, `[2,2]<=[4]`, and `mesh['a'=2,'b'=2] {'b'}`.
+    """
+    listed = re.search(r"replica_groups=\{\{([\d,]*)\}", attributes)
+    if listed:
+        return listed[1].count(",") + 1
+    iota = re.search(r"replica_groups=\[(\d+),(\d+)\]", attributes)
+    if iota:
+        return int(iota[2])
+    mesh = re.search(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}", attributes)
+    if mesh:
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
+        return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", mesh[2]))
+    pairs = re.search(r"source_target_pairs=\{(.*?)\}\}", attributes)
+    return pairs[1].count("{") if pairs else 1
