@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimizer.py"
-EVALUATION, MESH = "zoo/training/evaluation/evaluate.py", "zoo/training/mesh.py"
+EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
 RUN, EXECUTOR = "zoo/training/training_run.py", "zoo/training/executor.py"
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)

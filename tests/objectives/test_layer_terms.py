@@ -28,7 +28,7 @@ from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.objectives.layer_terms import LayerTerms
 from zoo.objectives.objective import ForwardMode, sum_of_means
-from zoo.training.evaluation.evaluate import evaluate
+from zoo.training.evaluation.held_out import evaluate
 from zoo.training.executor import make_executor
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program

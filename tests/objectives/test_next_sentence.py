@@ -22,7 +22,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode, sum_of_means
-from zoo.training.evaluation.evaluate import evaluate
+from zoo.training.evaluation.held_out import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 

@@ -144,7 +144,7 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
     """
     # Imported late: only this measure and the next read the data.
     from zoo import data
-    from zoo.training.evaluation.evaluate import evaluate
+    from zoo.training.evaluation.held_out import evaluate
 
     run = measured.trained
     if not (places := midpoints(run.config.data.position_offsets)):

@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict[str, float] | None]:
     """Returns the scores at each length; None if the model cannot read rows of that length."""
     from zoo import data
-    from zoo.training.evaluation.evaluate import evaluate
+    from zoo.training.evaluation.held_out import evaluate
 
     config, multiple = trained.config, trained.program.data_parallel_size
     constants = trained.program.constants(config.seed)
@@ -216,7 +216,7 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
         ConfigError: flags that apply only to text; examples that have changed since the run.
     """
     from zoo import data
-    from zoo.training.evaluation.evaluate import evaluate
+    from zoo.training.evaluation.held_out import evaluate
     from zoo.training.records.resume_checks import check_same_data
 
     config = trained.config

@@ -213,7 +213,7 @@ def _group_size(attributes: str) -> int:
     iota = re.search(r"replica_groups=\[(\d+),(\d+)\]", attributes)
     if iota:
         return int(iota[2])
-    mesh = re.search(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}", attributes)
+    mesh = re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\([^{]*\))? ?\{([^}]*)\}", attributes)
     if mesh:
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
         return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", mesh[2]))

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from zoo.data import LabelledDataset
-from zoo.training.evaluation.evaluate import Dataset
+from zoo.training.evaluation.held_out import Dataset
 from zoo.training.state import State
 from zoo.training.step import Program
 from zoo.training.update import Constants

@@ -38,7 +38,7 @@ from zoo.training.checkpoints.warm_start import (
     replaceable_parts,
 )
 from zoo.training.dynamics import DynamicsFile
-from zoo.training.evaluation.evaluate import Dataset
+from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh

@@ -55,12 +55,21 @@ class RunConstants:
             "hyperparameters": dict.fromkeys(self._hyperparameters, replicated),
             **dict.fromkeys(self._arrays, replicated),
         }
-        self._load_teacher = None
+        self._load_teacher = self._teacher = None
         if objective.teacher is not None:
-            teacher = abstract_weights(objective.teacher, mesh)
+            self._teacher = teacher = abstract_weights(objective.teacher, mesh)
             self.shardings["teacher"] = shardings_of(teacher)
             folder = Path(config.objective.distillation.teacher)
             self._load_teacher = cache(lambda: read_weights(folder, teacher)[0])
+
+    def abstract(self) -> Constants:
+        """Returns shapes and types of the constants, without reading a teacher."""
+        shapes: Constants = {
+            "seed": jax.ShapeDtypeStruct((), np.uint32),
+            "hyperparameters": {path: jax.ShapeDtypeStruct((), np.float32) for path in self._hyperparameters},
+            **{name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in self._arrays.items()},
+        }
+        return shapes | ({} if self._teacher is None else {"teacher": self._teacher})
 
     def __call__(self, seed: int, config: ResolvedConfig | None = None) -> Constants:
         """Returns {"seed", "hyperparameters", arrays of the objective, "teacher" if there is one}.

@@ -13,7 +13,7 @@ from zoo.config import ResolvedConfig
 from zoo.errors import Diverged
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
-from zoo.training.evaluation.evaluate import Dataset, evaluate_lengths
+from zoo.training.evaluation.held_out import Dataset, evaluate_lengths
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 from zoo.training.runtime.signals import StopSignal

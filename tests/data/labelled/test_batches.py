@@ -18,7 +18,7 @@ from zoo.data.labelled.sequence_tasks import EncodedExamples
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
-from zoo.training.evaluation.evaluate import evaluate
+from zoo.training.evaluation.held_out import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
