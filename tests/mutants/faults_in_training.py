@@ -2,6 +2,8 @@
 
 from tests.mutants.mutant import Mutant
 
+ACCUMULATION, SHARDING = "zoo/training/accumulation.py", "zoo/layers/activation_sharding.py"
+SHARDED_TESTS = ("tests/training/test_sharded_programs.py",)
 LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimizer.py"
 EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
@@ -67,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "accumulation: the last part's statistics are lost",
-        UPDATE,
+        ACCUMULATION,
         "(jax.tree.map(jnp.add, total, (loss, sums, gradient)), stats), None",
         "(jax.tree.map(jnp.add, total, (loss, sums, gradient)), carry[1]), None",
         STEP_TESTS,
@@ -131,8 +133,29 @@ MUTANTS = (
         " / 1.0",
         ("tests/training/test_run.py", "tests/cli/test_single.py"),
     ),
-    Mutant("mesh: tensor axis unused", MESH, '"mlp": "tensor"', '"mlp": None', MESH_TESTS),
+    Mutant("mesh: tensor axis unused", MESH, '"mlp": TENSOR_AXIS', '"mlp": None', MESH_TESTS),
     Mutant("mesh: rows are not split", MESH, "PartitionSpec(BATCH_AXES)", "PartitionSpec()", MESH_TESTS),
+    Mutant(
+        "mesh: activations go where XLA puts them",
+        SHARDING,
+        "        return self._constrained(x, self.batch_axes)",
+        "        return x",
+        SHARDED_TESTS,
+    ),
+    Mutant(
+        "mesh: every part's gradients are reduced",
+        ACCUMULATION,
+        "if mesh is None or parts == 1 or mesh.shape[DATA_AXIS] == 1:",
+        "if True:",
+        SHARDED_TESTS,
+    ),
+    Mutant(
+        "mesh: every chunk's gradient of the head is reduced",
+        "zoo/objectives/cross_entropy.py",
+        "static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding)",
+        "static = _Static(prediction.softcap, 0.0, chunk_tokens, None)",
+        SHARDED_TESTS,
+    ),
     Mutant(
         "checkpoints: changed bytes pass",
         INTEGRITY,
