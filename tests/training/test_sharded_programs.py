@@ -87,7 +87,7 @@ def count_by_hand(case):
     wire = part(fsdp) * (gathers * weights * (parts if case["model.scan_layers"] else 1) + table)
     # Gradients: those of the layers once for each part along fsdp, once in a step along data.
     wire += 2 * part(fsdp) * (weights + table) * parts + 2 * part(data) * (weights + table) / fsdp
-    # Look-ups exchange widths for rows, and their gradients rows for widths, on each side of the model.
+    # Look-ups exchange widths for rows, and their gradients rows for widths, on each side.
     wire += 2 * part(fsdp) * activations * (2 if cross else 1)
     # Tensor parallelism (Shoeybi et al. 2019, section 3): two sums in a layer's forward pass; in the
     # backward pass one for the FFN and one for each of query, key and value.

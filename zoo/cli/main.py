@@ -31,6 +31,7 @@ GROUPS = {
     "models and data": {
         "describe": ("zoo.cli.describe", "list and explain variants and config fields"),
         "config": ("zoo.cli.config", "show, compare or validate configs"),
+        "plan": ("zoo.cli.plan", "plan a run on many devices: memory, communication, time"),
         "data": ("zoo.cli.data", "show the data that a model reads"),
         "draw": ("zoo.cli.draw", "draw attention, positions, sizes, or two architectures"),
     },

@@ -160,6 +160,23 @@ class CompiledProgram:
             found.append(Collective(kind, size, group, count, instruction.op_name, in_loop))
         return found
 
+    def loop_arrays(self) -> list[tuple[int, str]]:
+        """Returns (bytes, shape) of the arrays that loops carry, largest first: what a scanned stack
+        keeps for its backward pass is among them. Loops inside of loops are left out.
+        """
+        sizes: dict[str, int] = {}
+        for instruction, _, in_loop in self.executions():
+            if instruction.opcode != "while" or in_loop:
+                continue
+            shapes: dict[str, int] = {}
+            for element, dims in instruction.shapes:
+                size = BYTES_OF_TYPE.get(element, 4) * math.prod(dims)
+                name = f"{element}[{','.join(map(str, dims))}]"
+                shapes[name] = shapes.get(name, 0) + size
+            for name, size in shapes.items():
+                sizes[name] = max(sizes.get(name, 0), size)
+        return sorted(((size, name) for name, size in sizes.items()), reverse=True)
+
     def products(self) -> list[Product]:
         """Returns the matrix products, in the order of execution."""
         shapes = {

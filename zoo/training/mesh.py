@@ -6,13 +6,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.layers.activation_sharding import BATCH_AXES, TENSOR_AXIS
+from zoo.layers.activation_sharding import BATCH_AXES, FSDP_AXIS, TENSOR_AXIS
 from zoo.models.functional import Params
 
 # Logical axis of a parameter -> mesh axis that it is split over.
 LOGICAL_AXIS_RULES = {
     "vocab": TENSOR_AXIS,
-    "embed": "fsdp",
+    "embed": FSDP_AXIS,
     "mlp": TENSOR_AXIS,
     "heads": TENSOR_AXIS,
     "kv_heads": TENSOR_AXIS,
@@ -75,6 +75,25 @@ def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
         )
 
     return jax.tree.map(sharding, axes, shapes, is_leaf=lambda node: isinstance(node, tuple))
+
+
+def undivided_dimensions(config: ResolvedConfig, mesh: Mesh) -> list[str]:
+    """Returns a sentence for each dimension of the model that its axis of the mesh does not divide:
+    arrays with it are whole on every device of that axis.
+    """
+    model, found = config.model, []
+    for path, size, axis in (
+        ("model.vocab_size", model.vocab_size, TENSOR_AXIS),
+        ("model.dim", model.dim, FSDP_AXIS),
+        ("model.ffn.hidden_dim", model.ffn.hidden_dim, TENSOR_AXIS),
+    ):
+        devices = mesh.shape[axis]
+        if size != AUTO and devices > 1 and size % devices:
+            found.append(
+                f"{path}={size} is not divisible by mesh.{axis}={devices}: arrays with it are whole on every device; "
+                f"{path}={-(-size // devices) * devices} would be divided"
+            )
+    return found
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

@@ -41,7 +41,7 @@ from zoo.training.dynamics import DynamicsFile
 from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
-from zoo.training.mesh import make_mesh
+from zoo.training.mesh import make_mesh, undivided_dimensions
 from zoo.training.records.metrics_file import MetricsFile
 from zoo.training.records.resume_checks import (
     check_same_data,
@@ -222,6 +222,8 @@ def start(loaded: Loaded, program: Program) -> Started:
     size = cost.summary(config)
     for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, workdir):
         log(line)
+    for line in undivided_dimensions(config, loaded.mesh):
+        log(f"warning    {line}")
     constants = program.constants(config.seed, config)
     teacher = _teacher_record(config, constants)
     check_same_teacher(workdir, teacher)

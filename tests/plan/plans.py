@@ -1,0 +1,34 @@
+"""Makes plans on eight simulated devices and prints them as JSON, beside what a compilation of the
+whole program says; run as a script, because the number of devices is fixed at start.
+"""
+
+import json
+import sys
+
+import jax
+
+from zoo import config as configs
+from zoo.cli.plan import as_json, as_lines
+from zoo.nested import unflatten
+from zoo.plan.abstract_run import abstract_program, lowered_step
+from zoo.plan.compiled_program import CompiledProgram
+from zoo.plan.plan import config_for, make_plan
+
+
+def plan_and_compilation(fields: dict, device: str | None) -> dict:
+    config = configs.resolve(unflatten(fields))
+    plan = make_plan(config, device)
+    found = {"plan": as_json(plan), "lines": as_lines(plan)}
+    if device is None:
+        compiled = lowered_step(config_for(config, None), abstract_program(config)).compile()
+        wire = {}
+        for each in CompiledProgram(compiled.as_text()).collectives():
+            wire[each.kind] = wire.get(each.kind, 0) + each.wire_bytes
+        sizes = compiled.memory_analysis()
+        found |= {"wire": wire, "memory": sizes.argument_size_in_bytes + sizes.temp_size_in_bytes}
+    return found
+
+
+if __name__ == "__main__":
+    assert len(jax.devices()) == 8
+    print(json.dumps([plan_and_compilation(fields, device) for fields, device in json.loads(sys.argv[1])]))

@@ -1,0 +1,60 @@
+"""The reader of compiled programs, on programs written by hand."""
+
+import pytest
+
+from zoo.plan.compiled_program import Collective, CompiledProgram
+
+TEXT = """HloModule jit_step, is_scheduled=true
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+%inner (p: (s32[], f32[8,16])) -> (s32[], f32[8,16]) {
+  %p = (s32[], f32[8,16]{1,0}) parameter(0)
+  %x = f32[8,16]{1,0} get-tuple-element(%p), index=1
+  %w = f32[16,16]{1,0} constant({...})
+  %gathered = f32[32,16]{1,0} all-gather(%x), channel_id=1, replica_groups=[2,4]<=[8], dimensions={0}
+  %product = f32[8,16]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(step)/while/dot_general"}
+  ROOT %out = (s32[], f32[8,16]{1,0}) tuple(%i, %product)
+}
+
+%condition (p: (s32[], f32[8,16])) -> pred[] {
+  ROOT %less = pred[] constant(true)
+}
+
+ENTRY %main (x: f32[8,16]) -> f32[8,16] {
+  %x = f32[8,16]{1,0} parameter(0)
+  %start = (s32[], f32[8,16]{1,0}) tuple(%zero, %x)
+  %loop = (s32[], f32[8,16]{1,0}, /*index=2*/bf16[5,8]{1,0}) while(%start), condition=%condition, body=%inner, backend_config={"known_trip_count":{"n":"5"}}
+  %y = f32[8,16]{1,0} get-tuple-element(%loop), index=1
+  %both = (f32[8,16]{1,0}, bf16[4]{0}) all-reduce(%y, %z), replica_groups=mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}, to_apply=%add
+  %part = f32[4]{0} reduce-scatter(%y), replica_groups={{0,1},{2,3}}, to_apply=%add
+  ROOT %end = f32[8,16]{1,0} get-tuple-element(%both), index=0
+}
+"""
+
+
+def test_loops_count_as_often_as_they_turn():
+    program = CompiledProgram(TEXT)
+    (product,) = program.products()
+    assert (product.flops, product.count, product.in_loop) == (2 * 8 * 16 * 16, 5, True)
+    assert product.op_name == "jit(step)/while/dot_general"
+    gather, reduce, scatter = program.collectives()
+    assert (gather.kind, gather.count, gather.group_size, gather.in_loop) == ("all-gather", 5, 4, True)
+    assert gather.wire_bytes == 5 * (32 * 16 * 4) * 3 / 4
+    assert (reduce.group_size, reduce.result_bytes) == (4, 8 * 16 * 4 + 8)
+    assert reduce.wire_bytes == 2 * (8 * 16 * 4 + 8) * 3 / 4
+    assert (scatter.group_size, scatter.wire_bytes) == (2, 2 * 16 / 2)
+    assert program.loop_arrays() == [(8 * 16 * 4, "f32[8,16]"), (80, "bf16[5,8]"), (4, "s32[]")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("all-reduce", 150), ("all-gather", 75), ("reduce-scatter", 300), ("all-to-all", 75), ("collective-permute", 100)],
+)
+def test_bytes_on_the_wire(kind, expected):
+    assert Collective(kind, 100, 4, 1, "", False).wire_bytes == pytest.approx(expected)
+    assert Collective(kind, 100, 1, 1, "", False).wire_bytes == 0

@@ -1,0 +1,117 @@
+"""Plans of runs on eight simulated devices against compilations of the whole program."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoo import config as configs
+from zoo.cli.main import main
+from zoo.nested import unflatten
+from zoo.plan.plan import Measured, Plan
+from zoo.plan.suggestion import suggest
+
+SMALL = {
+    "model.dim": 64, "model.num_layers": 6, "model.attention.num_heads": 8, "model.vocab_size": 512,
+    "data.batch_size": 32, "data.sequence_length": 32, "data.tokenizer.kind": "bytes",
+}  # fmt: skip
+CASES = {
+    "unrolled": (SMALL | {"mesh.fsdp": 4, "mesh.tensor": 2}, None),
+    "scanned, in parts": (SMALL | {"model.scan_layers": True, "mesh.fsdp": 4, "training.microbatch_size": 2}, None),
+    "fused": (SMALL | {"model.dtype": "bfloat16", "data.sequence_length": 256, "model.scan_layers": True}, "h200"),
+    "not divided": (SMALL | {"model.vocab_size": 509, "mesh.tensor": 8, "data.batch_size": 2}, "a100"),
+}
+
+
+@pytest.fixture(scope="module")
+def plans():
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, Path(__file__).with_name("plans.py"), json.dumps(list(CASES.values()))]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(zip(CASES, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("name", ["unrolled", "scanned, in parts"])
+def test_memory_and_collectives_are_those_of_the_whole_program(plans, name):
+    plan, found = plans[name]["plan"], plans[name]
+    assert plan["memory"] == pytest.approx(found["memory"], rel=0.15)
+    assert plan["measured"]["wire"].keys() == found["wire"].keys()
+    for kind, sent in found["wire"].items():
+        assert plan["measured"]["wire"][kind] == pytest.approx(sent, rel=1e-3), kind
+    assert plan["parts"] == (1 if name == "unrolled" else 2)
+    # float32 parameters and two moments, all but the norms and biases divided by eight.
+    assert 12 * plan["parameters"] / 8 < plan["state"] < 1.2 * 12 * plan["parameters"] / plan["mesh"]["fsdp"]
+
+
+@pytest.mark.promise
+def test_a_plan_for_a_gpu_has_no_scores_of_all_pairs(plans):
+    plan = plans["fused"]["plan"]
+    assert plan["kernel"] == "cudnn"
+    assert plan["device"] == "h200"
+    scores = 6 * 4 * 8 * 256 * 256 * 2
+    assert plan["measured"]["temporaries"] < 6 * scores
+    assert set(plan["seconds"]) == {"compute", "memory", "wire"}
+    assert all(plan["seconds"].values())
+    text = "\n".join(plans["fused"]["lines"])
+    assert "fits in" in text
+    assert "at least" in text
+
+
+@pytest.mark.promise
+def test_what_is_likely_to_be_wrong_is_said(plans):
+    first, second = plans["not divided"]["plan"]["warnings"]
+    assert "model.vocab_size=509 is not divisible by mesh.tensor=8" in first
+    assert "model.vocab_size=512 would be divided" in first
+    assert "the loss works on 64 tokens of a device" in second
+
+
+def plan_of(config, memory) -> Plan:
+    return Plan(
+        devices=8, device="l4", mesh={"data": 8, "fsdp": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
+        state=0.0, measured=Measured(memory, {}, {}, (), ()), flops=1.0, seconds={}, tokens=1, steps=1, warnings=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("enough", "expected"),
+    [
+        (lambda model, training, mesh: training.microbatch_size == 2, {"training.microbatch_size": 2}),
+        (lambda model, training, mesh: model.remat == "full", {"model.remat": "full"}),
+        (lambda model, training, mesh: mesh.fsdp == 4, {"mesh.fsdp": 4}),
+        (
+            lambda model, training, mesh: mesh.fsdp == 8 and model.remat == "full",
+            {"mesh.fsdp": 8, "model.remat": "full"},
+        ),
+    ],
+)
+def test_the_smallest_change_that_fits_is_suggested(enough, expected):
+    config = configs.resolve(unflatten(SMALL))
+
+    def make(changed):
+        return plan_of(changed, 1.0 if enough(changed.model, changed.training, changed.mesh) else 1e15)
+
+    change, plan = suggest(config, plan_of(config, 1e15), make)
+    assert expected.items() <= change.items()
+    assert plan.fits
+    assert suggest(config, plan_of(config, 1e15), lambda changed: plan_of(changed, 1e15)) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["configs/gpt2.py:tiny", "--devices", "0"], "--devices=0 must be at least 1"),
+        (["configs/gpt2.py:tiny", "--suggest"], "--suggest needs --device"),
+        (["configs/gpt2.py:tiny", "--device", "h900"], "h900"),
+        (["configs/nothing.py"], "configs/nothing.py"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_compiled(arguments, problem, capsys):
+    assert main(["plan", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1

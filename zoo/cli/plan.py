@@ -1,0 +1,122 @@
+"""`zoo plan`: what a run needs on many devices, before it is paid for."""
+
+import argparse
+import json
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from zoo.cli.config import resolved_config
+from zoo.errors import ConfigError
+from zoo.plan.devices import DEVICES
+
+if TYPE_CHECKING:
+    from zoo.plan.plan import Plan
+
+EXAMPLES = """examples:
+  zoo plan configs/llama.py:v2-70b --devices 256 --device h200
+  zoo plan configs/gpt2.py:small --devices 8 --device a100 --suggest
+  zoo plan configs/llama.py:7b --devices 8 --config.mesh.fsdp=8 --config.mesh.data=1 --json
+
+The train step is compiled for simulated devices on this machine's CPU. The division of arrays, the collectives
+and the state are those of the real devices. Temporaries and bytes are upper bounds: a CPU fuses less, computes
+and sends bfloat16 as float32, and sums a gradient on all devices where others keep only their share of the sum.
+Times are lower bounds, from the peaks of the device's data sheet."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="memory, communication and time of a run on many devices, without them",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Plans a run: memory and collectives of each device, time of a step, and what to change if it does "
+        "not fit.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
+    parser.add_argument("--devices", type=int, default=1, metavar="N", help="number of devices (default 1)")
+    parser.add_argument("--device", choices=sorted(DEVICES), help="their kind; without it no times are estimated")
+    parser.add_argument("--suggest", action="store_true", help="find the smallest change with which the run fits")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(handler=run, takes_overrides=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plans a run on simulated devices and prints the plan."""
+    if args.devices < 1:
+        raise ConfigError(f"--devices={args.devices} must be at least 1")
+    if args.suggest and args.device is None:
+        raise ConfigError("--suggest needs --device, whose memory the run must fit")
+    config = resolved_config(args.config, args.overrides)
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", args.devices)
+    from zoo.plan.plan import make_plan
+    from zoo.plan.suggestion import suggest
+
+    plan = make_plan(config, args.device)
+    found = suggest(config, plan, lambda changed: make_plan(changed, args.device)) if needs_change(args, plan) else None
+    if args.json:
+        print(json.dumps(as_json(plan) | ({"suggestion": None if found is None else found[0]} if args.suggest else {})))
+        return 0
+    print("\n".join(as_lines(plan)))
+    if needs_change(args, plan):
+        print("\nno change of parts, recomputation and mesh that was tried fits" if found is None else "")
+        if found is not None:
+            settings = " ".join(f"--config.{path}={value}" for path, value in found[0].items())
+            print(f"fits with {settings}: {gib(found[1].memory)} a device")
+    return 0
+
+
+def needs_change(args: argparse.Namespace, plan: "Plan") -> bool:
+    """Returns whether a change is asked for and needed."""
+    return args.suggest and not plan.fits
+
+
+def gib(size: float) -> str:
+    """Returns a number of bytes in GiB, or in MiB where that is short."""
+    return f"{size / 2**30:,.2f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.2f} MiB"
+
+
+def as_json(plan: "Plan") -> dict[str, Any]:
+    """Returns a plan as plain values, bytes and seconds."""
+    return asdict(plan) | {"memory": plan.memory, "fits": plan.fits}
+
+
+def as_lines(plan: "Plan") -> list[str]:
+    """Returns the lines that are printed of a plan."""
+    measured, axes = plan.measured, ", ".join(f"{name} {size}" for name, size in plan.mesh.items())
+    lines = [
+        f"devices      {plan.devices} x {plan.device or 'unknown kind'}, mesh {axes}",
+        f"parameters   {plan.parameters:,}",
+        f"batch        {plan.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}; attention {plan.kernel}",
+        "",
+        "memory of a device",
+        f"  state        {gib(plan.state):>14s}   parameters and optimizer, exact",
+        f"  temporaries  {gib(measured.temporaries):>14s}   of a CPU's compilation, an upper bound",
+    ]
+    lines += [f"    {shape:34s} {gib(size):>14s}" for size, shape in measured.kept[:5]]
+    total = f"  together     {gib(plan.memory):>14s}"
+    if plan.device is not None:
+        memory = DEVICES[plan.device].memory
+        total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in {gib(memory)}, of which 92 % are usable"
+    lines += [total, "", "sent by a device in a step"]
+    lines += [
+        f"  {kind:19s} {gib(size):>14s}   {measured.counts[kind]:,.0f} times" for kind, size in measured.wire.items()
+    ] or ["  nothing"]
+    if plan.seconds:
+        step, limit = max(plan.seconds.values()), max(plan.seconds, key=plan.seconds.get)
+        parts = ", ".join(f"{name} {seconds * 1e3:,.1f} ms" for name, seconds in plan.seconds.items())
+        tokens, day = plan.tokens * plan.steps / 1e9, 86400
+        days, usual = step * plan.steps / day, plan.seconds["compute"] / 0.4 * plan.steps / day
+        lines += [
+            "",
+            f"time of a step  at least {step * 1e3:,.1f} ms ({parts}): limited by {limit}",
+            f"whole run       {plan.steps:,} steps, {tokens:,.2f} G tokens: at least {days:,.2f} days; "
+            f"at 40 % of the peak {max(days, usual):,.2f} days",
+        ]
+    return lines + [f"\nwarning: {warning}" for warning in plan.warnings]

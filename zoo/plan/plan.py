@@ -1,0 +1,247 @@
+"""What a run needs on many devices, before it is paid for: memory, communication and time."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import jax
+from jax.sharding import Mesh
+
+from zoo import config as configs
+from zoo.config import AUTO, ResolvedConfig
+from zoo.errors import ConfigError
+from zoo.layers.attention import kernels
+from zoo.models import cost
+from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
+from zoo.plan.abstract_run import abstract_program, lowered_step
+from zoo.plan.attention_stand_in import fused_attention_stand_in
+from zoo.plan.compiled_program import CompiledProgram
+from zoo.plan.devices import DEVICES, DeviceKind
+from zoo.training.accumulation import accumulation_parts
+from zoo.training.mesh import data_parallel_size, undivided_dimensions
+
+USABLE_MEMORY = 0.92
+"""Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
+SMALLEST_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one compiled step needs, on one device.
+
+    Attributes:
+        temporaries: bytes of all temporary arrays.
+        wire: bytes sent, by kind of collective.
+        counts: number of collectives, by kind.
+        kept: (bytes, shape) of the largest arrays that loops carry, largest first.
+        repeated: shapes of products in loops that have the rows of the whole batch.
+    """
+
+    temporaries: float
+    wire: Mapping[str, float]
+    counts: Mapping[str, float]
+    kept: tuple[tuple[int, str], ...]
+    repeated: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The needs of a run on a number of devices.
+
+    Attributes:
+        devices: number of devices.
+        device: name of their kind in `DEVICES`, or None.
+        mesh: size of each axis.
+        parts: parts that a batch is cut into.
+        kernel: the attention kernel that was planned with.
+        parameters: number of parameters.
+        state: bytes of parameters and optimizer state on each device; exact.
+        measured: the compiled step.
+        flops: operations of a step on each device, recomputed ones included.
+        seconds: lower bounds of a step by compute, memory and wire; empty without a device.
+        tokens, steps: tokens of a step, and steps of the run.
+        warnings: what is likely to be wrong, one sentence each.
+    """
+
+    devices: int
+    device: str | None
+    mesh: dict[str, int]
+    parts: int
+    kernel: str
+    parameters: int
+    state: float
+    measured: Measured
+    flops: float
+    seconds: dict[str, float]
+    tokens: int
+    steps: int
+    warnings: tuple[str, ...]
+
+    @property
+    def memory(self) -> float:
+        """Bytes that a device needs."""
+        return self.state + self.measured.temporaries
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether that is within the usable memory of the device; None without a device."""
+        return None if self.device is None else self.memory <= USABLE_MEMORY * DEVICES[self.device].memory
+
+
+def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
+    """Returns a config with what is chosen by the device written out: the chunk of the loss, and the
+    fused attention where every layer can use it.
+    """
+    kind = None if device is None else DEVICES[device]
+    changes: dict[str, object] = {}
+    if config.objective.chunk_tokens == AUTO:
+        platform = "cpu" if kind is None else kind.platform
+        changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
+    if kind is not None and kind.platform == "gpu" and config.model.attention.implementation == AUTO:
+        try:
+            return configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
+        except ConfigError:
+            pass
+    return configs.resolve(configs.override(config, changes))
+
+
+def make_plan(config: ResolvedConfig, device: str | None = None) -> Plan:
+    """Plans a run on all of the process's devices, which may be simulated.
+
+    Unrolled stacks of many layers are compiled with fewer, and what depends on the depth is extended
+    linearly.
+
+    Args:
+        config: the resolved config.
+        device: name of the kind of device in `DEVICES`; None to leave out times.
+
+    Raises:
+        ConfigError: the devices do not fit the config, or an objective that cannot be planned.
+    """
+    config = config_for(config, device)
+    program = abstract_program(config)
+    mesh = program.mesh
+    measured = measure(config)
+    counted = cost.summary(config)
+    tokens = config.data.batch_size * config.data.sequence_length
+    recomputed = 4 / 3 if config.model.remat == "full" else 1.0
+    flops = counted.flops_per_token * tokens / mesh.size * recomputed
+    state = sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(program.abstract_state)
+    )
+    kind = None if device is None else DEVICES[device]
+    return Plan(
+        devices=mesh.size,
+        device=device,
+        mesh=dict(mesh.shape),
+        parts=accumulation_parts(config, data_parallel_size(mesh)),
+        kernel=config.model.attention.implementation,
+        parameters=counted.parameters["total"],
+        state=state,
+        measured=measured,
+        flops=flops,
+        seconds={} if kind is None else lower_bounds(config, kind, flops, state, measured),
+        tokens=tokens,
+        steps=config.training.steps,
+        warnings=tuple(warnings(config, mesh, measured)),
+    )
+
+
+def lower_bounds(
+    config: ResolvedConfig, kind: DeviceKind, flops: float, state: float, measured: Measured
+) -> dict[str, float]:
+    """Returns the seconds that a step takes at least, by what limits it.
+
+    Memory is read and written at least once for the state, and once for what is kept for the
+    backward pass.
+    """
+    peak = kind.bfloat16 if config.model.dtype == "bfloat16" else kind.float32
+    kept = sum(size for size, _ in measured.kept)
+    return {
+        "compute": flops / peak,
+        "memory": 2 * (state + kept) / kind.bandwidth,
+        "wire": sum(measured.wire.values()) / kind.wire,
+    }
+
+
+def measure(config: ResolvedConfig) -> Measured:
+    """Compiles a step of a config for all devices and reads what it needs."""
+    period = max(1, len(config.model.layers.pattern))
+    depth = config.model.num_layers
+    sides = config.model.architecture == "encoder_decoder"
+    if config.model.scan_layers or sides or depth <= 4 * period or depth % period:
+        return _measure(config)
+    few, more = (_measure(_with_depth(config, turns * period)) for turns in (2, 3))
+    scale = depth / period - 2
+
+    def extended(one: float, other: float) -> float:
+        return one + (other - one) * scale
+
+    kinds = {*few.wire, *more.wire}
+    return Measured(
+        temporaries=extended(few.temporaries, more.temporaries),
+        wire={kind: extended(few.wire.get(kind, 0), more.wire.get(kind, 0)) for kind in sorted(kinds)},
+        counts={kind: extended(few.counts.get(kind, 0), more.counts.get(kind, 0)) for kind in sorted(kinds)},
+        kept=more.kept,
+        repeated=more.repeated,
+    )
+
+
+def _with_depth(config: ResolvedConfig, layers: int) -> ResolvedConfig:
+    return configs.resolve(configs.override(config, {"model.num_layers": layers}))
+
+
+def _measure(config: ResolvedConfig) -> Measured:
+    program = abstract_program(config)
+    with _planned_kernels():
+        compiled = lowered_step(config, program).compile()
+    found = CompiledProgram(compiled.as_text())
+    wire: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    for each in found.collectives():
+        wire[each.kind] = wire.get(each.kind, 0) + each.wire_bytes
+        counts[each.kind] = counts.get(each.kind, 0) + each.count
+    groups = data_parallel_size(program.mesh)
+    rows = config.data.batch_size // accumulation_parts(config, groups)
+    tokens = rows * config.data.sequence_length
+    repeated = [
+        str(each.dims)
+        for each in found.products()
+        if groups > 1 and each.in_loop and (each.dims[:1] == (tokens,) or (len(each.dims) > 3 and each.dims[0] == rows))
+    ]
+    return Measured(
+        temporaries=compiled.memory_analysis().temp_size_in_bytes,
+        wire=dict(sorted(wire.items())),
+        counts=dict(sorted(counts.items())),
+        kept=tuple(found.loop_arrays()[:8]),
+        repeated=tuple(dict.fromkeys(repeated)),
+    )
+
+
+@contextmanager
+def _planned_kernels() -> Iterator[None]:
+    """Replaces the fused attention, which no CPU can compile, by its stand-in."""
+    before = kernels.KERNELS["cudnn"]
+    kernels.KERNELS["cudnn"] = fused_attention_stand_in
+    try:
+        yield
+    finally:
+        kernels.KERNELS["cudnn"] = before
+
+
+def warnings(config: ResolvedConfig, mesh: Mesh, measured: Measured) -> list[str]:
+    """Returns what is likely to be wrong with a config on a mesh."""
+    found = undivided_dimensions(config, mesh)
+    if measured.repeated:
+        found.append("every device computes products of all rows of the batch: " + ", ".join(measured.repeated))
+    setting = config.objective.chunk_tokens
+    chunk, rows = chunk_tokens(setting, config.model.vocab_size), config.data.batch_size // data_parallel_size(mesh)
+    here = rows * config.data.sequence_length // accumulation_parts(config, data_parallel_size(mesh))
+    if 0 < min(chunk or here, here) < SMALLEST_CHUNK:
+        found.append(
+            f"the loss works on {min(chunk or here, here)} tokens of a device at a time; below {SMALLEST_CHUNK} the "
+            "products of the head are too small for an accelerator"
+        )
+    return found
