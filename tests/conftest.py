@@ -115,6 +115,7 @@ def command_line(tmp_path, monkeypatch, capsys):
     fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     monkeypatch.setattr(process_pool, "train_command", fake.command)
+    monkeypatch.setattr(process_pool, "REUSE_PROCESSES", False)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(process_pool, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": fake.Popen}))
     monkeypatch.chdir(tmp_path)

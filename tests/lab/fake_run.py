@@ -221,6 +221,7 @@ def zoo(arguments):
     from zoo.lab.planning import arm_resolution
 
     process_pool.train_command, arm_resolution.count_cost = command, cost
+    process_pool.REUSE_PROCESSES = False
     return main(arguments)
 
 

@@ -4,10 +4,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoo import config as configs
 from zoo.cli import plugin_options
 from zoo.errors import ConfigError, reported
+
+if TYPE_CHECKING:
+    from zoo.training.program_cache import ProgramCache
 
 DESCRIPTION = """Trains one config. A workdir that has a checkpoint is continued.
 
@@ -55,8 +59,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 @reported
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parses the flags, trains, and returns the exit code."""
+def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None" = None) -> int:
+    """Parses the flags, trains, and returns the exit code.
+
+    Args:
+        arguments: the flags; by default those of the process.
+        programs: programs of earlier runs of this process.
+    """
     known, rest = parser().parse_known_args(arguments)
     if not known.workdir.name:
         raise ConfigError("--workdir needs a folder of its own")
@@ -67,8 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}
         )
     configs.resolve(config)  # Problems of the config are reported before JAX is imported.
-    from zoo.training.runtime import processes
+    from zoo.training.runtime import allocator, processes
 
+    allocator.keep_freed_memory()
     processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())
     from zoo.training.trainer import run
 
@@ -76,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config,
         known.workdir,
         (lambda line: print(line, flush=True)) if processes.is_main_process() else (lambda line: None),
+        programs,
     )
     return 0
 

@@ -12,25 +12,31 @@ import ml_collections
 
 from zoo.training.executor import make_executor
 from zoo.training.loop import train
+from zoo.training.program_cache import ProgramCache
 from zoo.training.records.run_record import parameters_sha256
 from zoo.training.runtime.compilation_cache import use_compilation_cache
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.startup import Checked, RunRequest, check, load, start
 from zoo.training.state import State
-from zoo.training.step import make_program
 from zoo.training.training_run import TrainingRun
 
 Outcome = dict[str, Any] | Exception
 """The final status of a run, as in status.json, or the error that ended it."""
 
 
-def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], None] = print) -> dict[str, Any]:
+def run(
+    config: ml_collections.ConfigDict,
+    workdir: Path,
+    log: Callable[[str], None] = print,
+    programs: ProgramCache | None = None,
+) -> dict[str, Any]:
     """Trains a config in `workdir`, from the start or from the latest checkpoint in it.
 
     Args:
         config: not resolved.
         workdir: the run's folder.
         log: called with each line of console output.
+        programs: programs of earlier runs of this process; takes the one of this run.
 
     Returns:
         The final status, as in status.json.
@@ -42,13 +48,15 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         Diverged: the loss or the gradient is not finite.
         Preempted: stopped by a signal, with everything saved.
     """
-    (outcome,) = train_runs([RunRequest(config, workdir, log)])
+    (outcome,) = train_runs([RunRequest(config, workdir, log)], programs=programs)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def train_runs(requests: Sequence[RunRequest], executor: str = "single") -> list[Outcome]:
+def train_runs(
+    requests: Sequence[RunRequest], executor: str = "single", programs: ProgramCache | None = None
+) -> list[Outcome]:
     """Trains several runs in one loop.
 
     Each run has its own folder and can be resumed separately or in any other group. An error of one
@@ -57,6 +65,7 @@ def train_runs(requests: Sequence[RunRequest], executor: str = "single") -> list
     Args:
         requests: the runs; all have the same `zoo.config.program_key`.
         executor: name of the executor that computes their steps (`zoo.training.executor`).
+        programs: see `run`.
 
     Returns:
         How each run ended.
@@ -75,14 +84,14 @@ def train_runs(requests: Sequence[RunRequest], executor: str = "single") -> list
                 unfinished[index] = checked
             else:
                 outcomes[index] = checked.final_status
-        outcomes |= _train_checked(unfinished, executor)
+        outcomes |= _train_checked(unfinished, executor, programs or ProgramCache())
     return [outcomes[index] for index in range(len(requests))]
 
 
-def _train_checked(checked: Mapping[int, Checked], executor: str) -> dict[int, Outcome]:
+def _train_checked(checked: Mapping[int, Checked], executor: str, programs: ProgramCache) -> dict[int, Outcome]:
     """Loads, starts and trains runs; returns how each ended."""
     outcomes: dict[int, Outcome] = {}
-    runs, states = _start_runs(checked, outcomes)
+    runs, states = _start_runs(checked, outcomes, programs)
     try:
         if runs:
             _train_started(runs, states, executor, checked, outcomes)
@@ -95,7 +104,7 @@ def _train_checked(checked: Mapping[int, Checked], executor: str) -> dict[int, O
 
 
 def _start_runs(
-    checked: Mapping[int, Checked], outcomes: dict[int, Outcome]
+    checked: Mapping[int, Checked], outcomes: dict[int, Outcome], programs: ProgramCache
 ) -> tuple[dict[int, TrainingRun], list[State]]:
     """Returns the runs that could be started, and their states; adds the others to `outcomes`."""
     program, runs, states = None, {}, []
@@ -103,7 +112,7 @@ def _start_runs(
         try:
             loaded = load(one)
             if program is None:
-                program = make_program(one.config, loaded.model, loaded.objective, loaded.mesh)
+                program = programs.program(one.config, loaded)
             started = start(loaded, program)
         except Exception as error:
             outcomes[index] = one.status.write_failure(error)

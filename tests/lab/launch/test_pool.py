@@ -37,6 +37,7 @@ def runs(monkeypatch):
 def run_all(monkeypatch, tmp_path, runs):
     """Runs the three runs with the given behaviours; returns (ends, output, pool)."""
     monkeypatch.setattr(process_pool, "train_command", fake.command)
+    monkeypatch.setattr(process_pool, "REUSE_PROCESSES", False)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
 
     def go(behaviours, workers=1, wanted=None, during=None):

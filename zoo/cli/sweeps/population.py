@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     given = [configs.load(str(folder / "config.json")) for folder in args.folders]
     configs.check_one_program([configs.resolve(config) for config in given], args.folders)
+    from zoo.training.runtime.allocator import keep_freed_memory
+
+    keep_freed_memory()
     import jax
 
     from zoo.training.startup import RunRequest

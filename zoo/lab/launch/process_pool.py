@@ -14,15 +14,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from zoo.lab.launch.display import Display
 from zoo.lab.launch.populations import PopulationPolicy
 from zoo.lab.launch.sweep_folder import FolderState, read_state, read_status, write_status
 from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.warm_process import WarmProcess
 from zoo.lab.launch.worker import classify_exit, last_line, train_command, write_config
 from zoo.lab.planning.arm import PlannedRun
 
 POLL_SECONDS = 0.1
+# Whether processes that have trained a run train others after it.
+REUSE_PROCESSES = True
 # Signals within this time count as one.
 REPEATED_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,7 +47,7 @@ class _Worker:
     """A process and the runs that it attempts."""
 
     attempts: list[_Attempt]
-    process: subprocess.Popen
+    process: subprocess.Popen | WarmProcess
     asked_to_stop: bool = False
 
     def stop(self) -> None:
@@ -81,6 +85,7 @@ class ProcessPool:
         self._display, self._population = display, population
         self._waiting = deque(runs)
         self._workers: list[_Worker] = []
+        self._idle: list[WarmProcess] = []
         self._retried: set[str] = set()
         self._final_states: dict[str, FolderState] = {}
         self._stop_time: float | None = None
@@ -116,6 +121,8 @@ class ProcessPool:
                     worker.stop()
                 for worker in self._workers:
                     worker.process.wait()
+                for process in self._idle:
+                    process.wait()
         return self._final_states
 
     @contextmanager
@@ -186,17 +193,7 @@ class ProcessPool:
                 log = folder / "log.txt"
                 attempts.append(_Attempt(run, folder, log.stat().st_size if log.exists() else 0, _version(folder)))
             with open(attempts[0].folder / "log.txt", "ab") as log:
-                # A session of its own: Ctrl-C in the terminal reaches only the pool, which passes
-                # it on once.
-                process = subprocess.Popen(
-                    self._command([attempt.folder for attempt in attempts]),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=self._environment(),
-                    start_new_session=True,
-                    pass_fds=(self._lock.descriptor,),
-                )
+                process = self._process(attempts, log)
         except OSError as error:
             for run in runs:
                 self._display.started(run, steps[run.folder])
@@ -210,8 +207,34 @@ class ProcessPool:
         for run in runs:
             self._display.started(run, steps[run.folder])
 
+    def _process(self, attempts: list[_Attempt], log: IO[bytes]) -> subprocess.Popen | WarmProcess:
+        """Returns a process that has begun to train: one that waits for a run, or a new one."""
+        folders = [attempt.folder for attempt in attempts]
+        # A session of its own: Ctrl-C in the terminal reaches only the pool, which passes it on once.
+        if not REUSE_PROCESSES or self._population is not None:
+            return subprocess.Popen(
+                self._command(folders),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,
+                pass_fds=(self._lock.descriptor,),
+            )
+        ((folder,), plugins) = folders, tuple(attempts[0].run.config.plugins)
+        while self._idle:
+            process = self._idle.pop()
+            # Kinds of one plug-in must not be there for runs without it.
+            if process.plugins == plugins and process.train(folder, plugins):
+                return process
+            process.wait()
+        process = WarmProcess(self._environment(), (self._lock.descriptor,), log)
+        process.train(folder, plugins)
+        return process
+
     def _record_workers(self) -> None:
-        self._lock.record_children(worker.process.pid for worker in self._workers)
+        processes = [*(worker.process for worker in self._workers), *self._idle]
+        self._lock.record_children(process.pid for process in processes)
 
     def _command(self, folders: list[Path]) -> list[str]:
         return train_command(*folders) if self._population is None else self._population.command(folders)
@@ -226,6 +249,11 @@ class ProcessPool:
 
     def _end(self, worker: _Worker) -> None:
         self._workers.remove(worker)
+        if isinstance(worker.process, WarmProcess):
+            if worker.process.usable and not worker.asked_to_stop:
+                self._idle.append(worker.process)
+            else:
+                worker.process.wait()
         self._record_workers()
         retries = []
         for attempt in worker.attempts:

@@ -1,0 +1,45 @@
+"""Programs that a process keeps from one run to the next."""
+
+import hashlib
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from zoo.config import ResolvedConfig, program_key
+from zoo.nested import flatten
+from zoo.objectives import Objective
+from zoo.training.startup import Loaded
+from zoo.training.step import Program, make_program
+
+
+class ProgramCache:
+    """Gives runs that differ in nothing that is compiled the same program.
+
+    Args:
+        size: number of programs that are kept; the one that was not used for longest goes first.
+    """
+
+    def __init__(self, size: int = 8):
+        self._size = size
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
+
+    def program(self, config: ResolvedConfig, loaded: Loaded) -> Program:
+        """Returns the program of a run, made now or for an earlier run."""
+        key = program_key(flatten(config)), _digest(loaded.objective), loaded.mesh
+        program = self._programs.pop(key, None)
+        if program is None:
+            program = make_program(config, loaded.model, loaded.objective, loaded.mesh)
+        self._programs[key] = program
+        while len(self._programs) > self._size:
+            self._programs.popitem(last=False)
+        return program
+
+
+def _digest(objective: Objective) -> str:
+    """Returns a hash of the arrays of an objective, which depend on the tokenizer."""
+    found = hashlib.sha256()
+    for name, array in sorted(objective.constants.items()):
+        found.update(f"{name} {array.dtype} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
