@@ -12,12 +12,12 @@ import pytest
 
 from zoo import config as configs
 from zoo.nested import flatten
-from zoo.training import step, trained_run, trainer
+from zoo.training import program_cache, step, trained_run
 
 ORIGINAL, JIT, PROGRAMS = step.make_program, jax.jit, {}
 # No program depends on these: the seed is an argument, as hyperparameters are, and the text makes
 # batches.
-IRRELEVANT = {*configs.NOT_RESULT_RELEVANT, "seed", "data.source", "data.held_out"}
+IRRELEVANT = {*configs.NOT_RESULT_RELEVANT, "seed", "data.source", "data.held_out"} - {"objective.chunk_tokens"}
 IRRELEVANT |= {"training.start_from", "training.start_layers"}
 
 
@@ -48,6 +48,6 @@ def shared_program(config, model, objective, mesh):
 def sharing():
     """Lets `zoo.training` share programs."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (trainer, trained_run):
+        for module in (program_cache, trained_run):
             patch.setattr(module, "make_program", shared_program)
         yield

@@ -42,7 +42,7 @@ LEVELS = (
     ("lab.sizes", "lab.planning"),
     ("lab.results",),
     ("lab.launch", "lab.report"),
-    ("analysis",),
+    ("analysis", "resources"),
     ("draw", "plugin"),
     ("cli",),
 )

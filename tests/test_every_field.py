@@ -53,6 +53,7 @@ READ_BY_THE_LOOP = {
     "training.eval_lengths": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "training.start_layers": "tests/training/checkpoints/test_start_layers.py::test_layers_are_those_that_are_named_bit_for_bit",
     "training.start_from": "tests/training/checkpoints/test_start.py::test_it_goes_on_with_parameters_and_statistics",
+    "objective.chunk_tokens": "tests/objectives/test_token_chunks.py::test_the_field_sets_the_chunks_of_a_program",
     "mesh.data": "tests/training/test_mesh.py::test_a_mesh_that_does_not_fit_is_refused_by_name",
     "mesh.fsdp": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "mesh.tensor": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",

@@ -9,8 +9,8 @@ import jax
 
 from zoo import config as configs
 from zoo.nested import unflatten
-from zoo.plan.abstract_run import abstract_program, lowered_step
-from zoo.plan.compiled_program import CompiledProgram
+from zoo.resources.abstract_run import abstract_program, lowered_step
+from zoo.resources.compiled_program import CompiledProgram
 
 IN_HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 

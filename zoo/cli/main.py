@@ -31,8 +31,9 @@ GROUPS = {
     "models and data": {
         "describe": ("zoo.cli.describe", "list and explain variants and config fields"),
         "config": ("zoo.cli.config", "show, compare or validate configs"),
-        "plan": ("zoo.cli.plan", "plan a run on many devices: memory, communication, time"),
+        "plan": ("zoo.cli.plan_resources", "plan a run on many devices: memory, communication, time"),
         "data": ("zoo.cli.data", "show the data that a model reads"),
+        "doctor": ("zoo.cli.doctor", "show what this machine offers, and how fast it is"),
         "draw": ("zoo.cli.draw", "draw attention, positions, sizes, or two architectures"),
     },
 }

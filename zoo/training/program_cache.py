@@ -26,6 +26,9 @@ class ProgramCache:
 
     def program(self, config: ResolvedConfig, loaded: Loaded) -> Program:
         """Returns the program of a run, made now or for an earlier run."""
+        if loaded.objective.teacher is not None:
+            # It holds the teacher's weights, which are read again for each run.
+            return make_program(config, loaded.model, loaded.objective, loaded.mesh)
         key = program_key(flatten(config)), _digest(loaded.objective), loaded.mesh
         program = self._programs.pop(key, None)
         if program is None:

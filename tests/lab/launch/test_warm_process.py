@@ -23,8 +23,8 @@ from zoo.lab.planning.plan import make_plan
 
 @pytest.fixture
 def train(monkeypatch, tmp_path):
-    """Trains the runs of an experiment with one worker; returns (final states, process ids in the order of their
-    start, the folder).
+    """Trains the runs of an experiment with one worker; returns (final states, ids of the processes
+    in the order of their start, folder of the sweep).
     """
     started = []
 

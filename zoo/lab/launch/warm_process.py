@@ -11,8 +11,8 @@ from typing import IO
 
 
 class WarmProcess:
-    """A process of `zoo.cli.sweeps.worker`: imports, data and compiled programs of one run serve the
-    next.
+    """A process of `zoo.cli.sweeps.train_worker`: imports, data and compiled programs of one run
+    serve the next.
 
     It trains one run at a time. A run that fails ends it, so that every other run begins in a
     process without a fault; so does the end of the pool, after the run that it is training.
@@ -32,7 +32,7 @@ class WarmProcess:
         os.set_blocking(self._replies, False)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "zoo.cli.sweeps.worker", str(reply)],
+                [sys.executable, "-m", "zoo.cli.sweeps.train_worker", str(reply)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -14,10 +14,10 @@ from zoo.errors import ConfigError
 from zoo.layers.attention import kernels
 from zoo.models import cost
 from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
-from zoo.plan.abstract_run import abstract_program, lowered_step
-from zoo.plan.attention_stand_in import fused_attention_stand_in
-from zoo.plan.compiled_program import CompiledProgram
-from zoo.plan.devices import DEVICES, DeviceKind
+from zoo.resources.abstract_run import abstract_program, lowered_step
+from zoo.resources.attention_stand_in import fused_attention_stand_in
+from zoo.resources.compiled_program import CompiledProgram
+from zoo.resources.device_kinds import DEVICES, DeviceKind
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 
@@ -46,7 +46,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResourcePlan:
     """The needs of a run on a number of devices.
 
     Attributes:
@@ -106,7 +106,7 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
     return configs.resolve(configs.override(config, changes))
 
 
-def make_plan(config: ResolvedConfig, device: str | None = None) -> Plan:
+def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan:
     """Plans a run on all of the process's devices, which may be simulated.
 
     Unrolled stacks of many layers are compiled with fewer, and what depends on the depth is extended
@@ -132,7 +132,7 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> Plan:
         for leaf in jax.tree.leaves(program.abstract_state)
     )
     kind = None if device is None else DEVICES[device]
-    return Plan(
+    return ResourcePlan(
         devices=mesh.size,
         device=device,
         mesh=dict(mesh.shape),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.cli.config import resolved_config
 from zoo.errors import ConfigError
-from zoo.plan.devices import DEVICES
+from zoo.resources.device_kinds import DEVICES
 
 if TYPE_CHECKING:
-    from zoo.plan.plan import Plan
+    from zoo.resources.resource_plan import ResourcePlan
 
 EXAMPLES = """examples:
   zoo plan configs/llama.py:v2-70b --devices 256 --device h200
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", args.devices)
-    from zoo.plan.plan import make_plan
-    from zoo.plan.suggestion import suggest
+    from zoo.resources.resource_plan import make_plan
+    from zoo.resources.suggestion import suggest
 
     plan = make_plan(config, args.device)
     found = suggest(config, plan, lambda changed: make_plan(changed, args.device)) if needs_change(args, plan) else None
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def needs_change(args: argparse.Namespace, plan: "Plan") -> bool:
+def needs_change(args: argparse.Namespace, plan: "ResourcePlan") -> bool:
     """Returns whether a change is asked for and needed."""
     return args.suggest and not plan.fits
 
@@ -82,12 +82,12 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.2f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.2f} MiB"
 
 
-def as_json(plan: "Plan") -> dict[str, Any]:
+def as_json(plan: "ResourcePlan") -> dict[str, Any]:
     """Returns a plan as plain values, bytes and seconds."""
     return asdict(plan) | {"memory": plan.memory, "fits": plan.fits}
 
 
-def as_lines(plan: "Plan") -> list[str]:
+def as_lines(plan: "ResourcePlan") -> list[str]:
     """Returns the lines that are printed of a plan."""
     measured, axes = plan.measured, ", ".join(f"{name} {size}" for name, size in plan.mesh.items())
     lines = [

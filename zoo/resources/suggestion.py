@@ -6,12 +6,12 @@ from typing import Any
 from zoo import config as configs
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.plan.plan import Plan
+from zoo.resources.resource_plan import ResourcePlan
 
 Change = dict[str, Any]
 
 
-def candidates(config: ResolvedConfig, plan: Plan) -> Iterator[Change]:
+def candidates(config: ResolvedConfig, plan: ResourcePlan) -> Iterator[Change]:
     """Yields changes of a config, from those that cost least to those that cost most.
 
     Smaller parts of a batch cost nothing but small products, recomputation a third of the compute,
@@ -39,7 +39,9 @@ def candidates(config: ResolvedConfig, plan: Plan) -> Iterator[Change]:
             yield change | more | least[0]
 
 
-def suggest(config: ResolvedConfig, plan: Plan, make: Callable[[ResolvedConfig], Plan]) -> tuple[Change, Plan] | None:
+def suggest(
+    config: ResolvedConfig, plan: ResourcePlan, make: Callable[[ResolvedConfig], ResourcePlan]
+) -> tuple[Change, ResourcePlan] | None:
     """Returns the first change with which a run fits, and its plan; None if none does.
 
     Args:

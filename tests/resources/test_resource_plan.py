@@ -11,8 +11,8 @@ import pytest
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.nested import unflatten
-from zoo.plan.plan import Measured, Plan
-from zoo.plan.suggestion import suggest
+from zoo.resources.resource_plan import Measured, ResourcePlan
+from zoo.resources.suggestion import suggest
 
 SMALL = {
     "model.dim": 64, "model.num_layers": 6, "model.attention.num_heads": 8, "model.vocab_size": 512,
@@ -70,8 +70,8 @@ def test_what_is_likely_to_be_wrong_is_said(plans):
     assert "the loss works on 64 tokens of a device" in second
 
 
-def plan_of(config, memory) -> Plan:
-    return Plan(
+def plan_of(config, memory) -> ResourcePlan:
+    return ResourcePlan(
         devices=8, device="l4", mesh={"data": 8, "fsdp": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
         state=0.0, measured=Measured(memory, {}, {}, (), ()), flops=1.0, seconds={}, tokens=1, steps=1, warnings=(),
     )  # fmt: skip

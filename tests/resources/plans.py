@@ -8,11 +8,11 @@ import sys
 import jax
 
 from zoo import config as configs
-from zoo.cli.plan import as_json, as_lines
+from zoo.cli.plan_resources import as_json, as_lines
 from zoo.nested import unflatten
-from zoo.plan.abstract_run import abstract_program, lowered_step
-from zoo.plan.compiled_program import CompiledProgram
-from zoo.plan.plan import config_for, make_plan
+from zoo.resources.abstract_run import abstract_program, lowered_step
+from zoo.resources.compiled_program import CompiledProgram
+from zoo.resources.resource_plan import config_for, make_plan
 
 
 def plan_and_compilation(fields: dict, device: str | None) -> dict:

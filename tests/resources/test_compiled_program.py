@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.plan.compiled_program import Collective, CompiledProgram
+from zoo.resources.compiled_program import Collective, CompiledProgram
 
 TEXT = """HloModule jit_step, is_scheduled=true
 
