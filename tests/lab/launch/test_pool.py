@@ -295,23 +295,3 @@ def test_a_folder_that_cannot_be_made(run_all, tmp_path):
     ends, _, _ = run_all({})
     assert ends[A].name == "failed"
     assert ends[B].name == "done"
-
-
-@pytest.mark.parametrize(
-    ("workers", "given", "fraction"),
-    [
-        (1, {}, None),
-        (3, {}, "0.300"),
-        (3, {"XLA_CLIENT_MEM_FRACTION": ".2"}, ".2"),
-        (3, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".2"}, None),
-    ],
-)
-def test_runs_at_once_share_the_memory_of_a_gpu(monkeypatch, tmp_path, workers, given, fraction):
-    for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    assert (
-        process_pool.ProcessPool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION")
-        == fraction
-    )

@@ -46,13 +46,16 @@ class LocalLauncher:
         workers: processes at once.
         display: shows their progress.
         population: groups runs into populations; None for one process per run.
+        gpus: that the processes are spread over (`ProcessPool`).
     """
 
-    def __init__(self, workers: int, display: PlainDisplay, population: PopulationPolicy | None = None):
-        self._workers, self._display, self._population = workers, display, population
+    def __init__(
+        self, workers: int, display: PlainDisplay, population: PopulationPolicy | None = None, gpus: Sequence[str] = ()
+    ):
+        self._workers, self._display, self._population, self._gpus = workers, display, population, gpus
 
     def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
-        pool = ProcessPool(runs, folder, self._workers, lock, self._display, self._population)
+        pool = ProcessPool(runs, folder, self._workers, lock, self._display, self._population, self._gpus)
         with self._display:
             final_states = pool.run()
         return LaunchResult(final_states, pool.stopped)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from zoo.config import ResolvedConfig
 from zoo.lab.launch.display import Display
 from zoo.lab.launch.populations import PopulationPolicy
 from zoo.lab.launch.sweep_folder import FolderState, read_state, read_status, write_status
@@ -23,6 +24,7 @@ from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.warm_process import WarmProcess
 from zoo.lab.launch.worker import classify_exit, last_line, train_command, write_config
 from zoo.lab.planning.arm import PlannedRun
+from zoo.lab.planning.gpu_assignment import GpuAssignment
 
 POLL_SECONDS = 0.1
 # Whether processes that have trained a run train others after it.
@@ -44,10 +46,11 @@ class _Attempt:
 
 @dataclass
 class _Worker:
-    """A process and the runs that it attempts."""
+    """A process, the runs that it attempts, and its slot (`GpuAssignment`)."""
 
     attempts: list[_Attempt]
     process: subprocess.Popen | WarmProcess
+    slot: int
     asked_to_stop: bool = False
 
     def stop(self) -> None:
@@ -70,6 +73,8 @@ class ProcessPool:
         lock: holds the folder.
         display: is notified of every run.
         population: groups runs into populations; None for one process per run.
+        gpus: that the processes are spread over, as CUDA_VISIBLE_DEVICES names them; if there are
+            none, every process has the environment of the pool.
     """
 
     def __init__(
@@ -80,12 +85,15 @@ class ProcessPool:
         lock: SweepLock,
         display: Display,
         population: PopulationPolicy | None = None,
+        gpus: Sequence[str] = (),
     ):
         self._folder, self._max_workers, self._lock = folder, workers, lock
         self._display, self._population = display, population
+        self._assignment = GpuAssignment(workers, tuple(gpus))
         self._waiting = deque(runs)
         self._workers: list[_Worker] = []
-        self._idle: list[WarmProcess] = []
+        # By slot. A process keeps its GPU's memory while it waits: a slot has one process at most.
+        self._idle: dict[int, WarmProcess] = {}
         self._retried: set[str] = set()
         self._final_states: dict[str, FolderState] = {}
         self._stop_time: float | None = None
@@ -121,7 +129,7 @@ class ProcessPool:
                     worker.stop()
                 for worker in self._workers:
                     worker.process.wait()
-                for process in self._idle:
+                for process in self._idle.values():
                     process.wait()
         return self._final_states
 
@@ -193,13 +201,13 @@ class ProcessPool:
                 log = folder / "log.txt"
                 attempts.append(_Attempt(run, folder, log.stat().st_size if log.exists() else 0, _version(folder)))
             with open(attempts[0].folder / "log.txt", "ab") as log:
-                process = self._process(attempts, log)
+                slot, process = self._process(attempts, log)
         except OSError as error:
             for run in runs:
                 self._display.started(run, steps[run.folder])
                 self._finish(run, FolderState("failed", steps[run.folder], f"could not be started: {error}"))
             return
-        self._workers.append(worker := _Worker(attempts, process))
+        self._workers.append(worker := _Worker(attempts, process, slot))
         if self.stopped:
             # The signal came between the fork and this line.
             worker.stop()
@@ -207,51 +215,52 @@ class ProcessPool:
         for run in runs:
             self._display.started(run, steps[run.folder])
 
-    def _process(self, attempts: list[_Attempt], log: IO[bytes]) -> subprocess.Popen | WarmProcess:
-        """Returns a process that has begun to train: one that waits for a run, or a new one."""
-        folders = [attempt.folder for attempt in attempts]
+    def _process(self, attempts: list[_Attempt], log: IO[bytes]) -> tuple[int, subprocess.Popen | WarmProcess]:
+        """Returns (slot, process): one that waited for a run, or a new one; it has begun to train."""
+        folders, config = [attempt.folder for attempt in attempts], attempts[0].run.config
+        busy = {worker.slot for worker in self._workers}
+        free = [slot for slot in range(self._max_workers) if slot not in busy]
         # A session of its own: Ctrl-C in the terminal reaches only the pool, which passes it on once.
         if not REUSE_PROCESSES or self._population is not None:
-            return subprocess.Popen(
+            return free[0], subprocess.Popen(
                 self._command(folders),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env=self._environment(free[0], config),
                 start_new_session=True,
                 pass_fds=(self._lock.descriptor,),
             )
-        ((folder,), plugins) = folders, tuple(attempts[0].run.config.plugins)
-        while self._idle:
-            process = self._idle.pop()
-            # Kinds of one plug-in must not be there for runs without it.
-            if process.plugins == plugins and process.train(folder, plugins):
-                return process
-            process.wait()
-        process = WarmProcess(self._environment(), (self._lock.descriptor,), log)
+        ((folder,), plugins) = folders, tuple(config.plugins)
+        for slot in [slot for slot in free if slot in self._idle]:
+            # Kinds of one plug-in must not be there for runs without it, and JAX keeps its devices.
+            if (self._idle[slot].plugins, self._idle[slot].environment) == (plugins, self._environment(slot, config)):
+                process = self._idle.pop(slot)
+                if process.train(folder, plugins):
+                    return slot, process
+                process.wait()
+        slot = next((slot for slot in free if slot not in self._idle), free[0])
+        if slot in self._idle:
+            self._idle.pop(slot).wait()
+        process = WarmProcess(self._environment(slot, config), (self._lock.descriptor,), log)
         process.train(folder, plugins)
-        return process
+        return slot, process
 
     def _record_workers(self) -> None:
-        processes = [*(worker.process for worker in self._workers), *self._idle]
+        processes = [*(worker.process for worker in self._workers), *self._idle.values()]
         self._lock.record_children(process.pid for process in processes)
 
     def _command(self, folders: list[Path]) -> list[str]:
         return train_command(*folders) if self._population is None else self._population.command(folders)
 
-    def _environment(self) -> dict[str, str]:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        fractions = {"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"}
-        if self._max_workers > 1 and not fractions & environment.keys():
-            # By default JAX preallocates three quarters of a GPU's memory: two runs would not fit.
-            environment["XLA_CLIENT_MEM_FRACTION"] = f"{0.9 / self._max_workers:.3f}"
-        return environment
+    def _environment(self, slot: int, config: ResolvedConfig) -> dict[str, str]:
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **self._assignment.variables(slot, config)}
 
     def _end(self, worker: _Worker) -> None:
         self._workers.remove(worker)
         if isinstance(worker.process, WarmProcess):
             if worker.process.usable and not worker.asked_to_stop:
-                self._idle.append(worker.process)
+                self._idle[worker.slot] = worker.process
             else:
                 worker.process.wait()
         self._record_workers()

@@ -23,11 +23,13 @@ class WarmProcess:
         log: open file that its output goes to until the first run names its own.
 
     Attributes:
+        environment: the process's environment.
         plugins: the field `plugins` of the runs that it has trained.
         returncode: exit code of the last run, None while it is training.
     """
 
     def __init__(self, environment: Mapping[str, str], inherited: tuple[int, ...], log: IO[bytes]):
+        self.environment = dict(environment)
         self._replies, reply = os.pipe()
         os.set_blocking(self._replies, False)
         try:
@@ -36,7 +38,7 @@ class WarmProcess:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=dict(environment),
+                env=self.environment,
                 start_new_session=True,
                 pass_fds=(*inherited, reply),
             )

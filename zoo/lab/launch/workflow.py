@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from zoo.lab.launch.slurm_queue import SubmittedJob
 from zoo.lab.launch.sweep_folder import FolderState, carry_forward_warnings, find_conflicts, read_state
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
+from zoo.lab.planning.gpu_assignment import GpuAssignment
 from zoo.lab.planning.plan import Plan, make_plan
 from zoo.lab.planning.tuning import tuning_experiment, with_tuned_values
 from zoo.lab.results.interim import detectable_effect_lines, extend_seeds, plan_interim_looks, seeds_so_far
@@ -31,6 +33,7 @@ from zoo.lab.results.tuning_choice import tuning_choices
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
+from zoo.training.runtime.gpus import visible_gpus
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +111,9 @@ class SweepWorkflow:
         """
         options, folder = self._options, self._options.folder
         all_seeds = extend_seeds(experiment.seeds, max_seeds)
-        self._check_folder(folder, make_plan(dataclasses.replace(experiment, seeds=all_seeds)))
+        plan = make_plan(dataclasses.replace(experiment, seeds=all_seeds))
+        self._check_folder(folder, plan)
+        self._check_gpus(plan)
         if self._fresh and not options.dry_run:
             for sweep in (folder, folder / TUNING_FOLDER):
                 self._check_queue(sweep)
@@ -143,6 +148,7 @@ class SweepWorkflow:
         """Runs the experiment in `folder`; also holds the lock of `parent`, if given."""
         plan = make_plan(experiment)
         self._check_folder(folder, plan)
+        self._check_gpus(plan)
         continues = folder.exists() and not self._fresh
         if continues and (problems := find_conflicts(folder, plan.in_order)):
             raise ConfigError([*problems, _other_folder_hint(folder)])
@@ -225,10 +231,12 @@ class SweepWorkflow:
         groups, jobs, population = self._groups(pending), self._options.jobs or 1, self._options.population
         if population and pending:
             self._say(f"{len(pending)} runs in {_describe_groups(groups)}")
+        if pending and (described := self._assignment.describe()):
+            self._say(described)
         at_once = jobs * max(map(len, groups), default=1)
         progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
         display = (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
-        return LocalLauncher(jobs, display, population)
+        return LocalLauncher(jobs, display, population, self._assignment.gpus)
 
     def _slurm_launcher(self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob]) -> SlurmLauncher:
         options = self._options.slurm
@@ -277,6 +285,16 @@ class SweepWorkflow:
             raise ConfigError(f"{folder} is the folder of a single run; use another --output")
         if not self._fresh and (mixed := mixed_numerics(folder, plan.in_order, self._options.population)):
             raise ConfigError([*mixed, _other_folder_hint(folder)])
+
+    @functools.cached_property
+    def _assignment(self) -> GpuAssignment:
+        # Kept, because listing GPUs can take seconds.
+        return GpuAssignment(self._options.jobs or 1, visible_gpus())
+
+    def _check_gpus(self, plan: Plan) -> None:
+        """Rejects runs whose mesh is larger than the GPUs that a process here would have."""
+        if not self._options.slurm and (problems := self._assignment.problems(plan.in_order)):
+            raise ConfigError(problems)
 
     def _check_queue(self, folder: Path) -> dict[str, SubmittedJob]:
         """Returns the sweep's jobs in SLURM's queue, which `SlurmLauncher` leaves there.
