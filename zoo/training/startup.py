@@ -24,10 +24,12 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
+from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes
 from zoo.objectives import Objective, make_objective
+from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.layer_transfer import read_layers
 from zoo.training.checkpoints.warm_start import (
@@ -220,7 +222,8 @@ def start(loaded: Loaded, program: Program) -> Started:
     checked, dataset = loaded.checked, loaded.dataset
     config, workdir, log = checked.config, checked.request.workdir, checked.request.log
     size = cost.summary(config)
-    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, workdir):
+    kernels = attention_kernels(config, Platform.here())
+    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, kernels, workdir):
         log(line)
     for line in undivided_dimensions(config, loaded.mesh):
         log(f"warning    {line}")
