@@ -42,6 +42,10 @@ def test_what_a_run_leaves_behind(straight):
     assert len(status["parameters_sha256"]) == 64
     assert meta["identity"] == configs.identity(configs.resolve(config))
     assert meta["data"]["fingerprint"]
+    assert meta["attention_kernels"] == [
+        {"layers": "all layers", "kernel": "einsum", "reason": "model.attention.implementation=einsum"}
+    ]
+    assert "peak_memory" not in status
     assert meta["versions"]["jax"]
     assert meta["parameters"]["total"] == sum(meta["parameters"][part] for part in ("embedding", "body", "heads"))
     trained = [line for line in lines(straight) if "train/loss" in line]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.cli.config import resolved_config
 from zoo.errors import ConfigError
-from zoo.plan.devices import DEVICES
+from zoo.training.runtime.device_peaks import DEVICES
 
 if TYPE_CHECKING:
     from zoo.plan.plan import Plan

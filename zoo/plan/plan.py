@@ -17,9 +17,9 @@ from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.plan.abstract_run import abstract_program, lowered_step
 from zoo.plan.attention_stand_in import fused_attention_stand_in
 from zoo.plan.compiled_program import CompiledProgram
-from zoo.plan.devices import DEVICES, DeviceKind
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
+from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
 
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
