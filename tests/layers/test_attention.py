@@ -12,7 +12,7 @@ from tests.building import ENCODER, as_float64, call, close, counting, random_va
 from zoo.config import ATTENTION_SUPPORT
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
-from zoo.layers.attention.kernel_choice import KernelChoice, Platform, choose_kernel
+from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
 from zoo.layers.attention.kernels import KERNELS
 from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context, DropoutKey, Memory
@@ -529,6 +529,12 @@ def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
         "cudnn", "banded einsum", "banded xla"
     ]  # fmt: skip
     assert chosen({"implementation": "cudnn"}, 64).block == 0
+
+
+def test_only_rows_in_order_without_a_prefix_are_cut():
+    rows = RowStructure(512, in_order=True)
+    cut = (rows, rows._replace(in_order=False), rows._replace(prefix=3), rows._replace(length=64))
+    assert [each.block_length(9) for each in cut] == [64, 0, 0, 0]
 
 
 def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():
