@@ -198,6 +198,8 @@ def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     said = []
     config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")
     run(config, tmp_path / "run", said.append)
+    because = "not fused: model.attention.implementation=einsum"
+    assert f"attention  einsum (encoder; decoder; cross-attention), {because}" in said
     assert "not evaluated at length 6: objective.prefix_length=6 leaves nothing of it to predict" in said
     assert "not evaluated at length 40: the decoder's learned positions end at 16" in said
     last = lines(tmp_path / "run")[-1]

@@ -17,6 +17,7 @@ class DeviceKind:
         memory: bytes.
         bandwidth: bytes per second from and to this memory.
         wire: bytes per second that a device can send to others of its node or pod.
+        capability: compute capability of an NVIDIA GPU, (major, minor); else None.
     """
 
     platform: str
@@ -25,17 +26,18 @@ class DeviceKind:
     memory: float
     bandwidth: float
     wire: float
+    capability: tuple[int, int] | None = None
 
 
 GB = 1e9
 # NVIDIA's data sheets of the H100, H200, A100, L4 and the Ada architecture's white paper (NVLink and
 # PCIe in one direction); Google Cloud's pages of TPU v4, v5e, v5p and v6e (ICI, all links of a chip).
 DEVICES = {
-    "h200": DeviceKind("gpu", 989e12, 494e12, 141 * GB, 4800 * GB, 450 * GB),
-    "h100": DeviceKind("gpu", 989e12, 494e12, 80 * GB, 3350 * GB, 450 * GB),
-    "a100": DeviceKind("gpu", 312e12, 156e12, 80 * GB, 2039 * GB, 300 * GB),
-    "l4": DeviceKind("gpu", 121e12, 60e12, 24 * GB, 300 * GB, 32 * GB),
-    "rtx4090": DeviceKind("gpu", 165e12, 83e12, 24 * GB, 1008 * GB, 32 * GB),
+    "h200": DeviceKind("gpu", 989e12, 494e12, 141 * GB, 4800 * GB, 450 * GB, (9, 0)),
+    "h100": DeviceKind("gpu", 989e12, 494e12, 80 * GB, 3350 * GB, 450 * GB, (9, 0)),
+    "a100": DeviceKind("gpu", 312e12, 156e12, 80 * GB, 2039 * GB, 300 * GB, (8, 0)),
+    "l4": DeviceKind("gpu", 121e12, 60e12, 24 * GB, 300 * GB, 32 * GB, (8, 9)),
+    "rtx4090": DeviceKind("gpu", 165e12, 83e12, 24 * GB, 1008 * GB, 32 * GB, (8, 9)),
     "v4": DeviceKind("tpu", 275e12, 92e12, 32 * GB, 1228 * GB, 300 * GB),
     "v5e": DeviceKind("tpu", 197e12, 66e12, 16 * GB, 819 * GB, 200 * GB),
     "v5p": DeviceKind("tpu", 459e12, 153e12, 95 * GB, 2765 * GB, 600 * GB),
