@@ -7,6 +7,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.cli import main
+from zoo.layers.attention.kernel_choice import Platform
 
 ROOT = Path(__file__).parents[2]
 GEMMA = str(ROOT / "configs" / "gemma3.py:smoke")
@@ -48,6 +49,22 @@ def test_show_counts_the_parameters_of_groups(capsys):
     assert json.loads(capsys.readouterr().out)["groups"] == {name: counts[name] for name in ("tables", "rest")}
     assert main.main(["config", "show", GEMMA]) == 0
     assert "in group" not in capsys.readouterr().out
+
+
+KERNELS = [
+    {"layers": f"kind {kind}", "kernel": "rows", "reason": "no GPU"} for kind in ("local", "global")
+]  # fmt: skip
+
+
+def test_show_tells_the_attention_kernels_of_this_platform(capsys, monkeypatch):
+    monkeypatch.setattr(Platform, "here", classmethod(lambda cls: Platform("cpu")))
+    assert main.main(["config", "show", GEMMA]) == 0
+    assert "\nattention rows (kind local; kind global), not fused: no GPU\n" in capsys.readouterr().out
+    assert main.main(["config", "show", GEMMA, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["attention_kernels"] == KERNELS
+    monkeypatch.setattr(Platform, "here", classmethod(lambda cls: Platform("gpu", 1, (9, 0))))
+    assert main.main(["config", "show", GEMMA, "--config.model.dtype=float32"]) == 0
+    assert "not fused: float32 activations" in capsys.readouterr().out
 
 
 def test_a_group_without_parameters_is_not_valid(capsys):

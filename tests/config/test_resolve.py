@@ -80,8 +80,8 @@ def test_auto_is_derived():
         ({"model.attention.implementation": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
         ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),
         (
-            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.num_heads": 1},
-            ["head_dim", "multiple of 8", "256"],
+            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 264},
+            ["head_dim", "multiple of 8", "256", "264"],
         ),
         ({"data.document_separator": "x"}, ["document_separator", "stdlib"]),
         ({"model.norm.kind": [[1]]}, ["model.norm.kind", "is not one of"]),

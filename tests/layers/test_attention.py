@@ -10,8 +10,10 @@ import pytest
 from tests import reference
 from tests.building import ENCODER, as_float64, call, close, counting, random_values, slow_but, tiny, with_values
 from zoo.config import ATTENTION_SUPPORT
+from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
-from zoo.layers.attention.kernels import KERNELS, choose_implementation
+from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernels import KERNELS
 from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context, DropoutKey, Memory
 
@@ -476,41 +478,68 @@ def test_the_capability_table_and_the_kernels_are_the_same():
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
+    "centred_window",
 )  # fmt: skip
+TO_SOME = {
+    **{feature: ({feature: feature}, "einsum", feature) for feature in FEATURES},
+    "nothing": ({}, "cudnn", ""),
+    "float32": ({"dtype": "float32"}, "einsum", "float32 activations"),
+    "all": ({"dtype": "float32", "sinks": "sinks", "head_dim": 20}, "einsum", "float32 activations; head_dim=20, no "
+            "multiple of 8 up to 256; sinks"),
+    "20": ({"head_dim": 20}, "einsum", "head_dim=20, no multiple of 8 up to 256"),
+    "264": ({"head_dim": 264}, "einsum", "head_dim=264, no multiple of 8 up to 256"),
+    "256 on Hopper": ({"head_dim": 256}, "cudnn", ""),
+    "136 on Ampere": ({"head_dim": 136, "capability": (8, 9)}, "einsum", "head_dim=136, above 128 on this GPU"),
+    "136 on Blackwell": ({"head_dim": 136, "capability": (10, 0)}, "einsum", "head_dim=136, above 128 on this GPU"),
+    "128 on Ampere": ({"head_dim": 128, "capability": (8, 0)}, "cudnn", ""),
+    "128 on Blackwell": ({"head_dim": 128, "capability": (12, 0)}, "cudnn", ""),
+    "Turing": ({"capability": (7, 5)}, "einsum", "compute capability 7.5, below 8.0"),
+    "AMD": ({"capability": None}, "einsum", "no NVIDIA GPU"),
+    "eight": ({"devices": 8}, "cudnn", ""),
+    "tpu": ({"name": "tpu"}, "einsum", "no GPU"),
+    "cpu": ({"name": "cpu"}, "rows", "no GPU"),
+    "cpu, a lot": ({"name": "cpu", "score": "x", "documents": "x", "softcap": "x", "sinks": "x", "padding": "x",
+                    "dtype": "float32", "head_dim": 20, "value_width": "x", "centred_window": "x"}, "rows", "no GPU"),
+    "cpu, dropout": ({"name": "cpu", "dropout": "x"}, "einsum", "no GPU"),
+    "cpu, value": ({"name": "cpu", "value": "x"}, "einsum", "no GPU"),
+    "cpus": ({"name": "cpu", "devices": 2}, "einsum", "no GPU"),
+    "named": ({"implementation": "xla"}, "xla", "model.attention.implementation=xla"),
+    "named fused": ({"implementation": "cudnn"}, "cudnn", ""),
+    "named fused elsewhere": ({"implementation": "cudnn", "name": "cpu", "head_dim": 256}, "cudnn", "no GPU"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "kernel"), [
-    ({}, "cudnn"),
-    ({"dtype": "float32"}, "einsum"),
-    ({"score": True}, "einsum"),
-    ({"documents": True}, "einsum"),
-    ({"prefix": True}, "einsum"),
-    ({"softcap": True}, "einsum"),
-    ({"sinks": True}, "einsum"),
-    ({"value": True}, "einsum"),
-    ({"padding": True}, "einsum"),
-    ({"dilations": True}, "einsum"),
-    ({"value_width": True}, "einsum"),
-    ({"platform": "cpu", "value_width": True}, "rows"),
-    ({"dropout": True}, "einsum"),
-    ({"head_dim": 256}, "einsum"),
-    ({"head_dim": 20}, "einsum"),
-    ({"devices": 8}, "cudnn"),
-    ({"platform": "tpu"}, "einsum"),
-    ({"platform": "cpu"}, "rows"),
-    ({"platform": "cpu", "score": True, "documents": True, "dtype": "float32", "head_dim": 20}, "rows"),
-    ({"platform": "cpu", "softcap": True, "sinks": True, "padding": True}, "rows"),
-    ({"platform": "cpu", "dropout": True}, "einsum"),
-    ({"platform": "cpu", "value": True}, "einsum"),
-    ({"platform": "cpu", "devices": 2}, "einsum"),
-    ({"kernel": "xla"}, "xla"),
-], ids=str)  # fmt: skip
-def test_auto_takes_a_faster_kernel_only_where_it_can_do_what_is_asked(changes, kernel):
-    given = {"kernel": "auto", "platform": "gpu", "devices": 1, "dtype": "bfloat16", "head_dim": 64}
-    asked = dict.fromkeys(FEATURES, False)
+def chosen(changes, block=0):
+    """The choice on a Hopper for heads of 64 in bfloat16, or with changes of that."""
+    platform = {"name": "gpu", "devices": 1, "capability": (9, 0)}
+    given, asked = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64}, dict.fromkeys(FEATURES, "")
     for name, value in changes.items():
-        (given if name in given else asked)[name] = value
-    assert choose_implementation(**given, asked=asked) == kernel
+        next((fields for fields in (platform, given) if name in fields), asked)[name] = value
+    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block)
+
+
+@pytest.mark.parametrize("case", TO_SOME)
+def test_auto_takes_a_faster_kernel_only_where_it_can_do_what_is_asked(case):
+    changes, kernel, reason = TO_SOME[case]
+    assert chosen(changes) == KernelChoice(kernel, 0, reason)
+
+
+def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
+    assert [chosen(changes, 64).name for changes in ({}, {"sinks": "sinks"}, {"implementation": "xla"})] == [
+        "cudnn", "banded einsum", "banded xla"
+    ]  # fmt: skip
+    assert chosen({"implementation": "cudnn"}, 64).block == 0
+
+
+def test_only_rows_in_order_without_a_prefix_are_cut():
+    rows = RowStructure(512, in_order=True)
+    cut = (rows, rows._replace(in_order=False), rows._replace(prefix=3), rows._replace(length=64))
+    assert [each.block_length(9) for each in cut] == [64, 0, 0, 0]
+
+
+def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():
+    with pytest.raises(ConfigError, match=r"implementation=cudnn cannot have .*head_dim=256, above 128"):
+        chosen({"implementation": "cudnn", "head_dim": 256, "capability": (8, 0)})
 
 
 def test_the_features_asked_of_a_kernel_are_those_of_the_table():

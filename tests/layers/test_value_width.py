@@ -11,7 +11,8 @@ from tests.decoding import making
 from zoo.errors import ConfigError
 from zoo.layers.attention import ATTENTIONS, banded, make_attention
 from zoo.layers.attention.favor import performer_attention, random_features
-from zoo.layers.attention.kernels import KERNELS, cached_attention, choose_implementation
+from zoo.layers.attention.kernel_choice import Platform, choose_kernel
+from zoo.layers.attention.kernels import KERNELS, cached_attention
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.scoring import Scoring
@@ -87,10 +88,11 @@ def test_each_column_of_the_values_goes_its_own_way_through_favor(causal):
 
 
 def test_a_kernel_that_cannot_is_refused_by_name():
+    gpu = Platform("gpu", 1, (9, 0))
     for kernel in ("xla", "cudnn"):
         with pytest.raises(ConfigError, match=f"implementation={kernel} needs values as wide as keys"):
-            choose_implementation(kernel, "gpu", 1, "bfloat16", 64, {"value_width": True})
-        assert choose_implementation(kernel, "gpu", 1, "bfloat16", 64, {"value_width": False}) == kernel
+            choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": "wider values"})
+        assert choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": ""}).kernel == kernel
 
 
 class WideValues(SoftmaxAttention):

@@ -11,7 +11,7 @@ import pytest
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.nested import unflatten
-from zoo.resources.resource_plan import Measured, ResourcePlan
+from zoo.resources.resource_plan import Measured, ResourcePlan, config_for
 from zoo.resources.suggestion import suggest
 
 SMALL = {
@@ -115,3 +115,10 @@ def test_bad_arguments_are_refused_before_anything_is_compiled(arguments, proble
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
+
+
+def test_heads_that_only_some_gpus_fuse_are_planned_so():
+    wide = SMALL | {"model.dtype": "bfloat16", "model.attention.head_dim": 256}
+    config = configs.resolve(unflatten(wide))
+    planned = [config_for(config, device).model.attention.implementation for device in ("h100", "a100", "l4")]
+    assert planned == ["cudnn", "auto", "auto"]

@@ -42,6 +42,10 @@ def test_what_a_run_leaves_behind(straight):
     assert len(status["parameters_sha256"]) == 64
     assert meta["identity"] == configs.identity(configs.resolve(config))
     assert meta["data"]["fingerprint"]
+    assert meta["attention_kernels"] == [
+        {"layers": "all layers", "kernel": "einsum", "reason": "model.attention.implementation=einsum"}
+    ]
+    assert "peak_memory" not in status
     assert meta["versions"]["jax"]
     assert meta["parameters"]["total"] == sum(meta["parameters"][part] for part in ("embedding", "body", "heads"))
     trained = [line for line in lines(straight) if "train/loss" in line]
@@ -194,6 +198,8 @@ def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     said = []
     config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")
     run(config, tmp_path / "run", said.append)
+    because = "not fused: model.attention.implementation=einsum"
+    assert f"attention  einsum (encoder; decoder; cross-attention), {because}" in said
     assert "not evaluated at length 6: objective.prefix_length=6 leaves nothing of it to predict" in said
     assert "not evaluated at length 40: the decoder's learned positions end at 16" in said
     last = lines(tmp_path / "run")[-1]

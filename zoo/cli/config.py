@@ -55,12 +55,17 @@ def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Prints a resolved config and its cost, which is computed from shapes alone."""
+    """Prints a resolved config, its cost, which is computed from shapes alone, and the attention
+    kernels that it would be trained with here.
+    """
+    from zoo.layers.attention.kernel_choice import Platform
     from zoo.models import cost
     from zoo.models.parameter_groups import group_sizes
+    from zoo.objectives.attention_kernels import attention_kernels, told
 
     resolved = resolved_config(args.config, args.overrides)
     counted, groups = cost.summary(resolved), group_sizes(resolved)
+    kernels = attention_kernels(resolved, Platform.here())
     if args.json:
         print(
             json.dumps(
@@ -68,6 +73,7 @@ def run_show(args: argparse.Namespace) -> int:
                     "config": configs.to_plain(resolved),
                     "parameters": counted.parameters,
                     "flops_per_token": counted.flops_per_token,
+                    "attention_kernels": [each._asdict() for each in kernels],
                     **({"groups": groups} if groups else {}),
                 },
                 indent=2,
@@ -91,6 +97,8 @@ def run_show(args: argparse.Namespace) -> int:
     for name, count in groups.items():
         print(f"  in group {name:15s} {count:>16,}")
     print(f"training FLOPs per token {counted.flops_per_token:,.0f}")
+    for line in told(kernels):
+        print(f"attention {line}")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.cli.config import resolved_config
 from zoo.errors import ConfigError
-from zoo.resources.device_kinds import DEVICES
+from zoo.training.runtime.device_peaks import DEVICES
 
 if TYPE_CHECKING:
     from zoo.resources.resource_plan import ResourcePlan

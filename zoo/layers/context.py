@@ -70,6 +70,7 @@ class Context:
             that in a causal row padding comes last. With `documents`, documents are consecutive,
             and positions restart at 0 in each. Kernels may then skip keys by index. False promises
             nothing.
+        no_padding: static. True promises that no token of any row is padding. False promises nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
         training: norms use and update the statistics of the batch; otherwise the running ones.
         memory: what cross-attention reads, in a decoder that has an encoder.
@@ -102,6 +103,7 @@ class Context:
     documents: Int[Array, "B T"] | None = None
     causal: bool = True
     in_order: bool = False
+    no_padding: bool = False
     dropout_key: DropoutKey | None = None
     training: bool = False
     memory: Memory | None = None
@@ -163,7 +165,9 @@ class Context:
 
     def for_cross_attention(self) -> "Context":
         """Returns the context of cross-attention: queries see all of the memory but its padding."""
-        return replace(self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions)
+        return replace(
+            self, documents=None, causal=False, in_order=False, no_padding=False, key_positions=self.memory.positions
+        )
 
     def dropout(
         self, x: Float[Array, "..."], rate: float, place: str, field: str = "model.dropout"
@@ -233,6 +237,10 @@ class Context:
     def effective_key_positions(self) -> Int[Array, "#B S"]:
         """Returns `key_positions`, or `positions` if keys and queries are the same sequence."""
         return self.positions if self.key_positions is None else self.key_positions
+
+    def all_visible(self, window: int) -> bool:
+        """Returns whether every query is known, at compile time, to see every key; see `visible`."""
+        return not (self.causal or window) and self.no_padding and self.documents is self.key_positions is None
 
     def visible(
         self,

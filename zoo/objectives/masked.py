@@ -70,6 +70,7 @@ class MaskedObjective(Objective):
         places = batch["masked_positions"]
         chosen = jnp.take_along_axis(hidden, places[..., None], axis=1)
         # A norm over tokens inside the head counts only the predicted ones.
+        mode = mode._replace(no_padding=False)
         return model.prediction(
             chosen, make_context(mode, jnp.where(self.targets(batch) >= 0, places, -1), causal=False)
         )

@@ -296,6 +296,7 @@ def make_context(
         documents,
         causal,
         in_order=in_order,
+        no_padding=mode.no_padding,
         dropout_key=mode.dropout_key,
         training=mode.training,
         prefix=prefix,

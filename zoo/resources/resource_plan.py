@@ -12,14 +12,16 @@ from zoo import config as configs
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
 from zoo.layers.attention import kernels
+from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
+from zoo.objectives.attention_kernels import attention_kernels
 from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
 from zoo.resources.attention_stand_in import fused_attention_stand_in
 from zoo.resources.compiled_program import CompiledProgram
-from zoo.resources.device_kinds import DEVICES, DeviceKind
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
+from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
 
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
@@ -100,7 +102,10 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
         changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
     if kind is not None and kind.platform == "gpu" and config.model.attention.implementation == AUTO:
         try:
-            return configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
+            fused = configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
+            # Refuses heads that are too wide for this GPU.
+            attention_kernels(fused, Platform("gpu", capability=kind.capability))
+            return fused
         except ConfigError:
             pass
     return configs.resolve(configs.override(config, changes))

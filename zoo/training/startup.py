@@ -24,10 +24,12 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
+from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes
 from zoo.objectives import Objective, make_objective
+from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.layer_transfer import read_layers
 from zoo.training.checkpoints.warm_start import (
@@ -54,6 +56,7 @@ from zoo.training.records.run_record import parameters_sha256, write_run_record
 from zoo.training.records.startup_summary import startup_summary
 from zoo.training.records.status_file import StatusFile, final_status
 from zoo.training.records.trackers import RunTrackers, check_trackers
+from zoo.training.runtime.device_peaks import ComputeRate
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.runtime.platform_check import check_platform
 from zoo.training.runtime.processes import is_main_process
@@ -220,7 +223,8 @@ def start(loaded: Loaded, program: Program) -> Started:
     checked, dataset = loaded.checked, loaded.dataset
     config, workdir, log = checked.config, checked.request.workdir, checked.request.log
     size = cost.summary(config)
-    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, workdir):
+    kernels = attention_kernels(config, Platform.here())
+    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, kernels, workdir):
         log(line)
     for line in undivided_dimensions(config, loaded.mesh):
         log(f"warning    {line}")
@@ -241,6 +245,7 @@ def start(loaded: Loaded, program: Program) -> Started:
         constants=constants,
         progress=progress,
         files=_open_files(checked, checkpoints, progress),
+        compute=_compute_rate(config, size, loaded.mesh),
         translation=loaded.translation,
         log=log,
         on_divergence=lambda error: checked.status.write_failure(error, progress.step),
@@ -296,6 +301,11 @@ def _teacher_record(config: ResolvedConfig, constants: Constants) -> dict[str, A
     if not (folder := config.objective.distillation.teacher):
         return None
     return {"folder": folder, "parameters_sha256": parameters_sha256(constants["teacher"]["params"])}
+
+
+def _compute_rate(config: ResolvedConfig, size: cost.Cost, mesh: Mesh) -> ComputeRate:
+    kind = mesh.devices.flat[0].device_kind
+    return ComputeRate.on(size.flops_per_token, kind, mesh.size, config.model.dtype)
 
 
 def _open_files(checked: Checked, checkpoints: Checkpoints, progress: Progress) -> RunFiles:

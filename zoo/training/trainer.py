@@ -15,6 +15,7 @@ from zoo.training.loop import train
 from zoo.training.program_cache import ProgramCache
 from zoo.training.records.run_record import parameters_sha256
 from zoo.training.runtime.compilation_cache import use_compilation_cache
+from zoo.training.runtime.device_memory import peak_memory
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.startup import Checked, RunRequest, check, load, start
 from zoo.training.state import State
@@ -147,4 +148,5 @@ def _train_started(
 def finish(training_run: TrainingRun, state: State, checked: Checked) -> dict[str, Any]:
     """Records that a run is done with this state; returns its final status."""
     seconds = training_run.progress.clock.seconds
-    return checked.status.write_done(int(state["step"]), parameters_sha256(state["params"]), seconds)
+    sha256 = parameters_sha256(state["params"])
+    return checked.status.write_done(int(state["step"]), sha256, seconds, peak_memory())

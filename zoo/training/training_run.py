@@ -16,6 +16,7 @@ from zoo.training.dynamics import DynamicsFile
 from zoo.training.evaluation.held_out import Dataset, evaluate_lengths
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.records.metrics_file import MetricsFile, TrainingClock
+from zoo.training.runtime.device_peaks import ComputeRate
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.state import State
 from zoo.training.step import Program
@@ -77,6 +78,7 @@ class TrainingRun:
         constants: the program's constants for this run.
         progress: how far the run is.
         files: where it is saved and where it writes.
+        compute: turns tokens per second into operations per second.
         translation: translates and scores held-out pairs; None except for translation.
         log: called with each line of console output.
         on_divergence: called as soon as the run diverges.
@@ -91,6 +93,7 @@ class TrainingRun:
     constants: Constants
     progress: Progress
     files: RunFiles
+    compute: ComputeRate
     translation: TranslationEvaluator | None
     log: Callable[[str], None]
     on_divergence: Callable[[Diverged], None]
@@ -142,7 +145,7 @@ class TrainingRun:
         if seconds > before:
             line["train/tokens_per_second"] = (progress.tokens - tokens) / (seconds - before)
         self.files.metrics.write(step, progress.tokens, seconds, line)
-        self.log(progress_line(step, self.config.training.steps, progress.tokens / step, line))
+        self.log(progress_line(step, self.config.training.steps, progress.tokens / step, line, self.compute))
         self._logged = progress.tokens, seconds
 
     def evaluate(self, step: int, state: State, stop: StopSignal) -> dict[str, float] | None:
@@ -178,12 +181,14 @@ class TrainingRun:
         self.files.close()
 
 
-def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[str, float]) -> str:
-    """Returns a line of console output: step, loss, gradient norm, pace, time left at this pace."""
+def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[str, float], compute: ComputeRate) -> str:
+    """Returns a line of console output: step, loss, gradient norm, pace, the model's operations per
+    second, time left at this pace.
+    """
     text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
     pace = values.get("train/tokens_per_second")
     if not pace:
         return text
     minutes, seconds = divmod(round((steps - step) * tokens_per_step / pace), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{text}  {pace:,.0f} tokens/s  {hours}:{minutes:02d}:{seconds:02d} left"
+    return f"{text}  {pace:,.0f} tokens/s  {compute.told(pace)}  {hours}:{minutes:02d}:{seconds:02d} left"

@@ -23,26 +23,40 @@ class AttentionSupport(NamedTuple):
                 (cross-attention);
             dropout: dropout on the attention probabilities;
             value_width: values of another width than keys;
-            softcap, sinks, dilations: the field of that name under model.attention.
+            softcap, sinks, dilations: the field of that name under model.attention;
+            centred_window: a window on both sides of the query.
         dtypes: types of activations.
         head_dims: widths of a head.
         platforms: platforms that it runs on.
+        capability: least compute capability of an NVIDIA GPU, (major, minor); (0, 0) where any
+            device does.
+        widest_head: widest head on every such GPU.
+        wide_heads_on: major compute capabilities of the GPUs that take wider ones too.
     """
 
     features: frozenset[str]
     dtypes: tuple[str, ...] = _BOTH_TYPES
     head_dims: range = _EVERY_WIDTH
     platforms: tuple[str, ...] = _EVERY_PLATFORM
+    capability: tuple[int, int] = (0, 0)
+    widest_head: int = 2**31
+    wide_heads_on: tuple[int, ...] = ()
 
 
 ATTENTION_SUPPORT = {
     "einsum": AttentionSupport(
         frozenset(
             {"score", "value", "documents", "prefix", "padding", "dropout", "softcap", "sinks", "dilations"}
-            | {"value_width"}
+            | {"value_width", "centred_window"}
         )
     ),
-    "rows": AttentionSupport(frozenset({"score", "documents", "prefix", "padding", "softcap", "sinks", "value_width"})),
-    "xla": AttentionSupport(frozenset({"score", "documents", "prefix", "padding"})),
-    "cudnn": AttentionSupport(frozenset(), ("bfloat16",), range(8, 129, 8), ("gpu",)),
+    "rows": AttentionSupport(
+        frozenset({"score", "documents", "prefix", "padding", "softcap", "sinks", "value_width", "centred_window"})
+    ),
+    "xla": AttentionSupport(frozenset({"score", "documents", "prefix", "padding", "centred_window"})),
+    # NVIDIA's table of what cuDNN's attention supports: from Ampere on, with a backward pass for heads
+    # of up to 128 everywhere and 256 on Hopper. Later GPUs have one only from cuDNN 9.23 on.
+    "cudnn": AttentionSupport(
+        frozenset(), ("bfloat16",), range(8, 257, 8), ("gpu",), capability=(8, 0), widest_head=128, wide_heads_on=(9,)
+    ),
 }

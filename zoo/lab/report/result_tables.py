@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
-
 from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.metrics import higher_is_better, unit_suffix
 from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
-from zoo.lab.report.run_tables import count_states
+from zoo.lab.report.run_tables import SPEED_COLUMNS, count_states, median_speed, speed_cells
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
 from zoo.lab.results.factor_effects import FactorEffect
 from zoo.lab.results.sweep_results import SweepResults
@@ -65,8 +63,6 @@ def arms_table(sweep: SweepResults) -> str:
     rows = []
     for arm in sweep.arms:
         runs = sweep.runs_of(arm.name)
-        speeds = [run.series("train/tokens_per_second").value for run in runs]
-        speeds = np.concatenate(speeds) if speeds else np.array([])
         final = spread(final_values(sweep, arm.name, sweep.metric).values())
         seen = [value for run in runs if (value := run.best(sweep.metric)) is not None]
         rows.append(
@@ -74,16 +70,17 @@ def arms_table(sweep: SweepResults) -> str:
                 arm_cell(arm.label),
                 *(Cell(arm.factors.get(key, "–")) for key in factors),
                 numeric(number(_parameters(sweep, arm.name))),
-                numeric(number(float(np.round(np.nanmedian(speeds)))) if np.isfinite(speeds).any() else "–"),
+                *speed_cells(median_speed(runs), next((run for run in runs if run.meta), None)),
                 numeric(plus_minus(final.mean, final.sd) if final else "–"),
                 numeric(number(best(seen, default=None))),
                 Cell(count_states(runs), "short"),
             ]
         )
-    header = ["arm", *factors, "parameters", "tokens/s", f"final {sweep.metric}", seen_is, "runs"]
+    header = ["arm", *factors, "parameters", *SPEED_COLUMNS, f"final {sweep.metric}", seen_is, "runs"]
     n = len(factors)
-    caption = f"Arms (tokens/s: median; final: mean ± SD over finished seeds; {seen_is}: over all runs)"
-    return table(caption, header, rows, range(1 + n, 5 + n))
+    seen = f"final: mean ± SD over finished seeds; {seen_is}: over all runs"
+    caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
+    return table(caption, header, rows, range(1 + n, 7 + n))
 
 
 def _parameters(sweep: SweepResults, arm_name: str) -> int | float | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,15 +11,17 @@ import numpy as np
 from zoo.lab.formatting import count, number
 from zoo.lab.report.html_tables import Cell, arm_cell, escape, numeric, state_cell, table
 from zoo.lab.results.run_records import STATES, RunRecord, differing_keys
+from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.nested import flatten
+from zoo.training.runtime.device_peaks import ComputeRate
 
 
 def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
     """Returns a table of all runs; without `page_folder` their folders are not linked."""
     rows = []
     for run in sweep.runs:
-        speed = run.series("train/tokens_per_second").value
+        speed = median_speed([run])
         steps = run.status.get("steps")
         of_steps = f" of {steps:,}" if isinstance(steps, int) and run.state not in ("done", "missing") else ""
         final = run.final(sweep.metric)
@@ -32,12 +35,55 @@ def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
                 numeric(number(run.best(sweep.metric))),
                 numeric(f"{run.step:,}{of_steps}" if run.state != "missing" else "–"),
                 numeric(number(run.seconds, 3)),
-                numeric(number(float(np.round(np.nanmedian(speed)))) if np.isfinite(speed).any() else "–"),
+                *speed_cells(speed, run),
                 Cell(str(run.status.get("reason") or "")[:2000]),
             ]
         )
-    header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "tokens/s", "reason"]
-    return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7, 8))
+    header = [
+        "run",
+        "arm",
+        "seed",
+        "state",
+        f"final {sweep.metric}",
+        "best",
+        "step",
+        "seconds",
+        *SPEED_COLUMNS,
+        "reason",
+    ]
+    return table("Runs (missing: not started)", header, rows, range(2, 11))
+
+
+SPEED_COLUMNS = ("tokens/s", "GFLOP/s", "MFU %")
+
+
+def median_speed(runs: Sequence[RunRecord]) -> float | None:
+    """Returns the median of the tokens per second that runs have written; None without any."""
+    speeds = np.concatenate([run.series("train/tokens_per_second").value for run in runs] or [np.array([])])
+    return float(np.round(np.nanmedian(speeds))) if np.isfinite(speeds).any() else None
+
+
+def speed_cells(tokens_per_second: float | None, run: RunRecord | None) -> list[Cell]:
+    """Returns the cells of `SPEED_COLUMNS`: the model's operations per second, and their share of
+    the peak of the devices where that is known.
+
+    Args:
+        tokens_per_second: None for no speed.
+        run: a run of this model on these devices; None if there is none.
+    """
+    meta = {} if run is None else run.meta
+    per_token, device = meta.get("flops_per_token"), as_dict(meta.get("device"))
+    flops = share = None
+    if tokens_per_second is not None and isinstance(per_token, int | float):
+        count, kind = device.get("count"), str(device.get("kind"))
+        dtype = str(as_dict(run.config.get("model")).get("dtype"))
+        rate = ComputeRate.on(per_token, kind, count if isinstance(count, int) else 1, dtype)
+        flops, share = rate.flops(tokens_per_second), rate.utilisation(tokens_per_second)
+    return [
+        numeric(number(tokens_per_second)),
+        numeric(number(None if flops is None else flops / 1e9, 3)),
+        numeric("–" if share is None else f"{100 * share:.1f}"),
+    ]
 
 
 def prerequisites_table(sweep: SweepResults, page_folder: Path | None) -> str:

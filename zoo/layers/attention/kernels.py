@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from zoo.config import ATTENTION_SUPPORT
-from zoo.errors import ConfigError
 from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
 
@@ -256,6 +254,8 @@ def _library_attention(q, k, v, context: Context, scoring: Scoring, implementati
     """Calls `jax.nn.dot_product_attention`, with the structure of the mask if possible, otherwise
     with a mask array.
     """
+    # XLA folds a mask of ones away, cuDNN would read it from memory.
+    all_visible = implementation == "cudnn" and context.all_visible(scoring.window)
     # The kernel's own causal mask and window assume positions 0, 1, 2, ...
     structured = (
         context.causal
@@ -267,7 +267,9 @@ def _library_attention(q, k, v, context: Context, scoring: Scoring, implementati
     return jax.nn.dot_product_attention(
         q, k, v,
         bias=None if added is None else added.astype(q.dtype),
-        mask=None if structured else context.visible(scoring.window, global_tokens=scoring.global_tokens)[:, None],
+        mask=None
+        if structured or all_visible
+        else context.visible(scoring.window, global_tokens=scoring.global_tokens)[:, None],
         scale=scoring.scale,
         is_causal=structured,
         local_window_size=(scoring.window - 1, 0) if structured and scoring.window else None,
@@ -298,36 +300,3 @@ def cudnn_attention(
 
 
 KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attention, "cudnn": cudnn_attention}
-
-
-def choose_implementation(
-    kernel: str, platform: str, devices: int, dtype: str, head_dim: int, asked: dict[str, bool]
-) -> str:
-    """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
-
-    Args:
-        kernel: name from the config.
-        platform: "cpu", "gpu" or "tpu".
-        devices: number of devices; `rows` is chosen only on a single device.
-        dtype, head_dim: type and head width of the queries.
-        asked: whether each feature of `ATTENTION_SUPPORT` is needed.
-
-    Raises:
-        ConfigError: the kernel that the config names cannot have values of another width than keys.
-            No field says so, so that `resolve` could not refuse it, as it does the other features.
-    """
-    if kernel != "auto":
-        if asked["value_width"] and "value_width" not in ATTENTION_SUPPORT[kernel].features:
-            raise ConfigError(
-                f"model.attention.implementation={kernel} needs values as wide as keys; use einsum or rows"
-            )
-        return kernel
-
-    def able(name: str) -> bool:
-        support = ATTENTION_SUPPORT[name]
-        fits = dtype in support.dtypes and head_dim in support.head_dims and platform in support.platforms
-        return fits and all(feature in support.features for feature, wanted in asked.items() if wanted)
-
-    if able("cudnn"):
-        return "cudnn"
-    return "rows" if platform == "cpu" and devices == 1 and able("rows") else "einsum"

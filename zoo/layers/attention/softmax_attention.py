@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
-from zoo.layers.attention.banded import banded_attention, block_length
-from zoo.layers.attention.kernels import KERNELS, cached_attention, choose_implementation
+from zoo.layers.attention.banded import banded_attention
+from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernels import KERNELS, cached_attention
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.projections import Attention, Projected
 from zoo.layers.attention.scoring import Scoring
@@ -114,33 +114,52 @@ class SoftmaxAttention(Attention):
             dropout=self.config.dropout if context.dropout_key is not None else 0.0,
         )  # fmt: skip
 
+    def choose_kernel(
+        self, rows: RowStructure, platform: Platform, biased: bool, value_dim: int | None = None
+    ) -> KernelChoice:
+        """Returns what computes the product of all tokens on a platform.
+
+        Args:
+            rows: what is known about the rows.
+            platform: the devices.
+            biased: a term that all layers share is added to the scores.
+            value_dim: width of the values; by default `self.value_dim`.
+        """
+        config, position = self.config, self.position
+        padding = (
+            "cross-attention"
+            if self.cross
+            else ""
+            if (rows.in_order if rows.causal else rows.no_padding)
+            else "positions that do not count from 0"
+            if rows.causal
+            else "rows that may have padding"
+        )
+        asked = {
+            "score": "a bias on the scores" * (position.has_score_bias or biased),
+            "documents": "packed documents kept apart" * rows.documents,
+            "dropout": "dropout on the probabilities" * (config.dropout > 0 and rows.drops),
+            "softcap": "a soft-cap on the scores" * (config.softcap > 0),
+            "sinks": "sinks" * (self.sinks is not None),
+            "value": "a bias on the values" * position.has_value_bias,
+            "padding": padding,
+            "prefix": "a prefix that all tokens see" * (rows.causal and rows.prefix > 0),
+            "dilations": "dilated windows" * bool(self.dilations),
+            "centred_window": "a window on both sides" * (self.window > 0 and not rows.causal),
+            "value_width": "values of another width than keys"
+            * ((self.value_dim if value_dim is None else value_dim) != config.head_dim),
+        }
+        block = rows.block_length(self.window_span)
+        return choose_kernel(config.implementation, platform, self.dtype, config.head_dim, asked, block)
+
     def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H V"]:
         scoring = self._scoring(context, shared)
-        name = choose_implementation(
-            self.config.implementation,
-            jax.default_backend(),
-            jax.device_count(),
-            self.dtype,
-            self.config.head_dim,
-            {
-                "score": scoring.score_bias is not None or shared is not None,
-                "documents": context.documents is not None,
-                "dropout": scoring.dropout > 0,
-                "softcap": scoring.softcap > 0,
-                "sinks": scoring.sinks is not None,
-                "value": scoring.value_bias is not None,
-                "padding": not (context.causal and context.in_order),
-                "prefix": context.causal and context.prefix > 0,
-                "dilations": bool(self.dilations),
-                "value_width": v.shape[-1] != q.shape[-1],
-            },
-        )
-        size = (
-            block_length(q.shape[1], self.window_span, context.causal) if context.in_order and not context.prefix else 0
-        )
-        if size and name != "cudnn":
-            return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
-        return KERNELS[name](q, k, v, context, scoring)
+        rows = RowStructure.of(context, q.shape[1])
+        choice = self.choose_kernel(rows, Platform.here(), shared is not None, v.shape[-1])
+        kernel = KERNELS[choice.kernel]
+        if choice.block:
+            return banded_attention(kernel, choice.block, q, k, v, context, scoring)
+        return kernel(q, k, v, context, scoring)
 
     def _with_global(self, attended, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H V"]:
         """Replaces the rows of `attended` that belong to global tokens by attention over all

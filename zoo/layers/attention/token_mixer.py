@@ -8,6 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure
 from zoo.layers.context import Context
 from zoo.layers.position import Position
 
@@ -53,6 +54,18 @@ class TokenMixer(nnx.Module):
                 a cache, a function key positions -> array, since cache sizes differ by layer.
         """
         raise NotImplementedError
+
+    def choose_kernel(self, rows: RowStructure, platform: Platform, biased: bool) -> KernelChoice | None:
+        """Returns which implementation of attention mixes the tokens of a row; None for a mixer that
+        has no choice of implementations.
+
+        Args:
+            rows: what is known about the rows.
+            platform: the devices.
+            biased: a term that all layers share is added to the scores.
+        """
+        del rows, platform, biased
+        return None
 
     @staticmethod
     def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:

@@ -17,7 +17,9 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig, plugins
 from zoo.files import read_json, write_json
+from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
+from zoo.objectives.attention_kernels import attention_kernels
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -129,6 +131,7 @@ def write_run_record(
             "data": dataset.summary(),
             "parameters": size.parameters,
             "flops_per_token": size.flops_per_token,
+            "attention_kernels": [each._asdict() for each in attention_kernels(config, Platform.here())],
             "command": training_command(folder, executor),
             "arguments": sys.argv[1:],
             **({"plugins": plugins.record(config.plugins)} if config.plugins else {}),

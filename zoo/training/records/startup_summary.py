@@ -9,10 +9,16 @@ from jax.sharding import Mesh
 from zoo import config as configs
 from zoo import data
 from zoo.models import cost
+from zoo.objectives.attention_kernels import LayersKernel, told
 
 
 def startup_summary(
-    config: ml_collections.ConfigDict, size: cost.Cost, dataset: data.TextDataset, mesh: Mesh, workdir: Path
+    config: ml_collections.ConfigDict,
+    size: cost.Cost,
+    dataset: data.TextDataset,
+    mesh: Mesh,
+    kernels: list[LayersKernel],
+    workdir: Path,
 ) -> list[str]:
     """Returns lines that say what is trained, on which data and devices, and where it is written.
 
@@ -21,6 +27,7 @@ def startup_summary(
         size: parameters and FLOPs of the model.
         dataset: data of the run.
         mesh: the devices.
+        kernels: the attention kernels of the layers.
         workdir: the run's folder.
     """
     changed = ", ".join(
@@ -35,5 +42,6 @@ def startup_summary(
         f"data       {dataset.description}: {dataset.train_tokens:,} training tokens, "
         f"{dataset.validation_tokens:,} held out",
         f"devices    {len(devices)} x {devices[0].device_kind}, mesh {axes}",
+        *(f"attention  {line}" for line in told(kernels)),
         f"workdir    {workdir}",
     ]

@@ -18,7 +18,8 @@ class StatusFile:
     """Writes the status.json of one run.
 
     {"state": "running", "done", "failed", "diverged" or "preempted", "step": updates done, "steps":
-    `training.steps`, "reason": of an unfinished run}, and in the end "parameters_sha256".
+    `training.steps`, "reason": of an unfinished run}, and in the end "parameters_sha256" and, where
+    devices count it, "peak_memory": bytes that a device has used at most.
 
     Args:
         workdir: the run's folder.
@@ -38,11 +39,23 @@ class StatusFile:
         """Records that training goes on from `self.step`."""
         write_json(self._path, self._status("running", self.step))
 
-    def write_done(self, step: int, parameters_sha256: str, seconds: float) -> dict[str, Any]:
-        """Records that the run is done after `seconds` of training; returns the final status."""
+    def write_done(
+        self, step: int, parameters_sha256: str, seconds: float, peak_memory: int | None = None
+    ) -> dict[str, Any]:
+        """Records that the run is done; returns the final status.
+
+        Args:
+            step: updates done.
+            parameters_sha256: of the trained parameters.
+            seconds: of training.
+            peak_memory: bytes that a device has used at most; None if unknown.
+        """
         status = self._status("done", step) | {"parameters_sha256": parameters_sha256}
+        used = ""
+        if peak_memory is not None:
+            status["peak_memory"], used = peak_memory, f", {peak_memory / 2**30:.2f} GiB of a device's memory at most"
         write_json(self._path, status)
-        self._log(f"done: {step} steps in {seconds:.1f} s of training")
+        self._log(f"done: {step} steps in {seconds:.1f} s of training{used}")
         return status
 
     def write_failure(self, error: Exception, step: int | None = None) -> Exception:

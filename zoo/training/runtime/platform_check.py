@@ -5,14 +5,17 @@ import jax
 from zoo import config as configs
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
+from zoo.layers.attention.kernel_choice import Platform
 from zoo.nested import flatten
+from zoo.objectives.attention_kernels import attention_kernels
 
 
 def check_platform(config: ResolvedConfig) -> None:
     """Checks that the attention implementations of a config run on this platform.
 
     Raises:
-        ConfigError: naming the implementation and the platforms that it needs.
+        ConfigError: naming the implementation and the platforms that it needs, or what of the config
+            it cannot compute on this one.
     """
     platform = jax.default_backend()
     chosen = {value for path, value in flatten(config.model).items() if path.endswith("attention.implementation")}
@@ -21,3 +24,4 @@ def check_platform(config: ResolvedConfig) -> None:
             raise ConfigError(
                 f"model.attention.implementation={name} runs on {' or '.join(supported)} only, and this is a {platform}"
             )
+    attention_kernels(config, Platform.here())

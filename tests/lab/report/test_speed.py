@@ -1,0 +1,28 @@
+"""The speed of runs in the tables of a report."""
+
+import pytest
+
+from zoo.lab.report.run_tables import speed_cells
+from zoo.lab.results.run_records import RunRecord
+
+
+def record(tmp_path, kind, dtype, **meta):
+    device = {"kind": kind, "count": 2}
+    return RunRecord(tmp_path, "a", 0, {"model": {"dtype": dtype}}, {"flops_per_token": 1e9, "device": device} | meta)
+
+
+@pytest.mark.parametrize(("kind", "dtype", "meta", "cells"), [
+    ("NVIDIA H200", "bfloat16", {}, ["593,400", "593,400", "30.0"]),
+    ("NVIDIA H200", "float32", {}, ["593,400", "593,400", "–"]),
+    ("cpu", "bfloat16", {}, ["593,400", "593,400", "–"]),
+    ("NVIDIA H200", "bfloat16", {"flops_per_token": 1234.5}, ["593,400", "0.733", "0.0"]),
+    ("NVIDIA H200", "bfloat16", {"flops_per_token": None}, ["593,400", "–", "–"]),
+    ("NVIDIA H200", "bfloat16", {"device": None}, ["593,400", "593,400", "–"]),
+])  # fmt: skip
+def test_the_share_of_the_peak_is_that_of_the_run_s_devices(tmp_path, kind, dtype, meta, cells):
+    assert [cell.text for cell in speed_cells(593_400.0, record(tmp_path, kind, dtype, **meta))] == cells
+
+
+def test_a_run_without_speed_has_no_share(tmp_path):
+    assert [cell.text for cell in speed_cells(None, record(tmp_path, "NVIDIA H200", "bfloat16"))] == ["–"] * 3
+    assert [cell.text for cell in speed_cells(5.0, None)] == ["5", "–", "–"]

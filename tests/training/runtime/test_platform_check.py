@@ -1,0 +1,35 @@
+"""What a machine cannot run is refused before any work."""
+
+import pytest
+
+from tests.building import tiny
+from zoo.errors import ConfigError
+from zoo.layers.attention.kernel_choice import Platform
+from zoo.training.runtime import platform_check
+
+
+def test_a_named_kernel_is_refused_where_it_does_not_run(monkeypatch):
+    half = {"model.dtype": "bfloat16", "model.attention.implementation": "cudnn"}
+    narrow, wide = (tiny(half | {"model.attention.head_dim": width}) for width in (128, 256))
+    monkeypatch.setattr(platform_check.jax, "default_backend", lambda: "cpu")
+    with pytest.raises(ConfigError, match="implementation=cudnn runs on gpu only, and this is a cpu"):
+        platform_check.check_platform(narrow)
+    monkeypatch.setattr(platform_check.jax, "default_backend", lambda: "gpu")
+    for capability in ((8, 0), (9, 0)):
+        monkeypatch.setattr(Platform, "here", classmethod(lambda cls, own=capability: Platform("gpu", 1, own)))
+        platform_check.check_platform(narrow)
+        if capability == (9, 0):
+            platform_check.check_platform(wide)
+        else:
+            with pytest.raises(ConfigError, match=r"cudnn cannot have .*head_dim=256, above 128 on this GPU"):
+                platform_check.check_platform(wide)
+
+
+@pytest.mark.parametrize(("backend", "named", "capability"), [
+    ("gpu", "9.0", (9, 0)), ("gpu", "12.1", (12, 1)), ("gpu", "gfx90a", None), ("cpu", "9.0", None)
+])  # fmt: skip
+def test_the_platform_is_that_of_the_process(monkeypatch, backend, named, capability):
+    devices = [type("Device", (), {"compute_capability": named})] * 3
+    for name, value in (("default_backend", backend), ("devices", devices), ("device_count", 3)):
+        monkeypatch.setattr(platform_check.jax, name, lambda value=value: value)
+    assert Platform.here() == Platform(backend, 3, capability)

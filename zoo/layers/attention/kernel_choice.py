@@ -1,0 +1,159 @@
+"""Which implementation of attention computes a layer, and why not the fused one."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import jax
+
+from zoo.config import ATTENTION_SUPPORT, AUTO
+from zoo.errors import ConfigError
+from zoo.layers.attention.banded import block_length
+from zoo.layers.context import Context
+
+FUSED = "cudnn"
+
+
+class Platform(NamedTuple):
+    """The devices that a program is compiled for.
+
+    Attributes:
+        name: "cpu", "gpu" or "tpu".
+        devices: number of devices.
+        capability: compute capability of an NVIDIA GPU, (major, minor); None for other devices.
+    """
+
+    name: str
+    devices: int = 1
+    capability: tuple[int, int] | None = None
+
+    @classmethod
+    def here(cls) -> "Platform":
+        """Returns the platform of this process."""
+        name, capability = jax.default_backend(), None
+        # AMD's GPUs give a name in place of two numbers.
+        parts = str(getattr(jax.devices()[0], "compute_capability", "")).split(".") if name == "gpu" else []
+        if len(parts) == 2 and all(part.isdigit() for part in parts):
+            capability = int(parts[0]), int(parts[1])
+        return cls(name, jax.device_count(), capability)
+
+
+class RowStructure(NamedTuple):
+    """What is known at compile time about the rows that a layer reads.
+
+    Attributes:
+        length: number of queries of a row.
+        causal, in_order, no_padding, prefix: see `Context`.
+        documents: packed documents are kept apart.
+        drops: a random key for dropout is there.
+    """
+
+    length: int
+    causal: bool = True
+    in_order: bool = True
+    no_padding: bool = False
+    prefix: int = 0
+    documents: bool = False
+    drops: bool = False
+
+    @classmethod
+    def of(cls, context: Context, length: int) -> "RowStructure":
+        """Returns the structure of rows of `length` queries in a context."""
+        return cls(
+            length,
+            context.causal,
+            context.in_order,
+            context.no_padding,
+            context.prefix,
+            context.documents is not None,
+            context.dropout_key is not None,
+        )
+
+    def block_length(self, window: int) -> int:
+        """Returns the size of the blocks that a window of `window` tokens cuts a row into, or 0
+        (`zoo.layers.attention.banded`).
+        """
+        return block_length(self.length, window, self.causal) if self.in_order and not self.prefix else 0
+
+
+class KernelChoice(NamedTuple):
+    """The implementation that computes a layer.
+
+    Attributes:
+        kernel: its name.
+        block: tokens of a block where it computes a window in blocks (`banded_attention`), or 0.
+        reason: why it is not the fused one; empty for that.
+    """
+
+    kernel: str
+    block: int = 0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name, with "banded" before it where it computes a window in blocks."""
+        return f"banded {self.kernel}" if self.block else self.kernel
+
+
+def choose_kernel(
+    implementation: str, platform: Platform, dtype: str, head_dim: int, asked: Mapping[str, str], block: int = 0
+) -> KernelChoice:
+    """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
+
+    Args:
+        implementation: value of the field.
+        platform: the devices; `rows` is chosen only on a single CPU.
+        dtype, head_dim: type and head width of the queries.
+        asked: by feature of `ATTENTION_SUPPORT`, what needs it, in words; empty if nothing does.
+        block: tokens of a block if the row can be cut into blocks; the fused kernel skips what is
+            outside of a window by itself.
+
+    Raises:
+        ConfigError: the kernel that the config names cannot have values of another width than keys,
+            or such wide heads on this GPU. No field says so, so that `resolve` could not refuse it,
+            as it does the other features.
+    """
+    if implementation != AUTO:
+        if asked["value_width"] and "value_width" not in ATTENTION_SUPPORT[implementation].features:
+            raise ConfigError(
+                f"model.attention.implementation={implementation} needs values as wide as keys; use einsum or rows"
+            )
+        unable = list(_lacks_device(implementation, platform))
+        if not unable and (why := _too_wide(implementation, platform, head_dim)):
+            raise ConfigError(f"model.attention.implementation={implementation} cannot have model.attention.{why}")
+        named = [] if implementation == FUSED else [f"model.attention.implementation={implementation}"]
+        return KernelChoice(implementation, 0 if implementation == FUSED else block, "; ".join(named + unable))
+    if not (missing := [*_lacks_device(FUSED, platform)] or [*_lacks(FUSED, platform, dtype, head_dim, asked)]):
+        return KernelChoice(FUSED)
+    alone = platform.name == "cpu" and platform.devices == 1
+    kernel = "rows" if alone and not any(_lacks("rows", platform, dtype, head_dim, asked)) else "einsum"
+    return KernelChoice(kernel, block, "; ".join(missing))
+
+
+def _lacks_device(kernel: str, platform: Platform) -> Iterator[str]:
+    """Yields why a kernel does not run on a platform at all."""
+    support, capability = ATTENTION_SUPPORT[kernel], platform.capability
+    if platform.name not in support.platforms:
+        yield f"no {' or '.join(support.platforms).upper()}"
+    elif support.capability > (capability or (0, 0)):
+        least = "{}.{}".format(*support.capability)
+        yield f"compute capability {'{}.{}'.format(*capability)}, below {least}" if capability else "no NVIDIA GPU"
+
+
+def _lacks(kernel: str, platform: Platform, dtype: str, head_dim: int, asked: Mapping[str, str]) -> Iterator[str]:
+    """Yields what a layer needs and a kernel cannot do, on a platform on which it runs."""
+    support = ATTENTION_SUPPORT[kernel]
+    if dtype not in support.dtypes:
+        yield f"{dtype} activations"
+    if head_dim not in (widths := support.head_dims):
+        yield f"head_dim={head_dim}, no multiple of {widths.step} up to {widths[-1]}"
+    elif why := _too_wide(kernel, platform, head_dim):
+        yield why
+    yield from (why for feature, why in asked.items() if why and feature not in support.features)
+
+
+def _too_wide(kernel: str, platform: Platform, head_dim: int) -> str:
+    """Returns why heads are too wide for a kernel on this GPU; empty if they are not."""
+    support, major = ATTENTION_SUPPORT[kernel], (platform.capability or (0, 0))[0]
+    if head_dim <= support.widest_head or major in support.wide_heads_on:
+        return ""
+    return f"head_dim={head_dim}, above {support.widest_head} on this GPU"
