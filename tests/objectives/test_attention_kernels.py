@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from zoo.plan.abstract_run import PlaceholderTokenizer, abstract_batch
+from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
 
 from tests.building import tiny
 from zoo.layers.attention import softmax_attention
