@@ -57,7 +57,6 @@ def get_config(argument: str = "560m"):
             "model.init.std": 0.02,
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 250880,

@@ -57,7 +57,6 @@ def get_config(argument: str = "small"):
             "model.tie_embeddings": False,
             "model.init.embedding_std": 1.0,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "objective.kind": "span",
             "objective.mean_span_length": 20.0,
             "data.tokenizer.kind": "byt5",

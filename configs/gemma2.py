@@ -58,7 +58,6 @@ def get_config(argument: str = "2b"):
             "model.head.softcap": 30.0,
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 256000,

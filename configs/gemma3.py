@@ -53,7 +53,6 @@ def get_config(argument: str = "1b"):
             "model.tie_embeddings": True,
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 262144,

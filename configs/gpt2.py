@@ -45,7 +45,6 @@ def get_config(argument: str = "small"):
             "model.init.std": 0.02,
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 50257,
             "data.sequence_length": 1024,

@@ -33,7 +33,6 @@ def get_config(argument: str = "7b"):
             "model.init.embedding_std": 0.02,
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 50432,

@@ -53,7 +53,6 @@ def get_config(argument: str = "small"):
             "model.tie_embeddings": False,
             "model.init.embedding_std": 1.0,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "model.vocab_size": 250112,
             "objective.kind": "span",
             "data.tokenizer.kind": "unigram",

@@ -35,7 +35,6 @@ def get_config(argument: str = "enwik8"):
             "model.head.bias": True,
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "data.source": "text:enwik8",
             "data.tokenizer.kind": "bytes",
             "data.sequence_length": 1024,

@@ -47,7 +47,6 @@ def get_config(argument: str = "base"):
             "model.attention.dropout": 0.1,
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "objective.kind": "masked",
             "data.tokenizer.kind": "bpe",
             "data.row_format": "full_sentences",

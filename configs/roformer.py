@@ -37,7 +37,6 @@ def get_config(argument: str = "base"):
             "model.attention.dropout": 0.1,
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "objective.kind": "masked",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 49999,

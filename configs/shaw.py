@@ -50,7 +50,6 @@ def get_config(argument: str = "base"):
             "model.tie_embeddings": True,
             "model.init.kernel": "xavier_uniform",
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "objective.kind": "prefix",
             "objective.label_smoothing": 0.1,
             "data.tokenizer.kind": "bpe",

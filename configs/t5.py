@@ -75,7 +75,6 @@ def get_config(argument: str = "small"):
             "model.attention.dropout": 0.1,
             "model.init.embedding_std": 1.0,
             "model.dtype": "bfloat16",
-            "model.scan_layers": True,
             "objective.kind": "span",
             "model.vocab_size": 32128,
             "data.tokenizer.kind": "unigram",

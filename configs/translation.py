@@ -73,7 +73,6 @@ def get_config(argument: str = "multi30k"):
             "model.ffn.hidden_dim": 256,
             "model.init.kernel": "xavier_uniform",
             "model.tie_embeddings": True,
-            "model.scan_layers": True,
             "objective.kind": "translation",
             "objective.label_smoothing": 0.1,
             "objective.beams": 5,

@@ -57,7 +57,6 @@ SIZES = {
         "training.steps": 10_000,
         "optimizer.learning_rate": 1e-3,
         "model.dtype": "bfloat16",
-        "model.scan_layers": True,
     },
 }
 BETWEEN = {"rope": "RoPE", "relative_bias": "T5's bias"}

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
 
 from tests.building import tiny
 from zoo.layers.attention import softmax_attention
@@ -16,6 +15,7 @@ from zoo.models.functional import initialise, initialise_statistics, split
 from zoo.objectives import make_objective
 from zoo.objectives.attention_kernels import LayersKernel, attention_kernels, told
 from zoo.objectives.objective import ForwardMode
+from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
 from zoo.training.update import uses_dropout
 
 HOPPER, AMPERE, CPU, CPUS = Platform("gpu", 1, (9, 0)), Platform("gpu", 8, (8, 0)), Platform("cpu"), Platform("cpu", 2)

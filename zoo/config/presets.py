@@ -206,6 +206,10 @@ def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
     return changes
 
 
+UNROLLED_LAYERS = 24
+"""Unrolled, a step is faster on every device, but takes longer to compile with every layer."""
+
+
 def sized(
     argument: str, base: ml_collections.ConfigDict, sizes: Mapping[str, Mapping[str, Any]]
 ) -> ml_collections.ConfigDict:
@@ -215,9 +219,18 @@ def sized(
         argument: "size,field=value,...".
         base: the fields that all sizes share.
         sizes: flat overrides of every published size; `tiny` and `smoke` shrink the first of them.
+            Stacks of more than `UNROLLED_LAYERS` are scanned.
     """
     size, options = parse_argument(argument, sizes)
     config = override(base, sizes[size if size in sizes else next(iter(sizes))])
     if size not in sizes:
         config = shrink(config, size)
+    elif deepest(config) > UNROLLED_LAYERS:
+        config = override(config, {"model.scan_layers": True})
     return override(config, options)
+
+
+def deepest(config: Mapping[str, Any]) -> int:
+    """Returns the number of layers of a model's deepest stack."""
+    flat = flatten(config)
+    return max(value for path, value in flat.items() if path.split(".")[-1] == "num_layers")

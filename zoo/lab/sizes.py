@@ -43,7 +43,6 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
         "data.batch_size": 32,
         "training.steps": 20_000,
         "model.dtype": "bfloat16",
-        "model.scan_layers": True,
     },
 }
 RATES = {"tiny": 5e-3, "small": 2e-3, "gpu": 1e-3}

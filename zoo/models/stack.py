@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,20 @@ from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
 from zoo.models.functional import split, stack, statistics_of
 
-REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable}
+
+def keep_products(primitive: Any, *_: Any, **parameters: Any) -> bool:
+    """Returns whether the result of an operation is kept for the backward pass: outputs of linear
+    maps, and what a fused attention keeps itself, but no scores of all pairs of tokens.
+
+    Products with batch dimensions are those of attention.
+    """
+    if primitive.name == "dot_general":
+        _, (batch, _) = parameters["dimension_numbers"]
+        return not batch
+    return "dot_product_attention" in primitive.name
+
+
+REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable, "products": keep_products}
 
 
 class Kinds(nnx.Module):

@@ -65,7 +65,9 @@ STACK_FIELDS: tuple[Field, ...] = (
         {
             "none": "keep every activation",
             "full": "keep only each block's input",
-            "dots": "keep the matrix products' outputs",
+            "dots": "keep the matrix products' outputs, the scores of attention among them",
+            "products": "keep the outputs of linear maps and of fused attention, and recompute norms, activations and "
+            "scores",
         },
     ),
     Field(
