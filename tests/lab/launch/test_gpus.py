@@ -76,6 +76,7 @@ def listing(number):
     (listing(2), (), {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, ()),
     # A variable that was left over does not make a GPU.
     (None, (), {"CUDA_VISIBLE_DEVICES": "0,1"}, ()),
+    (None, (), {"CUDA_VISIBLE_DEVICES": UUIDS[0]}, ()),
     (listing(2), (), {"JAX_PLATFORMS": "cpu"}, ()),
     (listing(2), (), {"JAX_PLATFORMS": "cpu,cuda"}, ()),
     (listing(2), (), {"JAX_PLATFORMS": "cuda,cpu"}, ("0", "1")),
