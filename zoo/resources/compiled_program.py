@@ -7,6 +7,7 @@ full cost.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -161,19 +162,17 @@ class CompiledProgram:
         return found
 
     def loop_arrays(self) -> list[tuple[int, str]]:
-        """Returns (bytes, shape) of the arrays that loops carry, largest first: what a scanned stack
-        keeps for its backward pass is among them. Loops inside of loops are left out.
+        """Returns (bytes, shape) of the arrays that loops carry, largest first, equal ones together:
+        what a scanned stack keeps for its backward pass is among them. Loops inside of loops are
+        left out.
         """
         sizes: dict[str, int] = {}
         for instruction, _, in_loop in self.executions():
             if instruction.opcode != "while" or in_loop:
                 continue
-            shapes: dict[str, int] = {}
-            for element, dims in instruction.shapes:
-                size = BYTES_OF_TYPE.get(element, 4) * math.prod(dims)
-                name = f"{element}[{','.join(map(str, dims))}]"
-                shapes[name] = shapes.get(name, 0) + size
-            for name, size in shapes.items():
+            for (element, dims), count in Counter(instruction.shapes).items():
+                size = count * BYTES_OF_TYPE.get(element, 4) * math.prod(dims)
+                name = f"{count} x " * (count > 1) + f"{element}[{','.join(map(str, dims))}]"
                 sizes[name] = max(sizes.get(name, 0), size)
         return sorted(((size, name) for name, size in sizes.items()), reverse=True)
 
