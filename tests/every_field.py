@@ -216,6 +216,7 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 # What else must be set for a field to be read at all.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
+    "training.dropout_generator": {"model.dropout": 0.1},
     "model.embedding.segments": ENCODER,
     "model.embedding.shared": ENCODER_DECODER,
     "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},

@@ -197,3 +197,13 @@ def test_any_override_resolves_or_is_refused_in_plain_lines(overrides):
         problems = error.problems
     names = [path.rsplit(".", 1)[-1] for path in configs.BY_PATH]
     assert problems is None or (problems and all(any(name in line for name in names) for line in problems))
+
+
+def test_a_generator_without_dropout_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"dropout_generator=rbg has no effect: no dropout rate of the model is above 0"
+    ):
+        resolve(training__dropout_generator="rbg")
+    assert resolve(training__dropout_generator="rbg", model__attention__dropout=0.1)
+    sides = {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.decoder.dropout": 0.1}
+    assert configs.resolve(configs.override(configs.default(), sides | {"training.dropout_generator": "rbg"}))

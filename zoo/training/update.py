@@ -25,6 +25,9 @@ from zoo.training.mesh import data_parallel_size
 from zoo.training.optimizer import make_optimizer, make_schedule
 from zoo.training.state import State
 
+DROPOUT_GENERATORS = {"threefry": "threefry2x32", "rbg": "rbg"}
+"""Value of `training.dropout_generator` -> name of the generator in JAX."""
+
 Batch = Mapping[str, Array]
 Constants = dict[str, Any]
 Metrics = dict[str, Array]
@@ -103,7 +106,8 @@ class UpdateStep:
         With `recording`, (sums, record of the layers) takes the place of the sums.
         """
         seed, step, objective = constants["seed"], state["step"], self._objective
-        key = jax.random.fold_in(jax.random.key(seed), step) if self._uses_dropout else None
+        generator = DROPOUT_GENERATORS[self._config.training.dropout_generator]
+        key = jax.random.fold_in(jax.random.key(seed, impl=generator), step) if self._uses_dropout else None
         normalizers = objective.all_normalizers(batch)
         constants = {**constants, **objective.per_step_constants(seed, step)}
         stats = state["stats"] if self._body_frozen else refresh(self._model, state["stats"], seed, step)

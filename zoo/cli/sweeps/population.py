@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from zoo import config as configs
-from zoo.errors import Diverged, reported
+from zoo.errors import ConfigError, Diverged, reported
 
 DESCRIPTION = """Trains several runs, or continues them, as one program. Each folder has the config.json of its run;
 the runs may differ in seeds and in numbers such as learning rates. `zoo run --population` groups runs and calls this
@@ -51,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from zoo.training.trainer import train_runs
 
     executor = args.executor if args.executor != "auto" else "map" if jax.default_backend() == "cpu" else "vmap"
+    if executor == "vmap" and given[0].training.dropout_generator == "rbg":
+        raise ConfigError(
+            "training.dropout_generator=rbg draws other masks in a vectorised population than in separate runs; "
+            "use threefry, or --executor map"
+        )
     print(f"a population of {len(given)} runs, by {executor}", flush=True)
     with ExitStack() as stack:
         requests = [

@@ -18,6 +18,7 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
         more = ", [MASK] included" if flat["objective.kind"] in OBJECTIVE_KINDS.having("masking") else ""
         yield f"model.vocab_size={flat['model.vocab_size']} is smaller than the tokenizer's {vocab_size} ids{more}"
     yield from _check_accumulation(flat, scopes)
+    yield from _check_dropout_generator(flat, scopes)
     yield from _check_mesh(flat, scopes)
     if flat["training.eval_context"] >= flat["data.sequence_length"]:
         yield (
@@ -29,6 +30,14 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
             f"schedule.warmup_steps={flat['schedule.warmup_steps']} is longer than "
             f"training.steps={flat['training.steps']}"
         )
+
+
+def _check_dropout_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    generator = flat["training.dropout_generator"]
+    values = [*flat.items(), *(item for changes in scopes.values() for item in changes.items())]
+    drops = any(value for path, value in values if path.startswith("model.") and path.endswith(".dropout"))
+    if generator != "threefry" and not drops:
+        yield f"training.dropout_generator={generator} has no effect: no dropout rate of the model is above 0"
 
 
 def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -157,6 +157,16 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         "rows that a device processes at once; with fewer than its rows, gradients are accumulated; 0: all its rows",
         minimum=0,
     ),
+    Field(
+        "training.dropout_generator",
+        "threefry",
+        str,
+        "random numbers of dropout",
+        {
+            "threefry": "the same masks on any device and any mesh",
+            "rbg": "the device's own generator, faster on a GPU or TPU; masks depend on device and mesh",
+        },
+    ),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field(
         "training.dynamics_every",
