@@ -53,7 +53,12 @@ WIDE = {
     "training.steps": 2000,
     "optimizer.learning_rate": 1e-3,
 }
-SIZES = {"quick": NARROW, "tiny": NARROW, "small": WIDE, "gpu": {**WIDE, "model.dtype": "bfloat16"}}
+SIZES = {
+    "quick": NARROW,
+    "tiny": NARROW,
+    "small": WIDE,
+    "gpu": {**WIDE, "model.dtype": "bfloat16", "model.scan_layers": True},
+}
 DEPTHS = {"quick": (6,), "tiny": (6, 12), "small": (6, 12, 24), "gpu": (6, 12, 24, 48)}
 
 

@@ -122,3 +122,28 @@ def test_heads_that_only_some_gpus_fuse_are_planned_so():
     config = configs.resolve(unflatten(wide))
     planned = [config_for(config, device).model.attention.implementation for device in ("h100", "a100", "l4")]
     assert planned == ["cudnn", "auto", "auto"]
+
+
+@pytest.mark.promise
+def test_a_dry_run_plans_every_arm():
+    command = [sys.executable, "-c", "import sys; from zoo.cli.main import main; sys.exit(main(sys.argv[1:]))", "run"]
+    flags = ["--config=configs/gpt2.py:smoke", "--vary", "optimizer.learning_rate=1e-3,1e-2", "--dry-run"]
+    done = subprocess.run(
+        [*command, *flags, "--devices", "2", "--device", "l4"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    assert "on 2 x l4" in done.stdout
+    assert done.stdout.count("of it state), fits; ") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [(["--devices", "2"], "needs --dry-run"), (["--device", "l4", "--dry-run"], "needs --devices")],
+)
+def test_what_a_dry_run_alone_can_do_is_refused(flags, problem, capsys):
+    experiment = ["run", "--config=configs/gpt2.py:smoke", "--vary", "model.norm.kind=rmsnorm,layernorm"]
+    assert main([*experiment, *flags]) == 2
+    assert problem in capsys.readouterr().err

@@ -50,11 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.suggest and args.device is None:
         raise ConfigError("--suggest needs --device, whose memory the run must fit")
     config = resolved_config(args.config, args.overrides)
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    import jax
-
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", args.devices)
+    simulate(args.devices)
     from zoo.resources.resource_plan import make_plan
     from zoo.resources.suggestion import suggest
 
@@ -70,6 +66,25 @@ def run(args: argparse.Namespace) -> int:
             settings = " ".join(f"--config.{path}={value}" for path, value in found[0].items())
             print(f"fits with {settings}: {gib(found[1].memory)} a device")
     return 0
+
+
+def simulate(devices: int) -> None:
+    """Gives this process a number of simulated devices; to be called before any are used."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", devices)
+
+
+def summary_line(plan: "ResourcePlan") -> str:
+    """Returns memory, communication and time of a plan in one line."""
+    fits = "" if plan.fits is None else ", fits" if plan.fits else ", DOES NOT FIT"
+    step = f", at least {max(plan.seconds.values()) * 1e3:,.1f} ms" if plan.seconds else ""
+    return (
+        f"{gib(plan.memory)} a device ({gib(plan.state)} of it state){fits}; "
+        f"{gib(sum(plan.measured.wire.values()))} sent in a step{step}"
+    )
 
 
 def needs_change(args: argparse.Namespace, plan: "ResourcePlan") -> bool:

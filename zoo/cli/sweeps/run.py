@@ -2,11 +2,13 @@
 
 import argparse
 import dataclasses
+import functools
 from pathlib import Path
 
 from zoo.cli.sweeps import launch_options
 from zoo.cli.sweeps.reproduction import reproduction_command
 from zoo.errors import ConfigError
+from zoo.training.runtime.device_peaks import DEVICES
 
 DESCRIPTION = """Runs an experiment: trains every combination of its factors with every seed, judges the contrasts,
 and writes DIR/report.html. Finished runs are skipped and unfinished ones continued, so the same command resumes a
@@ -120,6 +122,10 @@ def _add_execution_options(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="check everything and show what would be trained; write nothing"
     )
     group.add_argument(
+        "--devices", metavar="N", type=_positive, help="with --dry-run: plan memory and communication of every arm on N"
+    )
+    group.add_argument("--device", choices=DEVICES, help="with --devices: their kind, for times (see zoo plan)")
+    group.add_argument(
         "--jobs", metavar="N", type=_positive, help="runs at a time (default: 1; with --slurm unlimited)"
     )
     group.add_argument("--output", metavar="DIR", type=Path, help="folder of the sweep (default: runs/NAME)")
@@ -132,6 +138,10 @@ def run(args: argparse.Namespace) -> int:
     experiment = _experiment(args)
     if args.max_seeds and not args.until_decided:
         raise ConfigError("--max-seeds needs --until-decided")
+    if args.devices and not args.dry_run:
+        raise ConfigError("--devices plans resources and needs --dry-run; zoo plan plans a single config")
+    if args.device and not args.devices:
+        raise ConfigError("--device needs --devices")
     # Imported here because --help and mistakes in flags need none of it.
     from zoo.cli.console import make_console
     from zoo.lab.launch.workflow import SweepOptions, SweepWorkflow
@@ -147,7 +157,29 @@ def run(args: argparse.Namespace) -> int:
         slurm=launch_options.slurm_options(args) if args.slurm else None,
     )
     console = make_console()
-    return SweepWorkflow(options, console, lambda folder: _report(folder, console)).run(experiment)
+    show_resources = functools.partial(_show_resources, args.devices, args.device) if args.devices else None
+    return SweepWorkflow(options, console, lambda folder: _report(folder, console), show_resources).run(experiment)
+
+
+def _show_resources(devices: int, device: str | None, runs) -> None:
+    """Prints what every arm needs on a number of simulated devices."""
+    from zoo import config
+    from zoo.cli.plan_resources import simulate, summary_line
+    from zoo.nested import flatten
+
+    simulate(devices)
+    from zoo.resources.resource_plan import make_plan
+
+    print(f"\non {devices} x {device or 'devices of unknown kind'} (zoo plan tells more about one config):")
+    width, plans = max(len(run.arm.name) for run in runs), {}
+    for run in runs:
+        # Arms that differ only in learning rates and the like have the same program.
+        key = config.program_key(flatten(run.config))
+        plan = plans[key] = plans.get(key) or make_plan(run.config, device)
+        print(f"  {run.arm.name:{width}s}  {summary_line(plan)}")
+        for warning in plan.warnings:
+            print(f"  {'':{width}s}  warning: {warning}")
+    print()
 
 
 def _report(folder: Path, console) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -69,10 +69,19 @@ class SweepWorkflow:
         options: how the sweep is run.
         console: shows the plan and the progress.
         report: called with the folder of a sweep when its runs have ended.
+        show_resources: called at the end of a dry run with the runs of the first seed, one for each
+            arm; None to show nothing.
     """
 
-    def __init__(self, options: SweepOptions, console: Console, report: Callable[[Path], None]):
+    def __init__(
+        self,
+        options: SweepOptions,
+        console: Console,
+        report: Callable[[Path], None],
+        show_resources: Callable[[Sequence[PlannedRun]], None] | None = None,
+    ):
         self._options, self._console, self._report = options, console, report
+        self._show_resources = show_resources
         # Whether an earlier sweep in the folder still has to be archived.
         self._fresh = options.fresh
 
@@ -195,6 +204,8 @@ class SweepWorkflow:
         states = {run.folder: read_state(folder / run.folder) if continues else new for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder if continues else None)
+        if self._show_resources:
+            self._show_resources(list({run.arm.name: run for run in reversed(plan.runs)}.values())[::-1])
         pending = plan.pending(lambda run: states[run.folder].finished)
         if options.slurm:
             submitted = submitted_jobs(folder) if continues else {}
