@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.flush()
         if code:
             return code
-        os.write(reply, b"0\n")
+        try:
+            os.write(reply, b"0\n")
+        except BrokenPipeError:  # The pool was killed; there is no other run.
+            break
     return 0
 
 
