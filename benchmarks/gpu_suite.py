@@ -13,6 +13,7 @@ the next call; the others go on. What the processes print is in OUT/output.log.
 """
 
 import argparse
+import functools
 import gc
 import os
 import signal
@@ -31,6 +32,7 @@ from gpu_stages.table import STAGES
 ROOT = Path(__file__).resolve().parents[1]
 LOG = "output.log"
 MEMORY_VARIABLES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE")
+HASTY_FLAGS = ("--xla_cpu_parallel_codegen_split_count=1", "--xla_cpu_use_fusion_emitters=false")
 TEXT = 2000
 """Characters of an error that its line keeps."""
 
@@ -100,9 +102,26 @@ def environment(own: Mapping[str, str], tiny: bool) -> dict[str, str]:
         own = {name: value for name, value in own.items() if name not in MEMORY_VARIABLES}
     flags = " ".join(filter(None, (inherited.get("XLA_FLAGS"), own.get("XLA_FLAGS"))))
     paths = os.pathsep.join(filter(None, (str(ROOT), inherited.get("PYTHONPATH"))))
-    # Nothing is timed by a dry run, which compiles most of its time.
-    hurried = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if tiny else {}
+    hurried = {}
+    if tiny:
+        # A dry run times nothing, and most of its time it compiles.
+        hurried["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+        flags = " ".join(filter(None, (flags, _hasty_flags(inherited.get("XLA_FLAGS", "")))))
     return hurried | inherited | dict(own) | {"PYTHONPATH": paths} | ({"XLA_FLAGS": flags} if flags else {})
+
+
+@functools.cache
+def _hasty_flags(given: str) -> str:
+    """Returns the flags beside the given ones with which XLA compiles faster for a CPU; none if it
+    does not know them, with which it would end every process.
+    """
+    if all(flag in given for flag in HASTY_FLAGS):
+        return ""
+    program = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
+    flags = " ".join(HASTY_FLAGS)
+    variables = os.environ | {"XLA_FLAGS": f"{given} {flags}", "JAX_PLATFORMS": "cpu"}
+    known = subprocess.run(program, env=variables, capture_output=True).returncode == 0
+    return flags if known else ""
 
 
 def start(stage: str, names: Sequence[str], own: Mapping[str, str], seconds: float, options: argparse.Namespace) -> str:

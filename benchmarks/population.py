@@ -16,9 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import jax
@@ -27,7 +27,7 @@ SIZES = (1, 4, 16)
 
 
 def steppers(
-    size: str, executor: str, sizes: Sequence[int] = SIZES
+    size: str, executor: str, sizes: Sequence[int] = SIZES, changes: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[int, Callable[[], dict[str, "jax.Array"]]]]:
     """{name: (runs that it steps, function that dispatches a step of each and returns its metrics)}."""
     import numpy as np
@@ -44,7 +44,8 @@ def steppers(
     tokenizer = ByteTokenizer()
     resolved = [
         config.resolve(
-            decoder(size, {"optimizer.learning_rate": 1e-3 * 1.1**index, "seed": index}), tokenizer.vocab_size
+            decoder(size, {"optimizer.learning_rate": 1e-3 * 1.1**index, "seed": index, **(changes or {})}),
+            tokenizer.vocab_size,
         )
         for index in range(max(sizes))
     ]
@@ -68,7 +69,9 @@ def steppers(
     return {"single": (1, stepper(1, "single"))} | {f"{executor}, N = {n}": (n, stepper(n, executor)) for n in sizes}
 
 
-def sweep(members: int, together: bool, jobs: int, size: str, steps: int) -> float:
+def sweep(
+    members: int, together: bool, jobs: int, size: str, steps: int, changes: Mapping[str, Any] | None = None
+) -> float:
     """Seconds of a `zoo run` over as many learning rates, from an empty folder with the tokens in
     the cache and no compiled program.
     """
@@ -97,6 +100,7 @@ def sweep(members: int, together: bool, jobs: int, size: str, steps: int) -> flo
             "--set",
             f"schedule.warmup_steps={steps // 10}",
         ]
+        command += [f"--set={path}={value}" for path, value in (changes or {}).items()]
         command += ["--population"] if together else ["--jobs", str(jobs)]
         start = time.perf_counter()
         subprocess.run(

@@ -5,12 +5,12 @@ import time
 from typing import Any
 
 from gpu_stages.measuring import CALLS, WARMUP, Settings, Skipped, is_out_of_memory, percentiles, rates
-from gpu_stages.training_steps import PADDED, cell, gpt2, resolved
+from gpu_stages.training_steps import cell, distinct, gpt2, resolved
 
 
 def cells(tiny: bool) -> dict[str, Settings]:
     """GPT-2 124M with the numbers of rows that it is measured with here."""
-    return {f"{rows} rows": cell("configs/gpt2.py:small", gpt2(rows, False), tiny) for rows in (64, 32, 12)}
+    return distinct({f"{rows} rows": cell("configs/gpt2.py:small", gpt2(rows, False), tiny) for rows in (64, 32, 12)})
 
 
 def measure(settings: Settings) -> dict[str, Any]:

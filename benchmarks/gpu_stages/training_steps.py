@@ -15,7 +15,6 @@ PUBLISHED, PADDED = 50257, 50304
 # Sizes of the dry run, and what stands there for other sizes.
 SMALL = {
     "model.dim": 32,
-    "model.num_layers": 2,
     "model.attention.num_heads": 2,
     "data.sequence_length": 64,
     "data.tokenizer.vocab_size": 300,
@@ -42,7 +41,13 @@ def cell(config: str, changes: Mapping[str, Any], tiny: bool, calls: int = CALLS
         return {"config": config, "changes": dict(changes), "warmup": max(1, calls * WARMUP // CALLS), "calls": calls}
     changes = {"data.batch_size": 4, "model.vocab_size": 0, **changes}
     small = {path: SMALL_VALUES[path](value) if path in SMALL_VALUES else value for path, value in changes.items()}
-    return {"config": config, "changes": small | SMALL, "warmup": 1, "calls": 2}
+    layers = 2 if small.get("model.scan_layers", True) else 1
+    return {"config": config, "changes": small | SMALL | {"model.num_layers": layers}, "warmup": 1, "calls": 2}
+
+
+def distinct(cells: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Returns the cells without those that have the settings of an earlier one, as small ones may."""
+    return {name: cell for index, (name, cell) in enumerate(cells.items()) if cell not in [*cells.values()][:index]}
 
 
 def gpt2(rows: int, scan: bool, chunk: int | str = "auto", vocabulary: int = PADDED, **more: Any) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def small_model_cells(tiny: bool) -> dict[str, Settings]:
     found = {name: cell(config, changes, tiny) for name, changes in cells.items()}
     # An update of 480 rows takes seconds.
     whole = shipped | {"data.batch_size": 480}
-    return found | {"as shipped, whole update of 480 rows": cell(config, whole, tiny, calls=4)}
+    return distinct(found | {"as shipped, whole update of 480 rows": cell(config, whole, tiny, calls=4)})
 
 
 def ladder_cells(tiny: bool) -> dict[str, Settings]:
@@ -97,7 +102,7 @@ def ladder_cells(tiny: bool) -> dict[str, Settings]:
         "1.3B, 16 rows, scanned": (large, wide | gpt2(16, True)),
         "1.3B, 16 rows, scanned, remat=full": (large, wide | gpt2(16, True, model__remat="full")),
     }
-    return {name: cell(config, changes, tiny) for name, (config, changes) in cells.items()}
+    return distinct({name: cell(config, changes, tiny) for name, (config, changes) in cells.items()})
 
 
 def variant_cells(tiny: bool) -> dict[str, Settings]:
