@@ -13,6 +13,7 @@ the next call; the others go on. What the processes print is in OUT/output.log.
 """
 
 import argparse
+import contextlib
 import functools
 import gc
 import os
@@ -31,8 +32,10 @@ from gpu_stages.table import STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 LOG = "output.log"
-MEMORY_VARIABLES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE")
+MEMORY_VARIABLES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 HASTY_FLAGS = ("--xla_cpu_parallel_codegen_split_count=1", "--xla_cpu_use_fusion_emitters=false")
+GRACE = 10
+"""Seconds that processes have to end by themselves."""
 TEXT = 2000
 """Characters of an error that its line keeps."""
 
@@ -51,7 +54,7 @@ def work(stage: str, names: Sequence[str], tiny: bool, folder: Path) -> None:
     cells = STAGES[stage].cells(tiny)
     for index, name in enumerate(names):
         began = time.perf_counter()
-        result = outcome(STAGES[stage], cells[name], tiny)
+        result = outcome(STAGES[stage], cells[name])
         # A process knows the peak of all that it has done.
         peak = {} if index or "peak_bytes" in result or "skipped" in result else {"peak_bytes": peak_memory()}
         found = {"seconds": time.perf_counter() - began, **result, **peak, **surroundings()}
@@ -65,15 +68,10 @@ def heading(stage: str, name: str, settings: Settings, tiny: bool) -> dict[str, 
     return {"stage": stage, "cell": name, "tiny": tiny, "config": dict(settings), "finished": time.time()}
 
 
-def outcome(stage: Stage, settings: Settings, tiny: bool) -> dict[str, Any]:
+def outcome(stage: Stage, settings: Settings) -> dict[str, Any]:
     """Returns what a cell measures, or under "skipped", "out_of_memory" or "error" why there is nothing."""
     try:
-        result = stage.measure(settings)
-        import jax
-
-        # Only now: a sweep needs the device's memory, which JAX takes when it starts.
-        if jax.default_backend() == "cpu" and not tiny:
-            raise Skipped("there is no accelerator; --tiny tries the stages on a CPU")
+        return stage.measure(settings)
     except Skipped as why:
         return {"skipped": str(why)}
     except Exception as error:
@@ -81,7 +79,6 @@ def outcome(stage: Stage, settings: Settings, tiny: bool) -> dict[str, Any]:
             return {"out_of_memory": True}
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"[-TEXT:]}
-    return result
 
 
 def processes(stage: Stage, names: Sequence[str], tiny: bool) -> Iterator[tuple[list[str], dict[str, str]]]:
@@ -147,11 +144,18 @@ def start(stage: str, names: Sequence[str], own: Mapping[str, str], seconds: flo
 
 
 def _end(worker: subprocess.Popen) -> None:
-    """Ends what is left of a worker's group of processes."""
-    try:
-        os.killpg(worker.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    """Ends what is left of a worker's group of processes.
+
+    A sweep ends its runs, which are in groups of their own, if it is asked to end.
+    """
+    for number, grace in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker.pid, number)
+            until = time.monotonic() + grace
+            while time.monotonic() < until:
+                worker.poll()
+                os.killpg(worker.pid, 0)
+                time.sleep(0.05)
     worker.wait()
 
 
@@ -166,10 +170,10 @@ def run_stage(name: str, options: argparse.Namespace, end: float) -> bool:
     Returns:
         Whether every cell has a result, or a reason why there can be none here.
     """
-    stage, path = STAGES[name], options.out / lines.FILE
-    done = {cell for (at, cell, tiny), line in lines.newest(path).items() if (at, tiny) == (name, options.tiny) and lines.is_done(line)}  # fmt: skip
-    complete = True
-    for cells, own in processes(stage, [cell for cell in stage.cells(options.tiny) if cell not in done], options.tiny):
+    stage, path, complete = STAGES[name], options.out / lines.FILE, True
+    known = lines.newest(path)
+    missing = [cell for cell in stage.cells(options.tiny) if not lines.is_done(known.get((name, cell, options.tiny)))]
+    for cells, own in processes(stage, missing, options.tiny):
         while cells:
             fitting = cells[: int(min(len(cells), max(0, end - time.monotonic()) / stage.limit))]
             if not fitting:
@@ -202,10 +206,18 @@ def told(line: Mapping[str, Any]) -> str:
         return f"skipped, {line['skipped']}"
     if "out_of_memory" in line:
         return "out of memory"
-    words = [f"{line['ms']['mean']:.3f} ms"] if "ms" in line else []
+    words = [f"{line['tests_passed']} passed, {line['tests_not_run']} not run"] if "tests_passed" in line else []
+    words += [f"{line['ms']['mean']:.3f} ms"] if "ms" in line else []
     words += [f"{line['tokens_per_second']:,.0f} tokens/s"] if "tokens_per_second" in line else []
     words += [f"MFU {100 * line['mfu']:.1f} %"] if line.get("mfu") else []
     return ", ".join([*words, f"{line['seconds']:.0f} s in all"])
+
+
+def has_accelerator() -> bool:
+    """Returns whether JAX finds one, asked in a process of its own, which gives its memory back."""
+    program = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
+    done = subprocess.run(program, capture_output=True, text=True)
+    return done.returncode == 0 and done.stdout.split()[-1:] != ["cpu"]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -227,7 +239,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns 1 if a cell failed or was not reached, else 0."""
+    """Command line; returns 1 if a cell failed or was not reached, 2 without an accelerator, else 0."""
     options = parse(arguments)
     if options.list:
         for name, stage in STAGES.items():
@@ -238,6 +250,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.worker:
         work(options.worker, options.cell, options.tiny, options.out)
         return 0
+    if not options.tiny and not has_accelerator():
+        print("there is no accelerator here; --tiny tries the stages on a CPU", file=sys.stderr)
+        return 2
     # A worker is a group of its own, which nobody else would end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; the same command continues"))
     end = time.monotonic() + options.limit

@@ -17,7 +17,7 @@ Settings = Mapping[str, Any]
 """What tells a cell from the others of its stage, as it stands in its line."""
 
 
-class Skipped(Exception):  # noqa: N818
+class Skipped(Exception):
     """A cell cannot be measured here; the message says why."""
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from gpu_stages.measuring import Settings, Skipped, timed
 from gpu_stages.training_steps import PADDED, PUBLISHED
 
-SMI_FIELDS = "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory,clocks_throttle_reasons.active"
+SMI_FIELDS = (
+    "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory,clocks_throttle_reasons.active"
+)
 
 
 def probe_cells(tiny: bool) -> dict[str, Settings]:

@@ -1,10 +1,11 @@
 """Cells that time the same model in PyTorch: compiled, with fused attention and a fused AdamW."""
 
 import importlib.util
+import itertools
 import time
 from typing import Any
 
-from gpu_stages.measuring import CALLS, WARMUP, Settings, Skipped, is_out_of_memory, percentiles, rates
+from gpu_stages.measuring import CALLS, WARMUP, Settings, Skipped, percentiles, rates
 from gpu_stages.training_steps import cell, distinct, gpt2, resolved
 
 
@@ -74,8 +75,7 @@ def timed_steps(settings: Settings) -> dict[str, Any]:
         seconds = (wait() - began) / calls
     except torch.OutOfMemoryError as error:
         raise MemoryError(f"out of memory: {error}") from error
-    pairs = list(zip(marks, marks[1:], strict=False))
-    each = [start.elapsed_time(end) if on_gpu else 1e3 * (end - start) for start, end in pairs]
+    each = [start.elapsed_time(end) if on_gpu else 1e3 * (end - start) for start, end in itertools.pairwise(marks)]
     return {
         "ms": {"mean": 1e3 * seconds, **percentiles(each)},
         "first_call_s": first,

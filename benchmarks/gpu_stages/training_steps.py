@@ -13,12 +13,7 @@ DOCUMENT = 256
 PUBLISHED, PADDED = 50257, 50304
 """GPT-2's vocabulary, and the next multiple of 64."""
 # Sizes of the dry run, and what stands there for other sizes.
-SMALL = {
-    "model.dim": 32,
-    "model.attention.num_heads": 2,
-    "data.sequence_length": 64,
-    "data.tokenizer.vocab_size": 300,
-}
+SMALL = {"model.dim": 32, "model.attention.num_heads": 2, "data.sequence_length": 64, "data.tokenizer.vocab_size": 300}
 SMALL_VALUES = {
     "model.vocab_size": lambda size: 320 if size == PADDED else 301,
     "model.attention.window": lambda size: 16,
@@ -119,9 +114,7 @@ def variant_cells(tiny: bool) -> dict[str, Settings]:
         "RoPE": {"model.position.kind": "rope"},
         "QK-norm": {"model.attention.qk_norm": "head"},
     }
-    cells = {
-        name: cell("configs/gpt2.py:small", gpt2(32, False) | changes, tiny) for name, changes in features.items()
-    }
+    cells = {name: cell("configs/gpt2.py:small", gpt2(32, False) | changes, tiny) for name, changes in features.items()}
     bert = {"data.batch_size": 64, "model.scan_layers": False}
     full = {
         "data.row_format": "packed",

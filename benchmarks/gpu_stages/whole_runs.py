@@ -172,7 +172,9 @@ def resume(settings: Settings) -> dict[str, Any]:
         difference of the losses of a step.
     """
     with tempfile.TemporaryDirectory() as folder:
-        runs = {name: _losses(settings, Path(folder) / name, name == "resumed") for name in ("whole", "again", "resumed")}
+        runs = {
+            name: _losses(settings, Path(folder) / name, name == "resumed") for name in ("whole", "again", "resumed")
+        }
     losses, parameters, seconds = runs["whole"]
     found: dict[str, Any] = {"seconds_of_training": seconds}
     for name in ("again", "resumed"):
