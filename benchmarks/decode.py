@@ -55,9 +55,9 @@ def zoo_generator(shape: dict[str, int], overrides: dict | None = None):
     return Generator(model, initialise(model, 0), initialise_statistics(model, 0))
 
 
-def zoo_caller(shape: dict[str, int], prompts: list[list[int]]):
+def zoo_caller(shape: dict[str, int], prompts: list[list[int]], overrides: dict | None = None):
     """Returns a function that makes a number of tokens and waits for them."""
-    generator = zoo_generator(shape)
+    generator = zoo_generator(shape, overrides)
     return lambda new_tokens: generator.generate(prompts, new_tokens).tokens
 
 

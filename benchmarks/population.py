@@ -16,15 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jax
 
 SIZES = (1, 4, 16)
 
 
-def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None]]]:
-    """{name: (runs that it steps, function that does a step of each and waits for it)}."""
-    import jax
+def steppers(
+    size: str, executor: str, sizes: Sequence[int] = SIZES, changes: Mapping[str, Any] | None = None
+) -> dict[str, tuple[int, Callable[[], dict[str, "jax.Array"]]]]:
+    """{name: (runs that it steps, function that dispatches a step of each and returns its metrics)}."""
     import numpy as np
 
     from zoo import config
@@ -39,31 +44,34 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     tokenizer = ByteTokenizer()
     resolved = [
         config.resolve(
-            decoder(size, {"optimizer.learning_rate": 1e-3 * 1.1**index, "seed": index}), tokenizer.vocab_size
+            decoder(size, {"optimizer.learning_rate": 1e-3 * 1.1**index, "seed": index, **(changes or {})}),
+            tokenizer.vocab_size,
         )
-        for index in range(max(SIZES))
+        for index in range(max(sizes))
     ]
     mesh = make_mesh(resolved[0])
     program = make_program(resolved[0], make_model(resolved[0]), make_objective(resolved[0], tokenizer), mesh)
     shape = (len(resolved), resolved[0].data.batch_size, resolved[0].data.sequence_length + 1)
     rows = np.random.default_rng(0).integers(0, 256, shape, np.int32)
 
-    def stepper(members: int, name: str) -> Callable[[], None]:
+    def stepper(members: int, name: str) -> Callable[[], dict[str, "jax.Array"]]:
         executor = make_executor(program, [program.constants(one.seed, one) for one in resolved[:members]], name)
         state = executor.combine([program.initial_state(one.seed) for one in resolved[:members]])
         batches = [{"tokens": row} for row in rows[:members]]
 
-        def step() -> None:
+        def step() -> dict[str, "jax.Array"]:
             nonlocal state
             state, metrics = executor.step(state, batches, [True] * members)
-            jax.block_until_ready(metrics)
+            return metrics
 
         return step
 
-    return {"single": (1, stepper(1, "single"))} | {f"{executor}, N = {n}": (n, stepper(n, executor)) for n in SIZES}
+    return {"single": (1, stepper(1, "single"))} | {f"{executor}, N = {n}": (n, stepper(n, executor)) for n in sizes}
 
 
-def sweep(members: int, together: bool, jobs: int, size: str, steps: int) -> float:
+def sweep(
+    members: int, together: bool, jobs: int, size: str, steps: int, changes: Mapping[str, Any] | None = None
+) -> float:
     """Seconds of a `zoo run` over as many learning rates, from an empty folder with the tokens in
     the cache and no compiled program.
     """
@@ -92,6 +100,7 @@ def sweep(members: int, together: bool, jobs: int, size: str, steps: int) -> flo
             "--set",
             f"schedule.warmup_steps={steps // 10}",
         ]
+        command += [f"--set={path}={value}" for path, value in (changes or {}).items()]
         command += ["--population"] if together else ["--jobs", str(jobs)]
         start = time.perf_counter()
         subprocess.run(
@@ -110,13 +119,15 @@ def shown(seconds: list[float], unit: float) -> str:
 
 def compare_steps(size: str, executor: str, turns: int, calls: int) -> None:
     """Prints the time of a member's step, separately and in populations."""
+    import jax
+
     functions = steppers(size, executor)
     taken: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(turns + 1):
         for name, (members, function) in functions.items():
             start = time.perf_counter()
             for _ in range(max(1, calls // members)):
-                function()
+                jax.block_until_ready(function())
             if turn:  # The first one compiles.
                 taken[name].append((time.perf_counter() - start) / max(1, calls // members) / members)
     for name, seconds in taken.items():

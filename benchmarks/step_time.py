@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 SHAPE = {"layers": 4, "width": 256, "heads": 4, "length": 256, "batch": 16}
@@ -91,14 +92,19 @@ def system_stepper(vocabulary: int, overrides: list[str]):
     return step
 
 
-def torch_stepper(vocabulary: int, overrides: list[str]):
-    """Returns a function that does one step of the same model in PyTorch eager."""
-    del overrides
+def torch_model(vocabulary: int, shape: Mapping[str, int] = SHAPE, gelu: str = "none"):
+    """Returns the GPT in PyTorch: tokens [B, T] -> logits [B, T, V].
+
+    Args:
+        vocabulary: V.
+        shape: "layers", "width", "heads" and "length".
+        gelu: approximation of GELU, "none" or "tanh".
+    """
     import torch
     from torch import nn
     from torch.nn import functional
 
-    width, heads = SHAPE["width"], SHAPE["heads"]
+    width, heads = shape["width"], shape["heads"]
 
     class Block(nn.Module):
         def __init__(self):
@@ -113,22 +119,31 @@ def torch_stepper(vocabulary: int, overrides: list[str]):
             )
             attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.output(attended.transpose(1, 2).flatten(-2))
-            return x + self.down(functional.gelu(self.up(self.norm_2(x))))
+            return x + self.down(functional.gelu(self.up(self.norm_2(x)), approximate=gelu))
 
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embedding, self.position = nn.Embedding(vocabulary, width), nn.Embedding(SHAPE["length"], width)
+            self.embedding, self.position = nn.Embedding(vocabulary, width), nn.Embedding(shape["length"], width)
             nn.init.normal_(self.embedding.weight, std=0.02)
-            self.blocks, self.norm = nn.Sequential(*(Block() for _ in range(SHAPE["layers"]))), nn.LayerNorm(width)
+            self.blocks, self.norm = nn.Sequential(*(Block() for _ in range(shape["layers"]))), nn.LayerNorm(width)
 
         def forward(self, tokens):
             x = self.embedding(tokens) + self.position.weight
             return self.norm(self.blocks(x)) @ self.embedding.weight.T
 
     torch.manual_seed(0)
+    return Model()
+
+
+def torch_stepper(vocabulary: int, overrides: list[str]):
+    """Returns a function that does one step of the same model in PyTorch eager."""
+    del overrides
+    import torch
+    from torch.nn import functional
+
     torch.set_num_threads(os.cpu_count() or 1)
-    model = Model()
+    model = torch_model(vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), weight_decay=0.1)
     rows = torch.randint(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1))
 

@@ -1,0 +1,1 @@
+"""What `benchmarks/gpu_suite.py` measures, stage by stage."""

@@ -1,0 +1,245 @@
+"""`benchmarks/gpu_suite.py`: what is interrupted goes on, what fails is tried again, and everything
+runs.
+"""
+
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def suite(benchmark_module):
+    return benchmark_module("gpu_suite")
+
+
+@pytest.fixture
+def fake(suite, monkeypatch, tmp_path, lines_of):
+    """call(behaviours, ...) runs the suite with one stage of small cells, in this process: a behaviour
+    is a result, or the error that a cell ends with. Returns (exit code, measured cells, lines).
+    """
+    monkeypatch.setattr(suite, "surroundings", lambda: {"device": {"kind": "none", "platform": "cpu", "count": 1}})
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def call(behaviours, *words, together=False, start=None):
+        measured = []
+
+        def measure(settings):
+            measured.append(settings["name"])
+            behaviour = behaviours[settings["name"]]
+            if isinstance(behaviour, BaseException):
+                raise behaviour
+            return behaviour
+
+        cells = {name: {"name": name} for name in behaviours}
+        stage = suite.Stage("cells", 10, lambda tiny: cells, measure, together)
+        monkeypatch.setattr(suite, "STAGES", {"cells": stage})
+
+        def work(name, names, own, seconds, options):
+            suite.work(name, names, options.tiny, options.out)
+            return ""
+
+        monkeypatch.setattr(suite, "has_accelerator", lambda: True)
+        monkeypatch.setattr(suite, "start", start or work)
+        code = suite.main(["--out", str(tmp_path), "--stages=cells", *words])
+        return code, measured, lines_of(tmp_path)
+
+    return call
+
+
+def test_what_has_a_result_is_not_measured_again(fake):
+    code, measured, lines = fake({"a": {"x": 1}, "b": {"x": 2}})
+    assert (code, measured) == (0, ["a", "b"])
+    assert [(line["stage"], line["cell"], line["config"], line["x"]) for line in lines] == [
+        ("cells", "a", {"name": "a"}, 1),
+        ("cells", "b", {"name": "b"}, 2),
+    ]
+    code, measured, lines = fake({"a": {"x": 3}, "b": {"x": 3}, "c": {"x": 3}})
+    assert (code, measured, len(lines)) == (0, ["c"], 3)
+
+
+def test_a_dry_run_is_no_result(fake):
+    fake({"a": {"x": 1}}, "--tiny")
+    assert fake({"a": {"x": 2}})[1] == ["a"]
+    assert fake({"a": {"x": 2}}, "--tiny")[1] == []
+
+
+def test_a_failure_stops_nothing_and_is_tried_again(fake):
+    code, measured, lines = fake({"bad": ValueError("a typo"), "good": {"x": 1}})
+    assert (code, measured) == (1, ["bad", "good"])
+    assert [line.get("error") for line in lines] == ["ValueError: a typo", None]
+    code, measured, lines = fake({"bad": {"x": 1}, "good": {"x": 1}})
+    assert (code, measured, len(lines)) == (0, ["bad"], 3)
+    assert fake({"bad": {"x": 1}, "good": {"x": 1}})[1] == []
+
+
+def test_what_cannot_be_measured_here_says_why(fake, suite):
+    code, _, (line,) = fake({"a": suite.Skipped("PyTorch is not installed")})
+    assert (code, line["skipped"]) == (0, "PyTorch is not installed")
+    assert fake({"a": {"x": 1}})[1] == ["a"]
+
+
+def test_too_little_memory_is_a_result(fake):
+    code, _, (line,) = fake({"a": RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")})
+    assert (code, line["out_of_memory"]) == (0, True)
+    assert fake({"a": {"x": 1}})[1] == []
+
+
+def test_the_cells_after_a_crash_have_another_process(fake, suite):
+    started = []
+
+    def start(name, names, own, seconds, options):
+        started.append((list(names), seconds))
+        if names[0] == "a":
+            suite.lines.append(options.out, suite.heading(name, "a", {}, options.tiny) | {"seconds": 1.0})
+            return "the process ended with exit code -9"
+        suite.work(name, names, options.tiny, options.out)
+        return ""
+
+    code, _, lines = fake({name: {"x": 1} for name in "abcd"}, together=True, start=start)
+    assert (code, started) == (1, [(["a", "b", "c", "d"], 40), (["c", "d"], 20)])
+    assert [line["cell"] for line in lines] == ["a", "b", "c", "d"]
+    assert lines[1]["error"] == "the process ended with exit code -9"
+
+
+def test_nothing_is_started_that_might_not_end_in_time(fake, capsys):
+    # A cell may take 10 seconds.
+    code, measured, lines = fake({"a": {"x": 1}, "b": {"x": 1}}, "--limit=9")
+    assert (code, measured, lines) == (1, [], [])
+    assert "no time is left for a" in capsys.readouterr().out
+    assert fake({name: {"x": 1} for name in "abc"}, "--limit=25", together=True)[1] == ["a", "b", "c"]
+
+
+def test_without_an_accelerator_only_dry_runs_start(suite, monkeypatch, tmp_path, capsys, lines_of):
+    monkeypatch.setattr(suite, "has_accelerator", lambda: False)
+    assert suite.main(["--out", str(tmp_path)]) == 2
+    assert "--tiny" in capsys.readouterr().err
+    assert lines_of(tmp_path) == []
+
+
+def test_a_process_ends_at_its_limit(suite, tmp_path):
+    options = Namespace(out=tmp_path, tiny=True)
+    assert suite.start("probe", ["matrix product"], {}, 0.2, options) == "not done after its limit of 0 s"
+
+
+def test_a_process_that_fails_says_what_it_printed(suite, tmp_path):
+    problem = suite.start("probe", ["no such cell"], {}, 60, Namespace(out=tmp_path, tiny=True))
+    assert problem.startswith("the process ended with exit code 1")
+    assert "KeyError: 'no such cell'" in problem
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(benchmark_module, tmp_path):
+    lines = benchmark_module("gpu_stages.lines")
+    first, second = ({"stage": "s", "cell": cell, "tiny": False} for cell in "ab")
+    lines.append(tmp_path, first)
+    with open(tmp_path / lines.FILE, "a") as file:
+        file.write('{"stage": "s", "cel')
+    lines.append(tmp_path, second)
+    assert lines.read(tmp_path / lines.FILE) == [first, second]
+
+
+def test_the_environment_of_a_worker(suite, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--one")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    for name in suite.MEMORY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    own = {"XLA_CLIENT_MEM_FRACTION": ".92", "XLA_FLAGS": "--two"}
+    found = suite.environment(own, tiny=False)
+    assert found["XLA_FLAGS"] == "--one --two"
+    assert found["PYTHONPATH"] == f"{ROOT}:/elsewhere"
+    assert found["XLA_CLIENT_MEM_FRACTION"] == ".92"
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5")
+    assert "XLA_CLIENT_MEM_FRACTION" not in suite.environment(own, tiny=False)
+
+
+def test_cells_with_variables_of_their_own_have_a_process_of_their_own(suite):
+    cells = {"a": {}, "b": {"environment": {"X": "1"}}, "c": {}}
+    stage = suite.Stage("cells", 1, lambda tiny: cells, dict, together=True, environment={"Y": "2"})
+    assert list(suite.processes(stage, list(cells), False)) == [(["a", "c"], {"Y": "2"}), (["b"], {"Y": "2", "X": "1"})]
+
+
+def test_timed_counts_every_step_and_waits_for_none(benchmark_module):
+    import jax.numpy as jnp
+
+    calls = []
+    found = benchmark_module("gpu_stages.measuring").timed(lambda: calls.append(1) or jnp.zeros(()), 3, 7)
+    assert len(calls) == 10
+    assert set(found["ms"]) == {"mean", "p10", "p50", "p90"}
+    assert found["ms"]["p10"] <= found["ms"]["p50"] <= found["ms"]["p90"]
+
+
+PARAMETERS = {
+    "as shipped, one part of 12 rows": 124_439_808,
+    "350M, 32 rows, unrolled": 354_823_168 + 47 * 1024,
+    "1.6B, 16 rows, scanned, remat=dots": 1_557_611_200 + 47 * 1600,
+}
+
+
+def training_cells(benchmark_module):
+    steps = benchmark_module("gpu_stages.training_steps")
+    stages = (steps.small_model_cells, steps.ladder_cells, steps.variant_cells)
+    return steps, {name: cell for cells in stages for name, cell in cells(False).items()}
+
+
+def test_every_config_of_full_size_resolves(benchmark_module):
+    from zoo.models import cost
+
+    steps, cells = training_cells(benchmark_module)
+    configs = {name: steps.resolved(settings) for name, settings in cells.items()}
+    assert {name: cost.summary(configs[name]).parameters["total"] for name in PARAMETERS} == PARAMETERS
+    assert configs["as shipped, whole update of 480 rows"].data.batch_size == 480
+    assert configs["1.3B, 16 rows, scanned"].model.remat == "none"
+
+
+@pytest.mark.promise
+def test_every_step_of_full_size_can_be_traced(benchmark_module):
+    from zoo.resources.abstract_run import abstract_program, lowered_step
+
+    steps, cells = training_cells(benchmark_module)
+    for settings in cells.values():
+        config = steps.resolved(settings)
+        batch, lowered = steps.random_batch(config), lowered_step(config, abstract_program(config))
+        shapes = {name: (x.shape, x.dtype) for name, x in lowered.args_info[0][1].items()}
+        assert {name: (x.shape, x.dtype) for name, x in batch.items()} == shapes
+
+
+def dry_run(folder, *words):
+    command = [sys.executable, ROOT / "benchmarks" / "gpu_suite.py", "--tiny", "--out", folder, *words]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_dry_run_of_two_stages(tmp_path, lines_of):
+    done = dry_run(tmp_path, "--stages=loss,probe")
+    lines = lines_of(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line["stage"] for line in lines] == ["probe", *["loss"] * 6]
+    for line in lines:
+        assert line["ms"]["p10"] > 0
+        assert line["device"]["platform"] == "cpu"
+        assert line["versions"]["jax"]
+        assert line["compile_s"] >= 0
+    again = dry_run(tmp_path, "--stages=loss,probe")
+    assert (again.returncode, again.stdout, lines_of(tmp_path)) == (0, "", lines)
+
+
+@pytest.mark.promise
+def test_a_dry_run_of_everything(suite, tmp_path, lines_of):
+    done = dry_run(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / suite.LOG).read_text()[-5000:]
+    lines = lines_of(tmp_path)
+    assert {line["stage"] for line in lines} == set(suite.STAGES)
+    assert not [line for line in lines if "error" in line]
+    # Without a GPU cuDNN's kernel is left out; PyTorch may not be there.
+    without = [line["skipped"] for line in lines if "skipped" in line]
+    assert set(without) <= {"cuDNN's kernel needs an NVIDIA GPU", "PyTorch is not installed"}
+    steps = [line for line in lines if line["stage"] in ("step124", "ladder", "variants")]
+    for line in steps:
+        assert line["tokens_per_second"] > 0
+        assert line["flops_per_token"] > 0
+        assert line["attention_kernel"]
+    assert all(line["resumed_bit_equal"] for line in lines if line["stage"] == "resume")

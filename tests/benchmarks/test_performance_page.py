@@ -1,0 +1,98 @@
+"""`benchmarks/performance_page.py`: the page shows what was measured, and nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEVICE = {"platform": "gpu", "kind": "NVIDIA H200", "count": 1}
+
+
+@pytest.fixture
+def page(benchmark_module):
+    return benchmark_module("performance_page")
+
+
+def line(stage, cell, **fields):
+    ms = {"mean": 100.0, "p10": 99.0, "p50": 100.0, "p90": 101.0}
+    return {"stage": stage, "cell": cell, "tiny": False, "ms": ms, "tokens": 64, "device": DEVICE,
+            "versions": {"jax": "0.11.2"}, "commit": "0123456789abcdef"} | fields  # fmt: skip
+
+
+def test_without_results_the_page_says_so_and_gives_no_number(page):
+    for results in ([], [line("probe", "a") | {"tiny": True}], [line("probe", "a", error="a typo")]):
+        text = page.section(results)
+        assert text.startswith("No GPU has been measured yet.")
+        assert not re.search(r"\d", text)
+
+
+def test_a_table_has_the_columns_that_were_measured(page):
+    fast = line("step124", "fast", mfu=0.375, tokens_per_second=400000.0, peak_bytes=3 * 2**30, compile_s=30.0)
+    cached = line("step124", "slow", mfu=0.3, tokens_per_second=1234.0, compile_s=1.0, from_cache=True)
+    rows = page.section([fast, cached]).splitlines()
+    assert "Measured on 1 x NVIDIA H200 with jax 0.11.2, at 0123456789ab" in rows[0]
+    table = [row for row in rows if row.startswith("|")]
+    assert table == [
+        "|  | ms | p10 to p90 | tokens per second | MFU | peak GiB | compiled in s |",
+        "|---|---|---|---|---|---|---|",
+        "| fast | 100 | 99 to 101 | 400,000 | 37.5% | 3.0 | 30 |",
+        "| slow | 100 | 99 to 101 | 1,234 | 30.0% |  |  |",
+    ]
+
+
+def test_what_was_not_measured_is_named_with_its_reason(page):
+    results = [
+        line("step124", "good"),
+        line("step124", "large", out_of_memory=True),
+        line("step124", "bad", error="ValueError in /home/somebody"),
+        line("torch", "64 rows", skipped="PyTorch is not installed"),
+    ]
+    text = page.section(results)
+    assert "* large: out of memory\n* bad: failed\n" in text
+    assert "* 64 rows: not measured, PyTorch is not installed" in text
+    assert "somebody" not in text
+    assert text.count("| good |") == 1
+
+
+def test_variants_are_compared_with_the_plain_model(page):
+    slow = line("variants", "ALiBi", ms={"mean": 150.0, "p10": 1.0, "p50": 1.0, "p90": 1.0})
+    text = page.section([line("variants", "plain"), slow, line("variants", "other rows", tokens=128)])
+    assert [row.split("|")[2].strip() for row in text.splitlines() if row.startswith("| ")] == [
+        "time / plain",
+        "1.00",
+        "1.50",
+        "",
+    ]
+
+
+def test_a_page_shows_one_kind_of_device(page):
+    other = line("probe", "b", device=DEVICE | {"kind": "NVIDIA L4"})
+    with pytest.raises(ValueError, match="one kind of accelerator"):
+        page.section([line("probe", "a"), other])
+    with pytest.raises(ValueError, match="one kind of accelerator"):
+        page.section([line("probe", "a", device={"platform": "cpu", "kind": "cpu", "count": 1})])
+
+
+def test_only_what_is_between_the_markers_changes(page, tmp_path, benchmark_module):
+    lines = benchmark_module("gpu_stages.lines")
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
+    lines.append(tmp_path, line("probe", "a", error="first"))
+    lines.append(tmp_path, line("probe", "a"))
+    for _ in range(2):
+        assert page.main([str(tmp_path), "--page", str(path)]) == 0
+        text = path.read_text()
+        assert text.startswith(f"before\n{page.BEGIN}\nMeasured on")
+        assert text.endswith(f"\n{page.END}\nafter\n")
+        assert "old" not in text
+        assert text.count("| a |") == 1
+    path.write_text("no markers")
+    with pytest.raises(SystemExit):
+        page.main([str(tmp_path), "--page", str(path)])
+    assert path.read_text() == "no markers"
+
+
+def test_the_page_of_the_documentation_has_the_markers(page):
+    text = (ROOT / "docs" / "performance.md").read_text()
+    assert page.written(text, "x").count("\nx\n") == 1
