@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "update: dropout is the same in every step",
         UPDATE,
-        "key = jax.random.fold_in(jax.random.key(seed), step)",
-        "key = jax.random.fold_in(jax.random.key(seed), 0)",
+        "key = jax.random.fold_in(jax.random.key(seed, impl=generator), step)",
+        "key = jax.random.fold_in(jax.random.key(seed, impl=generator), 0)",
         STEP_TESTS,
     ),
     Mutant(
