@@ -21,7 +21,7 @@ STAGES: dict[str, Stage] = {
     "loss": Stage("the loss, forwards and backwards", 30, operations.loss_cells, operations.loss, together=True),
     "ladder": Stage("the step of larger models", 180, training_steps.ladder_cells, training_steps.measure),
     "population": Stage("the step of populations", 60, whole_runs.population_cells, whole_runs.population),
-    "sweep": Stage("whole sweeps", 420, whole_runs.sweep_cells, whole_runs.sweep, environment=ITS_OWN),
+    "sweep": Stage("whole sweeps", 240, whole_runs.sweep_cells, whole_runs.sweep, environment=ITS_OWN),
     "decode": Stage("generation with a cache", 120, whole_runs.decode_cells, whole_runs.decode),
     "resume": Stage("a run that is stopped and continued", 150, whole_runs.resume_cells, whole_runs.resume),
 }  # fmt: skip

@@ -201,7 +201,9 @@ def test_every_step_of_full_size_can_be_traced(benchmark_module):
     from zoo.resources.abstract_run import abstract_program, lowered_step
 
     steps, cells = training_cells(benchmark_module)
-    for settings in cells.values():
+    # The others of GPT-2 124M differ in numbers alone.
+    numbers = [name for name in steps.small_model_cells(False) if name.endswith(" V 50257") or "chunks" in name]
+    for settings in (settings for name, settings in cells.items() if name not in numbers):
         config = steps.resolved(settings)
         batch, lowered = steps.random_batch(config), lowered_step(config, abstract_program(config))
         shapes = {name: (x.shape, x.dtype) for name, x in lowered.args_info[0][1].items()}
