@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.building import tiny
+from tests.building import slow_but, tiny
 from zoo.layers.attention import softmax_attention
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.layers.attention.kernels import KERNELS
@@ -141,8 +141,12 @@ def traced(config, platform, monkeypatch):
     return {layers: kernel for layers, (kernel,) in found.items()}
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("name", CASES)
+EVERY = [(name, platform) for name in CASES for platform in PLATFORMS]
+# Every config on one platform; on the others every fifth.
+OFTEN = [case for number, case in enumerate(EVERY) if case[1] == "Hopper" or number % 5 == 0]
+
+
+@pytest.mark.parametrize(("name", "platform"), slow_but(OFTEN, EVERY))
 def test_what_is_told_is_what_is_traced(name, platform, monkeypatch):
     config, platform = resolved(name), PLATFORMS[platform]
     found = attention_kernels(config, platform)
