@@ -1,10 +1,10 @@
 """Measures training on an accelerator, in stages that can be interrupted and continued.
 
     python benchmarks/gpu_suite.py --list
-    python benchmarks/gpu_suite.py --out runs/gpu --limit 540          # as much as fits into 9 minutes; repeat to go on
+    python benchmarks/gpu_suite.py --out runs/gpu --limit 540    # what fits into 9 minutes; repeat
     python benchmarks/gpu_suite.py --out runs/gpu --stages step124,torch
-    python benchmarks/gpu_suite.py --out /tmp/dry --tiny               # everything in small, on a CPU too: does it run?
-    python benchmarks/performance_page.py runs/gpu                     # writes what was measured into docs/performance.md
+    python benchmarks/gpu_suite.py --out runs/dry --tiny         # a dry run in small, on a CPU too
+    python benchmarks/performance_page.py runs/gpu               # fills in docs/performance.md
 
 A stage consists of cells. Each has a process and a time limit of its own (the small cells of a stage
 share a process) and appends one line to OUT/lines.jsonl. What has a line is not measured again. A cell
@@ -225,7 +225,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the results; one for each machine")
     parser.add_argument("--stages", default=",".join(STAGES), help="these, with commas between (default: all)")
-    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="for the whole call: what might not end in time is not started")  # fmt: skip
+    limit = "for the whole call: what might not end in time is not started"
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help=limit)
     parser.add_argument("--list", action="store_true", help="print the stages and their limits")
     parser.add_argument("--tiny", action="store_true", help="everything in small, to see whether it runs")
     parser.add_argument("--worker", choices=STAGES, help=argparse.SUPPRESS)

@@ -135,9 +135,9 @@ def section(results: Sequence[Line]) -> str:
     found = [
         f"Measured on {count} x {kind} with {'; '.join(software)}"
         + (f", at {', '.join(commits)}" if commits else "")
-        + " by `python benchmarks/gpu_suite.py`. Times are means over steps that are dispatched without waiting for any of"
-        " them. MFU counts the model's operations, causal attention as half and without what is computed again, against"
-        " the device's peak in bfloat16.",
+        + " by `python benchmarks/gpu_suite.py`. Times are means over steps that are dispatched without waiting for any"
+        " of them. MFU counts the model's operations, causal attention as half and without what is computed again,"
+        " against the device's peak in bfloat16.",
         "",
     ]
     for stage in STAGES:

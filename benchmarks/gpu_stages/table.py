@@ -8,7 +8,9 @@ ITS_OWN: dict[str, str] = {}
 
 STAGES: dict[str, Stage] = {
     "probe": Stage("device, versions, a large matrix product", 60, operations.probe_cells, operations.probe),
-    "tests": Stage("the tests that need an accelerator", 180, whole_runs.test_cells, whole_runs.run_tests, environment=ITS_OWN),
+    "tests": Stage(
+        "the tests that need an accelerator", 180, whole_runs.test_cells, whole_runs.run_tests, environment=ITS_OWN
+    ),
     "step124": Stage("the step of GPT-2 124M", 120, training_steps.small_model_cells, training_steps.measure),
     "attention": Stage(
         "attention, forwards and backwards", 30, operations.attention_cells, operations.attention, together=True
@@ -17,7 +19,9 @@ STAGES: dict[str, Stage] = {
         "the step of GPT-2 124M in PyTorch", 180, torch_steps.cells, torch_steps.measure,
         environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     ),
-    "variants": Stage("the step of GPT-2 124M with other parts", 120, training_steps.variant_cells, training_steps.measure),
+    "variants": Stage(
+        "the step of GPT-2 124M with other parts", 120, training_steps.variant_cells, training_steps.measure
+    ),
     "loss": Stage("the loss, forwards and backwards", 30, operations.loss_cells, operations.loss, together=True),
     "ladder": Stage("the step of larger models", 180, training_steps.ladder_cells, training_steps.measure),
     "population": Stage("the step of populations", 60, whole_runs.population_cells, whole_runs.population),
