@@ -196,7 +196,7 @@ def test_every_config_of_full_size_resolves(benchmark_module):
     assert configs["1.3B, 16 rows, scanned"].model.remat == "none"
 
 
-@pytest.mark.promise
+@pytest.mark.slow
 def test_every_step_of_full_size_can_be_traced(benchmark_module):
     from zoo.resources.abstract_run import abstract_program, lowered_step
 
