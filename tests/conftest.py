@@ -34,6 +34,8 @@ def pytest_configure(config):
         # what a program is found by. Set before jax is imported.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(config.zoo_cache, "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+        # A worker runs many programs, and would keep the memory of the largest ones together.
+        os.environ["ZOO_KEEP_FREED_MEMORY"] = "0"
         compile_in_haste("not slow" in config.option.markexpr)
     # Tests leave few circles behind, and the heap of jax is large: a search through it takes long.
     gc.set_threshold(50_000, 20, 50)

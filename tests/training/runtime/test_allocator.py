@@ -23,7 +23,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def faults(**changes):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MALLOC_") and name != allocator.VARIABLE
+    }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         env=environment | {"JAX_PLATFORMS": "cpu"} | changes,
