@@ -241,7 +241,7 @@ def test_tables_are_sorted_filtered_and_saved(shown):
     assert markdown[1].startswith("|---|---|---:|")
     latex = shown.downloaded("runs.tex").read_text()
     row = "post-0-0 & norm=post, warm-up=0 & 0 & done &"
-    assert all(part in latex for part in ("\\toprule", "\\midrule", "\\bottomrule", "{llrlrrrrrl}", row))
+    assert all(part in latex for part in ("\\toprule", "\\midrule", "\\bottomrule", "{llrlrrrrrrrl}", row))
 
 
 def test_heat_maps(shown):
