@@ -51,7 +51,7 @@ def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
         *SPEED_COLUMNS,
         "reason",
     ]
-    return table("Runs (missing: not started)", header, rows, range(2, 11))
+    return table("Runs (missing: not started)", header, rows, (2, *range(4, 11)))
 
 
 SPEED_COLUMNS = ("tokens/s", "GFLOP/s", "MFU %")
