@@ -28,7 +28,7 @@ def run_tests(settings: Settings) -> dict[str, Any]:
     """Runs the tests in a process of their own, and counts them.
 
     Raises:
-        Skipped: pytest or what the tests need beside it is not installed.
+        Skipped: pytest or a package that the tests need is not installed.
         AssertionError: a test failed, or none ran.
     """
     try:
