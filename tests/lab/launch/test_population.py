@@ -243,3 +243,17 @@ def test_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, argume
     assert max(started) > 1
     folders = [path.parent for path in (tmp_path / "runs").rglob("attempts")]
     assert len(folders) == sum(started)
+
+
+def test_masks_that_vectorised_members_would_not_share_are_refused(tmp_path, capsys):
+    from zoo.cli.sweeps import population
+
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        changes = {"seed": seed, "model.dropout": 0.1, "training.dropout_generator": "rbg"}
+        plain = config.to_plain(config.resolve(config.override(config.default(), changes)))
+        (folder / "config.json").write_text(json.dumps(plain))
+    assert population.main(["--executor=vmap", *map(str, folders)]) == 2
+    assert "training.dropout_generator=rbg draws other masks" in capsys.readouterr().err
+    assert not (folders[0] / "meta.json").exists()

@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     args = parser().parse_args(arguments)
     given = [configs.load(str(folder / "config.json")) for folder in args.folders]
-    configs.check_one_program([configs.resolve(config) for config in given], args.folders)
+    resolved = [configs.resolve(config) for config in given]
+    configs.check_one_program(resolved, args.folders)
     from zoo.training.runtime.allocator import keep_freed_memory
 
     keep_freed_memory()
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from zoo.training.trainer import train_runs
 
     executor = args.executor if args.executor != "auto" else "map" if jax.default_backend() == "cpu" else "vmap"
-    if executor == "vmap" and given[0].training.dropout_generator == "rbg":
+    if executor == "vmap" and resolved[0].training.dropout_generator == "rbg":
         raise ConfigError(
             "training.dropout_generator=rbg draws other masks in a vectorised population than in separate runs; "
             "use threefry, or --executor map"
