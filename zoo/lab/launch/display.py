@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.lab.launch.progress import RunProgress, SweepProgress
 from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
@@ -129,7 +130,11 @@ def _data(arm: PlannedArm) -> str:
     return f"{data.source}, batches of {data.batch_size:,} rows x {data.sequence_length:,} tokens"
 
 
-_CONDITIONS: dict[str, Callable[[PlannedArm], str]] = {"optimizer": _optimizer, "data": _data}
+def _scored(arm: PlannedArm) -> str:
+    return evaluation_fingerprint(arm.config).description
+
+
+_CONDITIONS: dict[str, Callable[[PlannedArm], str]] = {"optimizer": _optimizer, "data": _data, "evaluation": _scored}
 
 
 def _common(arms: list[PlannedArm]) -> dict[str, str]:
