@@ -36,24 +36,35 @@ def evaluation_differences(experiment: Experiment, arms: list[PlannedArm]) -> di
             continue
         length = metric.partition("@")[2]
         prints = {name: evaluation_fingerprint(configs[name], int(length) if length else None) for name in members}
-        for what, sides in fingerprint_differences(prints, is_per_token(metric)).items():
-            found[what].append(f"arms {_WHAT[what]} by {metric}: {_shown(sides)}{_advice(what, prints, metric)}")
+        for what, line in fingerprint_differences(prints, metric).items():
+            found[what].append(line)
     return found
 
 
-def fingerprint_differences(
-    prints: Mapping[str, EvaluationFingerprint], per_token: bool
-) -> dict[str, dict[str, list[str]]]:
-    """Returns {what differs: {its value: names of those that have it}} of named evaluations."""
+def fingerprint_differences(prints: Mapping[str, EvaluationFingerprint], metric: str) -> dict[str, str]:
+    """Returns a line for each difference between evaluations, by the names of `DIFFERENCES`.
+
+    Args:
+        prints: by the name of the arm; the first is compared with all others.
+        metric: what is compared.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     (first, reference), *others = prints.items()
     for name, other in others:
-        for what, (one, value) in reference.differences(other, per_token).items():
+        for what, (one, value) in reference.differences(other, is_per_token(metric)).items():
             found.setdefault(what, {one: [first]}).setdefault(value, []).append(name)
-    return found
+    return {
+        what: f"arms {_WHAT[what]} by {metric}: {values_by_arm(sides)}{_advice(what, prints, metric)}"
+        for what, sides in found.items()
+    }
 
 
-def _shown(sides: Mapping[str, list[str]]) -> str:
+def values_by_arm(sides: Mapping[str, list[str]]) -> str:
+    """Returns "1,000 (pre) | 2,000 (post and 1 more)", with at most three values.
+
+    Args:
+        sides: the names of the arms that have a value, by value.
+    """
     shown = [
         f"{value} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
         for value, names in list(sides.items())[:3]
