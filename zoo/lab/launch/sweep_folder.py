@@ -82,6 +82,19 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
     ]
 
 
+def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
+    """Returns which of the planned runs a sweep without tuning has started; empty if none."""
+    try:
+        record = read_json(folder / "experiment.json")
+    except (OSError, ValueError):
+        return ""
+    if not isinstance(record, dict) or record.get("tuning"):
+        return ""
+    started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
+    more = f" and {len(started) - 1} more" if len(started) > 1 else ""
+    return f"{started[0]}{more} in {folder} were trained without tuning" if started else ""
+
+
 def _difference(folder: Path, run: PlannedRun) -> str:
     """Returns how the run in `folder` differs from `run`; empty without a difference or a run."""
     if not (folder / "config.json").exists():
