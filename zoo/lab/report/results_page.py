@@ -166,6 +166,7 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
 def _made(result: dict[str, Any]) -> Iterable[str]:
     """Yields the command, if it was recorded, and the device."""
     device = f"on {_device(result['device'])}" if result.get("device") else ""
+    device += f" ({processor})" if device and (processor := result.get("processor")) else ""
     if result.get("command"):
         yield f"To repeat: {_code(shlex.join(result['command']))}{device and ', ' + device}."
     elif device:
