@@ -35,7 +35,8 @@ class EncoderDecoder(nnx.Module):
         """Encodes the source; `context` is the source's."""
         context = replace(context.side("encoder"), causal=False)
         table = self.embedding if self.source_embedding is None else self.source_embedding
-        return Memory(self.encoder.run(embed(table[...], source, self.config), context), context.positions)
+        hidden = self.encoder.run(embed(table[...], source, self.config), context)
+        return Memory(hidden, context.positions, context.keys_end_in_padding, context.no_padding)
 
     def decode(self, targets: Int[Array, "B T"], memory: Memory | None, context: Context) -> Float[Array, "B T D"]:
         """Returns the hidden states of the decoder; each sees the targets up to its own and all of
