@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig, side
 from zoo.layers.context import Context, Memory
-from zoo.layers.parameter import normal, parameter
+from zoo.layers.parameter import normal, vocabulary_parameter
 from zoo.models.head import Head, LogitFactors, logits
 from zoo.models.language_model import Tower, embed
 
@@ -23,9 +23,9 @@ class EncoderDecoder(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         encoder, decoder = side(config, "encoder"), side(config, "decoder")
         sides = encoder.num_layers, decoder.num_layers
-        table = (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std), "embedding"
-        self.embedding = parameter(*table)
-        self.source_embedding = None if config.embedding.shared else parameter(*table)
+        table = config, normal(config.init.embedding_std), "embedding"
+        self.embedding = vocabulary_parameter(*table)
+        self.source_embedding = None if config.embedding.shared else vocabulary_parameter(*table)
         self.encoder = Tower(encoder, sides=sides)
         self.decoder = Tower(decoder, cross=True, sides=sides)
         self.head = Head(config)

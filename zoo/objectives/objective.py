@@ -315,9 +315,8 @@ def record_logits(prediction: LogitFactors, weights: Float[Array, "B T"], mode: 
     if mode.record is not None:
         places = evenly_spaced(weights.size, TOKENS)
         hidden = prediction.hidden.reshape(weights.size, -1)[places]
-        mode.record["logits"] = deviations(
-            logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0
-        )
+        scores = logits(prediction._replace(hidden=hidden[None]))[0]
+        mode.record["logits"] = deviations(scores[:, : prediction.ids or None], weights.reshape(-1)[places] > 0)
 
 
 def beyond_position_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:
