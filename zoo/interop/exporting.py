@@ -21,7 +21,7 @@ from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.config_export import ExportedConfig, choose_class
-from zoo.interop.model_weights import export_weights
+from zoo.interop.model_weights import export_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.tokenizer_files import write_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
@@ -99,7 +99,9 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats}
     )
     weights, number = read_weights(folder, abstract, step)
-    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+    if (plain := without_padding(config)) != config:
+        config, weights["params"] = plain, with_rows_of(plain, weights["params"])
+    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(weights["params"]))
     return ExportableRun(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
 
 
