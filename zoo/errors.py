@@ -46,6 +46,13 @@ class Preempted(ZooError):
     exit_code = 75
 
 
+def listed(names: Iterable[object], most: int) -> str:
+    """Returns names separated by commas; of more than `most`, the first ones and how many follow."""
+    names = [str(name) for name in names]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
     options = list(options)

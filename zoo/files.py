@@ -2,8 +2,12 @@
 
 import json
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
+
+# What a shell or a scheduler leaves in a folder before the command in it has begun.
+OUTPUT_ENDINGS = (".log", ".out", ".err")
 
 
 def write_atomic(path: str | Path, text: str) -> None:
@@ -32,6 +36,22 @@ def read_json(path: str | Path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def foreign_entries(folder: Path, known: Container[str]) -> list[str]:
+    """Returns the sorted names in a folder that are neither in `known` nor output of a shell or a
+    scheduler nor left over from `write_atomic`; empty if there is no folder.
+    """
+    if not folder.is_dir():
+        return []
+    names = sorted(path.name for path in folder.iterdir())
+    return [
+        name
+        for name in names
+        if name not in known
+        and not name.endswith(OUTPUT_ENDINGS)
+        and not (name.startswith(".") and name.endswith(".tmp"))
+    ]
 
 
 def cache_directory() -> Path:
