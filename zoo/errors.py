@@ -7,6 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
+# What a message quotes of a value, in characters, and how many choices it names.
+LONGEST_QUOTE, MOST_LISTED = 200, 10
+
 
 class ZooError(Exception):
     """Base of all errors that are reported as plain lines, without a traceback.
@@ -46,21 +49,34 @@ class Preempted(ZooError):
     exit_code = 75
 
 
-def listed(names: Iterable[object], most: int) -> str:
+def shortened(text: str) -> str:
+    """Returns a text that a message quotes, cut to 200 characters."""
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."
+
+
+def shown(value: object) -> str:
+    """Returns the `repr` of a value that a message quotes, cut to 200 characters."""
+    try:
+        return shortened(repr(value))
+    except ValueError:  # An integer of more digits than Python converts.
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+
+
+def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
     """Returns names separated by commas; of more than `most`, the first ones and how many follow."""
-    names = [str(name) for name in names]
+    names = [shortened(str(name)) for name in names]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
-    options = list(options)
-    leaf = str(word).rsplit(".", 1)[-1]
+    options, word = list(options), str(word)[:LONGEST_QUOTE]
+    leaf = word.rsplit(".", 1)[-1]
     leaves = {option.rsplit(".", 1)[-1] for option in options}
     # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt
     # path; then a misspelt name.
-    close = _nearest(word, leaf, options) or difflib.get_close_matches(str(word), options, n=1)
+    close = _nearest(word, leaf, options) or difflib.get_close_matches(word, options, n=1)
     close = close or [_nearest(word, near, options)[0] for near in difflib.get_close_matches(leaf, leaves, n=1)]
     return f' (did you mean "{close[0]}"?)' if close else ""
 
@@ -68,7 +84,7 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
     """The option closest to `word` among those whose last part is `leaf`, if there is any."""
     return difflib.get_close_matches(
-        str(word), [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0
+        word, [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from zoo.cli import plugin_options
-from zoo.errors import ConfigError, did_you_mean, reported
+from zoo.errors import ConfigError, did_you_mean, reported, shown
 
 # Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
 # `--help` is fast.
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if arguments else 2
     name = arguments[0]
     if name not in SUBCOMMANDS:
-        raise ConfigError(f"unknown command {name!r}{did_you_mean(name, SUBCOMMANDS)}; zoo --help lists them")
+        raise ConfigError(f"unknown command {shown(name)}{did_you_mean(name, SUBCOMMANDS)}; zoo --help lists them")
     module = importlib.import_module(SUBCOMMANDS[name][0])
     if name in WHOLE_COMMANDS:
         return module.main(arguments[1:])
