@@ -103,8 +103,8 @@ def read_examples(config: Any) -> ExampleSplit:
             if policy.missing_column is not None:
                 raise policy.missing_column
             raise DataError(
-                f"{examples.description}: there are no {part} examples{policy.summary()}; take another source, data.held_out or "
-                "data.validation_fraction"
+                f"{examples.description}: there are no {part} examples{policy.summary()}; take another source, "
+                "data.held_out or data.validation_fraction"
             )
     return examples
 
