@@ -29,9 +29,11 @@ DIFFERENCES = {
     "parameters": "the number of parameters",
     "flops": "FLOPs per token",
     "levels": "fields that only some levels of a factor set",
-    "text": "the text",
-    "rows": "the rows that are scored",
+    "text": "the text that is scored",
     "tokenizer": "the tokenizer, under a metric per token",
+    "rows": "the rows that are scored: how many, how they are cut, what hides in them",
+    "targets": "the tokens or labels that count",
+    "context": "what these are predicted from",
 }
 MATCHED_SIZES = ("parameters", "flops")
 

@@ -74,7 +74,7 @@ def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
 
 
 def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
-    """Refuses a folder in which something else than a sweep is stored; changes nothing.
+    """Refuses a path at which something else than a sweep is stored; changes nothing.
 
     Args:
         folder: the sweep's, which need not exist.
@@ -85,6 +85,10 @@ def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
     """
     if folder.name in ("", ".."):
         raise ConfigError(f'--output needs a folder of its own, not "{folder}"')
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--output {folder} is a file; name a folder")
+    if (folder / "status.json").exists():
+        raise ConfigError(f"{folder} is the folder of a single run; use another --output")
     try:
         record = read_json(folder / "experiment.json")
     except OSError:
@@ -110,6 +114,19 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder}: {difference}"
         for difference, names in folders_with.items()
     ]
+
+
+def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
+    """Returns which of the planned runs a sweep without tuning has started; empty if none."""
+    try:
+        record = read_json(folder / "experiment.json")
+    except (OSError, ValueError):
+        return ""
+    if not isinstance(record, dict) or record.get("tuning"):
+        return ""
+    started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
+    more = f" and {len(started) - 1} more" if len(started) > 1 else ""
+    return f"{started[0]}{more} in {folder} were trained without tuning" if started else ""
 
 
 def _difference(folder: Path, run: PlannedRun) -> str:

@@ -50,7 +50,8 @@ def _legend(axes: Axes, sweep: SweepResults, look: dict[str, tuple[str, object]]
         text.set_text(_label(arm.label))
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
+    """Writes a figure whose bytes depend on nothing but its content; returns the path."""
     kind = path.suffix[1:]
     nothing = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     buffer = io.BytesIO()
@@ -218,5 +219,5 @@ def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
                 continue
             if draw is not _differences and len(sweep.arms) > 1:
                 _legend(axes, sweep, look)
-            written += [_save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
+            written += [save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
     return written
