@@ -1,5 +1,6 @@
 """Small files written whole or not at all, and the one place where caches live."""
 
+import contextlib
 import json
 import os
 from collections.abc import Container
@@ -10,12 +11,22 @@ from typing import Any
 OUTPUT_ENDINGS = (".log", ".out", ".err")
 
 
-def write_atomic(path: str | Path, text: str) -> None:
-    """Writes `text` so that a reader sees the old file or the new one, never a part of it."""
+def write_atomic(path: str | Path, content: str | bytes) -> None:
+    """Writes a file so that a reader sees the old one or the new one, never a part of it.
+
+    Raises:
+        OSError: with the name of the file. Nothing is left of the new one.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        error.filename = str(path)
+        raise
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -4,9 +4,9 @@ import fcntl
 import os
 import platform
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
-from zoo.errors import ConfigError, listed
+from zoo.errors import ConfigError, listed, not_writable
 from zoo.files import foreign_entries, read_json
 
 # What a run may leave before its config.json, and after.
@@ -48,7 +48,7 @@ def _read_config(workdir: Path) -> dict | None:
     return record if isinstance(record, dict) else {}
 
 
-def lock_run_folder(workdir: Path) -> TextIO:
+def lock_run_folder(workdir: Path) -> BinaryIO:
     """Creates `workdir` where necessary and locks it, so that no two runs write into one folder.
 
     Returns:
@@ -57,19 +57,26 @@ def lock_run_folder(workdir: Path) -> TextIO:
     Raises:
         ConfigError: another process holds the lock, the folder cannot be written, or
             `check_run_folder` refuses it.
+        ZooError: the disk is full.
     """
     check_run_folder(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        file = (workdir / ".lock").open("a+")
+        # Without a buffer, which could not be written when the file is closed either.
+        file = (workdir / ".lock").open("ab+", buffering=0)
     except OSError as error:
-        raise ConfigError(f"--workdir {workdir} cannot be written: {error.strerror}") from error
+        raise not_writable(workdir, error, "--workdir") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
-        raise ConfigError(f"--workdir {workdir} is in use by {file.read().strip() or 'another process'}") from None
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {platform.node()}")
-    file.flush()
+        raise ConfigError(
+            f"--workdir {workdir} is in use by {file.read().decode().strip() or 'another process'}"
+        ) from None
+    try:
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}".encode())
+    except OSError as error:
+        file.close()
+        raise not_writable(workdir, error, "--workdir") from error
     return file
