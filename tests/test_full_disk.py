@@ -12,6 +12,8 @@ import pytest
 from full_disk import SAID, disk_with
 from small_runs import lines, small
 
+from zoo import config as configs
+from zoo import data
 from zoo.errors import ConfigError, ZooError, is_disk_full, not_writable, reported
 from zoo.files import read_json, write_atomic
 from zoo.training.checkpoints import checkpoint as checkpoint_module
@@ -94,11 +96,15 @@ def test_a_checkpoint(tmp_path, moment, caplog, capfd):
     checkpoints.save(1, state(10), {}, None)
     checkpoints.close()
     checkpoints = Checkpoints(folder, 2)
-    with disk_with(100_000), pytest.raises((OSError, ValueError)) as caught:
+
+    def save_too_much():
         checkpoints.save(2, state(10**6), {}, None)
         while moment == "poll":
             checkpoints.poll()
         checkpoints.save(3, state(10), {}, None) if moment == "save" else checkpoints.close()
+
+    with disk_with(100_000), pytest.raises((OSError, ValueError)) as caught:
+        save_too_much()
     assert is_disk_full(caught.value)
     assert [path.name for path in folder.iterdir()] == ["1"]
     checkpoints.close()
@@ -137,12 +143,23 @@ def test_every_file_of_a_run_is_closed():
     assert sorted(closed) == ["checkpoints", "dynamics", "metrics"]
 
 
+@pytest.fixture
+def no_stored_programs():
+    """What JAX stores of a program would be cut off, for all tests."""
+    name = "jax_persistent_cache_min_compile_time_secs"
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update(name, 1e9)
+    yield
+    jax.config.update(name, before)
+
+
+@pytest.mark.usefixtures("no_stored_programs")
 @pytest.mark.parametrize("what", ["records", "checkpoints", "cache"])
 def test_a_run(tmp_path, monkeypatch, what):
     if what == "cache":
         monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     else:
-        run(small(training__steps=1), tmp_path / "before", lambda line: None)  # Fills the cache.
+        data.load(configs.resolve(small()))  # Fills the cache.
     size = {"records": 200, "checkpoints": 20_000, "cache": 20_000}[what]
     with disk_with(size), pytest.raises(ZooError) as caught:
         run(small(model__dim=64), tmp_path / "run", lambda line: None)
@@ -163,6 +180,8 @@ def test_a_run(tmp_path, monkeypatch, what):
 
 
 def test_a_sweep(command_line, tmp_path):
+    # Fills the cache.
+    assert command_line("run", "norms.py", "--seeds", "1", "--output", "before")[0] == 0
     with disk_with(0):
         code, _, err = command_line("run", "norms.py")
     assert code == 1

@@ -257,8 +257,9 @@ def test_outputs_that_cannot_be(writer, output, message):
 
 @pytest.mark.parametrize("figures", [False, True])
 def test_a_full_disk_is_told_in_one_line(writer, figures):
+    sweep = writer.sweep()
     with disk_with(0), pytest.raises(ZooError, match=f"^output: .*page.html cannot be written: {SAID}") as caught:
-        write_report(writer.sweep(), writer.root / "out" / "page.html", figures)
+        write_report(sweep, writer.root / "out" / "page.html", figures)
     assert caught.value.exit_code == 1
     assert not [path for path in (writer.root / "out").rglob("*") if path.is_file()]
 
