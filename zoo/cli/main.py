@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import zoo
 from zoo.cli import plugin_options
-from zoo.errors import ConfigError, did_you_mean, reported
+from zoo.errors import ConfigError, did_you_mean, reported, shown
 
 # Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
 # `--help` is fast.
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"zoo {zoo.__version__}")
         return 0
     if name not in SUBCOMMANDS:
-        raise ConfigError(f"unknown command {name!r}{did_you_mean(name, SUBCOMMANDS)}; zoo --help lists them")
+        raise ConfigError(f"unknown command {shown(name)}{did_you_mean(name, SUBCOMMANDS)}; zoo --help lists them")
     module = importlib.import_module(SUBCOMMANDS[name][0])
     if name in WHOLE_COMMANDS:
         return module.main(arguments[1:])

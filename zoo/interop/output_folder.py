@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import shutil
 import signal
 import threading
@@ -13,11 +12,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from zoo.errors import ConfigError
+from zoo.errors import DISK_FULL, ConfigError, not_writable, os_error_number
 
 # No space left, quota exceeded, file too large, read-only file system.
-NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
+NOT_WRITABLE = (*DISK_FULL, errno.EROFS)
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def atomic_folder(out: Path) -> Iterator[Path]:
         if not used:
             temporary.mkdir(parents=True)
     except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}") from error
+        raise not_writable(out, error, "--out") from error
     if used:
         raise ConfigError(f"--out {out} is there already and not an empty folder")
     try:
@@ -47,12 +45,9 @@ def atomic_folder(out: Path) -> Iterator[Path]:
                 folder.rmdir()
             temporary.rename(folder)
     except (OSError, ValueError, SafetensorError) as error:
-        # Some of the libraries that write give the error number only in their message.
-        match = OS_ERROR.search(str(error))
-        number = getattr(error, "errno", None) or (int(match[1]) if match else None)
-        if number not in NOT_WRITABLE:
+        if os_error_number(error) not in NOT_WRITABLE:
             raise
-        raise ConfigError(f"--out {out} cannot be written: {os.strerror(number)}") from error
+        raise not_writable(out, error, "--out") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

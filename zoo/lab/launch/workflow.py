@@ -21,7 +21,14 @@ from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_d
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
 from zoo.lab.launch.slurm_queue import SubmittedJob
-from zoo.lab.launch.sweep_folder import FolderState, carry_forward_warnings, find_conflicts, read_state, untuned_runs
+from zoo.lab.launch.sweep_folder import (
+    FolderState,
+    carry_forward_warnings,
+    check_sweep_folder,
+    find_conflicts,
+    read_state,
+    untuned_runs,
+)
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
@@ -294,14 +301,11 @@ class SweepWorkflow:
         return 1 if pending else 0
 
     def _check_folder(self, folder: Path, plan: Plan) -> None:
-        """Rejects a folder that cannot be a sweep's, or whose runs used another executor.
+        """Rejects a folder that cannot be this sweep's, or whose runs used another executor.
 
         Their results would differ from those of new runs by rounding.
         """
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"--output {folder} is a file; name a folder")
-        if (folder / "status.json").exists():
-            raise ConfigError(f"{folder} is the folder of a single run; use another --output")
+        check_sweep_folder(folder, plan.in_order)
         if not self._fresh and (mixed := mixed_numerics(folder, plan.in_order, self._options.population)):
             raise ConfigError([*mixed, _other_folder_hint(folder)])
 

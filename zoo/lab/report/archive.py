@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
@@ -89,7 +89,7 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
         tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
         write_json(folder / "result.json", _finite(_result(sweep) | {"tables": tables, "pictures": pictures}))
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be written ({error.strerror or error})") from error
+        raise not_writable(folder, error) from error
     return folder
 
 

@@ -1,7 +1,6 @@
 """The report's plots as PNG and SVG files, for papers and for pages without scripts."""
 
 import io
-import os
 import warnings
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
+from zoo.files import write_atomic
 from zoo.lab.metrics import lower_is_better
 from zoo.lab.results.curves import COLOURS, arm_styles, baseline_differences, loss_by_length, main_metrics, seed_band
 from zoo.lab.results.sweep_results import SweepResults
@@ -59,9 +59,7 @@ def save(figure: Figure, path: Path) -> Path:
         # Names in scripts that the default font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight", metadata=nothing)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(buffer.getvalue())
-    os.replace(temporary, path)
+    write_atomic(path, buffer.getvalue())
     return path
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.formatting import plus_minus
 from zoo.lab.report.claims_table import claims_lines, read_claims
@@ -71,7 +71,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
         ]
         write_atomic(page, "\n".join(lines))
     except OSError as error:
-        raise ConfigError(f"{page} cannot be written ({error.strerror or error})") from error
+        raise not_writable(page, error) from error
     return page
 
 
