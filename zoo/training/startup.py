@@ -44,6 +44,7 @@ from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh, undivided_dimensions
+from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.metrics_file import MetricsFile
 from zoo.training.records.resume_checks import (
     check_same_data,
@@ -158,7 +159,7 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     check_trackers(configs.resolve(request.config).training.trackers)
     config = resolve_with_vocabulary(request.config)
     group_sizes(config)  # Refuses groups without parameters.
-    resumed = any((workdir / "checkpoints").glob("[0-9]*"))
+    resumed = bool(checkpoint_steps(workdir / "checkpoints"))
     if not resumed:  # A resumed run reads nothing of the run that it started from.
         check_start_from(config)
     if final_status(workdir) is None:

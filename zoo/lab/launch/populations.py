@@ -15,6 +15,7 @@ from zoo.lab.launch.sweep_folder import read_state
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.results.schema import numerics
 from zoo.nested import flatten
+from zoo.training.records.checkpoint_steps import checkpoint_steps
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationP
             meta = read_json(folder / run.folder / "meta.json")
         except (OSError, ValueError):
             continue
-        saved = any((folder / run.folder / "checkpoints").glob("[0-9]*"))
+        saved = checkpoint_steps(folder / run.folder / "checkpoints")
         if not saved and not read_state(folder / run.folder).finished:
             continue  # It will start from scratch.
         trained.setdefault(numerics(meta), []).append(run.folder)

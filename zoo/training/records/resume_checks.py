@@ -10,6 +10,7 @@ from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
+from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.recorded_executor import recorded_executor
 from zoo.training.records.run_record import read_record
 
@@ -111,7 +112,7 @@ def check_same_executor(workdir: Path, executor: str) -> None:
         ConfigError: naming both executors.
     """
     before = recorded_executor(read_record(workdir / "meta.json"), executor)
-    if any((workdir / "checkpoints").glob("[0-9]*")) and not are_bit_identical(before, executor, jax.default_backend()):
+    if checkpoint_steps(workdir / "checkpoints") and not are_bit_identical(before, executor, jax.default_backend()):
         raise ConfigError(
             f"the run in {workdir} was trained {_describe_executor(before)} so far and cannot be continued "
             f"{_describe_executor(executor)}: their floating-point results differ"
