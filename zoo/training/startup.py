@@ -45,6 +45,7 @@ from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh, undivided_dimensions
 from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
 from zoo.training.records.resume_checks import (
     check_same_data,
@@ -95,6 +96,7 @@ class Checked:
             elsewhere a temporary folder.
         status: the run's status.json.
         final_status: the final status of a run that is done already, else None.
+        extension: how `training.steps` grows, if the run is to be trained longer.
     """
 
     request: RunRequest
@@ -104,6 +106,7 @@ class Checked:
     records: Path
     status: StatusFile
     final_status: dict[str, Any] | None
+    extension: Extension | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +172,9 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources.callback(lock_run_folder(workdir).close)
     else:
         records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
-    check_same_run(workdir, config)
-    if (done := final_status(workdir)) is not None:
+    if extension := check_same_run(workdir, config):
+        check_teacher(config)
+    if (done := None if extension else final_status(workdir)) is not None:
         request.log(f"{workdir} is done already: {done['step']} steps")
     else:
         check_same_executor(workdir, executor)
@@ -182,6 +186,7 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         records=records,
         status=StatusFile(workdir, records, config.training.steps, request.log),
         final_status=done,
+        extension=extension,
     )
 
 
@@ -236,6 +241,9 @@ def start(loaded: Loaded, program: Program) -> Started:
     state, progress, origin = restore_or_initialise(config, program, checkpoints, dataset.labels, log)
     check_same_origin(workdir, origin)
     checked.status.step = progress.step
+    if checked.extension:
+        record_extension(checked.records, config, checked.extension)
+        log(f"trained longer: {checked.extension}")
     related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
     write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs)
     checked.status.write_running()

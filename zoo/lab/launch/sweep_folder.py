@@ -9,12 +9,13 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.files import read_json, write_json
+from zoo.files import read_json, read_object_or_empty, write_json
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
 from zoo.lab.results.schema import parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
+from zoo.training.records.extension import extension_obstacle, find_extension
 
 FINISHED = ("done", "diverged")
 # Part of the warnings of changes that were made when results were known.
@@ -43,11 +44,7 @@ class FolderState:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """Returns status.json of a run's folder; empty if it is missing or damaged."""
-    try:
-        status = read_json(folder / "status.json")
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
+    return read_object_or_empty(folder / "status.json")
 
 
 def read_state(folder: Path) -> FolderState:
@@ -62,6 +59,17 @@ def read_state(folder: Path) -> FolderState:
         step = max(step, read_tail(folder).step)
     name = name if name in (*FINISHED, "failed") else "unfinished"
     return FolderState(name, step, reason if isinstance(reason, str) else "")
+
+
+def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
+    """Returns the state of a run's folder; "unfinished" if the run is done, but of fewer steps than
+    are planned now.
+    """
+    state = read_state(sweep / run.folder)
+    if state.name == "done" and (found := recorded_config(sweep / run.folder)) is not None:
+        longer = find_extension(sweep / run.folder, found, run.config)
+        return FolderState("unfinished", state.step, str(longer)) if longer else state
+    return state
 
 
 def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
@@ -100,12 +108,28 @@ def _difference(folder: Path, run: PlannedRun) -> str:
     if config.identity(found) == run.identity:
         return ""
     planned, present = config.result_relevant(run.config), config.result_relevant(found)
+    if longer := find_extension(folder, found, run.config):
+        obstacle = extension_obstacle(folder, found, longer)
+        if obstacle or config.identity(_with_steps(found, longer.after)) == run.identity:
+            return f"the run cannot be trained longer: {obstacle}" if obstacle else ""
     # Fields that were set come before fields that may follow from others.
     paths = sorted((path for path in planned | present if planned.get(path) != present.get(path)), key=config.derivable)
     shown = ", ".join(
         f"{path}={present.get(path, 'unset')} there and {planned.get(path, 'unset')} here" for path in paths[:4]
     )
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
+
+
+def recorded_config(folder: Path) -> config.ResolvedConfig | None:
+    """Returns the config of a run's folder; None if it is missing or damaged."""
+    try:
+        return config.resolve(config.load(str(folder / "config.json")))
+    except ConfigError:
+        return None
+
+
+def _with_steps(found: config.ResolvedConfig, steps: int) -> config.ResolvedConfig:
+    return config.resolve(config.override(found, {"training.steps": steps}))
 
 
 def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, Any]:

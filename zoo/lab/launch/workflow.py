@@ -21,7 +21,7 @@ from zoo.lab.launch.preparation import archive_sweep, load_data, submitted_jobs
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
 from zoo.lab.launch.slurm_queue import SubmittedJob
-from zoo.lab.launch.sweep_folder import FolderState, carry_forward_warnings, find_conflicts, read_state
+from zoo.lab.launch.sweep_folder import FolderState, carry_forward_warnings, find_conflicts, read_planned_state
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
@@ -188,7 +188,7 @@ class SweepWorkflow:
 
     def _begin(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
-        states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
+        states = {run.folder: read_planned_state(folder, run) for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder)
         plugins.store(folder, plan.plugins)
@@ -201,7 +201,7 @@ class SweepWorkflow:
 
     def _show_dry_run(self, plan: Plan, folder: Path, continues: bool) -> int:
         options, new = self._options, FolderState("new")
-        states = {run.folder: read_state(folder / run.folder) if continues else new for run in plan.in_order}
+        states = {run.folder: read_planned_state(folder, run) if continues else new for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder if continues else None)
         if self._show_resources:
@@ -270,7 +270,7 @@ class SweepWorkflow:
     def _finish(self, plan: Plan, folder: Path, result: LaunchResult) -> int:
         """Shows which runs failed and reports on the sweep; returns the exit code."""
         ended = result.final_states
-        states = {run.folder: ended.get(run.folder) or read_state(folder / run.folder) for run in plan.in_order}
+        states = {run.folder: ended.get(run.folder) or read_planned_state(folder, run) for run in plan.in_order}
         pending = plan.pending(lambda run: states[run.folder].finished)
         for run in pending:
             state, log = states[run.folder], folder / run.folder / "log.txt"

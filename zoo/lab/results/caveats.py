@@ -7,6 +7,7 @@ from zoo.lab.formatting import count, first_few
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.training.records.extension import recorded_extensions
 
 # Entries of meta.json that should be the same in all runs of a comparison.
 SHARED = {"versions": "software versions", "device": "devices", "commit": "commits", "data": "data"}
@@ -51,6 +52,15 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         found.append(
             f"the runs were computed by different executors and are not compared with each other: {', '.join(kinds)}"
         )
+    longer: dict[str, list[str]] = {}
+    for run in described:
+        for extension in recorded_extensions(run.meta):
+            longer.setdefault(str(extension), []).append(run.folder.name)
+    found += [
+        f"{count(len(names), 'run')} trained longer than first planned, which may have been decided from results: "
+        f"{first_few(names)} ({extension})"
+        for extension, names in longer.items()
+    ]
     for arm in sweep.arms:
         keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import write_json
-from zoo.training.records.run_record import read_record
+from zoo.training.records.record_reader import read_record
 
 STATUS_FILE = "status.json"
 
