@@ -1,6 +1,7 @@
 """Small files written whole or not at all and read whatever they hold, and where caches live."""
 
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any, BinaryIO
 
 # Far more than any record of a run has; what is longer is not parsed.
 MAX_FILE_BYTES, MAX_LINE_BYTES = 2**30, 2**20
+LARGEST_STEP, LARGEST_NUMBER = 2**53, 3.4028235e38
 
 
 def write_atomic(path: str | Path, text: str) -> None:
@@ -81,8 +83,9 @@ def read_object_or_empty(path: str | Path) -> dict[str, Any]:
 def read_json_lines(path: str | Path, start: int = 0) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Yields (line, the JSON object in it) for the lines of a file that are not blank.
 
-    The object is None in a line that is torn, damaged or longer than 1 MiB; such a long line is
-    yielded in part. A missing file, or one that is no regular file, yields nothing.
+    Lines have their line break. The object is None in a line that is torn, damaged or longer than
+    1 MiB; such a long line is yielded in part. A missing file, or one that is no regular file,
+    yields nothing.
 
     Args:
         path: the file.
@@ -101,7 +104,32 @@ def read_json_lines(path: str | Path, start: int = 0) -> Iterator[tuple[bytes, d
             if not whole:
                 _skip_line(file)
             if line.strip():
-                yield line.removesuffix(b"\n"), _object_in(line) if whole else None
+                yield line, _object_in(line) if whole else None
+
+
+def is_step(value: Any) -> bool:
+    """Returns whether a value read from JSON can be a number of updates."""
+    return type(value) is int and 0 <= value <= LARGEST_STEP
+
+
+def number_in(value: Any) -> float | None:
+    """Returns a number read from JSON: NaN for null and for what no 32-bit float holds, so that
+    sums and squares stay finite; None for what is no number.
+    """
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= LARGEST_NUMBER else math.nan
+
+
+def printable(value: Any) -> Any:
+    """Replaces lone surrogates in all strings of a value read from JSON: no output can hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value
 
 
 def _skip_line(file: BinaryIO) -> None:

@@ -47,6 +47,7 @@ from zoo.training.mesh import make_mesh, undivided_dimensions
 from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
+from zoo.training.records.missing_records import check_checkpoints, check_curves, missing_from_done, restore_config
 from zoo.training.records.resume_checks import (
     check_same_data,
     check_same_executor,
@@ -155,8 +156,8 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources: releases the lock when it is closed.
 
     Raises:
-        ConfigError: a bad config, a group without parameters, a folder that is in use or belongs to
-            another run, or a run to start from that is missing.
+        ConfigError: a bad config, a group without parameters, a folder that is in use, belongs to
+            another run or has lost records, or a run to start from that is missing.
     """
     workdir = request.workdir
     check_trackers(configs.resolve(request.config).training.trackers)
@@ -172,11 +173,16 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources.callback(lock_run_folder(workdir).close)
     else:
         records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+    if is_main_process():
+        restore_config(workdir, config, request.log)
     if extension := check_same_run(workdir, config):
         check_teacher(config)
     if (done := None if extension else final_status(workdir)) is not None:
-        request.log(f"{workdir} is done already: {done['step']} steps")
+        for line in (*missing_from_done(workdir), f"{workdir} is done already: {done['step']} steps"):
+            request.log(line)
     else:
+        check_checkpoints(workdir)
+        check_curves(workdir)
         check_same_executor(workdir, executor)
     return Checked(
         request=request,

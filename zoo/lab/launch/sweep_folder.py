@@ -9,11 +9,11 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.files import read_json, read_object_or_empty, write_json
+from zoo.files import is_step, read_json, read_object_or_empty, write_json
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
-from zoo.lab.results.schema import parse_looks, restore_prerequisite_names
+from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
 
@@ -53,7 +53,7 @@ def read_state(folder: Path) -> FolderState:
     name, step, reason = status.get("state"), status.get("step"), status.get("reason")
     if not isinstance(name, str):
         return FolderState("new")
-    step = step if isinstance(step, int) else 0
+    step = step if is_step(step) else 0
     if name not in FINISHED:
         # A killed run could not write its last step to status.json, but its metrics have it.
         step = max(step, read_tail(folder).step)
@@ -142,18 +142,14 @@ def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, An
         folder: the sweep's folder, with the record of the previous plan.
         record: record of the new plan (`Plan.record`).
     """
-    try:
-        before = read_json(folder / "experiment.json")
-    except (OSError, ValueError):
-        return record
-    if not isinstance(before, dict):
+    if not (before := read_object_or_empty(folder / "experiment.json")):
         return record
     if before.get("looks") and not record.get("looks"):
         # Intervals that were widened for several looks stay so. The record names no command, as no
         # single one produces this sweep.
         record = record | {"looks": before["looks"], "command": []}
-    warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and POST_HOC in line]
-    folders = [run.get("folder") for run in before.get("runs", []) if isinstance(run, dict)]
+    warnings = [line for line in as_list(before.get("warnings")) if isinstance(line, str) and POST_HOC in line]
+    folders = [run.get("folder") for run in as_list(before.get("runs")) if isinstance(run, dict)]
     if any(isinstance(name, str) and read_state(folder / name).finished for name in folders):
         warnings += _post_hoc_changes(before, record)
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
@@ -166,10 +162,10 @@ def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[st
         if before.get(key) != record[key]
     ]
     for key, names in (("seeds", record["seeds"]), ("arms", [arm["name"] for arm in record["arms"]])):
-        given = [arm.get("name") if isinstance(arm, dict) else arm for arm in before.get(key, [])]
+        given = [arm.get("name") if isinstance(arm, dict) else arm for arm in as_list(before.get(key))]
         if removed := [name for name in given if name not in names]:
             warnings.append(f"{key} {POST_HOC}; left out now: {', '.join(map(str, removed))}")
-    added = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
+    added = [seed for seed in record["seeds"] if seed not in as_list(before.get("seeds"))]
     shown, looks = ", ".join(map(str, added)), record.get("looks")
     if record["contrasts"] and added and not looks:
         warnings.append(f"seeds {POST_HOC}; added: {shown}, which only --until-decided allows for")

@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo import config
 from zoo.config import plugins
 from zoo.errors import Diverged, Preempted
-from zoo.files import write_json
+from zoo.files import open_file, write_json
 from zoo.lab.launch.sweep_folder import recorded_config
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import resolve_references
@@ -56,11 +56,11 @@ def last_line(log: Path, offset: int = 0) -> str:
     empty if there is none.
     """
     try:
-        with open(log, "rb") as file:
+        with open_file(log) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(offset, size - 8192))
             lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 

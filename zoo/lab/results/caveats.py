@@ -37,6 +37,8 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {first_few([run.folder.name for run in runs])}")
+    if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
+        found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {first_few(empty)}")
     if undone := [run for run in sweep.prerequisites if run.state != "done"]:
         found.append(
             f"{count(len(undone), 'prerequisite run')} not done, so the runs that start from them cannot start: "
@@ -69,5 +71,12 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         f"{run.folder.name}: {count(run.unreadable_lines, 'line')} of metrics.jsonl could not be read and were skipped"
         for run in sweep.runs
         if run.unreadable_lines
+    ]
+    found += [
+        f"{run.folder.name}: {count(run.disordered_lines, 'line')} of metrics.jsonl "
+        f"{'repeats or precedes' if run.disordered_lines == 1 else 'repeat or precede'} earlier steps; of several "
+        "values for a step the last counts"
+        for run in sweep.runs
+        if run.disordered_lines
     ]
     return found

@@ -24,7 +24,7 @@ from zoo.training.checkpoints.tree_differences import (
     without_replaceable,
 )
 from zoo.training.records.checkpoint_steps import checkpoint_steps
-from zoo.training.records.metrics_file import read_json_lines
+from zoo.training.records.metrics_file import read_lines_with_step
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 
@@ -102,7 +102,7 @@ class Checkpoints:
             if one.metrics and "eval/loss" in one.metrics
         }
         # A checkpoint that was saved because the run was stopped is evaluated when the run resumes.
-        for _, line in read_json_lines(self.folder.parent / "metrics.jsonl"):
+        for _, line in read_lines_with_step(self.folder.parent / "metrics.jsonl"):
             loss = line.get("eval/loss")
             if line.get("step") in steps and isinstance(loss, float) and math.isfinite(loss):
                 scores.setdefault(line["step"], loss)
