@@ -3,7 +3,6 @@
 The files are config.json, model.safetensors and, if possible, the tokenizer.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from zoo.config.fields import TASKS
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.errors import ConfigError
-from zoo.files import write_json
+from zoo.files import read_object_or_empty, write_json
 from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.config_export import ExportedConfig, choose_class
 from zoo.interop.model_weights import export_weights, with_rows_of, without_padding
@@ -114,11 +113,11 @@ def _imported(folder: Path) -> Mapping[str, Any]:
     while folder not in seen:
         seen.add(folder)
         try:
-            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-            if "imported" in meta:
+            meta = read_object_or_empty(folder / "meta.json")
+            if isinstance(meta.get("imported"), dict):
                 return meta["imported"]
             folder = Path(meta["started_from"]["folder"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (KeyError, TypeError):
             break
     return {}
 
