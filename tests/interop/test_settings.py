@@ -139,8 +139,8 @@ def test_windows_follow_the_class_s_own_rules():
 def test_the_classes_other_names_of_a_setting(class_name):
     read_config = importer_of(class_name).read_config
     assert (
-        read_config({"hidden_size": 512, "num_hidden_layers": 3})
-        == read_config({"n_embd": 512, "n_layer": 3})
+        read_config({"hidden_size": 1536, "num_hidden_layers": 3})
+        == read_config({"n_embd": 1536, "n_layer": 3})
         != read_config({})
     )
 
@@ -151,7 +151,7 @@ def test_gpt_1_means_the_tanh_form_by_gelu():
 
 
 def test_a_setting_read_with_a_default_is_known():
-    settings = SettingsReader({"a": 1, "b": 2}, {"c": 3}, inert=("b",))
+    settings = SettingsReader({"a": 1, "use_cache": 2}, {"c": 3}, "gpt2")
     assert (settings.get("a", 5), settings.get("missing", 5), settings["c"]) == (1, 5, 3)
     settings.finish()
 

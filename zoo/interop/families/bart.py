@@ -23,19 +23,6 @@ BART = {
 }  # fmt: skip
 # Aliases of settings.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads"}
-# Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that
-# no class reads, generation.
-IGNORED_SETTINGS = (
-    "activation_dropout",
-    "classifier_dropout",
-    "classif_dropout",
-    "num_hidden_layers",
-    "extra_pos_embeddings",
-    "force_bos_token_to_be_generated",
-    "gradient_checkpointing",
-    "num_labels",
-    "_num_labels",
-)
 # The buffer is [1, V], to be added to the logits as it is.
 ROW = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 
@@ -104,8 +91,8 @@ def common(settings: SettingsReader, placement: str, embedding_norm: bool, learn
     return fields
 
 
-def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
-    settings = SettingsReader(rename_settings(hf, NAMES), BART, IGNORED_SETTINGS)
+def _config(hf: Mapping[str, Any], model_type: str, placement: str) -> dict[str, Any]:
+    settings = SettingsReader(rename_settings(hf, NAMES), BART, model_type)
     length = settings["max_position_embeddings"]
     fields = common(settings, placement, embedding_norm=True, learned=True) | {
         "model.position.kind": "learned",
@@ -119,12 +106,12 @@ def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
 
 def bart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for BartForConditionalGeneration."""
-    return _config(hf, "post")
+    return _config(hf, "bart", "post")
 
 
 def mbart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MBartForConditionalGeneration."""
-    return _config(hf, "pre")
+    return _config(hf, "mbart", "pre")
 
 
 def rules(config: ResolvedConfig) -> Rules:

@@ -26,18 +26,6 @@ BERT = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute", "tie_word_embeddings": True,
 }  # fmt: skip
-# The classifier's head, memory in training, and settings in the authors' files of a pooler that no
-# class here has.
-IGNORED_SETTINGS = (
-    "classifier_dropout",
-    "gradient_checkpointing",
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-)
 # The first published files use the parameter names of the authors' code.
 RENAMED_SUFFIXES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
@@ -94,7 +82,7 @@ def _position(settings: SettingsReader) -> dict[str, Any]:
 
 def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for BertForMaskedLM."""
-    settings = SettingsReader(hf, BERT, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, BERT, "bert")
     fields = encoder(settings) | _position(settings) | settings.choose("hidden_act", ACTIVATIONS)
     settings.finish()
     return fields

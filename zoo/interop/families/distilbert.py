@@ -17,13 +17,11 @@ DISTILBERT = {
     "dim": 768, "hidden_dim": 3072, "dropout": 0.1, "attention_dropout": 0.1, "activation": "gelu",
     "initializer_range": 0.02, "tie_word_embeddings": True,
 }  # fmt: skip
-# Heads for other tasks, and a setting of old files that no class reads.
-IGNORED_SETTINGS = ("qa_dropout", "seq_classif_dropout", "tie_weights_")
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for DistilBertForMaskedLM."""
-    settings = SettingsReader(hf, DISTILBERT, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, DISTILBERT, "distilbert")
     rows = settings["max_position_embeddings"]
     position = learned(rows)
     if settings["sinusoidal_pos_embds"]:

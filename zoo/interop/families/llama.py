@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
+from zoo.errors import ConfigError
 from zoo.interop.settings.equivalents import SETTINGS
 from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, window_layers
+from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, unpack_rope_parameters, window_layers
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 COMMON = {
@@ -61,8 +62,6 @@ GEMMA3 = GEMMA2 | {
     "rope_scaling": None, "final_logit_softcapping": None, "attn_logit_softcapping": None,
     "use_bidirectional_attention": False, "sliding_window_pattern": 6,
 }  # fmt: skip
-# Numerical details of training on many devices.
-IGNORED_SETTINGS = ("pretraining_tp", "cache_implementation", "hybrid_cache_implementation")
 
 
 def _common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
@@ -101,7 +100,7 @@ def _rope(settings: SettingsReader) -> dict[str, Any]:
 
 def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for LlamaForCausalLM."""
-    settings = SettingsReader(hf, LLAMA, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), LLAMA, "llama")
     fields = _common(settings) | _rope(settings)
     settings.finish()
     return fields
@@ -109,7 +108,7 @@ def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MistralForCausalLM."""
-    settings = SettingsReader(hf, MISTRAL, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), MISTRAL, "mistral")
     fields = _common(settings) | _rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
     settings.expect(False, None, attention_bias="this class has no such biases")
     settings.finish()
@@ -118,7 +117,7 @@ def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for SmolLM3ForCausalLM."""
-    settings = SettingsReader(hf, SMOLLM3, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), SMOLLM3, "smollm3")
     depth, window = settings["num_hidden_layers"], settings["sliding_window"]
     interval, turned = settings["no_rope_layer_interval"], settings["no_rope_layers"]
     turned = [(i + 1) % interval != 0 for i in range(depth)] if turned is None else turned
@@ -139,7 +138,7 @@ def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Qwen3ForCausalLM."""
-    settings = SettingsReader(hf, QWEN3, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), QWEN3, "qwen3")
     depth, window, first = settings["num_hidden_layers"], settings["sliding_window"], settings["max_window_layers"]
     window = window if settings["use_sliding_window"] else None
     types = [
@@ -157,7 +156,7 @@ def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Olmo2ForCausalLM."""
-    settings = SettingsReader(hf, OLMO2, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), OLMO2, "olmo2")
     fields = (
         _common(settings) | _rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
     )
@@ -167,11 +166,11 @@ def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GemmaForCausalLM."""
-    settings = SettingsReader(hf, GEMMA, IGNORED_SETTINGS)
-    fields = _common(settings) | _rope(settings) | _gemma(settings)
-    settings.expect(
-        None, settings["hidden_act"], hidden_activation="differs from hidden_act, which is what the class reads"
-    )
+    settings = SettingsReader(unpack_rope_parameters(hf), GEMMA, "gemma")
+    # `hidden_activation` takes the place of `hidden_act`, which the first files have wrong.
+    activation = "hidden_act" if settings["hidden_activation"] is None else "hidden_activation"
+    fields = _common(settings, activation) | _rope(settings) | _gemma(settings)
+    settings.get("hidden_act")
     settings.finish()
     return fields
 
@@ -182,6 +181,9 @@ def _gemma(settings: SettingsReader) -> dict[str, Any]:
 
 
 def _gemma2(settings: SettingsReader) -> dict[str, Any]:
+    settings.expect(
+        None, settings["hidden_activation"], hidden_act="differs from hidden_activation, which is what the class reads"
+    )
     return _gemma(settings) | {
         "model.norm.placement": "sandwich",
         "model.attention.scale": settings["query_pre_attn_scalar"] ** -0.5,
@@ -192,7 +194,7 @@ def _gemma2(settings: SettingsReader) -> dict[str, Any]:
 
 def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Gemma2ForCausalLM."""
-    settings = SettingsReader(hf, GEMMA2, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), GEMMA2, "gemma2")
     types = ["full_attention" if layer % 2 else "sliding_attention" for layer in range(settings["num_hidden_layers"])]
     fields = _common(settings, "hidden_activation") | _rope(settings) | _gemma2(settings)
     fields |= layer_kind_fields(window_layers(settings, types, settings["sliding_window"]))
@@ -200,9 +202,26 @@ def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _unpack_both_ropes(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces `rope_parameters`, here one dict for each type of layer."""
+    both = hf.get("rope_parameters")
+    if not isinstance(both, Mapping) or "full_attention" not in both:
+        return unpack_rope_parameters(hf)
+    local = unpack_rope_parameters({"rope_parameters": both.get("sliding_attention")}, "rope_local_base_freq")
+    if "rope_scaling" in local:
+        raise ConfigError(f"rope_parameters.sliding_attention={both['sliding_attention']!r}: expected no scaling")
+    theirs = unpack_rope_parameters(dict(hf) | {"rope_parameters": both["full_attention"]})
+    name, (theta,) = "rope_local_base_freq", local.values() or (None,)
+    if theta is not None and theirs.get(name) not in (None, theta):
+        raise ConfigError(
+            f"rope_parameters.sliding_attention.rope_theta={theta!r}: differs from {name}={theirs[name]!r}"
+        )
+    return theirs | local
+
+
 def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Gemma3ForCausalLM, text only."""
-    settings = SettingsReader(hf, GEMMA3, IGNORED_SETTINGS)
+    settings = SettingsReader(_unpack_both_ropes(hf), GEMMA3, "gemma3_text")
     # The class writes this setting under another name than it reads.
     period = settings["sliding_window_pattern"]
     period = settings.get("_sliding_window_pattern", period)
@@ -224,10 +243,7 @@ def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         )
         for name, changes in described
     ]
-    # Gemma 2's softcaps are settings of this class, but it does not apply them.
-    settings.expect(
-        None, attn_logit_softcapping="this class has no caps", final_logit_softcapping="this class has no caps"
-    )
+    settings.expect(None, attn_logit_softcapping="this class has the setting, but caps no scores")
     fields = (
         _common(settings, "hidden_activation")
         | _gemma2(settings)

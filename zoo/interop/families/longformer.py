@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.bert import IGNORED_SETTINGS, encoder_rules
+from zoo.interop.families.bert import encoder_rules
 from zoo.interop.families.roberta import CUSTOM_SETTINGS, ROBERTA, common, head_rules
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import layer_kind_fields
@@ -28,7 +28,7 @@ LONGFORMER = {name: value for name, value in ROBERTA.items() if name != "positio
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for LongformerForMaskedLM."""
-    settings = SettingsReader(hf, LONGFORMER, (*IGNORED_SETTINGS, "onnx_export"))
+    settings = SettingsReader(hf, LONGFORMER, "longformer")
     settings.expect("longformer", None, attention_mode="expected longformer, a window and global tokens")
     settings.expect(False, None, ignore_attention_mask="padding is never attended to")
     fields = (

@@ -8,7 +8,7 @@ position's vector and cosines the second, as in the authors' code; in the paper 
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.interop.families.bart import BART, IGNORED_SETTINGS, NAMES, ZERO_IF_MISSING, common, rules
+from zoo.interop.families.bart import BART, NAMES, ZERO_IF_MISSING, common, rules
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
 
@@ -17,8 +17,7 @@ MARIAN = BART | {"vocab_size": 58101, "decoder_vocab_size": None, "share_encoder
 
 def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MarianMTModel."""
-    # Sinusoids are computed for any length here, so the length of their table is irrelevant.
-    settings = SettingsReader(rename_settings(hf, NAMES), MARIAN, (*IGNORED_SETTINGS, "max_position_embeddings"))
+    settings = SettingsReader(rename_settings(hf, NAMES), MARIAN, "marian")
     fields = common(settings, "post", embedding_norm=False, learned=False) | {
         "model.position.kind": "sinusoidal",
         "model.position.layout": "half",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.bert import BERT, IGNORED_SETTINGS, encoder, encoder_rules, learned, output_rules
+from zoo.interop.families.bert import BERT, encoder, encoder_rules, learned, output_rules
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.weights.mapping import IgnoredTensors, Rules, linear, norm
 
@@ -30,7 +30,7 @@ def common(settings: SettingsReader) -> dict[str, Any]:
 
 def roberta_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for RobertaForMaskedLM."""
-    settings = SettingsReader(hf, ROBERTA, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, ROBERTA, "roberta")
     fields = common(settings)
     settings.finish()
     return fields

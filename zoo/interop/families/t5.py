@@ -34,15 +34,6 @@ NAMES = {
     "num_hidden_layers": "num_layers",
     "head_dim": "d_kv",
 }
-# Initialisation, the classifier's head, a length that no class reads, and the name of umT5's
-# training.
-IGNORED_SETTINGS = (
-    "initializer_factor",
-    "classifier_dropout",
-    "n_positions",
-    "gradient_checkpointing",
-    "scalable_attention",
-)
 
 
 def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
@@ -63,8 +54,8 @@ def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
     return table.get(activation, {})
 
 
-def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
-    settings = SettingsReader(rename_settings(hf, NAMES), defaults, IGNORED_SETTINGS)
+def _config(hf: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
+    settings = SettingsReader(rename_settings(hf, NAMES), defaults, model_type)
     tied, depth = settings["tie_word_embeddings"], settings["num_layers"]
     decoder_depth = depth if settings["num_decoder_layers"] is None else settings["num_decoder_layers"]
     fields = {
@@ -100,17 +91,17 @@ def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) ->
 
 def t5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for T5ForConditionalGeneration."""
-    return _config(hf, T5, shared=True)
+    return _config(hf, "t5", T5, shared=True)
 
 
 def mt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MT5ForConditionalGeneration."""
-    return _config(hf, MT5, shared=True)
+    return _config(hf, "mt5", MT5, shared=True)
 
 
 def umt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for UMT5ForConditionalGeneration."""
-    return _config(hf, UMT5, shared=False)
+    return _config(hf, "umt5", UMT5, shared=False)
 
 
 def rules(config: ResolvedConfig) -> Rules:
