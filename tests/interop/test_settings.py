@@ -11,6 +11,7 @@ from zoo.interop.settings.shared_settings import layer_kind_fields
 # another setting switches on.
 SILENT_ALONE = {
     "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
+    "Qwen2ForCausalLM": {"sliding_window", "max_window_layers"},
     "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "BertModel": {"tie_word_embeddings"},
 }  # fmt: skip
 WITHOUT_LIMIT = {"max_position_embeddings"}

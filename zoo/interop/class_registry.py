@@ -11,10 +11,9 @@ from zoo.interop.families import (
     bert,
     bloom,
     distilbert,
+    gemma,
     gpt,
     llama,
-    longformer,
-    marian,
     mpt,
     neox,
     performer_pytorch,
@@ -24,8 +23,7 @@ from zoo.interop.families import (
 )
 from zoo.interop.settings.importer import Importer
 
-_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer_pytorch, roberta,
-             roformer, t5)  # fmt: skip
+_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, mpt, neox, performer_pytorch, roformer, t5)
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 
