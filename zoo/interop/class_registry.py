@@ -35,6 +35,10 @@ ALIASES = {
     "T5WithLMHeadModel": "T5ForConditionalGeneration",
     "BartModel": "BartForConditionalGeneration",
     "MBartModel": "MBartForConditionalGeneration",
+    "GPT2Model": "GPT2LMHeadModel",
+    "OpenAIGPTModel": "OpenAIGPTLMHeadModel",
+    "BloomModel": "BloomForCausalLM",
+    "MptModel": "MptForCausalLM",
 }
 # What a class's name has after the name of its family.
 PART = re.compile(r"For[A-Z]\w*|(With)?LMHead\w*|DoubleHeads\w*|(MT|Encoder|Pre)?(Model|Trained)\w*|LM$")
@@ -58,6 +62,31 @@ def similar_class(class_name: str, model_type: str | None = None) -> str:
         if (importer.model_type == model_type if model_type else family_of(name) == family_of(class_name))
     ]
     return did_you_mean(class_name, family)
+
+
+def named_class(settings: Mapping[str, Any], where: str = "config.json") -> str:
+    """Returns the class that the content of a `config.json` names.
+
+    Args:
+        settings: the content.
+        where: the file, for errors.
+
+    Raises:
+        ConfigError: it names none, several, or one without an importer.
+    """
+    names, model_type = settings.get("architectures") or [], settings.get("model_type")
+    own = sorted(other for other, importer in FAMILIES.items() if model_type and importer.model_type == model_type)
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
+        raise ConfigError(
+            f"{where} names no class under architectures; --class NAME says which it is: "
+            f"{', '.join(own or sorted(FAMILIES))}"
+        )
+    name = ALIASES.get(names[0], names[0])
+    if name not in FAMILIES:
+        own = own or sorted(other for other in FAMILIES if not model_type and family_of(other) == family_of(name))
+        reads = f"--class NAME reads it as one of {', '.join(own)}" if own else "no class of its family is supported"
+        raise ConfigError(f"{where}: no importer for {name}{similar_class(name, model_type)}; {reads}")
+    return name
 
 
 def importer_of(class_name: str | Importer) -> Importer:

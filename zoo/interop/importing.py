@@ -17,7 +17,7 @@ from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.interop.checkpoint_source import CheckpointSource
-from zoo.interop.class_registry import ALIASES, FAMILIES, importer_of, read_settings, similar_class
+from zoo.interop.class_registry import ALIASES, importer_of, named_class, read_settings
 from zoo.interop.families.bilm import open_elmo
 from zoo.interop.families.fairseq import open_fairseq
 from zoo.interop.model_weights import import_weights
@@ -61,7 +61,7 @@ def open_checkpoint(
 
 def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection[str]) -> CheckpointContents:
     settings = read_object(folder / "config.json", "the model's settings")
-    name = ALIASES.get(class_name, class_name) or _architecture(folder, settings)
+    name = ALIASES.get(class_name, class_name) or named_class(settings, str(folder / "config.json"))
     importer_of(name)
     settings, left_out = _without_ignored(name, settings, ignored)
     fields = read_settings(name, settings)
@@ -122,22 +122,6 @@ def _without_ignored(
     if problems:
         raise ConfigError(problems)
     return kept, left_out
-
-
-def _architecture(folder: Path, settings: Mapping[str, Any]) -> str:
-    """Returns the class that a config.json names."""
-    names, model_type = settings.get("architectures") or [], settings.get("model_type")
-    own = sorted(other for other, importer in FAMILIES.items() if model_type and importer.model_type == model_type)
-    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        raise ConfigError(
-            f"{folder / 'config.json'} names no class under architectures; --class NAME says which it is: "
-            f"{', '.join(own or sorted(FAMILIES))}"
-        )
-    name = ALIASES.get(names[0], names[0])
-    if name not in FAMILIES:
-        reads = f"--class NAME reads it as one of {', '.join(own)}" if own else "no class of its family is supported"
-        raise ConfigError(f"{folder / 'config.json'}: no importer for {name}{similar_class(name, model_type)}; {reads}")
-    return name
 
 
 def import_run(

@@ -12,7 +12,7 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.interop.families.llama import COMMON, common, rope, rules
 from zoo.interop.settings.equivalents import SETTINGS
-from zoo.interop.settings.importer import Importer, SettingsReader
+from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, unpack_rope_parameters, window_layers
 
 GEMMA = {name: value for name, value in COMMON.items() if name != "rope_scaling"} | {
@@ -36,7 +36,14 @@ GEMMA3 = GEMMA2 | {
 def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GemmaForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), GEMMA, "gemma")
-    # `hidden_activation` takes the place of `hidden_act`, which the first files have wrong.
+    # `hidden_activation` takes the place of `hidden_act`, which the first files have wrong; versions
+    # of the library disagree about files without it.
+    if settings["hidden_activation"] is None:
+        settings.expect(
+            *(name for name in GATED_ACTIVATIONS if name != "gelu"),
+            hidden_act="gelu stands for its tanh approximation in the first files; say in config.json by "
+            "hidden_activation whether it is gelu or gelu_pytorch_tanh",
+        )
     activation = "hidden_act" if settings["hidden_activation"] is None else "hidden_activation"
     fields = common(settings, activation) | rope(settings) | _gemma(settings)
     settings.get("hidden_act")
