@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoo import config as configs
-from zoo.config import ResolvedConfig, plugins
+from zoo.config import BY_PATH, ResolvedConfig, plugins
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
 from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
@@ -31,6 +31,8 @@ from zoo.training.records.run_record import environment, parameters_sha256
 
 # Settings that say of which family a checkpoint is; see `check_family`.
 OF_THE_FAMILY = ("model_type", "architectures")
+# Names of the setting for the length of rows in training, whether or not there is a table.
+LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 TOKENIZER_NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
 
 
@@ -65,6 +67,9 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     importer_of(name)
     settings, left_out = _without_ignored(name, settings, ignored)
     fields = read_settings(name, settings)
+    length = trained_length(name, settings, fields)
+    rows = BY_PATH["data.sequence_length"].default
+    fields = {"data.sequence_length": min(rows, length or rows)} | fields
     files = weight_files(folder)
 
     def weights(config: ResolvedConfig) -> ParamsAndStats:
@@ -79,12 +84,28 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     names = (*TOKENIZER_NAMES, "merges.txt", "tokenizer_config.json")
     known = [folder / file for file in names if (folder / file).is_file()]
     tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else None
-    metadata: dict[str, Any] = {"ignored": left_out} if left_out else {}
+    metadata: dict[str, Any] = {"trained_length": length}
+    metadata |= {"ignored": left_out} if left_out else {}
     if (folder / "tokenizer_config.json").is_file():
         metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
     return CheckpointContents(
         name, settings, fields, weights, (folder / "config.json", *files, *known), tokenizer, metadata
     )
+
+
+def trained_length(class_name: str, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> int | None:
+    """Returns the largest number of tokens in a row of a model's training, None if nothing tells.
+
+    Args:
+        class_name: the model's class.
+        settings: its config.json.
+        fields: the same as fields.
+    """
+    if "model.position.max_length" in fields:
+        return fields["model.position.max_length"]
+    defaults = importer_of(class_name).defaults
+    values = [given.get(name) for given in (settings, defaults) for name in LENGTHS]
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 def _without_ignored(
@@ -239,6 +260,8 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
     )
     data = config.data
     yield f"tokenizer {data.tokenizer.kind} ({out / TOKENIZER_FILE}); rows of {data.sequence_length} tokens"
+    if (length := contents.extra_metadata.get("trained_length") or 0) > data.sequence_length:
+        yield f"trained with rows of {length} tokens: set data.sequence_length to train on with longer ones"
     yield from contents.notes
     yield f"python eval.py {out}"
     yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"
