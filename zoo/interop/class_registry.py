@@ -10,6 +10,7 @@ from zoo.interop.families import (
     bart,
     bert,
     bloom,
+    bodies,
     distilbert,
     gemma,
     gpt,
@@ -20,10 +21,12 @@ from zoo.interop.families import (
     roberta,
     roformer,
     t5,
+    task_heads,
 )
 from zoo.interop.settings.importer import Importer
 
-_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, mpt, neox, performer_pytorch, roformer, t5)
+_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, mpt, neox, performer_pytorch, roformer, t5,
+             bodies, task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 
@@ -39,9 +42,12 @@ ALIASES = {
     "OpenAIGPTModel": "OpenAIGPTLMHeadModel",
     "BloomModel": "BloomForCausalLM",
     "MptModel": "MptForCausalLM",
+    "GemmaModel": "GemmaForCausalLM",
+    "Gemma2Model": "Gemma2ForCausalLM",
+    "Gemma3TextModel": "Gemma3ForCausalLM",
 }
 # What a class's name has after the name of its family.
-PART = re.compile(r"For[A-Z]\w*|(With)?LMHead\w*|DoubleHeads\w*|(MT|Encoder|Pre)?(Model|Trained)\w*|LM$")
+PART = re.compile(r"For[A-Z]\w*|(With)?LMHead\w*|DoubleHeads\w*|(MT|Encoder|Text|Pre)?(Model|Trained)\w*|LM$")
 
 
 def family_of(class_name: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.config import BY_PATH, GATED, ResolvedConfig, layer_kind, side
-from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS
+from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
@@ -77,6 +77,10 @@ def export_config(class_name: str, config: ResolvedConfig, given: Mapping[str, A
         return ExportedConfig(
             class_name, {}, (f"objective.kind={kind!r}: its decoder would not see the prompt as a whole",)
         )
+    kind, theirs = config.objective.kind, importer.read_config({}).get("objective.kind")
+    # The settings of a class for classification say whether the class is a label or a number.
+    if (kind in TASKS or theirs in TASKS) and {kind, theirs} != {"classification", "regression"} and kind != theirs:
+        return ExportedConfig(class_name, {}, (f"objective.kind={kind!r}; it would be {theirs!r}",))
     settings = export_settings(class_name, config, given)
     try:
         theirs = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})

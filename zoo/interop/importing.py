@@ -10,6 +10,7 @@ import numpy as np
 
 from zoo import config as configs
 from zoo.config import BY_PATH, ResolvedConfig, plugins
+from zoo.config.fields import TASKS
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
 from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
@@ -223,6 +224,8 @@ def _metadata(
             "config": dict(contents.settings),
             **contents.extra_metadata,
         },
+        # A run of the same task with the same labels takes over the head, too.
+        **({"data": {"labels": list(config.data.labels)}} if config.objective.kind in TASKS else {}),
         "parameters": counted.parameters,
         "flops_per_token": counted.flops_per_token,
         "command": f"zoo import {source.name} --out {out}",
@@ -263,5 +266,6 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
     if (length := contents.extra_metadata.get("trained_length") or 0) > data.sequence_length:
         yield f"trained with rows of {length} tokens: set data.sequence_length to train on with longer ones"
     yield from contents.notes
-    yield f"python eval.py {out}"
+    if config.objective.kind not in TASKS:
+        yield f"python eval.py {out}"
     yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

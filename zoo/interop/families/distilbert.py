@@ -57,8 +57,8 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of DistilBertForMaskedLM."""
+def encoder_rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of everything below the heads."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "distilbert.transformer.layer.{layer}"
@@ -85,10 +85,17 @@ def rules(config: ResolvedConfig) -> Rules:
         else IgnoredTensors(table.replace(".", r"\.")),
         *norm("embedding_norm", f"{at}.LayerNorm", config),
         *layers(config, layer),
+        IgnoredTensors(r"distilbert\.embeddings\.position_ids"),
+    ]
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of DistilBertForMaskedLM."""
+    return [
+        *encoder_rules(config),
         *linear("head/dense", "vocab_transform"),
         *norm("head/norm", "vocab_layer_norm", config),
-        *output_rules(config, f"{at}.word_embeddings.weight", "vocab_projector"),
-        IgnoredTensors(r"distilbert\.embeddings\.position_ids"),
+        *output_rules(config, "distilbert.embeddings.word_embeddings.weight", "vocab_projector"),
     ]
 
 
