@@ -46,7 +46,7 @@ class ExportedConfig:
     @property
     def distance(self) -> tuple[bool, bool, int]:
         """Measures how far the class is from the config, for comparisons."""
-        other = any(line.startswith("model.architecture=") for line in self.problems)
+        other = any(line.startswith(("model.architecture=", "objective.kind=")) for line in self.problems)
         return other, self.refused, len(self.problems)
 
 
@@ -192,11 +192,16 @@ def choose_class(
         return first
     if wanted:
         raise ConfigError([f"{wanted} cannot express {problem}" for problem in first.problems])
-    every = [export_config(name, config) for name in FAMILIES]
+    # Classes of the family that the model is from come first.
+    own = importer_of(recorded).model_type if recorded else None
+    names = sorted(FAMILIES, key=lambda name: FAMILIES[name].model_type != own)
+    every = [export_config(name, config) for name in names]
     if (fits := next((found for found in every if not found.problems), None)) is not None:
         return fits
-    closest = first or min(every, key=lambda found: found.distance)
-    how = "as which it was imported" if first else "which comes closest"
+    closest = min(every, key=lambda found: found.distance)
+    if first is not None and not first.distance[0]:
+        closest = first
+    how = "as which it was imported" if closest is first else "which comes closest"
     raise ConfigError(
         [
             f"no class can express this config; {closest.class_name}, {how}, cannot express {problem}"
