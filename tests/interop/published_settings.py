@@ -22,6 +22,7 @@ class Published(NamedTuple):
 EVERYWHERE = {"_name_or_path": "there", "transformers_version": "4.40.0", "torch_dtype": "float32", "use_cache": True,
               "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}  # fmt: skip
 LABELS = {"id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "label2id": {"NEGATIVE": 0, "POSITIVE": 1}}
+TAGS = {"id2label": {"0": "O", "1": "B-PER", "2": "I-PER"}, "label2id": {"O": 0, "B-PER": 1, "I-PER": 2}}
 SUMMARY = {"summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
            "summary_type": "cls_index", "summary_use_proj": True}  # fmt: skip
 POOLER = {"directionality": "bidi", "pooler_fc_size": 768, "pooler_num_attention_heads": 12, "pooler_num_fc_layers": 3,
@@ -310,6 +311,47 @@ FILES: dict[str, Published] = {
         vocab_size=50265, max_position_embeddings=4098, attention_window=[512] * 12, attention_mode="longformer",
         ignore_attention_mask=False, gradient_checkpointing=False, sep_token_id=2)),
     "google/electra-small-discriminator": refused("ElectraForPreTraining", "electra", {}, "no importer for ElectraForPreTraining; no"),
+    # Heads of tasks, and no heads
+    **of("BertForTokenClassification", "bert", **{
+        "dslim/bert-base-NER": bert(vocab_size=28996, _num_labels=9, output_past=True, max_length=512, **POOLER | TAGS),
+        "dbmdz/bert-large-cased-finetuned-conll03-english": bert(1024, 24, 16, vocab_size=28996, **POOLER | TAGS),
+    }),
+    **of("BertForSequenceClassification", "bert", **{
+        "nlptown/bert-base-multilingual-uncased-sentiment": bert(
+            vocab_size=105879, _num_labels=5, finetuning_task="sentiment-analysis", output_past=True, **POOLER | LABELS),
+        "ProsusAI/finbert": bert(gradient_checkpointing=False, problem_type=None, **LABELS),
+        "cross-encoder/ms-marco-MiniLM-L-6-v2": bert(384, 6, 12, id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0},
+                                                     sentence_transformers={"activation_fn": "torch.nn.modules.linear.Identity"}),
+        "textattack/bert-base-uncased-imdb": bert(finetuning_task="imdb"),
+    }),
+    "unitary/toxic-bert": refused("BertForSequenceClassification", "bert", bert(problem_type="multi_label_classification"),
+                                  "problem_type='multi_label_classification': a text has one label here"),
+    "bert-large-uncased-whole-word-masking-finetuned-squad": Published("BertForQuestionAnswering", "bert", bert(1024, 24, 16)),
+    **of("RobertaForSequenceClassification", "roberta", **{
+        "roberta-large-mnli": roberta(1024, 24, 16, _num_labels=3, **LABELS), "siebert/sentiment-roberta-large-english": roberta(
+            1024, 24, 16, finetuning_task="sst2", problem_type="single_label_classification", **LABELS),
+    }),
+    "deepset/roberta-base-squad2": Published("RobertaForQuestionAnswering", "roberta", roberta(
+        gradient_checkpointing=False, language="english", name="Roberta")),
+    "microsoft/codebert-base": Published("RobertaModel", "roberta", roberta(output_past=True)),
+    "intfloat/multilingual-e5-base": Published("XLMRobertaModel", "xlm-roberta", roberta(vocab_size=250002, output_past=True)),
+    "papluca/xlm-roberta-base-language-detection": Published("XLMRobertaForSequenceClassification", "xlm-roberta", roberta(
+        vocab_size=250002, **LABELS)),
+    "distilbert-base-cased-distilled-squad": Published("DistilBertForQuestionAnswering", "distilbert", distilbert(vocab_size=28996)),
+    "elastic/distilbert-base-cased-finetuned-conll03-english": Published("DistilBertForTokenClassification", "distilbert",
+                                                                         distilbert(vocab_size=28996, **TAGS)),
+    "distilbert-base-uncased-finetuned-sst-2-english": refused(
+        "DistilBertForSequenceClassification", "distilbert", distilbert(finetuning_task="sst-2", **LABELS),
+        "no importer for DistilBertForSequenceClassification"),
+    "sentence-transformers/msmarco-distilbert-base-v4": Published("DistilBertModel", "distilbert", distilbert()),
+    "intfloat/e5-mistral-7b-instruct": Published("MistralModel", "mistral", llama(
+        4096, 14336, 32, 32, 8, max_position_embeddings=32768, sliding_window=4096)),
+    "Qwen/Qwen3-Embedding-0.6B": Published("Qwen3ForCausalLM", "qwen3", qwen(1024, 3072, 28, 16, 8, sliding_window=None)),
+    "sentence-transformers/gtr-t5-base": Published("T5EncoderModel", "t5", t5(768, 3072, 12, 12)),
+    "google/t5-v1_1-xxl, its encoder": Published("T5EncoderModel", "t5", t5(4096, 10240, 24, 64, **V11)),
+    "the encoder of umt5-xxl": Published("UMT5EncoderModel", "umt5", t5(
+        4096, 10240, 24, 64, vocab_size=256384, scalable_attention=True, is_gated_act=True, dense_act_fn="gelu_new",
+        is_encoder_decoder=False, num_decoder_layers=24)),
     # ALiBi
     **of("BloomForCausalLM", "bloom", **{
         "bigscience/bloom-560m": bloom(1024, 24, 16), "bigscience/bloom-1b1": bloom(1536, 24, 16),
