@@ -7,7 +7,7 @@ SHARDED_TESTS = ("tests/training/test_sharded_programs.py",)
 LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimizer.py"
 EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
-RUN, EXECUTOR = "zoo/training/training_run.py", "zoo/training/executor.py"
+EXECUTOR, STREAMS = "zoo/training/population/population_executor.py", "zoo/training/population/batch_streams.py"
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
 GROUP_TESTS = ("tests/training/test_parameter_groups.py",)
 OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/test_optimizer.py",), ("tests/training/test_mesh.py",)
@@ -34,9 +34,9 @@ MUTANTS = (
     ),
     Mutant(
         "resume: batches begin again",
-        RUN,
-        "self.dataset.training_batches(self.start_step,",
-        "self.dataset.training_batches(0,",
+        LOOP,
+        "self._batches.take(step, active)",
+        "self._batches.take(step - min(run.start_step for run in self._runs), active)",
         RUN_TESTS,
     ),
     Mutant(
@@ -181,9 +181,9 @@ MUTANTS = (
     ),
     Mutant(
         "populations: all runs read the first one's batch",
-        EXECUTOR,
+        STREAMS,
         "np.stack([batch[name] for batch in batches])",
-        "np.stack([batches[0][name] for batch in batches])",
+        "np.stack([first[name] for batch in batches])",
         POPULATION_TESTS,
     ),
     Mutant(

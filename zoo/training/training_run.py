@@ -84,7 +84,7 @@ class TrainingRun:
         on_divergence: called as soon as the run diverges.
         error: why the run takes no further part, if it diverged.
         start_step: updates done before; the run takes part from there.
-        batches: the training batches from `start_step` on.
+        batch: makes training batch number n.
     """
 
     config: ResolvedConfig
@@ -101,7 +101,8 @@ class TrainingRun:
 
     def __post_init__(self):
         self.start_step = self.progress.step
-        self.batches = self.dataset.training_batches(self.start_step, jax.process_index(), jax.process_count())
+        part = {"process_index": jax.process_index(), "process_count": jax.process_count()}
+        self.batch = self.dataset.training_batches(**part).batch
         self._logged = self.progress.tokens, self.progress.clock.seconds
 
     def is_active(self, step: int) -> bool:
@@ -176,8 +177,7 @@ class TrainingRun:
         checkpoints.save(step, state, metadata, scores)
 
     def close(self) -> None:
-        """Closes the batches and all files, once everything is on disk."""
-        self.batches.close()
+        """Closes all files, once everything is on disk."""
         self.files.close()
 
 
