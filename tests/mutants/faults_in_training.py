@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         "evaluation: mean of the batches' means",
         EVALUATION,
-        "np.sum([np.float64(part[name]) for part",
-        "np.mean([np.float64(part[name] / max(part['weight'], 1)) for part",
+        "np.sum([np.float64(sums[name]) for sums",
+        "np.mean([np.float64(sums[name] / max(sums['weight'], 1)) for sums",
         ("tests/training/test_run.py", "tests/cli/test_single.py"),
     ),
     Mutant(
@@ -189,8 +189,8 @@ MUTANTS = (
     Mutant(
         "populations: inactive runs go on",
         EXECUTOR,
-        "jax.lax.cond(run[3], update, skip, run)",
-        "update(run)",
+        "jax.lax.cond(run[1], compute, skip, run[0])",
+        "compute(run[0])",
         POPULATION_TESTS,
     ),
     Mutant(

@@ -3,11 +3,15 @@
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.training.evaluation.evaluation_lengths import held_out_batches
+from zoo.training.evaluation.held_out import evaluate_runs
 from zoo.training.executor import make_executor
 from zoo.training.mesh import make_mesh
 from zoo.training.population.batch_streams import BatchStreams, StackedBatches, number_distinct, stacked
@@ -86,9 +90,19 @@ def toy_program(devices):
     def update(state, batch, constants, mesh):
         del mesh
         total = batch["tokens"].sum() * constants["hyperparameters"]["rate"]
-        return {"total": state["total"] + total}, {"loss": total}
+        return state | {"total": state["total"] + total}, {"loss": total}
 
-    return SimpleNamespace(mesh=mesh, abstract_state={"total": leaf}, update=update)
+    def evaluate(params, stats, batch, constants, mesh):
+        del stats, mesh
+        sums = {"loss": batch["tokens"].sum() * params["weight"], "weight": jnp.float32(batch["tokens"].size)}
+        return sums, {"predicted": batch["tokens"] * constants["hyperparameters"]["rate"]}
+
+    state = {"total": leaf, "params": {"weight": leaf}, "stats": {}}
+    return SimpleNamespace(mesh=mesh, abstract_state=state, update=update, evaluate=evaluate)
+
+
+def toy_state(weight):
+    return {"total": np.float32(0), "params": {"weight": np.float32(weight)}, "stats": {}}
 
 
 @pytest.mark.parametrize("executor", ["map", "vmap"])
@@ -97,9 +111,54 @@ def test_every_run_reads_its_own_batch(executor, streams):
     rates = (1.0, 2.0, 3.0)
     constants = [{"seed": np.uint32(0), "hyperparameters": {"rate": np.float32(rate)}} for rate in rates]
     together = make_executor(toy_program(jax.devices()[:1]), constants, executor)
-    state = together.combine([{"total": np.float32(0)}] * 3)
+    state = together.combine([toy_state(0)] * 3)
     arrays = np.random.default_rng(0).integers(0, 9, (max(streams) + 1, 8, 4)).astype(np.int32)
     state, metrics = together.step(state, StackedBatches({"tokens": arrays}, streams), [True, False, True])
     expected = [arrays[stream].sum() * rate for stream, rate in zip(streams, rates, strict=True)]
     assert [float(together.state_of(state, index)["total"]) for index in range(3)] == [expected[0], 0, expected[2]]
     assert [one["loss"] for one in together.fetch_metrics(metrics)][::2] == expected[::2]
+
+
+@pytest.mark.parametrize("executor", ["map", "vmap"])
+@pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 0)])
+def test_runs_are_evaluated_in_one_call_each_on_its_own_rows(executor, streams):
+    constants = [{"seed": np.uint32(0), "hyperparameters": {"rate": np.float32(rate)}} for rate in (1, 2, 3)]
+    together = make_executor(toy_program(jax.devices()[:1]), constants, executor)
+    state, calls = together.combine([toy_state(weight) for weight in (1, 10, 100)]), []
+    arrays = np.random.default_rng(0).integers(0, 9, (2, max(streams) + 1, 8, 4)).astype(np.int32)
+    original = together.eval_step
+    together.eval_step = lambda *arguments: calls.append(1) or original(*arguments)
+    batches = [StackedBatches({"tokens": part}, streams) for part in arrays]
+    found = evaluate_runs(together, state, batches, [True, False, True])
+    assert sorted(found) == [0, 2]
+    assert len(calls) == 2
+    for index, weight in ((0, 1), (2, 100)):
+        rows = arrays[:, streams[index]]
+        assert [float(sums["loss"]) for sums, _ in found[index]] == [part.sum() * weight for part in rows]
+        predicted = np.concatenate([outputs["predicted"] for _, outputs in found[index]])
+        assert np.array_equal(predicted, np.concatenate(rows) * (index + 1))
+
+
+def evaluated_run(config, made):
+    """Stands in for a `TrainingRun` whose held-out batches are counted."""
+
+    def evaluation_batches(*arguments):
+        made.append(arguments)
+        return iter([{"tokens": np.zeros((2, 3), np.int32)}] * 2)
+
+    dataset = SimpleNamespace(evaluation_batches=evaluation_batches)
+    return SimpleNamespace(config=config, dataset=dataset, program=SimpleNamespace(data_parallel_size=1))
+
+
+@pytest.mark.parametrize(("masks", "streams"), [("as_trained", (0, 0, 1)), ("all", (0, 0, 0))])
+def test_held_out_batches_are_made_once_for_runs_whose_masks_agree(masks, streams):
+    changes = [{}, {"seed": 1, "data.training_fraction": 0.5}, {"objective.mask_token_fraction": 0.5}]
+    made, base = [], {"model.architecture": "encoder", "objective.kind": "masked", "training.eval_masks": masks}
+    runs = [
+        evaluated_run(configs.resolve(configs.override(configs.default(), base | change), 60), made)
+        for change in changes
+    ]
+    batches = list(held_out_batches(runs, 16))
+    assert [batch.streams for batch in batches] == [streams] * 2
+    assert {len(batch.arrays["tokens"]) for batch in batches} == {max(streams) + 1}
+    assert made == [(16, 1, 0, 1)] * (max(streams) + 1)

@@ -11,14 +11,14 @@ results with those of a run trained separately.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 
 from zoo.training.population.batch_streams import StackedBatches
 from zoo.training.population.population_executor import PopulationExecutor
 from zoo.training.state import State
-from zoo.training.step import Program
+from zoo.training.step import Evaluated, Program
 from zoo.training.update import Constants, Metrics
 
 
@@ -33,6 +33,12 @@ class StepExecutor(Protocol):
 
     def step(self, state: State, batches: StackedBatches, active: Sequence[bool]) -> tuple[State, Metrics]:
         """Updates every active run; metrics stay on the device. Reuses the memory of `state`."""
+
+    def eval_step(self, state: State, batches: StackedBatches, active: Sequence[bool]) -> Evaluated:
+        """Evaluates every active run on its batch; the results stay on the device."""
+
+    def fetch(self, results: Any) -> list[Any]:
+        """Waits for any tree of results and returns that of every run, on the host."""
 
     def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
         """Waits for the metrics of a step and returns them for every run."""
@@ -53,6 +59,13 @@ class SingleExecutor:
 
     def step(self, state: State, batches: StackedBatches, active: Sequence[bool]) -> tuple[State, Metrics]:
         return self._program.train_step(state, self._program.put_batch(batches.of_run(0)), self._constants)
+
+    def eval_step(self, state: State, batches: StackedBatches, active: Sequence[bool]) -> Evaluated:
+        batch = self._program.put_batch(batches.of_run(0))
+        return self._program.eval_step(state["params"], state["stats"], batch, self._constants)
+
+    def fetch(self, results: Any) -> list[Any]:
+        return [jax.device_get(results)]
 
     def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
         return [{name: value.item() for name, value in jax.device_get(metrics).items()}]

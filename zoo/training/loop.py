@@ -11,9 +11,11 @@ training dynamics, when due, are computed by a separate compiled function just b
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from zoo.errors import Preempted
+from zoo.training.evaluation.evaluation_lengths import evaluate_lengths
 from zoo.training.executor import StepExecutor
 from zoo.training.population.batch_streams import BatchStreams, StackedBatches, number_distinct
 from zoo.training.runtime.signals import StopSignal
@@ -122,14 +124,26 @@ class _Loop:
             Preempted: a stop was requested, and there is still something to do.
         """
         stop, scores = self._stop, {}
-        for index, run in active.items():
-            if due.evaluation and not run.progress.evaluated and not stop.requested:
-                scores[index] = run.evaluate(step, self._executor.state_of(state, index), stop)
+        if due.evaluation and not stop.requested:
+            scores = self._evaluate(step, state, active, due.last)
         for index, run in active.items():
             if due.save or stop.requested:
                 run.save(step, self._executor.state_of(state, index), scores.get(index))
         if stop.requested and not (due.last and all(run.progress.evaluated for run in active.values())):
             raise Preempted(f"stopped at step {step} of {self._training.steps} and saved; the same command continues")
+
+    def _evaluate(
+        self, step: int, state: State, active: dict[int, TrainingRun], last: bool
+    ) -> dict[int, dict[str, float] | None]:
+        """Evaluates the active runs that are not, all at once; returns their scores by index."""
+        wanted = [index for index, run in active.items() if not run.progress.evaluated]
+        found = evaluate_lengths(self._executor, self._runs, state, wanted, self._stop, last) if wanted else {}
+        return {
+            index: self._runs[index].record_evaluation(
+                step, scores, partial(self._executor.state_of, state, index), self._stop
+            )
+            for index, scores in (found or {}).items()
+        }
 
     def dispatch_step(self, step: int, state: State, active: dict[int, TrainingRun]) -> State:
         """Takes the next batches, dispatches the step, handles the previous step's metrics."""

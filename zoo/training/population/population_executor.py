@@ -1,7 +1,7 @@
 """The executor of populations: the steps of N runs as one program with a leading run axis."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,9 +10,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from zoo.layers.activation_sharding import BATCH_AXES
+from zoo.models.functional import Params, Stats
 from zoo.training.population.batch_streams import StackedBatches
 from zoo.training.state import State, shardings_of
-from zoo.training.step import Program
+from zoo.training.step import Evaluated, Program
 from zoo.training.update import Batch, Constants, Metrics
 
 # Constants of a program that differ between the runs of a population; all others are the same.
@@ -51,6 +52,11 @@ class PopulationExecutor:
             in_shardings=(states, None, None, self._sharding(), None, None),
             out_shardings=(states, self._sharding()),
         )
+        self._eval_step = jax.jit(
+            self._evaluate_all,
+            in_shardings=(states["params"], states["stats"], None, None, self._sharding(), None, None),
+            out_shardings=self._sharding(),
+        )
 
     def _sharding(self, *axes: Any) -> NamedSharding:
         """Returns the sharding of an array with a leading run axis and these axes after it."""
@@ -62,21 +68,52 @@ class PopulationExecutor:
         common, batches = self._batches_of_runs(batches, streams)
 
         def update(run):
-            state, batch, constants, _ = run
+            state, batch, constants = run
             return self._program.update(state, common | batch, {**shared, **constants}, self._mesh)
 
         def skip(run):
-            # Metrics of an inactive run are never read.
-            metrics = jax.eval_shape(update, run)[1]
-            return run[0], jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
+            return run[0], _zeros_like(jax.eval_shape(update, run)[1])
 
-        def update_if_active(run):
-            return jax.lax.cond(run[3], update, skip, run)
+        return self._for_active(update, skip, (states, batches, own), active)
 
-        runs = (states, batches, own, active)
+    def _evaluate_all(
+        self,
+        params: Params,
+        stats: Stats,
+        batches: Batch,
+        streams: jax.Array,
+        own: Constants,
+        shared: Constants,
+        active: jax.Array,
+    ) -> Evaluated:
+        common, batches = self._batches_of_runs(batches, streams)
+
+        def evaluate(run):
+            params, stats, batch, constants = run
+            return self._program.evaluate(params, stats, common | batch, {**shared, **constants}, self._mesh)
+
+        def skip(run):
+            return _zeros_like(jax.eval_shape(evaluate, run))
+
+        return self._for_active(evaluate, skip, (params, stats, batches, own), active)
+
+    def _for_active(
+        self, compute: Callable[[Any], Any], skip: Callable[[Any], Any], runs: Any, active: jax.Array
+    ) -> Any:
+        """Returns `compute` of every active run, and `skip` of the others, which is never read.
+
+        Args:
+            compute, skip: functions of one run's arrays.
+            runs: those of all runs, with a leading run axis.
+            active: bool [N].
+        """
+
+        def choose(run):
+            return jax.lax.cond(run[1], compute, skip, run[0])
+
         if self._executor == "map":
-            return jax.lax.map(update_if_active, runs)
-        return jax.vmap(update_if_active, spmd_axis_name="population")(runs)
+            return jax.lax.map(choose, (runs, active))
+        return jax.vmap(choose, spmd_axis_name="population")((runs, active))
 
     def _put(self, batches: StackedBatches) -> tuple[Batch, np.ndarray]:
         """Returns the batches on the devices, each once, and the index of each run's batch."""
@@ -104,9 +141,22 @@ class PopulationExecutor:
     def step(self, state: State, batches: StackedBatches, active: Sequence[bool]) -> tuple[State, Metrics]:
         return self._step(state, *self._put(batches), self._own, self._shared, np.array(active))
 
+    def eval_step(self, state: State, batches: StackedBatches, active: Sequence[bool]) -> Evaluated:
+        return self._eval_step(
+            state["params"], state["stats"], *self._put(batches), self._own, self._shared, np.array(active)
+        )
+
+    def fetch(self, results: Any) -> list[Any]:
+        host = jax.device_get(results)
+        return [jax.tree.map(lambda leaf, index=index: leaf[index], host) for index in range(self._size)]
+
     def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
         host = jax.device_get(metrics)
         return [{name: value[index].item() for name, value in host.items()} for index in range(self._size)]
+
+
+def _zeros_like(shapes: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def population_mesh(mesh: Mesh, size: int) -> Mesh:
