@@ -1,11 +1,9 @@
 """What a run needs on many devices, before it is paid for: memory, communication and time."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import jax
 from jax.sharding import Mesh
 
 from zoo import config as configs
@@ -22,6 +20,7 @@ from zoo.resources.compiled_program import CompiledProgram
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
+from zoo.training.state import bytes_on_a_device
 
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
@@ -132,10 +131,7 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
     tokens = config.data.batch_size * config.data.sequence_length
     recomputed = 4 / 3 if config.model.remat == "full" else 1.0
     flops = counted.flops_per_token * tokens / mesh.size * recomputed
-    state = sum(
-        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(program.abstract_state)
-    )
+    state = bytes_on_a_device(program.abstract_state)
     kind = None if device is None else DEVICES[device]
     return ResourcePlan(
         devices=mesh.size,
