@@ -193,6 +193,7 @@ CLASSES = {
         encoder_rules,
         {name: value for name, value in defaults.items() if name not in ("num_decoder_layers", "is_encoder_decoder")},
         model_type=model_type,
+        note="a model without a head: its scores of tokens mean nothing; start another run from it",
         custom_settings=CUSTOM_SETTINGS | {"tie_word_embeddings": given_tie},
     )
     for name, model_type, defaults in (("T5", "t5", T5), ("MT5", "mt5", MT5), ("UMT5", "umt5", UMT5))
