@@ -21,7 +21,7 @@ from zoo.interop.checkpoint_source import CheckpointSource
 from zoo.interop.class_registry import ALIASES, importer_of, named_class, read_settings
 from zoo.interop.families.bilm import open_elmo
 from zoo.interop.families.fairseq import open_fairseq
-from zoo.interop.model_weights import import_weights
+from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.settings.importer import SettingsError
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
@@ -194,7 +194,9 @@ def import_run(
         write_json(folder / "config.json", configs.to_plain(config))
         counted = cost.summary(config)
         write_json(folder / "meta.json", _metadata(source, out, contents, config, counted))
-        _write_weights(folder, *contents.weights(config))
+        plain = without_padding(config)
+        params, stats = contents.weights(plain)
+        _write_weights(folder, params if plain == config else with_rows_of(config, params), stats)
     return contents, config, counted.parameters["total"]
 
 

@@ -44,7 +44,10 @@ from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh, undivided_dimensions
+from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
+from zoo.training.records.missing_records import check_checkpoints, check_curves, missing_from_done, restore_config
 from zoo.training.records.resume_checks import (
     check_same_data,
     check_same_executor,
@@ -56,11 +59,12 @@ from zoo.training.records.run_record import parameters_sha256, write_run_record
 from zoo.training.records.startup_summary import startup_summary
 from zoo.training.records.status_file import StatusFile, final_status
 from zoo.training.records.trackers import RunTrackers, check_trackers
+from zoo.training.runtime.device_memory import check_memory
 from zoo.training.runtime.device_peaks import ComputeRate
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.runtime.platform_check import check_platform
 from zoo.training.runtime.processes import is_main_process
-from zoo.training.state import State
+from zoo.training.state import State, least_memory
 from zoo.training.step import Program
 from zoo.training.training_run import Progress, RunFiles, TrainingRun
 from zoo.training.update import Constants
@@ -94,6 +98,7 @@ class Checked:
             elsewhere a temporary folder.
         status: the run's status.json.
         final_status: the final status of a run that is done already, else None.
+        extension: how `training.steps` grows, if the run is to be trained longer.
     """
 
     request: RunRequest
@@ -103,6 +108,7 @@ class Checked:
     records: Path
     status: StatusFile
     final_status: dict[str, Any] | None
+    extension: Extension | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,14 +157,14 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources: releases the lock when it is closed.
 
     Raises:
-        ConfigError: a bad config, a group without parameters, a folder that is in use or belongs to
-            another run, or a run to start from that is missing.
+        ConfigError: a bad config, a group without parameters, a folder that is in use, belongs to
+            another run or has lost records, or a run to start from that is missing.
     """
     workdir = request.workdir
     check_trackers(configs.resolve(request.config).training.trackers)
     config = resolve_with_vocabulary(request.config)
     group_sizes(config)  # Refuses groups without parameters.
-    resumed = any((workdir / "checkpoints").glob("[0-9]*"))
+    resumed = bool(checkpoint_steps(workdir / "checkpoints"))
     if not resumed:  # A resumed run reads nothing of the run that it started from.
         check_start_from(config)
     if final_status(workdir) is None:
@@ -168,10 +174,16 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources.callback(lock_run_folder(workdir).close)
     else:
         records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
-    check_same_run(workdir, config)
-    if (done := final_status(workdir)) is not None:
-        request.log(f"{workdir} is done already: {done['step']} steps")
+    if is_main_process():
+        restore_config(workdir, config, request.log)
+    if extension := check_same_run(workdir, config):
+        check_teacher(config)
+    if (done := None if extension else final_status(workdir)) is not None:
+        for line in (*missing_from_done(workdir), f"{workdir} is done already: {done['step']} steps"):
+            request.log(line)
     else:
+        check_checkpoints(workdir)
+        check_curves(workdir)
         check_same_executor(workdir, executor)
     return Checked(
         request=request,
@@ -181,6 +193,7 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         records=records,
         status=StatusFile(workdir, records, config.training.steps, request.log),
         final_status=done,
+        extension=extension,
     )
 
 
@@ -219,6 +232,10 @@ def start(loaded: Loaded, program: Program) -> Started:
     Args:
         loaded: the run.
         program: the program of this run, or of one with the same `zoo.config.program_key`.
+
+    Raises:
+        ConfigError: the run does not fit into the memory of its devices, or is not the one that was
+            started in its folder.
     """
     checked, dataset = loaded.checked, loaded.dataset
     config, workdir, log = checked.config, checked.request.workdir, checked.request.log
@@ -228,6 +245,7 @@ def start(loaded: Loaded, program: Program) -> Started:
         log(line)
     for line in undivided_dimensions(config, loaded.mesh):
         log(f"warning    {line}")
+    check_memory(least_memory(config, program.abstract_state, loaded.mesh))
     constants = program.constants(config.seed, config)
     teacher = _teacher_record(config, constants)
     check_same_teacher(workdir, teacher)
@@ -235,6 +253,9 @@ def start(loaded: Loaded, program: Program) -> Started:
     state, progress, origin = restore_or_initialise(config, program, checkpoints, dataset.labels, log)
     check_same_origin(workdir, origin)
     checked.status.step = progress.step
+    if checked.extension:
+        record_extension(checked.records, config, checked.extension)
+        log(f"trained longer: {checked.extension}")
     related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
     write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs)
     checked.status.write_running()

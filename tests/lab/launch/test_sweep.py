@@ -10,10 +10,19 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.errors import ZooError
-from zoo.files import write_json
-from zoo.lab.launch.sweep_folder import archive_folder, find_conflicts, read_state, write_status
+from zoo.errors import ConfigError, ZooError
+from zoo.files import read_json, write_json
+from zoo.lab.launch.run_status import read_sweep_status
+from zoo.lab.launch.sweep_folder import (
+    archive_folder,
+    check_sweep_folder,
+    find_conflicts,
+    read_planned_state,
+    read_state,
+    write_status,
+)
 from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.worker import write_config
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -139,6 +148,33 @@ def test_an_empty_folder_is_no_conflict(tmp_path, runs):
     assert find_conflicts(tmp_path, runs) == []
 
 
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ({}, None),
+        ({".lock": "", "plugins/a.py": "", "slurm/1.sh": "", "tuning/.lock": "", "run.out": ""}, None),
+        ({"experiment.json": '{"arms": []}', "thesis.tex": ""}, None),
+        ({"experiment.json": '{"ar'}, None),
+        ({"experiment.json": '{"flight": 7}'}, "experiment.json"),
+        ({"thesis.tex": ""}, "thesis.tex"),
+        ({"a": "", "b": "", "c": "", "d": "", ".git/HEAD": ""}, ".git, a, b and 2 more"),
+    ],
+)
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path, runs, entries, told):
+    for name, text in entries.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / runs[0].folder).mkdir()
+    if told is None:
+        check_sweep_folder(tmp_path, runs)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_sweep_folder(tmp_path, runs)
+    assert caught.value.problems == [
+        f"--output {tmp_path} holds what is not of a sweep ({told}); name a new or an empty folder"
+    ]
+
+
 def test_moving_aside_takes_the_first_free_number(tmp_path):
     for number in (1, 2):
         (tmp_path / "s").mkdir()
@@ -193,3 +229,48 @@ def test_a_lock_with_nothing_readable_in_it(tmp_path, content):
     with pytest.raises(ZooError, match="is in use by another process"):
         SweepLock(tmp_path)
     lock.close()
+
+
+def finished(folder, run, steps, **changes):
+    hold(folder, run, training__steps=steps, **changes)
+    (folder / run.folder / "checkpoints" / str(steps)).mkdir(parents=True)
+    write_status(folder / run.folder, "done", steps, None)
+
+
+def test_runs_of_fewer_steps_are_trained_longer(runs, tmp_path):
+    finished(tmp_path, runs[0], 30)
+    finished(tmp_path, runs[1], 40)
+    assert not find_conflicts(tmp_path, runs)
+    assert read_planned_state(tmp_path, runs[0]).name == "unfinished"
+    assert "from 30 to 40 at step 30" in read_planned_state(tmp_path, runs[0]).reason
+    assert read_planned_state(tmp_path, runs[1]).finished
+    for run in runs[:2]:
+        write_config(tmp_path, run)
+    assert read_state(tmp_path / runs[0].folder).name == "unfinished"
+    meta = read_json(tmp_path / runs[0].folder / "meta.json")
+    assert meta == {"identity": runs[0].identity, "extensions": [{"from": 30, "to": 40, "step": 30}]}
+    assert read_json(tmp_path / runs[0].folder / "config.json")["training"]["steps"] == 40
+    assert read_state(tmp_path / runs[1].folder).finished
+    assert not (tmp_path / runs[1].folder / "meta.json").exists()
+    write_status(tmp_path / runs[0].folder, "done", 40, None)
+    write_json(tmp_path / "experiment.json", {"name": "x", "runs": [{"folder": run.folder} for run in runs[:2]]})
+    told = [run.reason for run in read_sweep_status(tmp_path).runs]
+    assert told == ["training.steps grew from 30 to 40 at step 30", ""]
+
+
+def test_runs_that_cannot_be_trained_longer_are_conflicts_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    cosine = config.override(fake.experiment().base, {"schedule.kind": "cosine"})
+    run = make_plan(fake.experiment(base=cosine)).runs[0]
+    finished(tmp_path, run, 30)
+    (line,) = find_conflicts(tmp_path, [run])
+    assert "the run cannot be trained longer: training.steps=30 cannot grow to 40" in line
+    assert "schedule.kind=cosine" in line
+
+
+def test_a_run_of_fewer_steps_that_differs_in_more_is_another_run(runs, tmp_path):
+    finished(tmp_path, runs[0], 30, model__dropout=0.3)
+    (line,) = find_conflicts(tmp_path, runs)
+    assert "another run: " in line
+    assert "model.dropout=0.3 there and 0.0 here" in line
+    assert "training.steps=30 there and 40 here" in line

@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from full_disk import SAID, disk_with
 from lab_reports import write_comparison, write_report
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, ZooError
 from zoo.lab.report.html_page import embed_json
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.sweep_results import load_sweep
@@ -231,6 +232,18 @@ def test_doubts_about_fairness(writer):
     ]
 
 
+def test_runs_that_were_trained_longer_are_a_caveat(writer):
+    folder = writer.sweep()
+    for name in ("pre-0-0", "pre-0-1"):
+        meta = json.loads((folder / name / "meta.json").read_text())
+        grown = [{"from": 100, "to": 200, "step": 100}, 3, {"from": "x"}]
+        (folder / name / "meta.json").write_text(json.dumps(meta | {"extensions": grown}))
+    assert sweep_caveats(load_sweep(folder)) == [
+        "2 runs trained longer than first planned, which may have been decided from results: pre-0-0, pre-0-1 "
+        "(training.steps grew from 100 to 200 at step 100)"
+    ]
+
+
 def test_odd_meta_does_not_stop_a_report(writer):
     folder = writer.sweep()
     (folder / "pre-0-0" / "meta.json").write_text(
@@ -252,6 +265,15 @@ def test_outputs_that_cannot_be(writer, output, message):
     with pytest.raises(ConfigError, match=message) as caught:
         write_report(writer.sweep(), writer.root / output)
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("figures", [False, True])
+def test_a_full_disk_is_told_in_one_line(writer, figures):
+    sweep = writer.sweep()
+    with disk_with(0), pytest.raises(ZooError, match=f"^output: .*page.html cannot be written: {SAID}") as caught:
+        write_report(sweep, writer.root / "out" / "page.html", figures)
+    assert caught.value.exit_code == 1
+    assert not [path for path in (writer.root / "out").rglob("*") if path.is_file()]
 
 
 @pytest.mark.promise

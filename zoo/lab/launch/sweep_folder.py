@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config
-from zoo.errors import ConfigError
-from zoo.files import read_json, write_json
+from zoo.config import plugins
+from zoo.errors import ConfigError, listed
+from zoo.files import foreign_entries, is_step, read_json, read_object_or_empty, write_json
+from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.progress import read_tail
+from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
-from zoo.lab.results.schema import parse_looks, restore_prerequisite_names
+from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
+from zoo.training.records.extension import extension_obstacle, find_extension
 
 FINISHED = ("done", "diverged")
 # Part of the warnings of changes that were made when results were known.
@@ -43,11 +47,7 @@ class FolderState:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """Returns status.json of a run's folder; empty if it is missing or damaged."""
-    try:
-        status = read_json(folder / "status.json")
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
+    return read_object_or_empty(folder / "status.json")
 
 
 def read_state(folder: Path) -> FolderState:
@@ -56,7 +56,7 @@ def read_state(folder: Path) -> FolderState:
     name, step, reason = status.get("state"), status.get("step"), status.get("reason")
     if not isinstance(name, str):
         return FolderState("new")
-    step = step if isinstance(step, int) else 0
+    step = step if is_step(step) else 0
     if name not in FINISHED:
         # A killed run could not write its last step to status.json, but its metrics have it.
         step = max(step, read_tail(folder).step)
@@ -64,10 +64,52 @@ def read_state(folder: Path) -> FolderState:
     return FolderState(name, step, reason if isinstance(reason, str) else "")
 
 
+def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
+    """Returns the state of a run's folder; "unfinished" if the run is done, but of fewer steps than
+    are planned now.
+    """
+    state = read_state(sweep / run.folder)
+    if state.name == "done" and (found := recorded_config(sweep / run.folder)) is not None:
+        longer = find_extension(sweep / run.folder, found, run.config)
+        return FolderState("unfinished", state.step, str(longer)) if longer else state
+    return state
+
+
 def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
     """Writes the status.json of a run that could not do so itself, with the last known step."""
     content = {"state": state, "step": read_state(folder).step, "steps": steps, "reason": reason}
     write_json(folder / "status.json", content)
+
+
+def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
+    """Refuses a path at which something else than a sweep is stored; changes nothing.
+
+    Args:
+        folder: the sweep's, which need not exist.
+        runs: the planned runs, which may have been trained one by one before.
+
+    Raises:
+        ConfigError: naming what is in the folder.
+    """
+    if folder.name in ("", ".."):
+        raise ConfigError(f'--output needs a folder of its own, not "{folder}"')
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--output {folder} is a file; name a folder")
+    if (folder / "status.json").exists():
+        raise ConfigError(f"{folder} is the folder of a single run; use another --output")
+    try:
+        record = read_json(folder / "experiment.json")
+    except OSError:
+        known = {".lock", plugins.FOLDER, SLURM_FOLDER, TUNING_FOLDER, *(Path(run.folder).parts[0] for run in runs)}
+        foreign = foreign_entries(folder, known)
+    except ValueError:
+        return  # A sweep's record that was damaged is written anew.
+    else:
+        foreign = [] if isinstance(record, dict) and "arms" in record else ["experiment.json"]
+    if foreign:
+        raise ConfigError(
+            f"--output {folder} holds what is not of a sweep ({listed(foreign, 3)}); name a new or an empty folder"
+        )
 
 
 def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
@@ -80,6 +122,16 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder}: {difference}"
         for difference, names in folders_with.items()
     ]
+
+
+def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
+    """Returns which of the planned runs a sweep without tuning has started; empty if none."""
+    record = read_object_or_empty(folder / "experiment.json")
+    if not record or record.get("tuning"):
+        return ""
+    started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
+    more = f" and {len(started) - 1} more" if len(started) > 1 else ""
+    return f"{started[0]}{more} in {folder} were trained without tuning" if started else ""
 
 
 def _difference(folder: Path, run: PlannedRun) -> str:
@@ -100,12 +152,28 @@ def _difference(folder: Path, run: PlannedRun) -> str:
     if config.identity(found) == run.identity:
         return ""
     planned, present = config.result_relevant(run.config), config.result_relevant(found)
+    if longer := find_extension(folder, found, run.config):
+        obstacle = extension_obstacle(folder, found, longer)
+        if obstacle or config.identity(_with_steps(found, longer.after)) == run.identity:
+            return f"the run cannot be trained longer: {obstacle}" if obstacle else ""
     # Fields that were set come before fields that may follow from others.
     paths = sorted((path for path in planned | present if planned.get(path) != present.get(path)), key=config.derivable)
     shown = ", ".join(
         f"{path}={present.get(path, 'unset')} there and {planned.get(path, 'unset')} here" for path in paths[:4]
     )
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
+
+
+def recorded_config(folder: Path) -> config.ResolvedConfig | None:
+    """Returns the config of a run's folder; None if it is missing or damaged."""
+    try:
+        return config.resolve(config.load(str(folder / "config.json")))
+    except ConfigError:
+        return None
+
+
+def _with_steps(found: config.ResolvedConfig, steps: int) -> config.ResolvedConfig:
+    return config.resolve(config.override(found, {"training.steps": steps}))
 
 
 def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -118,18 +186,14 @@ def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, An
         folder: the sweep's folder, with the record of the previous plan.
         record: record of the new plan (`Plan.record`).
     """
-    try:
-        before = read_json(folder / "experiment.json")
-    except (OSError, ValueError):
-        return record
-    if not isinstance(before, dict):
+    if not (before := read_object_or_empty(folder / "experiment.json")):
         return record
     if before.get("looks") and not record.get("looks"):
         # Intervals that were widened for several looks stay so. The record names no command, as no
         # single one produces this sweep.
         record = record | {"looks": before["looks"], "command": []}
-    warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and POST_HOC in line]
-    folders = [run.get("folder") for run in before.get("runs", []) if isinstance(run, dict)]
+    warnings = [line for line in as_list(before.get("warnings")) if isinstance(line, str) and POST_HOC in line]
+    folders = [run.get("folder") for run in as_list(before.get("runs")) if isinstance(run, dict)]
     if any(isinstance(name, str) and read_state(folder / name).finished for name in folders):
         warnings += _post_hoc_changes(before, record)
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
@@ -142,10 +206,10 @@ def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[st
         if before.get(key) != record[key]
     ]
     for key, names in (("seeds", record["seeds"]), ("arms", [arm["name"] for arm in record["arms"]])):
-        given = [arm.get("name") if isinstance(arm, dict) else arm for arm in before.get(key, [])]
+        given = [arm.get("name") if isinstance(arm, dict) else arm for arm in as_list(before.get(key))]
         if removed := [name for name in given if name not in names]:
             warnings.append(f"{key} {POST_HOC}; left out now: {', '.join(map(str, removed))}")
-    added = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
+    added = [seed for seed in record["seeds"] if seed not in as_list(before.get("seeds"))]
     shown, looks = ", ".join(map(str, added)), record.get("looks")
     if record["contrasts"] and added and not looks:
         warnings.append(f"seeds {POST_HOC}; added: {shown}, which only --until-decided allows for")
