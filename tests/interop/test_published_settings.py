@@ -8,6 +8,7 @@ from tests.interop.published_settings import EVERYWHERE, FILES, FIVE
 from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, importer_of, resolve_like
 from zoo.interop.class_registry import check_family, named_class, read_settings
+from zoo.interop.config_export import choose_class
 from zoo.interop.settings.importer import SettingsError, SettingsReader
 from zoo.interop.settings.inert_settings import INERT_SETTINGS
 
@@ -138,3 +139,14 @@ def test_no_setting_is_inert_twice_for_a_type():
         (name, model_type) for entry in INERT_SETTINGS for name in entry.names for model_type in entry.of or ("all",)
     ]
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])
+def test_an_export_keeps_the_settings_of_transformers_5(name):
+    settings = content(name)
+    class_name = named_class(settings)
+    config = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})
+    written = choose_class(config, None, class_name, settings).settings
+    assert written["rope_parameters"] == settings["rope_parameters"]
+    again = resolve_like(class_name, dict(written), {"data.tokenizer.kind": "characters"})
+    assert again.model.position == config.model.position
