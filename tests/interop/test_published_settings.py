@@ -98,6 +98,14 @@ def test_the_settings_of_transformers_5_mean_those_of_transformers_4(name):
     ) != read_settings(class_name, four)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_5_writes_the_head_of_t5_by_its_scale(tied):
+    before = read_settings("T5ForConditionalGeneration", {"tie_word_embeddings": tied})
+    after = {"tie_word_embeddings": True, "scale_decoder_outputs": tied}
+    assert read_settings("T5ForConditionalGeneration", after) == before
+    assert before["model.head.scale"] == ("rsqrt_dim" if tied else "none")
+
+
 @pytest.mark.parametrize(("class_name", "settings", "words"), [
     ("LlamaForCausalLM", FIVE | {"rope_theta": 5.0}, "rope_theta': 10000.0, 'rope_type': 'default'}: differs from rope_theta=5.0"),
     ("LlamaForCausalLM", FIVE | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "differs from rope_scaling="),
