@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ import ml_collections
 
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import at_least, lengths
-from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -138,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict[str, float] | None]:
     """Returns the scores at each length; None if the model cannot read rows of that length."""
     from zoo import data
-    from zoo.training.evaluation.held_out import evaluate
+    from zoo.training.evaluation.held_out import bits_per_text_byte, evaluate
 
     config, multiple = trained.config, trained.program.data_parallel_size
     constants = trained.program.constants(config.seed)
@@ -155,34 +153,10 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
             batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
         found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         if streams and not trained.tokenizer.token_bytes().any():
-            found[length]["bits_per_byte"] = bits_per_byte(trained, streams, found[length]["loss"])
+            found[length]["bits_per_byte"] = bits_per_text_byte(
+                config.objective.kind, trained.tokenizer.bos_id, streams, found[length]["loss"]
+            )
     return found
-
-
-def bits_per_byte(trained, streams, loss: float) -> float:
-    """Returns the bits per byte of a text whose tokens do not stand for exactly its bytes.
-
-    These are the bits of all its tokens, divided by its bytes: the loss of a causal model times the
-    number of its targets, which are all tokens but the first. A masked model is scored as if every
-    token of the text were hidden.
-
-    Args:
-        trained: the run.
-        streams: the text, with its number of bytes.
-        loss: nats per scored token.
-
-    Returns:
-        nan where targets are not the tokens of the text, one by one.
-    """
-    kind, opens = trained.config.objective.kind, trained.tokenizer.bos_id
-    size = sum(stream.text_bytes or 0 for stream in streams)
-    if kind not in OBJECTIVE_KINDS.having("whole_rows") or not size:
-        return float("nan")
-    if kind in OBJECTIVE_KINDS.having("causal"):
-        targets = sum(len(stream) - 1 for stream in streams)
-    else:
-        targets = sum(int((stream.tokens != opens).sum()) for stream in streams)
-    return loss * targets / size / math.log(2)
 
 
 def _print_text_scores(result: dict, trained) -> None:
