@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
+from zoo.terminal import escape_line, escaped_output
+
 
 class ZooError(Exception):
     """Base of all errors that are reported as plain lines, without a traceback.
@@ -67,16 +69,21 @@ def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
 
 def reported(main: Callable[..., int]) -> Callable[..., int]:
     """Wraps a command: a `ZooError` becomes one line per problem on stderr and its exit code,
-    without a traceback.
+    without a traceback; control characters in all output are escaped.
     """
 
     @functools.wraps(main)
     def wrapper(*arguments, **keywords) -> int:
+        with escaped_output():
+            return run(*arguments, **keywords)
+
+    def run(*arguments, **keywords) -> int:
         try:
             return main(*arguments, **keywords)
         except ZooError as error:
             for problem in dict.fromkeys(error.problems):
-                print(f"error: {problem}" if error.exit_code != 75 else problem, file=sys.stderr)
+                line = escape_line(problem)
+                print(f"error: {line}" if error.exit_code != 75 else line, file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
