@@ -104,6 +104,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         },
         seeds=(0, 1, 2),
         metric="eval/accuracy",
+        # The contrasts compare arms of one task.
+        allow=("targets",),
         claim=Claim(
             "O16",
             "Casing matters for tagging and not for sentiment (judged on kinds of code tokens and on docstrings)",

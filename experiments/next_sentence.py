@@ -98,7 +98,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="next_sentence" if size == "tiny" else f"next_sentence-{size}",
         question="What does next-sentence prediction cost or give the prediction of hidden tokens?",
         base=base,
-        allow=("parameters",),
+        # The contrasts compare arms with the same rows.
+        allow=("parameters", "rows", "targets"),
         factors={"input": inputs},
         seeds=(0, 1, 2),
         claim=Claim(

@@ -98,7 +98,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Which architecture continues a text best at equal FLOPs, and what do objectives that restore text "
         "cost?",
         base=base,
-        allow=("tokens", "parameters", "flops"),
+        # The contrasts compare the arms that continue a text; those that restore one are only shown.
+        allow=("tokens", "parameters", "flops", "rows", "targets", "context"),
         factors={"model": arms},
         seeds=(0, 1, 2),
         claim=Claim(

@@ -31,6 +31,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Are the learned vectors of near positions as unlike as those of far ones?",
         base=config.override(decoder(size), {"model.position.kind": "learned"}),
         factors={"model": MODELS},
+        metric=MEASURE,
         # The contrasts compare each model with itself.
         allow=("flops", "parameters", "levels"),
         claim=Claim("P13", "Learned absolute positions treat near and far alike", "EleutherAI 2021, Rotary Embeddings"),

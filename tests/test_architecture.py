@@ -44,7 +44,7 @@ LEVELS = (
     ("lab.results",),
     ("lab.launch", "lab.report"),
     ("analysis", "resources"),
-    ("draw", "plugin"),
+    ("draw", "plugin", "inference"),
     ("cli",),
 )
 LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}

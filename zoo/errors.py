@@ -4,10 +4,17 @@ import difflib
 import errno
 import functools
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 
 from zoo.terminal import escape_line, escaped_output
+
+# What a message quotes of a value, in characters, and how many choices it names.
+LONGEST_QUOTE, MOST_LISTED = 200, 10
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
 
 
 class ZooError(Exception):
@@ -48,14 +55,71 @@ class Preempted(ZooError):
     exit_code = 75
 
 
+def os_error_number(error: BaseException) -> int | None:
+    """Returns the number of an error of the system, which some libraries that write give only in
+    their message; None for other errors.
+    """
+    if number := getattr(error, "errno", None):
+        return number
+    found = _OS_ERROR.search(str(error))
+    return int(found[1]) if found else None
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Returns whether there was no space left to write, on the disk or in the user's quota."""
+    return os_error_number(error) in DISK_FULL
+
+
+def not_writable(path: object, error: BaseException, what: str = "", advice: str = "") -> ZooError:
+    """Returns the error of one line for what cannot be written.
+
+    A full disk is no mistake in a flag: its exit code is 1, that of others 2.
+
+    Args:
+        path: file or folder.
+        error: of the system, or of a library that writes.
+        what: what the path is, at the beginning of the line, such as a flag.
+        advice: what to do, at the end of the line.
+    """
+    number = os_error_number(error)
+    line = f"{what} {path}".lstrip() + f" cannot be written: {str(error) if number is None else os.strerror(number)}"
+    if not is_disk_full(error):
+        return ConfigError(line + advice)
+    place = os.path.abspath(path)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    free = shutil.disk_usage(place).free
+    return ZooError(f"{line} ({free / 1e6:,.1f} MB free on its disk){advice}")
+
+
+def shortened(text: str) -> str:
+    """Returns a text that a message quotes, cut to 200 characters."""
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."
+
+
+def shown(value: object) -> str:
+    """Returns the `repr` of a value that a message quotes, cut to 200 characters."""
+    try:
+        return shortened(repr(value))
+    except ValueError:  # An integer of more digits than Python converts.
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+
+
+def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
+    """Returns names separated by commas; of more than `most`, the first ones and how many follow."""
+    names = [shortened(str(name)) for name in names]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
-    options = list(options)
-    leaf = str(word).rsplit(".", 1)[-1]
+    options, word = list(options), str(word)[:LONGEST_QUOTE]
+    leaf = word.rsplit(".", 1)[-1]
     leaves = {option.rsplit(".", 1)[-1] for option in options}
     # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt
     # path; then a misspelt name.
-    close = _nearest(word, leaf, options) or difflib.get_close_matches(str(word), options, n=1)
+    close = _nearest(word, leaf, options) or difflib.get_close_matches(word, options, n=1)
     close = close or [_nearest(word, near, options)[0] for near in difflib.get_close_matches(leaf, leaves, n=1)]
     return f' (did you mean "{close[0]}"?)' if close else ""
 
@@ -63,8 +127,13 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
     """The option closest to `word` among those whose last part is `leaf`, if there is any."""
     return difflib.get_close_matches(
-        str(word), [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0
+        word, [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0
     )
+
+
+def _discard_output() -> None:
+    """Sends standard output, and what is in its buffer, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def reported(main: Callable[..., int]) -> Callable[..., int]:
@@ -79,7 +148,10 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
 
     def run(*arguments, **keywords) -> int:
         try:
-            return main(*arguments, **keywords)
+            code = main(*arguments, **keywords)
+            # What was printed may be in a buffer still.
+            sys.stdout.flush()
+            return code
         except ZooError as error:
             for problem in dict.fromkeys(error.problems):
                 line = escape_line(problem)
@@ -91,9 +163,15 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
         except BrokenPipeError:
             # The reader of our output has gone (`| head`): not an error of ours, and nothing more
             # can be printed.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             return 0
         except OSError as error:
+            if is_disk_full(error):
+                if error.filename is None:
+                    _discard_output()
+                told = f"the output cannot be written: {error.strerror}" if error.filename is None else None
+                print(f"error: {told or not_writable(error.filename, error)}", file=sys.stderr)
+                return ZooError.exit_code
             # Of a path that was given: a name that no file can have, a folder that may not be
             # entered. Others are for a traceback.
             if error.errno not in (errno.ENAMETOOLONG, errno.EACCES) or error.filename is None:

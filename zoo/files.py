@@ -1,10 +1,11 @@
 """Small files written whole or not at all and read whatever they hold, and where caches live."""
 
+import contextlib
 import json
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,13 +13,26 @@ from typing import Any, BinaryIO
 MAX_FILE_BYTES, MAX_LINE_BYTES = 2**30, 2**20
 LARGEST_STEP, LARGEST_NUMBER = 2**53, 3.4028235e38
 
+# What a shell or a scheduler leaves in a folder before the command in it has begun.
+OUTPUT_ENDINGS = (".log", ".out", ".err")
 
-def write_atomic(path: str | Path, text: str) -> None:
-    """Writes `text` so that a reader sees the old file or the new one, never a part of it."""
+
+def write_atomic(path: str | Path, content: str | bytes) -> None:
+    """Writes a file so that a reader sees the old one or the new one, never a part of it.
+
+    Raises:
+        OSError: with the name of the file. Nothing is left of the new one.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        error.filename = str(path)
+        raise
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -69,6 +83,22 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text.decode("utf-8") if isinstance(text, bytes) else text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def foreign_entries(folder: Path, known: Container[str]) -> list[str]:
+    """Returns the sorted names in a folder that are neither in `known` nor output of a shell or a
+    scheduler nor left over from `write_atomic`; empty if there is no folder.
+    """
+    if not folder.is_dir():
+        return []
+    names = sorted(path.name for path in folder.iterdir())
+    return [
+        name
+        for name in names
+        if name not in known
+        and not name.endswith(OUTPUT_ENDINGS)
+        and not (name.startswith(".") and name.endswith(".tmp"))
+    ]
 
 
 def read_object_or_empty(path: str | Path) -> dict[str, Any]:

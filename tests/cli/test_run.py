@@ -307,6 +307,13 @@ def test_output(zoo, folder):
     code, _, err = zoo("norms.py", "--output", f"a/b/{PRE0}")
     assert code == 2
     assert "the folder of a single run" in err
+    before = tree(folder)
+    for output, told in (("..", 'not ".."'), (".", 'not "."'), (str(folder), "(a, file, norms.py and 1 more)")):
+        for extra in ([], ["--fresh"], ["--dry-run"]):
+            code, _, err = zoo("norms.py", "--output", output, *extra)
+            assert (code, len(err.splitlines())) == (2, 1)
+            assert told in err
+    assert tree(folder) == before
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Configs: types, derived values, refusals, identity."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo import config as configs
+from zoo.config.resolve import checked_value
 from zoo.data.labelled.task_files import LABELLED_TABLES
 from zoo.data.sources.source import SOURCES
 from zoo.errors import ConfigError
@@ -74,8 +76,8 @@ def test_auto_is_derived():
         ({"model.init.kernel": "xavier_uniform", "model.init.std": 0.1}, ["init.std", "no effect"]),
         ({"model.attention.implementation": "cudnn"}, ["cudnn", "bfloat16"]),
         (
-            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.position.kind": "alibi"},
-            ["cudnn", "alibi", "einsum"],
+            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.softcap": 5.0},
+            ["cudnn", "softcap=5", "einsum"],
         ),
         ({"model.attention.implementation": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
         ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),
@@ -85,12 +87,48 @@ def test_auto_is_derived():
         ),
         ({"data.document_separator": "x"}, ["document_separator", "stdlib"]),
         ({"model.norm.kind": [[1]]}, ["model.norm.kind", "is not one of"]),
+        ({"model.num_layers": 10**6}, ["model.num_layers=1000000 must be at most 10000"]),
+        ({"model.vocab_size": 2**31}, ["model.vocab_size=2147483648 must be at most 16777216"]),
+        ({"training.eval_lengths": (8, 2**31)}, ["training.eval_lengths=2147483648 must be at most 2147483647"]),
+        ({"model.dim": 10**5000}, ["model.dim=an integer of 16610 bits must be at most 2147483647"]),
     ],
 )
 def test_a_bad_config_is_refused_in_one_line(overrides, words):
     lines = problems(overrides)
     assert len(lines) == 1
     assert all(word in lines[0] for word in words), lines[0]
+
+
+def test_every_integer_has_an_upper_bound():
+    # Another rule may refuse it too: the bound of the field is the first.
+    for field in configs.FIELDS:
+        if field.kind is int:
+            assert f"{field.path}={10**18} must be at most" in problems({field.path: 10**18})[0]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"model.norm.kind": "x" * 10**6},
+        {"model.dim": "x" * 10**6},
+        {"model.dim": 10**1000},
+        {"model.attention.num_heads": [1] * 10**5},
+        {"data.tokenizer.path": "x" * 10**6},
+        {"model." + "x" * 10**6: 1},
+    ],
+)
+def test_a_line_quotes_at_most_200_characters_of_a_value(overrides):
+    with pytest.raises(ConfigError) as caught:
+        configs.resolve(configs.override(configs.default(), overrides))
+    assert max(map(len, caught.value.problems)) < 600
+
+
+def test_a_line_names_at_most_ten_choices():
+    field = configs.field_at("optimizer.kind")
+    for number, more in ((10, False), (11, True)):
+        wide = dataclasses.replace(field, choices={f"choice{index}": "" for index in range(number)})
+        line = checked_value(wide, "x")[1]
+        assert (", choice9" in line, " and 1 more" in line, "choice10" in line) == (True, more, False)
 
 
 def test_every_problem_is_told_at_once():

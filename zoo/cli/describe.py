@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo.config import BY_PATH, FIELDS, GROUPS, Field
 from zoo.config.fields import GROUP_ONLY, has_condition
 from zoo.config.scopes import scoped
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, shown
 
 EXAMPLES = """examples:
   zoo describe               all variants, one line each
@@ -101,7 +101,9 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(text for field in fields for text in describe_field(field)))
     else:
         names = {variant.name for variant in VARIANTS} | {part for path in BY_PATH for part in path.split(".")}
-        raise ConfigError(f"nothing is called {args.name!r}{did_you_mean(wanted, names)}; zoo describe lists all names")
+        raise ConfigError(
+            f"nothing is called {shown(args.name)}{did_you_mean(wanted, names)}; zoo describe lists all names"
+        )
     return 0
 
 

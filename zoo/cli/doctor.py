@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     kept = keep_freed_memory()
     import jax
 
+    from zoo.training.records.processor import processor_name, vector_instructions
     from zoo.training.runtime.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
@@ -53,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     found: dict[str, Any] = {
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "processor": {
-            "name": _processor(),
+            "name": processor_name(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "instructions": [name for name in ("avx2", "avx512f", "amx_tile") if name in _flags()],
+            "instructions": vector_instructions(),
             "load": os.getloadavg()[0],
         },
         "devices": {"count": jax.device_count(), "platform": device.platform, "kind": device.device_kind},
@@ -105,22 +106,6 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cpuinfo(field: str) -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
-
-
-def _processor() -> str:
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
-
-
-def _flags() -> set[str]:
-    return set(_cpuinfo("flags").split())
 
 
 def _cache(folder: str | None) -> dict[str, Any]:

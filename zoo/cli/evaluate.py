@@ -2,14 +2,17 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import ml_collections
 
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import at_least, lengths
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -149,7 +152,35 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
             batching = data.Batching(config, trained.tokenizer)
             batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
         found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
+        if streams and not trained.tokenizer.token_bytes().any():
+            found[length]["bits_per_byte"] = bits_per_byte(trained, streams, found[length]["loss"])
     return found
+
+
+def bits_per_byte(trained, streams, loss: float) -> float:
+    """Returns the bits per byte of a text whose tokens do not stand for exactly its bytes.
+
+    These are the bits of all its tokens, divided by its bytes: the loss of a causal model times the
+    number of its targets, which are all tokens but the first. A masked model is scored as if every
+    token of the text were hidden.
+
+    Args:
+        trained: the run.
+        streams: the text, with its number of bytes.
+        loss: nats per scored token.
+
+    Returns:
+        nan where targets are not the tokens of the text, one by one.
+    """
+    kind, opens = trained.config.objective.kind, trained.tokenizer.bos_id
+    size = sum(stream.text_bytes or 0 for stream in streams)
+    if kind not in OBJECTIVE_KINDS.having("whole_rows") or not size:
+        return float("nan")
+    if kind in OBJECTIVE_KINDS.having("causal"):
+        targets = sum(len(stream) - 1 for stream in streams)
+    else:
+        targets = sum(int((stream.tokens != opens).sum()) for stream in streams)
+    return loss * targets / size / math.log(2)
 
 
 def _print_text_scores(result: dict, trained) -> None:
@@ -293,7 +324,10 @@ def translations(trained, pairs) -> dict:
 
 
 def text_streams(trained, args: argparse.Namespace):
-    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged."""
+    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged.
+
+    They know the number of bytes of the text.
+    """
     from zoo import data
     from zoo.training.records.resume_checks import check_same_data
 
@@ -302,17 +336,18 @@ def text_streams(trained, args: argparse.Namespace):
         return [data.encode_text_file(args.text, trained.tokenizer, config)]
     dataset = data.load(config)
     check_same_data(args.run, dataset)
-    return [part.validation_stream for part in dataset.parts]
+    return [replace(part.validation_stream, text_bytes=part.validation.bytes) for part in dataset.parts]
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:
     """Returns a sample. The model never reads more tokens at once than in training."""
     from zoo.decoding import Sampling
-    from zoo.decoding.text_generator import TextGenerator
+    from zoo.decoding.text_generator import PromptReading, TextGenerator
 
     generator = TextGenerator(
-        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
-    )
+        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer,
+        PromptReading(trained.trained_length, limited=True),
+    )  # fmt: skip
     fits = generator.longest_sequence([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_uncacheable() is None
     (answer,) = generator.sample(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from zoo import config as configs
 from zoo.cli import plugin_options
-from zoo.errors import ConfigError, reported
+from zoo.errors import reported
+from zoo.training.runtime.folder_lock import check_run_folder
 
 if TYPE_CHECKING:
     from zoo.training.program_cache import ProgramCache
@@ -67,8 +68,7 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
         programs: programs of earlier runs of this process.
     """
     known, rest = parser().parse_known_args(arguments)
-    if not known.workdir.name:
-        raise ConfigError("--workdir needs a folder of its own")
+    check_run_folder(known.workdir)
     plugin_options.load(known)
     config = configs.override(configs.load_with_plugins(known.config), configs.parse_overrides(rest))
     if known.tracker is not None:

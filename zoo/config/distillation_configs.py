@@ -9,7 +9,7 @@ from zoo.config.constraints.teacher_constraints import TEACHER, TEACHER_FIELDS
 from zoo.config.fields import BY_PATH
 from zoo.config.loading import load, override
 from zoo.config.resolve import ResolvedConfig, default, from_flat, resolve
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, shown
 from zoo.nested import flatten
 
 # DistilBERT's training (Sanh et al. 2019, and the authors' training script, see
@@ -97,9 +97,9 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     """
     start, *options = argument.split(",")
     if not start.startswith("from=") or start == "from=":
-        raise ConfigError(f"{start!r} is not from=RUN, e.g. from=runs/bert")
+        raise ConfigError(f"{shown(start)} is not from=RUN, e.g. from=runs/bert")
     if wrong := [option for option in options if "=" not in option]:
-        raise ConfigError([f"option {option!r} is not field=value" for option in wrong])
+        raise ConfigError([f"option {shown(option)} is not field=value" for option in wrong])
     folder, changes = Path(start.removeprefix("from=")), dict(option.split("=", 1) for option in options)
     its = flatten(_read(folder, "from"))
     if its["objective.kind"] not in BY_PATH[TEACHER].when[1]:

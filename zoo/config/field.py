@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 AUTO = "auto"
+LARGEST_INTEGER = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Field:
         kind: Python type of the value: int, float, bool, str, or tuple.
         meaning: one-line description, with the unit.
         choices: allowed names with one line each, for fields that pick an implementation.
-        minimum, maximum: inclusive range of a number; `above` is an exclusive lower bound.
+        minimum, maximum: inclusive range of a number; `above` is an exclusive lower bound. Integers
+            without a maximum have that of 32 bits (see `largest`).
         auto: how an `auto` value is derived; empty where `auto` is not allowed.
         when: (path, values): the field is read only when the field at `path` has one of `values`
             (see `chosen`).
@@ -50,6 +52,14 @@ class Field:
             raise ValueError(
                 f"{self.path} cannot be traced: only numbers of optimizer, schedule and objective that are not auto can"
             )
+
+    @property
+    def largest(self) -> float | None:
+        """The largest number that is allowed, if there is one. Shapes, positions and counters of
+        steps are int32 on the devices.
+        """
+        whole = self.kind is int or (self.kind is tuple and self.items is int)
+        return LARGEST_INTEGER if self.maximum is None and whole else self.maximum
 
     def is_read(self, flat: Mapping[str, Any]) -> bool:
         """Returns whether `when` holds in a flat config."""

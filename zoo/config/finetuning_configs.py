@@ -9,7 +9,7 @@ import ml_collections
 from zoo.config.fields import AUTO, BY_PATH, SEQUENCE_TASKS, TASKS
 from zoo.config.loading import load, override
 from zoo.config.resolve import default, from_flat, resolve
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, shown
 from zoo.files import read_json
 from zoo.nested import flatten
 
@@ -66,13 +66,13 @@ def finetuned(
     """
     start, *options = argument.split(",")
     if wrong := [option for option in options if "=" not in option]:
-        raise ConfigError([f"option {option!r} is not field=value" for option in wrong])
+        raise ConfigError([f"option {shown(option)} is not field=value" for option in wrong])
     if start == "tiny":
         config = override(default(), {**TINY, **task})
     elif start.startswith("from=") and len(start) > len("from="):
         config = _with_body_of(Path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
     else:
-        raise ConfigError(f"{start!r} is neither tiny nor from=RUN, e.g. from=runs/bert")
+        raise ConfigError(f"{shown(start)} is neither tiny nor from=RUN, e.g. from=runs/bert")
     return override(config, dict(option.split("=", 1) for option in options))
 
 

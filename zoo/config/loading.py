@@ -17,7 +17,7 @@ from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
 from zoo.files import read_json
 from zoo.nested import flatten
 
@@ -52,7 +52,7 @@ def import_file(path: Path, what: str) -> Any:
 def call_with_argument(function: Callable[..., Any], argument: str | None, what: str) -> Any:
     """Calls `get_config` or `get_experiment`, with the part after ":" if there is one."""
     if argument is not None and not inspect.signature(function).parameters:
-        raise ConfigError(f"{what} takes no argument, got {argument!r}")
+        raise ConfigError(f"{what} takes no argument, got {shown(argument)}")
     try:
         return function() if argument is None else function(argument)
     except ConfigError as error:
@@ -188,7 +188,7 @@ def _entries(value: Any) -> list[str]:
     """Returns the entries of the field `plugins`, as text or as a sequence."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, tuple | list) or not all(isinstance(part, str) for part in parts):
-        raise ConfigError(f"plugins={value!r}: expected comma-separated names")
+        raise ConfigError(f"plugins={shown(value)}: expected comma-separated names")
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -226,7 +226,9 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
             changes[path] = value
         else:
             hint = did_you_mean(argument.lstrip("-").partition("=")[0], BY_PATH) if argument.startswith("-") else ""
-            problems.append(f"unknown argument {argument}{hint}; config fields are set by --config.PATH=VALUE")
+            problems.append(
+                f"unknown argument {shortened(argument)}{hint}; config fields are set by --config.PATH=VALUE"
+            )
     if problems:
         raise ConfigError(problems)
     return changes
@@ -246,8 +248,8 @@ def parse_argument(argument: str, sizes: Mapping[str, Mapping[str, Any]]) -> tup
     names = [*sizes, "tiny", "smoke"]
     problems = []
     if size not in names:
-        problems.append(f"size {size!r} is not one of {', '.join(names)}{did_you_mean(size, names)}")
-    problems += [f"option {option!r} is not field=value" for option in options if "=" not in option]
+        problems.append(f"size {shown(size)} is not one of {listed(names)}{did_you_mean(size, names)}")
+    problems += [f"option {shown(option)} is not field=value" for option in options if "=" not in option]
     if problems:
         raise ConfigError(problems)
     return size, dict(option.split("=", 1) for option in options)

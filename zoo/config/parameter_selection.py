@@ -14,7 +14,7 @@ no number of a layer. In patterns `*` stands for any text, slashes included.
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from zoo.errors import did_you_mean
+from zoo.errors import did_you_mean, listed, shortened, shown
 
 # What a parameter is for (`zoo.layers.parameter.parameter`).
 ROLES = {
@@ -36,9 +36,9 @@ def select_problems(select: str) -> Iterator[str]:
         what, _, name = term.partition(":")
         known = {"role": ROLES, "axes": LOGICAL_AXES}.get(what)
         if what not in ("role", "axes", "path") or not name:
-            yield f"{term!r} is not role:NAME, axes:NAME or path:PATTERN"
+            yield f"{shown(term)} is not role:NAME, axes:NAME or path:PATTERN"
         elif known is not None and name not in known:
-            yield f"{term!r}: {name} is not one of {', '.join(known)}{did_you_mean(name, known)}"
+            yield f"{shown(term)}: {shortened(name)} is not one of {listed(known)}{did_you_mean(name, known)}"
 
 
 def is_selected(select: str, path: str, role: str, axes: tuple[str | None, ...]) -> bool:

@@ -14,7 +14,7 @@ from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS, Field
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.nested import flatten, unflatten
 
 ResolvedConfig = ml_collections.FrozenConfigDict
@@ -78,11 +78,11 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
     }
     if field.auto and value == AUTO and isinstance(value, str):
         return value, None
-    wrong = f"{field.path}={value!r}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
+    wrong = f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
     if field.choices:
         if not isinstance(value, str) or value not in field.choices:
-            names = ", ".join(field.choices) + (f", {AUTO}" if field.auto else "")
-            return value, f"{field.path}={value!r} is not one of {names}{did_you_mean(str(value), field.choices)}"
+            names = listed([*field.choices, *([AUTO] if field.auto else ())])
+            return value, f"{field.path}={shown(value)} is not one of {names}{did_you_mean(str(value), field.choices)}"
         return value, None
     if field.kind is tuple:
         if isinstance(value, field.items) and not isinstance(value, bool):
@@ -105,11 +105,11 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
         numbers = (value,) if field.kind is int else ()
     for number in numbers:
         if field.minimum is not None and number < field.minimum:
-            return value, f"{field.path}={number!r} must be at least {field.minimum:g}"
+            return value, f"{field.path}={shown(number)} must be at least {field.minimum:g}"
         if field.above is not None and number <= field.above:
-            return value, f"{field.path}={number!r} must be above {field.above:g}"
-        if field.maximum is not None and number > field.maximum:
-            return value, f"{field.path}={number!r} must be at most {field.maximum:g}"
+            return value, f"{field.path}={shown(number)} must be above {field.above:g}"
+        if (largest := field.largest) is not None and number > largest:
+            return value, f"{field.path}={shown(number)} must be at most {largest:.10g}"
     return value, None
 
 
@@ -121,14 +121,13 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
             continue
         if field.path.startswith(IGNORED_BY.get(architecture, ())):
             yield (
-                f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read "
-                "it; leave it at "
-                f"{field.default!r}"
+                f"{field.path}={shown(flat[field.path])} has no effect: model.architecture={architecture} does not "
+                f"read it; leave it at {field.default!r}"
             )
         elif not field.is_read(flat):
             path, values = field.when
             yield (
-                f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is "
+                f"{field.path}={shown(flat[field.path])} has no effect: it is read only when {path} is "
                 f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}"
             )
     for scope, changes in scopes.items():
@@ -141,8 +140,8 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
             condition = field.when
             if not field.is_read(flat | changes):
                 yield (
-                    f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
-                    f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; "
+                    f"{scoped(scope, path)}={shown(changes[path])} has no effect: it is read only when {condition[0]} "
+                    f"is {' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; "
                     "leave it out"
                 )
 
@@ -314,8 +313,9 @@ def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:
 def identity(resolved: Mapping[str, Any]) -> str:
     """Returns the identity of a run: 16 hex digits of the sha256 of its result-relevant config."""
     relevant = result_relevant(resolved)
-    if not relevant.get("plugins"):
-        # Runs without plug-ins keep the identity that they had before there were any.
-        relevant.pop("plugins", None)
+    # Runs keep the identity that they had before there were these fields.
+    for path, before in (("plugins", ()), ("model.vocab_multiple", 1)):
+        if relevant.get(path, before) == before:
+            relevant.pop(path, None)
     canonical = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -22,7 +22,7 @@ import ml_collections
 
 from zoo.config.fields import BY_PATH, GROUP_ONLY, KIND_FIELDS, SIDE_FIELDS, Field, group_fields
 from zoo.config.fields.renamed import RENAMED
-from zoo.errors import did_you_mean
+from zoo.errors import did_you_mean, shortened
 from zoo.nested import flatten, unflatten
 
 SIDES = ("model.encoder", "model.decoder")
@@ -96,8 +96,8 @@ def unknown_field(path: str) -> str:
     scope, whole = split_path(path) or (None, path)
     if whole in RENAMED:
         new = RENAMED[whole] if scope is None else scoped(scope, RENAMED[whole])
-        return f"unknown field {path}: it is now called {new}"
-    return f"unknown field {path}{did_you_mean(path, known_paths(path))}"
+        return f"unknown field {shortened(path)}: it is now called {new}"
+    return f"unknown field {shortened(path)}{did_you_mean(path, known_paths(path))}"
 
 
 def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

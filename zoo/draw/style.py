@@ -1,7 +1,6 @@
 """How the figures look, and how they are written."""
 
 import io
-import os
 import warnings
 from pathlib import Path
 
@@ -10,7 +9,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
+from zoo.files import write_atomic
 from zoo.lab.report.figures import SETTINGS
 from zoo.lab.results.curves import COLOURS
 
@@ -69,11 +69,9 @@ def save(page: Figure, path: Path) -> Path:
         # A character that the default font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph")
         page.savefig(buffer, format=kind, dpi=110, metadata=WITHOUT_DATE[kind])
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(buffer.getvalue())
-        os.replace(temporary, path)
+        write_atomic(path, buffer.getvalue())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+        raise not_writable(path, error) from error
     return path

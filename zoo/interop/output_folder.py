@@ -14,11 +14,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from zoo.errors import ConfigError
+from zoo.errors import DISK_FULL, ConfigError, not_writable, os_error_number
 
 # No space left, quota exceeded, file too large, read-only file system.
-NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
+NOT_WRITABLE = (*DISK_FULL, errno.EROFS)
 
 
 @contextmanager
@@ -41,7 +40,7 @@ def atomic_folder(out: Path) -> Iterator[Path]:
             temporary.mkdir(parents=True)
             held = _lock(temporary)
     except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}") from error
+        raise not_writable(out, error, "--out") from error
     if used:
         raise ConfigError(f"--out {out} is there already and not an empty folder")
     try:
@@ -51,12 +50,9 @@ def atomic_folder(out: Path) -> Iterator[Path]:
                 folder.rmdir()
             temporary.rename(folder)
     except (OSError, ValueError, SafetensorError) as error:
-        # Some of the libraries that write give the error number only in their message.
-        match = OS_ERROR.search(str(error))
-        number = getattr(error, "errno", None) or (int(match[1]) if match else None)
-        if number not in NOT_WRITABLE:
+        if os_error_number(error) not in NOT_WRITABLE:
             raise
-        raise ConfigError(f"--out {out} cannot be written: {os.strerror(number)}") from error
+        raise not_writable(out, error, "--out") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if held is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo import config
-from zoo.errors import did_you_mean
+from zoo.errors import did_you_mean, listed, shown
 from zoo.lab.metrics import base_name, is_known_metric, known_metrics
 
 # Valid names of an experiment; the sweep's folder has this name.
@@ -29,9 +29,11 @@ DIFFERENCES = {
     "parameters": "the number of parameters",
     "flops": "FLOPs per token",
     "levels": "fields that only some levels of a factor set",
-    "text": "the text",
-    "rows": "the rows that are scored",
+    "text": "the text that is scored",
     "tokenizer": "the tokenizer, under a metric per token",
+    "rows": "the rows that are scored: how many, how they are cut, what hides in them",
+    "targets": "the tokens or labels that count",
+    "context": "what these are predicted from",
 }
 MATCHED_SIZES = ("parameters", "flops")
 
@@ -87,7 +89,7 @@ class Contrast:
         """Yields what is wrong with a declared contrast."""
         where = f'contrast "{self.name}"'
         if self.rule not in RULES:
-            yield f"{where}: rule {self.rule!r} is not one of {', '.join(RULES)}{did_you_mean(self.rule, RULES)}"
+            yield f"{where}: rule {shown(self.rule)} is not one of {listed(RULES)}{did_you_mean(self.rule, RULES)}"
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < math.inf:
             yield f"{where}: margin {self.margin!r} is not a number of at least 0"
         elif self.margin == 0 and self.rule == "equivalence":
@@ -137,7 +139,7 @@ class Match:
         """Yields what is wrong with the declaration."""
         if self.what not in MATCHED_SIZES:
             hint = did_you_mean(self.what, MATCHED_SIZES)
-            yield f"match: {self.what!r} is not one of {', '.join(MATCHED_SIZES)}{hint}"
+            yield f"match: {shown(self.what)} is not one of {listed(MATCHED_SIZES)}{hint}"
         if (found := config.field_at(self.field)) is None:
             yield f"match: {config.unknown_field(self.field)}"
         elif found.kind is not int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo import config
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.declarations import (
     DIFFERENCES,
     EXPERIMENT_NAME,
@@ -109,17 +109,17 @@ def _problems(experiment: Experiment) -> Iterator[str]:
     yield from _seed_problems(experiment.seeds)
     for name in experiment.measures:
         if name not in MEASURES:
-            yield f"measures: {name!r} is not one of {', '.join(MEASURES)}{did_you_mean(name, MEASURES)}"
+            yield f"measures: {shown(name)} is not one of {listed(MEASURES)}{did_you_mean(name, MEASURES)}"
     for name in experiment.allow:
         if name not in DIFFERENCES:
-            yield f"allow: {name!r} is not one of {', '.join(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"
+            yield f"allow: {shown(name)} is not one of {listed(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"
     if experiment.match:
         yield from experiment.match.problems(experiment.factors)
     if experiment.tune:
         yield from experiment.tune.problems(experiment.factors, experiment.seeds)
     if not is_known_metric(experiment.metric):
         known = known_metrics()
-        yield f"metric {experiment.metric!r} is not one of {', '.join(known)}{did_you_mean(experiment.metric, known)}"
+        yield f"metric {shown(experiment.metric)} is not one of {listed(known)}{did_you_mean(experiment.metric, known)}"
     yield from prerequisite_problems(experiment.prerequisites)
     yield from factor_problems(experiment.factors)
     names = [contrast.name for contrast in experiment.contrasts]
@@ -205,5 +205,5 @@ def choose_size(size: str, sizes: Mapping[str, Mapping[str, Any]]) -> Mapping[st
         ConfigError: the experiment has no such size.
     """
     if size not in sizes:
-        raise ConfigError(f"size {size!r} is not one of {', '.join(sizes)}{did_you_mean(size, sizes)}")
+        raise ConfigError(f"size {shown(size)} is not one of {listed(sizes)}{did_you_mean(size, sizes)}")
     return sizes[size]

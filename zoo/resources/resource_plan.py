@@ -1,17 +1,15 @@
 """What a run needs on many devices, before it is paid for: memory, communication and time."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import jax
 from jax.sharding import Mesh
 
 from zoo import config as configs
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.layers.attention import kernels
+from zoo.layers.attention import fused
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
 from zoo.objectives.attention_kernels import attention_kernels
@@ -22,6 +20,7 @@ from zoo.resources.compiled_program import CompiledProgram
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
+from zoo.training.state import bytes_on_a_device
 
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
@@ -102,10 +101,10 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
         changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
     if kind is not None and kind.platform == "gpu" and config.model.attention.implementation == AUTO:
         try:
-            fused = configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
+            chosen = configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
             # Refuses heads that are too wide for this GPU.
-            attention_kernels(fused, Platform("gpu", capability=kind.capability))
-            return fused
+            attention_kernels(chosen, Platform("gpu", capability=kind.capability))
+            return chosen
         except ConfigError:
             pass
     return configs.resolve(configs.override(config, changes))
@@ -132,10 +131,7 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
     tokens = config.data.batch_size * config.data.sequence_length
     recomputed = 4 / 3 if config.model.remat == "full" else 1.0
     flops = counted.flops_per_token * tokens / mesh.size * recomputed
-    state = sum(
-        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(program.abstract_state)
-    )
+    state = bytes_on_a_device(program.abstract_state)
     kind = None if device is None else DEVICES[device]
     return ResourcePlan(
         devices=mesh.size,
@@ -228,12 +224,12 @@ def _measure(config: ResolvedConfig) -> Measured:
 @contextmanager
 def _planned_kernels() -> Iterator[None]:
     """Replaces the fused attention, which no CPU can compile, by its stand-in."""
-    before = kernels.KERNELS["cudnn"]
-    kernels.KERNELS["cudnn"] = fused_attention_stand_in
+    before = fused.library_attention
+    fused.library_attention = fused_attention_stand_in
     try:
         yield
     finally:
-        kernels.KERNELS["cudnn"] = before
+        fused.library_attention = before
 
 
 def warnings(config: ResolvedConfig, mesh: Mesh, measured: Measured) -> list[str]:

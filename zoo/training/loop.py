@@ -113,12 +113,14 @@ class _Loop:
             Preempted: a stop was requested, and there is still something to do.
         """
         stop, scores = self._stop, {}
+        stop.doing = "this evaluation" if due.evaluation else "this step"
         for index, run in active.items():
             if due.evaluation and not run.progress.evaluated and not stop.requested:
                 scores[index] = run.evaluate(step, self._executor.state_of(state, index), stop)
         for index, run in active.items():
             if due.save or stop.requested:
                 run.save(step, self._executor.state_of(state, index), scores.get(index))
+        stop.doing = "this step"
         if stop.requested and not (due.last and all(run.progress.evaluated for run in active.values())):
             raise Preempted(f"stopped at step {step} of {self._training.steps} and saved; the same command continues")
 
@@ -141,6 +143,7 @@ class _Loop:
             [batches.get(index, any_batch) for index in range(len(self._runs))],
             [index in active for index in range(len(self._runs))],
         )
+        self._stop.doing = "this step"
         self._handle_pending()
         for run in active.values():
             if run.error is None:
@@ -162,6 +165,7 @@ class _Loop:
         """
         if shape not in self._compiled_shapes:
             self.stop_clocks()
+            self._stop.doing = "compiling"
             # The step itself is compiled with the program that records dynamics.
             self._compiled_shapes |= {shape, (False, *shape[1:])}
 

@@ -59,11 +59,12 @@ from zoo.training.records.run_record import parameters_sha256, write_run_record
 from zoo.training.records.startup_summary import startup_summary
 from zoo.training.records.status_file import StatusFile, final_status
 from zoo.training.records.trackers import RunTrackers, check_trackers
+from zoo.training.runtime.device_memory import check_memory
 from zoo.training.runtime.device_peaks import ComputeRate
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.runtime.platform_check import check_platform
 from zoo.training.runtime.processes import is_main_process
-from zoo.training.state import State
+from zoo.training.state import State, least_memory
 from zoo.training.step import Program
 from zoo.training.training_run import Progress, RunFiles, TrainingRun
 from zoo.training.update import Constants
@@ -231,6 +232,10 @@ def start(loaded: Loaded, program: Program) -> Started:
     Args:
         loaded: the run.
         program: the program of this run, or of one with the same `zoo.config.program_key`.
+
+    Raises:
+        ConfigError: the run does not fit into the memory of its devices, or is not the one that was
+            started in its folder.
     """
     checked, dataset = loaded.checked, loaded.dataset
     config, workdir, log = checked.config, checked.request.workdir, checked.request.log
@@ -240,6 +245,7 @@ def start(loaded: Loaded, program: Program) -> Started:
         log(line)
     for line in undivided_dimensions(config, loaded.mesh):
         log(f"warning    {line}")
+    check_memory(least_memory(config, program.abstract_state, loaded.mesh))
     constants = program.constants(config.seed, config)
     teacher = _teacher_record(config, constants)
     check_same_teacher(workdir, teacher)

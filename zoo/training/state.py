@@ -1,5 +1,6 @@
 """The training state: what an update reads and writes, and how it is laid out on the devices."""
 
+import math
 from typing import Any
 
 import jax
@@ -9,8 +10,11 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
+from zoo.config import AUTO, ResolvedConfig
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.models.functional import initialise, initialise_statistics, logical_axes, split
-from zoo.training.mesh import parameter_shardings, replicated_sharding
+from zoo.training.accumulation import accumulation_parts
+from zoo.training.mesh import data_parallel_size, parameter_shardings, replicated_sharding
 
 State = dict[str, Any]
 """{step, params, stats, optimizer}: everything that an update reads and writes."""
@@ -56,6 +60,37 @@ def abstract_weights(model: nnx.Module, mesh: Mesh) -> dict[str, Any]:
         "params": jax.tree.map(_with_sharding, params, parameter_shardings(mesh, logical_axes(model), params)),
         "stats": jax.tree.map(lambda leaf: _with_sharding(leaf, replicated), stats),
     }
+
+
+def bytes_on_a_device(abstract: Any) -> int:
+    """Returns how many bytes of a tree of abstract arrays each device holds."""
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(abstract)
+    )
+
+
+def least_memory(config: ResolvedConfig, abstract: State, mesh: Mesh) -> dict[str, int]:
+    """Returns the bytes that training needs at least on each device, by what they are for.
+
+    The state is exact. Gradients of all parameters exist together, because their norm is recorded.
+    For the backward pass of a stack over rows of one length, each block keeps at least one array of
+    the size of its input.
+
+    Args:
+        config: the resolved config.
+        abstract: from `abstract_state`.
+        mesh: the devices.
+    """
+    needed = {"parameters and optimizer": bytes_on_a_device(abstract)}
+    if config.training.trained_layers != AUTO or config.optimizer.groups:
+        return needed
+    needed["gradients"] = bytes_on_a_device(abstract["params"])
+    architecture, objective = config.model.architecture, config.objective.kind
+    if architecture in ("decoder", "encoder") and objective in OBJECTIVE_KINDS.having("text"):
+        groups, width = data_parallel_size(mesh), 2 if config.model.dtype == "bfloat16" else 4
+        rows = config.data.batch_size // groups // accumulation_parts(config, groups)
+        needed["activations"] = rows * config.data.sequence_length * config.model.dim * config.model.num_layers * width
+    return needed
 
 
 def shardings_of(abstract: Any) -> Any:

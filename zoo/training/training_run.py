@@ -4,6 +4,7 @@ Runs that are trained together share a program and cadences.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +64,9 @@ class RunFiles:
 
     def close(self) -> None:
         """Closes all files, once everything is on disk."""
-        for file in (self.metrics, self.dynamics, self.checkpoints):
-            file.close()
+        with ExitStack() as stack:  # All of them, also if one cannot write what it still holds.
+            for file in (self.checkpoints, self.dynamics, self.metrics):
+                stack.callback(file.close)
 
 
 @dataclass(eq=False, kw_only=True)

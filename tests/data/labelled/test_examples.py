@@ -89,6 +89,12 @@ def test_a_damaged_parquet_file_is_one_line(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"text": texts, "label": ["a", "b"]}), path)
     with pytest.raises(DataError, match=r'a.parquet": a text in it is not UTF-8: .*0xff'):
         read_examples(config(f"parquet:{path}", model__head__classes=2))
+    good = pyarrow.table({"text": ["a", "b", "c", "d"], "label": ["a", "b", "a", "b"]})
+    with pyarrow.parquet.ParquetWriter(path, good.schema) as file:
+        file.write(good)
+        file.write(pyarrow.table({"text": texts, "label": ["a", "b"]}))
+    examples = read_examples(config(f"parquet:{path}", model__head__classes=2, data__bad_text="skip"))
+    assert (len(examples.train) + len(examples.held_out), dict(examples.left_out)) == (5, {"not UTF-8": 1})
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DataError, match=r'a.parquet": not a complete Parquet file'):
         read_examples(config(f"parquet:{path}", model__head__classes=2))
@@ -130,7 +136,10 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
         ("text,label\na b,0\nc d\n", {}, DataError, r"line 3: 1 fields, and the first line has 2"),
         ("text,label\na b,0\nc d,\n", {}, DataError, r'line 3: no label at "label"'),
         ("text,label\na b,0\n ,1\n", {}, DataError, r'line 3: the text at "text" is empty'),
-        ('text,label\n"a b,0\n', {}, DataError, r"line 2: unexpected end of data"),
+        ('text,label\n"a b,0\n', {}, DataError, r"line 2: the quote that opens here is not closed"),
+        ('text,label\n"a\nb",0\n"c ""d\ne,1\nf,0\n', {}, DataError, r"line 4: the quote that opens here is not closed"),
+        ('text,label\na b,0\n"c d,1\ne "f" g,0\n', {}, DataError, r"line 3: .* in line 4; the quote opens here"),
+        ("text,label\nab,0\n" + "c" * 200_000 + ",\n", {}, DataError, r'line 3: no label at "label"'),
         ("text,text\na b,0\n", {}, ConfigError, r"set data.header=false"),
         ("text,label\na b,0\nc d,1\n", {}, DataError, r'1 held-out example has the label "2".* are 0, 1'),
         (
@@ -170,6 +179,128 @@ def test_bad_records_can_be_left_out_and_are_counted(tmp_path):
     dataset = data.load(config(f"tsv:{tmp_path / 'a.tsv'}", data__bad_text="skip", **HEADLESS))
     assert dataset.summary()["left_out"] == {"other number of fields": 1, "without a label": 1}
     assert dataset.summary()["train_examples"] + dataset.summary()["validation_examples"] == 40
+
+
+GOOD = {
+    "classification": {"text": "a sheep", "label": "good"},
+    "regression": {"text": "a sheep", "label": 0.5},
+    "tagging": {"text": ["a", "sheep"], "label": ["O", "N"]},
+    "extraction": {
+        "text": "a sheep is good",
+        "second": "what is good?",
+        "label": {"text": ["sheep"], "answer_start": [2]},
+    },
+}
+NO_ANSWER = "no answers"
+BAD = {
+    "classification": [
+        ({"text": "x"}, 'without "label"'),
+        ({"label": "good"}, 'without "text"'),
+        ({"text": "x", "label": None}, "without a label"),
+        ({"text": "x", "label": ["good"]}, "without a label"),
+        ({"text": "x", "label": float("nan")}, "without a label"),
+        ({"text": 7, "label": None}, 'no text at "text"'),
+    ],
+    "regression": [
+        ({"text": "x"}, 'without "label"'),
+        ({"text": "x", "label": "much"}, "without a number"),
+        ({"text": "x", "label": 10**400}, "without a number"),
+        ({"text": "x", "label": [1]}, "without a number"),
+    ],
+    "tagging": [
+        ({"text": ["x"]}, 'without "label"'),
+        ({"text": "x", "label": ["O"]}, "no lists"),
+        ({"text": {"x": 1}, "label": ["O"]}, "no lists"),
+        ({"text": ["x", None], "label": ["O", "N"]}, 'no text at "text"'),
+        ({"text": ["x", "y"], "label": [None, None]}, "without a label"),
+    ],
+    "extraction": [
+        ({"text": "x", "second": "y?"}, 'without "label"'),
+        ({"text": "x", "second": "y?", "label": {"text": "x", "answer_start": [0]}}, NO_ANSWER),
+        ({"text": "x", "second": "y?", "label": {"text": ["x"], "answer_start": None}}, NO_ANSWER),
+        ({"text": "x", "second": "y?", "label": {"text": ["x"], "answer_start": []}}, "not as many starts as answers"),
+        ({"text": "x", "second": "y?", "label": {"text": [None], "answer_start": [0]}}, 'no text at "label"'),
+        (
+            {"text": "x", "second": "y?", "label": {"text": ["x"], "answer_start": ["0a"]}},
+            "an answer without its start",
+        ),
+        ({"text": "x", "second": "y?", "label": {"text": ["x"], "answer_start": [-1]}}, "answer not in its place"),
+        ({"text": 1, "second": None, "label": 1}, 'no text at "text"'),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "record", "reason"), [(kind, *bad) for kind, cases in BAD.items() for bad in cases])
+def test_a_record_that_cannot_be_read_is_left_out_and_counted_once(tmp_path, kind, record, reason):
+    (tmp_path / "good.jsonl").write_text(json.dumps(GOOD[kind]) + "\n")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (record, GOOD[kind], record)))
+    fields = {"model__head__classes": 3} if kind == "classification" else {}
+    fields |= {"data__second_column": "second"} if kind == "extraction" else {}
+    fields |= {"data__held_out": f"jsonl:{tmp_path / 'good.jsonl'}"}
+    source = f"jsonl:{tmp_path / 'a.jsonl'}"
+    made = configs.resolve(
+        configs.override(
+            configs.default(),
+            {"model.architecture": "encoder", "objective.kind": kind, "data.source": source, "data.bad_text": "skip"}
+            | {name.replace("__", "."): value for name, value in fields.items()},
+        )
+    )
+    examples = read_examples(made)
+    assert (len(examples.train), dict(examples.left_out)) == (1, {reason: 2})
+    with pytest.raises((ConfigError, DataError), match="line 1: "):
+        read_examples(configs.resolve(configs.override(made, {"data.bad_text": "error"})))
+
+
+def test_what_was_left_out_is_told_in_one_line(tmp_path):
+    lines = [json.dumps({"text": text, "label": label}) for text, label in SENTENCES]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"text": "x"}', '{"label": "1"}', "{"]))
+    dataset = data.load(config(f"jsonl:{tmp_path / 'a.jsonl'}", data__bad_text="skip"))
+    assert dataset.description.endswith(' (bad text: 1 not JSON, 1 without "label", 1 without "text")')
+
+
+def test_a_column_that_no_record_has_is_a_mistake_in_the_config(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x", "label": "1"}\n' * 3)
+    fields = {"data__bad_text": "skip", "data__label_column": "lable", "model__head__classes": 2}
+    with pytest.raises(
+        ConfigError, match=r'line 1: no column "lable" \(did you mean "label"\?\); there are text, label'
+    ):
+        read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **fields))
+
+
+def test_records_after_a_wrong_quote_are_read(tmp_path):
+    good = "".join(f"{text},{label}\n" for text, label in SENTENCES)
+    (tmp_path / "a.csv").write_text(f'text,label\n{good}"open,1\nlast,0\n"two\nlines",1\n"x"y,0\nend,0\n"open\nnext,1')
+    dataset = data.load(config(f"csv:{tmp_path / 'a.csv'}", data__bad_text="skip"))
+    found = [example.text for part in (dataset.examples.train, dataset.examples.held_out) for example in part]
+    assert sorted(found) == sorted([text for text, _ in SENTENCES] + ["last", "two\nlines", "end", "next"])
+    assert dataset.summary()["left_out"] == {"wrong quotes": 3}
+
+
+def test_a_long_field_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f'"{"x" * 300_000}{i}",{i % 2}\n' for i in range(9)))
+    examples = read_examples(config(f"csv:{tmp_path / 'a.csv'}"))
+    assert len(examples.train) + len(examples.held_out) == 9
+
+
+def test_questions_that_are_not_in_the_format_are_left_out_one_by_one(tmp_path):
+    good = {"id": "q", "question": "y?", "answers": [{"text": "x", "answer_start": 0}]}
+    paragraphs = [
+        {"context": "x", "qas": [good, {"id": "r", "question": "y?"}, 7, {**good, "answers": ["x"]}]},
+        {"context": "x"},
+        {"qas": [good]},
+        {"context": "x", "qas": [{**good, "answers": [{"text": "x"}]}]},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}, {}, 3]}))
+    fields = {"data__held_out": f"squad:{tmp_path / 'a.json'}", "data__bad_text": "skip"}
+    examples = read_examples(config(f"squad:{tmp_path / 'a.json'}", "extraction", **fields))
+    assert len(examples.train) == len(examples.held_out) == 1
+    assert {reason: count // 2 for reason, count in examples.left_out.items()} == {
+        "no answers": 3,
+        'no list at "qas"': 1,
+        'no list at "paragraphs"': 2,
+        'no text at "context"': 1,
+        "an answer without its start": 1,
+    }
 
 
 def test_rows_of_pairs_and_what_is_cut(tmp_path):

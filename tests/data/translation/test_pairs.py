@@ -76,6 +76,14 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(read, files, kin
     assert "data.target_column" in str(caught.value)
 
 
+def test_pairs_without_a_side_are_left_out_and_counted_once(read, tmp_path):
+    lines = [{"source": "a", "target": "b"}, {"source": "a"}, {"target": "b"}, {"source": 1, "target": None}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = read({"data.source": f"jsonl:{tmp_path}/p.jsonl", "data.bad_text": "skip"})
+    assert (found.sources, found.targets) == (["a"], ["b"])
+    assert found.left_out == {'without "target"': 1, 'without "source"': 1, 'no text at "source"': 1}
+
+
 def test_tfds_has_the_columns_of_its_features(read, tmp_path):
     tfds = pytest.importorskip("tensorflow_datasets")
     with tfds.core.registered.skip_registration():

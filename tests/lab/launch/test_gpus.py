@@ -258,7 +258,7 @@ def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(
 ):
     machine(listing(4))
     (tmp_path / "runs" / "norms-tiny").mkdir(parents=True)
-    (tmp_path / "runs" / "norms-tiny" / "earlier").write_text("")
+    (tmp_path / "runs" / "norms-tiny" / "earlier.log").write_text("")
     code, _, err = command_line(
         "run", "norms.py", "--set", "mesh.fsdp=2", "--jobs", "2", *words, "--output", "runs/norms-tiny"
     )
@@ -267,7 +267,7 @@ def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(
         "error: mesh.fsdp=2 needs 2 GPUs, but with --jobs 2 each process has one: use --jobs 1, or a mesh of one device\n"
     )
     assert environments == []
-    assert [path.name for path in (tmp_path / "runs").rglob("*")] == ["norms-tiny", "earlier"]
+    assert [path.name for path in (tmp_path / "runs").rglob("*")] == ["norms-tiny", "earlier.log"]
 
 
 def test_a_mesh_is_no_matter_of_this_machine_with_slurm(machine, command_line):

@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.errors import ZooError
+from zoo.errors import ConfigError, ZooError
 from zoo.files import read_json, write_json
 from zoo.lab.launch.run_status import read_sweep_status
-from zoo.lab.launch.sweep_folder import archive_folder, find_conflicts, read_planned_state, read_state, write_status
+from zoo.lab.launch.sweep_folder import (
+    archive_folder,
+    check_sweep_folder,
+    find_conflicts,
+    read_planned_state,
+    read_state,
+    write_status,
+)
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.worker import write_config
 from zoo.lab.planning import arm_resolution
@@ -139,6 +146,33 @@ def test_a_run_without_a_readable_config_is_a_conflict(tmp_path, runs):
 def test_an_empty_folder_is_no_conflict(tmp_path, runs):
     (tmp_path / runs[0].folder).mkdir()
     assert find_conflicts(tmp_path, runs) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ({}, None),
+        ({".lock": "", "plugins/a.py": "", "slurm/1.sh": "", "tuning/.lock": "", "run.out": ""}, None),
+        ({"experiment.json": '{"arms": []}', "thesis.tex": ""}, None),
+        ({"experiment.json": '{"ar'}, None),
+        ({"experiment.json": '{"flight": 7}'}, "experiment.json"),
+        ({"thesis.tex": ""}, "thesis.tex"),
+        ({"a": "", "b": "", "c": "", "d": "", ".git/HEAD": ""}, ".git, a, b and 2 more"),
+    ],
+)
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path, runs, entries, told):
+    for name, text in entries.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / runs[0].folder).mkdir()
+    if told is None:
+        check_sweep_folder(tmp_path, runs)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_sweep_folder(tmp_path, runs)
+    assert caught.value.problems == [
+        f"--output {tmp_path} holds what is not of a sweep ({told}); name a new or an empty folder"
+    ]
 
 
 def test_moving_aside_takes_the_first_free_number(tmp_path):

@@ -166,6 +166,8 @@ def test_all_at_once_and_nothing_written(zoo):
     assert (code, err) == (0, "")
     assert "24 of 24 runs would be trained" in out
     assert "8 of 8 runs would be trained" in out
+    # The arms have no rate yet.
+    assert out.count("adamw with the best") == 4
     assert not Path("runs").exists()
     for flags, text in [
         (("--tune", "learning_rate"), "expected FIELD=VALUE"),
@@ -187,6 +189,16 @@ def test_fresh_moves_the_search_too(zoo):
     assert code == 0
     assert "the earlier sweep is in runs/norms.1" in out
     assert (rate_of(f"{PRE}-seed0"), rate_of(f"../norms.1/{PRE}-seed0")) == (0.003, 0.01)
+
+
+def test_runs_without_tuning_are_not_tuned_afterwards(zoo):
+    assert zoo(losses={})[0] == 0
+    for more in ((), ("--dry-run",)):
+        code, out, err = zoo(*FLAGS, *more)
+        assert (code, out) == (2, "")
+        assert "and 7 more in runs/norms were trained without tuning" in err
+        assert "use another --output, or --fresh" in err
+    assert not Path("runs/norms/tuning").exists()
 
 
 def test_the_folder_is_seen_to_before_anything_is_tried(zoo):

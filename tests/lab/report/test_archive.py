@@ -66,6 +66,19 @@ def test_figures_and_verdict_are_there(output):
     assert not list((output / "norms").glob("*.svg"))
 
 
+def test_what_the_numbers_come_from_is_kept(writer):
+    made = writer.sweep(name="norms")
+    for number, meta in enumerate(sorted(made.glob("*/meta.json"))):
+        record = json.loads(meta.read_text())
+        record |= {"commit": "c" * 40, "identity": f"hash{number}", "processor": "A", "data": {"fingerprint": "f" * 64}}
+        meta.write_text(json.dumps(record))
+    result = json.loads((archive_results(load_sweep(made), writer.root / "results") / "result.json").read_text())
+    assert (result["commits"], result["data"], result["processor"]) == (["c" * 40], ["f" * 64], "A")
+    hashes = [each for arm in result["arms"] for each in arm["configs"]]
+    assert sorted(hashes) == sorted(f"hash{number}" for number in range(12))
+    assert "1 x cpu (A)" in build(writer.root / "results").read_text()
+
+
 def test_folders_of_this_machine_are_told_by_their_name(writer):
     made = writer.sweep(name="norms")
     record = json.loads((made / "experiment.json").read_text())

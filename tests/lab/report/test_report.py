@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from full_disk import SAID, disk_with
 from lab_reports import write_comparison, write_report
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, ZooError
 from zoo.lab.report.html_page import embed_json
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.sweep_results import load_sweep
@@ -264,6 +265,15 @@ def test_outputs_that_cannot_be(writer, output, message):
     with pytest.raises(ConfigError, match=message) as caught:
         write_report(writer.sweep(), writer.root / output)
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("figures", [False, True])
+def test_a_full_disk_is_told_in_one_line(writer, figures):
+    sweep = writer.sweep()
+    with disk_with(0), pytest.raises(ZooError, match=f"^output: .*page.html cannot be written: {SAID}") as caught:
+        write_report(sweep, writer.root / "out" / "page.html", figures)
+    assert caught.value.exit_code == 1
+    assert not [path for path in (writer.root / "out").rglob("*") if path.is_file()]
 
 
 @pytest.mark.promise

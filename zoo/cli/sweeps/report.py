@@ -52,11 +52,16 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def run_compare(args: argparse.Namespace) -> int:
-    """Writes a comparison of runs; prints its path and a summary."""
+    """Writes a comparison of runs; prints its path, a summary and what makes it doubtful."""
     from zoo.lab.report.build import build_report
+    from zoo.lab.results.caveats import sweep_caveats
     from zoo.lab.results.comparison import load_comparison
 
-    return _print(build_report(load_comparison(args.folders), args.output))
+    sweep = load_comparison(args.folders)
+    code = _print(build_report(sweep, args.output))
+    for line in sweep_caveats(sweep):
+        print(f"caveat: {line}")
+    return code
 
 
 def _print(report) -> int:

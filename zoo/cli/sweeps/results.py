@@ -36,6 +36,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         default=Path("tests/claims"),
         help="tests of exact claims, listed on the index page (default: %(default)s)",
     )
+    parser.add_argument(
+        "--noise",
+        action="store_true",
+        help="also write noise_floor.md: the smallest difference that each archived experiment can find",
+    )
     parser.set_defaults(handler=run)
 
 
@@ -44,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from zoo.errors import ConfigError
     from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.archive import archive_results
+    from zoo.lab.report.noise_floor import write_noise_floor
     from zoo.lab.report.results_page import build
     from zoo.lab.results.sweep_results import load_sweep
 
@@ -59,5 +65,7 @@ def run(args: argparse.Namespace) -> int:
             )
     for sweep in sweeps:
         print(archive_results(sweep, args.output))
+    if args.noise:
+        print(write_noise_floor(args.output))
     print(build(args.output, args.tests if args.tests.is_dir() else None))
     return 0

@@ -93,8 +93,8 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "--allow",
         metavar="WHAT,...",
         default="",
-        help="differences between arms to allow besides the factors: tokens, parameters, flops, levels, text, rows, "
-        "tokenizer",
+        help="differences between arms to allow besides the factors: tokens, parameters, flops, levels; or in what is "
+        "scored: text, tokenizer, rows, targets, context",
     )
     group.add_argument(
         "--match",

@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.fields import BY_PATH, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.errors import shown
 
 # Which objectives a source has examples for; None: for all, and running text.
 _COLUMNS = ("classification", "regression", "translation")
@@ -29,7 +30,7 @@ def check_examples(flat: dict[str, Any]) -> Iterator[str]:
         for path in ("data.second_column", "data.label_column"):
             if flat[path] != BY_PATH[path].default:
                 yield (
-                    f"{path}={flat[path]!r} has no effect: objective.kind={objective} reads text without labels; "
+                    f"{path}={shown(flat[path])} has no effect: objective.kind={objective} reads text without labels; "
                     "leave it out"
                 )
     if objective not in OBJECTIVE_KINDS.having("examples"):

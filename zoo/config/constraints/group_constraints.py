@@ -8,6 +8,7 @@ from zoo.config.fields import group_fields
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 from zoo.config.parameter_selection import REST, select_problems
 from zoo.config.scopes import GROUPS, scoped
+from zoo.errors import shown
 
 SELECT, FACTOR = "optimizer.select", "optimizer.rate_factor"
 
@@ -22,16 +23,16 @@ def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Ite
     names = flat["optimizer.groups"]
     for name in dict.fromkeys(names):
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            yield f"optimizer.groups: {name!r} is no name of a group; use letters, digits, _ and -"
+            yield f"optimizer.groups: {shown(name)} is no name of a group; use letters, digits, _ and -"
         elif name == REST:
             yield f"optimizer.groups: {REST!r} stands for the parameters that no group selects; take another name"
         elif not groups.get(f"{GROUPS}.{name}", {}).get(SELECT):
             yield (
-                f"optimizer.groups names {name!r}, but {GROUPS}.{name}.select is not set "
+                f"optimizer.groups names {shown(name)}, but {GROUPS}.{name}.select is not set "
                 f"(e.g. {GROUPS}.{name}.select=role:embedding)"
             )
         if names.count(name) > 1:
-            yield f"optimizer.groups names {name!r} twice"
+            yield f"optimizer.groups names {shown(name)} twice"
     for scope, changes in groups.items():
         if scope.removeprefix(f"{GROUPS}.") not in names:
             yield f"{scope} has no effect: optimizer.groups={','.join(names) or 'empty'} does not name it"
@@ -44,7 +45,7 @@ def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Ite
             yield f"{scope} changes nothing: it sets none of {others}"
         elif changes.get(FACTOR) == 0:
             yield from (
-                f"{scoped(scope, path)}={changes[path]!r} has no effect with {scope}.rate_factor=0; leave it out"
+                f"{scoped(scope, path)}={shown(changes[path])} has no effect with {scope}.rate_factor=0; leave it out"
                 for path in own
                 if path != FACTOR
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.fields import EMBEDDED_POSITIONS
 from zoo.config.scopes import KINDS, SIDES, scoped
+from zoo.errors import shown
 
 
 def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -24,7 +25,7 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
         )
     for name in sorted(set(pattern) - defined):
         yield (
-            f"model.layers.pattern names {name!r}, but no field of {KINDS}.{name} is set "
+            f"model.layers.pattern names {shown(name)}, but no field of {KINDS}.{name} is set "
             f"(e.g. {KINDS}.{name}.attention.window=0)"
         )
     for name in sorted(defined - set(pattern)):
@@ -49,14 +50,14 @@ def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str
         embedded = {f"model.position.{name}" for name in ("max_length", "offset", "layout", "endpoint")}
         for path in sorted(embedded & changes.keys()):
             yield (
-                f"{scoped(scope, path)}={changes[path]!r} has no effect: {whole_kind} positions are added to the "
+                f"{scoped(scope, path)}={shown(changes[path])} has no effect: {whole_kind} positions are added to the "
                 f"embedding, before any layer; set {path}"
             )
     elif shared:
         for path in ("model.position.buckets", "model.position.max_distance", "model.position.shared"):
             if path in changes and changes[path] != flat[path]:
                 yield (
-                    f"{scoped(scope, path)}={changes[path]!r} has no effect: all layers share one table; "
+                    f"{scoped(scope, path)}={shown(changes[path])} has no effect: all layers share one table; "
                     f"set {path} itself"
                 )
         heads = changes.get("model.attention.num_heads", flat["model.attention.num_heads"])

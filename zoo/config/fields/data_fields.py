@@ -177,6 +177,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         int,
         "size of a trained vocabulary",
         minimum=258,
+        maximum=2**24,
         when=("data.tokenizer.kind", ("bpe", "wordpiece", "unigram")),
     ),
     Field(

@@ -18,14 +18,22 @@ STACK_FIELDS: tuple[Field, ...] = (
         },
     ),
     Field("model.dim", 256, int, "D, width of the residual stream", minimum=1),
-    Field("model.num_layers", 4, int, "L, number of blocks", minimum=1),
+    Field("model.num_layers", 4, int, "L, number of blocks", minimum=1, maximum=10_000),
     Field(
         "model.vocab_size",
         AUTO,
         int,
         "V, number of token ids",
         minimum=2,
+        maximum=2**24,
         auto="the tokenizer's size, and one more for [MASK] where the objective hides tokens",
+    ),
+    Field(
+        "model.vocab_multiple",
+        1,
+        int,
+        "the token table and the head have a multiple of this many rows; those beyond V stay 0 and are never predicted",
+        minimum=1,
     ),
     Field(
         "model.residual",

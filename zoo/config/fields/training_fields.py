@@ -5,9 +5,7 @@ from zoo.config.fields.conditions import CAUSAL, MASKING, TASK_OBJECTIVES, TOKEN
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 
 SEED_FIELDS: tuple[Field, ...] = (
-    Field(
-        "seed", 0, int, "seed of everything random: initial values, data order, dropout", minimum=0, maximum=2**31 - 1
-    ),
+    Field("seed", 0, int, "seed of everything random: initial values, data order, dropout", minimum=0),
 )
 
 PLUGIN_FIELDS: tuple[Field, ...] = (

@@ -4,16 +4,23 @@ import functools
 import hashlib
 import json
 import math
+import numbers
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from zoo.data.labelled.task_files import LABELLED_TABLES
 from zoo.data.sources import builtin_tasks
-from zoo.data.sources.tables import Record, Table, column_text, column_value, held_out_config, label_text
+from zoo.data.sources.records import record_text
+from zoo.data.sources.tables import MISSING, Record, Table, column_text, column_value, held_out_config, label_text
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.errors import ConfigError, DataError, did_you_mean, shortened, shown
+
+# What libraries of data sets return for a list.
+LISTS = (list, tuple, np.ndarray)
 
 
 class LabelledText(NamedTuple):
@@ -80,10 +87,10 @@ def read_examples(config: Any) -> ExampleSplit:
     """
     data, objective = config.data, config.objective.kind
     kind, _, argument = data.source.partition(":")
+    policy = BadTextPolicy(data.bad_text)
     if kind == "stdlib":
         examples = _builtin(argument, objective)
     else:
-        policy = BadTextPolicy(data.bad_text)
         train, labels = _read(data, objective, policy)
         if data.held_out:
             held_out, _ = _read(held_out_config(data), objective, policy)
@@ -93,9 +100,11 @@ def read_examples(config: Any) -> ExampleSplit:
         examples = ExampleSplit(tuple(train), tuple(held_out), labels, described, policy.counts)
     for part, there in (("training", examples.train), ("held-out", examples.held_out)):
         if not there:
+            if policy.missing_column is not None:
+                raise policy.missing_column
             raise DataError(
-                f"{examples.description}: there are no {part} examples; take another source, data.held_out or "
-                "data.validation_fraction"
+                f"{examples.description}: there are no {part} examples{policy.summary()}; take another source, "
+                "data.held_out or data.validation_fraction"
             )
     return examples
 
@@ -132,37 +141,48 @@ def subsample(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
 
 def _labelled(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[LabelledText]:
     """Yields texts, or pairs, with labels."""
-    for where, record in table.records(policy):
-        texts = _texts(record, data, where, policy)
-        value = column_value(record, data.label_column, "data.label_column", where)
-        label = label_text(value, table.names.get(data.label_column, ()), data.label_column, where, policy)
-        if texts is not None and label is not None:
+    names = table.names.get(data.label_column, ())
+    for where, (texts, value) in _texts_and_values(table, data, policy):
+        if (label := label_text(value, names, data.label_column, where, policy)) is not None:
             yield LabelledText(*texts, label)
 
 
 def _numbers(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[LabelledText]:
     """Yields texts, or pairs, with numbers."""
-    for where, record in table.records(policy):
-        texts = _texts(record, data, where, policy)
-        value = column_value(record, data.label_column, "data.label_column", where)
+    for where, (texts, value) in _texts_and_values(table, data, policy):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if not math.isfinite(number):
-            policy.skip_record(
-                "without a number", where, f'what is at "{data.label_column}" is {value!r}, not a number'
-            )
-        elif texts is not None:
+        if math.isfinite(number):
             yield LabelledText(*texts, number)
+        else:
+            told = f'what is at "{data.label_column}" is {shown(value)}, not a number'
+            policy.skip_record("without a number", where, told)
 
 
-def _texts(record: Record, data: Any, where: str, policy: BadTextPolicy) -> tuple[str, str | None] | None:
-    first = column_text(record, data.column, "data.column", where, policy)
-    second = (
-        column_text(record, data.second_column, "data.second_column", where, policy) if data.second_column else None
-    )
-    return None if first is None or (data.second_column and second is None) else (first, second)
+def _texts_and_values(
+    table: Table, data: Any, policy: BadTextPolicy
+) -> Iterator[tuple[str, tuple[tuple[str, str | None], Any]]]:
+    """Yields (location, ((text, second text or None), what is in the column of labels))."""
+    columns = {"data.column": data.column} | ({"data.second_column": data.second_column} if data.second_column else {})
+    for where, record in table.records(policy):
+        texts = _texts(record, columns, where, policy)
+        if texts is None:
+            continue
+        value = column_value(record, data.label_column, "data.label_column", where, policy)
+        if value is not MISSING:
+            yield where, ((*texts, None)[:2], value)
+
+
+def _texts(record: Record, columns: Mapping[str, str], where: str, policy: BadTextPolicy) -> tuple[str, ...] | None:
+    """Returns the texts of the columns, or None if the record is skipped, which is counted once."""
+    found = []
+    for path, column in columns.items():
+        if (text := column_text(record, column, path, where, policy)) is None:
+            return None
+        found.append(text)
+    return tuple(found)
 
 
 def _tagged(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[TaggedWords]:
@@ -170,16 +190,13 @@ def _tagged(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[TaggedWo
     named = data.source.startswith("conll:")
     column, label_column = ("words", "tags") if named else (data.column, data.label_column)
     for where, record in table.records(policy):
-        words, tags = (
-            column_value(record, column, "data.column", where),
-            column_value(record, label_column, "data.label_column", where),
-        )
-        if (
-            isinstance(words, str)
-            or isinstance(tags, str)
-            or not hasattr(words, "__len__")
-            or not hasattr(tags, "__len__")
-        ):
+        words = column_value(record, column, "data.column", where, policy)
+        if words is MISSING:
+            continue
+        tags = column_value(record, label_column, "data.label_column", where, policy)
+        if tags is MISSING:
+            continue
+        if not isinstance(words, LISTS) or not isinstance(tags, LISTS):
             policy.skip_record(
                 "no lists",
                 where,
@@ -189,10 +206,25 @@ def _tagged(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[TaggedWo
             policy.skip_record("not as many tags as words", where, f"{len(words)} words and {len(tags)} tags")
         else:
             names = table.names.get(label_column, ())
-            found = [label_text(tag, names, label_column, where, policy) for tag in tags]
-            texts = [word.decode() if isinstance(word, bytes) else str(word) for word in words]
-            if None not in found:
-                yield TaggedWords(tuple(texts), tuple(found))
+            found = _each(lambda tag: label_text(tag, names, label_column, where, policy), tags)  # noqa: B023
+            texts = found and _each(lambda word: _word(word, column, where, policy), words)  # noqa: B023
+            if texts:
+                yield TaggedWords(texts, found)
+
+
+def _each(convert: Callable[[Any], str | None], values: Iterable[Any]) -> tuple[str, ...] | None:
+    """Converts all values; None as soon as one of them cannot be, so that its record counts once."""
+    found = []
+    for value in values:
+        if (converted := convert(value)) is None:
+            return None
+        found.append(converted)
+    return tuple(found)
+
+
+def _word(value: Any, column: str, where: str, policy: BadTextPolicy) -> str | None:
+    """Returns a word, or None if its record is skipped. Numbers are words too."""
+    return record_text(str(value) if isinstance(value, numbers.Real) else value, column, where, policy)
 
 
 def _questions(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[Question]:
@@ -200,29 +232,39 @@ def _questions(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[Quest
     named = data.source.startswith("squad:")
     columns = ("context", "question", "answers") if named else (data.column, data.second_column, data.label_column)
     for where, record in table.records(policy):
-        context = column_text(record, columns[0], "data.column", where, policy)
-        question = column_text(record, columns[1], "data.second_column", where, policy)
-        answers = column_value(record, columns[2], "data.label_column", where)
-        if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
-            policy.skip_record(
-                "no answers", where, f'"{columns[2]}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD'
-            )
+        texts = _texts(record, {"data.column": columns[0], "data.second_column": columns[1]}, where, policy)
+        if texts is None:
             continue
-        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in answers["text"]]
-        pairs = tuple(zip(texts, map(int, answers["answer_start"]), strict=True))
-        wrong = [
-            (text, start)
-            for text, start in pairs
-            if context and not (text and context[start : start + len(text)] == text)
-        ]
-        if wrong:
-            policy.skip_record(
-                "answer not in its place",
-                where,
-                f'the answer "{wrong[0][0]}" does not stand at character {wrong[0][1]}',
-            )
-        elif context is not None and question is not None:
-            yield Question(context, question, tuple(dict.fromkeys(pairs)))
+        answers = column_value(record, columns[2], "data.label_column", where, policy)
+        if answers is not MISSING and (pairs := _answers(answers, texts[0], columns[2], where, policy)) is not None:
+            yield Question(*texts, pairs)
+
+
+def _answers(
+    answers: Any, context: str, column: str, where: str, policy: BadTextPolicy
+) -> tuple[tuple[str, int], ...] | None:
+    """Returns (text, first character) of each answer once, or None if their record is skipped."""
+    texts, starts = (answers.get(name) if isinstance(answers, dict) else None for name in ("text", "answer_start"))
+    if not isinstance(texts, LISTS) or not isinstance(starts, LISTS):
+        told = f'"{column}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD'
+        return policy.skip_record("no answers", where, told)
+    if len(texts) != len(starts):
+        told = f'"{column}" has {len(texts)} texts and {len(starts)} numbers where they start'
+        return policy.skip_record("not as many starts as answers", where, told)
+    if (decoded := _each(lambda text: record_text(text, column, where, policy), texts)) is None:
+        return None
+    places: list[int] = []
+    for text, start in zip(decoded, starts, strict=True):
+        try:
+            place = int(start)
+        except (TypeError, ValueError, OverflowError):
+            told = f"the answer {shown(text)} starts at {shown(start)}, which is no number"
+            return policy.skip_record("an answer without its start", where, told)
+        places.append(place)
+        if place < 0 or not text or context[place : place + len(text)] != text:
+            told = f'the answer "{shortened(text)}" does not stand at character {place}'
+            return policy.skip_record("answer not in its place", where, told)
+    return tuple(dict.fromkeys(zip(decoded, places, strict=True)))
 
 
 CONVERTERS: dict[str, Callable[[Table, Any, BadTextPolicy], Iterator[Example]]] = {

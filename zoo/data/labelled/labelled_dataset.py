@@ -16,6 +16,7 @@ from zoo.data.labelled.word_tags import Tagging
 from zoo.data.pipeline.batches import TrainingBatches
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 from zoo.errors import ConfigError
@@ -87,7 +88,7 @@ class LabelledDataset:
     @property
     def description(self) -> str:
         """One-line description."""
-        return self.examples.description
+        return self.examples.description + BadTextPolicy.describe_counts(self.examples.left_out)
 
     def batches(self, name: str, length: int | None = None) -> ExampleBatches:
         """Returns a part's batches of similar lengths, computed once."""

@@ -74,28 +74,41 @@ def squad(argument: str, data: Any, kind: str) -> Table:
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             try:
-                articles = json.loads(path.read_bytes())["data"]
-                for article in articles:
-                    for paragraph in article["paragraphs"]:
-                        for question in paragraph["qas"]:
-                            answers = [] if question.get("is_impossible") else question["answers"]
-                            yield (
-                                f'"{path}": question {question.get("id", question["question"])}',
-                                {
-                                    "context": paragraph["context"],
-                                    "question": question["question"],
-                                    "answers": {
-                                        name: [answer[name] for answer in answers] for name in ("text", "answer_start")
-                                    },
-                                },
-                            )
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise DataError(
-                    f'"{path}": not in the format of SQuAD: {type(error).__name__}: '
-                    f"{' '.join(str(error).split())[:100]}"
-                ) from error
+                content = json.loads(path.read_bytes())
+            except (ValueError, RecursionError) as error:
+                problem = " ".join(str(error).split())[:100]
+                raise DataError(f'"{path}": not in the format of SQuAD: not JSON: {problem}') from error
+            if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+                raise DataError(f'"{path}": not in the format of SQuAD: no list at "data"')
+            for place, article in enumerate(content["data"], 1):
+                where = f'"{path}": article {place}'
+                for paragraph in _list_at(article, "paragraphs", where, policy):
+                    for question in _list_at(paragraph, "qas", where, policy):
+                        yield from _question(question, paragraph, where, policy)
 
     return Table(records)
+
+
+def _list_at(value: Any, name: str, where: str, policy: BadTextPolicy) -> list[Any]:
+    """Returns the list that an object of JSON has under a name; empty if it is skipped."""
+    if isinstance(value, dict) and isinstance(value.get(name), list):
+        return value[name]
+    policy.skip_record(f'no list at "{name}"', where, f'not in the format of SQuAD: no list at "{name}"')
+    return []
+
+
+def _question(question: Any, paragraph: Any, where: str, policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
+    """Yields the record of a question, unless it is skipped."""
+    if isinstance(question, dict):
+        where = f"{where.rpartition(':')[0]}: question {question.get('id', question.get('question'))}"
+    impossible = isinstance(question, dict) and question.get("is_impossible")
+    answers = [] if impossible else question.get("answers") if isinstance(question, dict) else None
+    if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
+        policy.skip_record("no answers", where, 'not in the format of SQuAD: no list of objects at "answers"')
+        return
+    found = {name: [answer.get(name) for answer in answers] for name in ("text", "answer_start")}
+    texts = {"context": paragraph.get("context"), "question": question.get("question")}
+    yield where, {**texts, "answers": found}
 
 
 LABELLED_TABLES: dict[str, Callable[[str, Any, str], Table]] = TABLES | {"conll": conll, "squad": squad}

@@ -19,7 +19,7 @@ import numpy as np
 from zoo.data.rows.sentences import split_sentences
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.errors import ConfigError
+from zoo.errors import not_writable
 from zoo.files import cache_directory, read_json, write_json
 
 # Batch of a tokenizer: large enough to keep its threads busy, small enough to bound its memory.
@@ -34,10 +34,12 @@ class Stream:
     Attributes:
         tokens: [tokens].
         sentences: index of each sentence's first token, [sentences]; None if not requested.
+        text_bytes: number of UTF-8 bytes of the documents; None if it was not kept.
     """
 
     tokens: np.ndarray
     sentences: np.ndarray | None = None
+    text_bytes: int | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -66,6 +68,7 @@ def cached_streams(
 
     Raises:
         ConfigError: the cache folder cannot be written.
+        ZooError: its disk is full.
         DataError: bad text.
     """
     content = " ".join(
@@ -115,9 +118,7 @@ def _cached(folder: Path, name: str, tokenizer: Tokenizer, documents: Documents,
             folder.mkdir(parents=True, exist_ok=True)
             _write([folder / name for name in names], tokenizer, documents)
         except OSError as error:
-            raise ConfigError(
-                f'cannot write the cache "{folder}": {error.strerror}; set ZOO_CACHE to a writable folder'
-            ) from error
+            raise not_writable(folder, error, "the cache", "; set ZOO_CACHE to another folder") from error
         found = [_read(folder / name) for name in names]
     return Stream(*found)
 

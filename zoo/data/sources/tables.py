@@ -1,28 +1,30 @@
 """Records with named columns: csv, tsv, lines of JSON, Parquet and data sets of other libraries."""
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import ml_collections
+import numpy as np
 
+from zoo.data.sources.delimited_records import delimited_records
 from zoo.data.sources.hubs import open_hugging_face, open_tfds, tfds_rows
 from zoo.data.sources.records import (
     BATCH,
     JSON_ENDINGS,
     import_optional,
     json_objects,
-    numbered_lines,
     one_line_message,
     parquet_file,
+    record_text,
 )
 from zoo.data.sources.text_files import find_files
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, ZooError, did_you_mean
+from zoo.errors import ConfigError, DataError, ZooError, did_you_mean, listed
 
 Record = Mapping[str, Any]
+# What `column_value` returns for a record that is skipped.
+MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -48,43 +50,9 @@ def delimited(argument: str, data: Any, kind: str) -> Table:
 
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
-            yield from _fields(path, kind, data.header, policy)
+            yield from delimited_records(path, kind, data.header, policy)
 
     return Table(records)
-
-
-def _fields(path: Path, kind: str, header: bool, policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
-    def lines() -> Iterator[str]:
-        for number, content, offset in numbered_lines(path):
-            text = policy.decode(content, f'"{path}": line {number}', offset)
-            if text is not None:
-                # A quoted field may continue in the next line.
-                yield text.removesuffix("\r") + "\n"
-
-    style = {"quoting": csv.QUOTE_NONE, "delimiter": "\t"} if kind == "tsv" else {"strict": True}
-    reader, names = csv.reader(lines(), **style), None
-    try:
-        for row in reader:
-            if not any(row):
-                continue
-            if names is None:
-                names = row if header else [str(number) for number in range(len(row))]
-                if len(set(names)) < len(names):
-                    raise ConfigError(
-                        f'"{path}": two columns of one name in its first line; if that is no header, set '
-                        "data.header=false"
-                    )
-                if header:
-                    continue
-            where = f'"{path}": line {reader.line_num}'
-            if len(row) != len(names):
-                policy.skip_record(
-                    "other number of fields", where, f"{len(row)} fields, and the first line has {len(names)}"
-                )
-                continue
-            yield where, dict(zip(names, row, strict=True))
-    except csv.Error as error:
-        raise DataError(f'"{path}": line {reader.line_num}: {error}') from error
 
 
 def json_records(argument: str, data: Any, kind: str) -> Table:
@@ -109,11 +77,30 @@ def parquet_records(argument: str, data: Any, kind: str) -> Table:
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             with parquet_file(path) as file:
-                rows = (row for batch in file.iter_batches(BATCH) for row in batch.to_pylist())
-                for number, record in enumerate(rows, 1):
-                    yield f'"{path}": row {number}', record
+                number = 1
+                for batch in file.iter_batches(BATCH):
+                    yield from _arrow_rows(batch, f'"{path}"', number, policy)
+                    number += batch.num_rows
 
     return Table(records)
+
+
+def _arrow_rows(batch: Any, path: str, first: int, policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
+    """Yields the rows of an Arrow batch; `first` is the number of its first row."""
+    try:
+        yield from ((f"{path}: row {number}", record) for number, record in enumerate(batch.to_pylist(), first))
+        return
+    except UnicodeDecodeError:
+        if policy.policy != "skip":
+            raise
+    for index in range(batch.num_rows):
+        where = f"{path}: row {first + index}"
+        try:
+            (record,) = batch.slice(index, 1).to_pylist()
+        except UnicodeDecodeError as error:
+            policy.skip_record("not UTF-8", where, f"not UTF-8: {error}")
+        else:
+            yield where, record
 
 
 def hub_records(argument: str, data: Any, kind: str) -> Table:
@@ -182,8 +169,8 @@ def held_out_config(data: Any) -> Any:
     return changed
 
 
-def column_value(record: Record, column: str, path: str, where: str) -> Any:
-    """Returns a record's value in a column, which may be nested.
+def column_value(record: Record, column: str, path: str, where: str, policy: BadTextPolicy) -> Any:
+    """Returns a record's value in a column, which may be nested; `MISSING` if the record is skipped.
 
     "translation.en" is the value at "en" of the value at "translation".
 
@@ -192,17 +179,18 @@ def column_value(record: Record, column: str, path: str, where: str) -> Any:
         column: its name.
         path: the config field that names the column, for errors.
         where: location of the record.
+        policy: may skip a record without the column.
 
     Raises:
-        ConfigError: there is no such column; names those that exist.
+        ConfigError: there is no such column, unless the policy skips it; names those that exist.
     """
     value: Any = record
     for name in (column,) if column in record else column.split("."):
         if not isinstance(value, Mapping) or name not in value:
             there = list(columns_of(record))
-            raise ConfigError(
-                f'{path}: {where}: no column "{column}"{did_you_mean(column, there)}; there are {", ".join(there)}'
-            )
+            told = f'no column "{column}"{did_you_mean(column, there)}; there are {listed(there)}'
+            policy.skip_without_column(column, ConfigError(f"{path}: {where}: {told}"))
+            return MISSING
         value = value[name]
     return value
 
@@ -222,16 +210,10 @@ def column_text(record: Record, column: str, path: str, where: str, policy: BadT
         ConfigError: as `column_value`.
         DataError: no text, or an empty one, unless the policy skips it.
     """
-    value = column_value(record, column, path, where)
-    if isinstance(value, bytes):
-        value = policy.decode(value, where)
-    elif isinstance(value, str):
-        value = policy.check(value, where)
-    else:
-        policy.skip_record(
-            f'no text at "{column}"', where, f'what is at "{column}" is {type(value).__name__}, not text'
-        )
+    value = column_value(record, column, path, where, policy)
+    if value is MISSING:
         return None
+    value = record_text(value, column, where, policy)
     if value is not None and not value.strip():
         policy.skip_record(f'nothing at "{column}"', where, f'the text at "{column}" is empty')
         return None
@@ -244,15 +226,18 @@ def label_text(value: Any, names: Iterable[str], column: str, where: str, policy
     Numbers of named classes become their names.
     """
     names = tuple(names)
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
-    if names and not isinstance(value, str):
-        number = int(value)
-        if 0 <= number < len(names):
-            return names[number]
-        policy.skip_record("without a label", where, f'class {number} at "{column}" is none of {", ".join(names)}')
+    # NaN stands for what is missing.
+    number = isinstance(value, int | float) and value == value
+    if names and number and 0 <= value < len(names) and int(value) == value:
+        return names[int(value)]
+    if names and number:
+        policy.skip_record("without a label", where, f'class {value} at "{column}" is none of {listed(names)}')
         return None
-    if value is None or isinstance(value, list | dict) or not str(value).strip():
+    if not (isinstance(value, str) or number) or not str(value).strip():
         policy.skip_record("without a label", where, f'no label at "{column}"')
         return None
     return str(value).strip().lower() if isinstance(value, bool) else str(value).strip()

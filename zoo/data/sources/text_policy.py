@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from zoo.errors import DataError
+from zoo.errors import ConfigError, DataError
 
 REPLACEMENT = "\ufffd"
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -15,11 +15,14 @@ class BadTextPolicy:
     Attributes:
         policy: a value of `data.bad_text`.
         counts: how often each kind of bad text was replaced or skipped.
+        missing_column: the first error about a column that a record does not have, if such records
+            were skipped. It is a mistake in the config if no record is left.
     """
 
     def __init__(self, policy: str):
         self.policy = policy
         self.counts: Counter[str] = Counter()
+        self.missing_column: ConfigError | None = None
 
     def decode(self, content: bytes, where: str, offset: int = 0) -> str | None:
         """Decodes bytes; returns None for text that is skipped.
@@ -73,6 +76,17 @@ class BadTextPolicy:
         if self.policy != "skip":
             raise DataError(f"{where}: {problem}; fix it, or skip such records with data.bad_text=skip")
         self.counts[why] += 1
+
+    def skip_without_column(self, column: str, error: ConfigError) -> None:
+        """Counts a record without a column.
+
+        Raises:
+            ConfigError: `error`, if the policy is not `skip`.
+        """
+        if self.policy != "skip":
+            raise error
+        self.missing_column = self.missing_column or error
+        self.counts[f'without "{column}"'] += 1
 
     @staticmethod
     def error(where: str, problem: str) -> DataError:

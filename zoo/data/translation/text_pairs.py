@@ -8,7 +8,7 @@ counted.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from zoo.data.sources.builtin_tasks import translation
 from zoo.data.sources.records import numbered_lines, record_text
-from zoo.data.sources.tables import TABLES, Record, Table, column_value, held_out_config
+from zoo.data.sources.tables import MISSING, TABLES, Record, Table, column_value, held_out_config
 from zoo.data.sources.text_files import path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
@@ -127,19 +127,30 @@ def _pairs(records: Iterable[tuple[str, Record]], data: Any, policy: BadTextPoli
     columns = {f"data.{side}": data[side] for side in ("source_column", "target_column")}
     sources, targets = [], []
     for where, record in records:
-        values = {column: column_value(record, column, path, where) for path, column in columns.items()}
-        texts = [record_text(value, column, where, policy) for column, value in values.items()]
-        if None in texts:
+        if (texts := _sides(record, columns, where, policy)) is None:
             continue
-        source, target = (text.strip() for text in texts)
+        source, target = texts
         if not source or not target:
             policy.counts["with a blank side"] += 1
             continue
         sources.append(source)
         targets.append(target)
+    if not sources and policy.missing_column is not None:
+        raise policy.missing_column
     if not sources:
         raise DataError(f'"{data.source}": there are no pairs{policy.summary()}')
     return TextPairs(sources, targets, str(data.source), policy.counts)
+
+
+def _sides(record: Record, columns: Mapping[str, str], where: str, policy: BadTextPolicy) -> list[str] | None:
+    """Returns the text of each column, or None if the record is skipped, which is counted once."""
+    texts = []
+    for path, column in columns.items():
+        value = column_value(record, column, path, where, policy)
+        if value is MISSING or (text := record_text(value, column, where, policy)) is None:
+            return None
+        texts.append(text.strip())
+    return texts
 
 
 def _builtin(argument: str, data: Any) -> Any:

@@ -2,7 +2,6 @@
 
     BertForPreTraining   masked-language-model head, pooler and next-sentence head
     BertForMaskedLM      masked-language-model head
-    BertModel            pooler, no head
 
 `position_embedding_type="relative_key"` is the key part of Shaw et al. 2018, with a vector for
 every distance: its table runs from the farthest key before the query to the farthest one after it,
@@ -13,7 +12,6 @@ agree only if the class is given `position_ids`; with padding at the end, they a
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
@@ -26,18 +24,6 @@ BERT = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute", "tie_word_embeddings": True,
 }  # fmt: skip
-# The classifier's head, memory in training, and settings in the authors' files of a pooler that no
-# class here has.
-IGNORED_SETTINGS = (
-    "classifier_dropout",
-    "gradient_checkpointing",
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-)
 # The first published files use the parameter names of the authors' code.
 RENAMED_SUFFIXES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
@@ -94,7 +80,7 @@ def _position(settings: SettingsReader) -> dict[str, Any]:
 
 def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for BertForMaskedLM."""
-    settings = SettingsReader(hf, BERT, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, BERT, "bert")
     fields = encoder(settings) | _position(settings) | settings.choose("hidden_act", ACTIVATIONS)
     settings.finish()
     return fields
@@ -201,27 +187,6 @@ def pretraining_rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns overrides for BertModel.
-
-    Its outputs are the last hidden states and the pooled first one.
-    """
-    fields = masked_config(hf) | {"model.head.pooler": True}
-    # The head has no parameters: the model is the encoder alone.
-    return fields | {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
-
-
-def headless_rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of BertModel, which has no prefix "bert"."""
-    found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
-    return [
-        IgnoredTensors(rule.pattern.removeprefix(r"bert\."))
-        if isinstance(rule, IgnoredTensors)
-        else replace(rule, name=rule.name.removeprefix("bert."))
-        for rule in found
-    ]
-
-
 CLASSES = {
     "BertForPreTraining": Importer(
         pretraining_config, pretraining_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
@@ -229,5 +194,4 @@ CLASSES = {
     "BertForMaskedLM": Importer(
         masked_config, masked_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
     ),
-    "BertModel": Importer(headless_config, headless_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert"),
 }

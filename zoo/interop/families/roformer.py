@@ -17,12 +17,11 @@ ROFORMER = {name: value for name, value in BERT.items() if name != "position_emb
     "max_position_embeddings": 1536,
     "rotary_value": False,
 }
-IGNORED_SETTINGS = ("classifier_dropout", "gradient_checkpointing")
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for RoFormerForMaskedLM."""
-    settings = SettingsReader(hf, ROFORMER, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, ROFORMER, "roformer")
     fields = (
         encoder(settings)
         | settings.choose("hidden_act", ACTIVATIONS)

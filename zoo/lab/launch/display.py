@@ -1,5 +1,6 @@
 """Output of `zoo run`: the table of arms before it starts, then the progress of its runs."""
 
+import dataclasses
 import math
 import time
 from collections import Counter
@@ -12,6 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
+from zoo.lab.experiment import Experiment
 from zoo.lab.launch.progress import RunProgress, SweepProgress
 from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
@@ -68,6 +71,7 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
             _table(
                 ["trained first"],
                 [([arm.name], arm, _states(arm, plan.prerequisites, states)) for arm in prerequisites],
+                dataclasses.replace(experiment, tune=None),
             )
         )
     console.print()
@@ -75,9 +79,10 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
         _table(
             list(experiment.factors),
             [(list(arm.levels.values()), arm, _states(arm, plan.runs, states)) for arm in plan.arms],
+            experiment,
         )
     )
-    for what, text in _common(plan.arms).items():
+    for what, text in _common(plan.arms, experiment).items():
         line(f"{what}{' of every arm' if len(plan.arms) > 1 else ''}: {text}")
     console.print()
     for warning in plan.warnings:
@@ -88,19 +93,22 @@ def _states(arm: PlannedArm, runs: list[PlannedRun], states: Mapping[str, Folder
     return [states[run.folder] for run in runs if run.arm is arm]
 
 
-def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[FolderState]]]) -> Table:
+def _table(
+    names: list[str], rows: list[tuple[list[str], PlannedArm, list[FolderState]]], experiment: Experiment
+) -> Table:
     """Returns the table of arms with their cost and the states of their runs.
 
     Args:
         names: headers of the first columns.
         rows: (first cells, arm, states of its runs).
+        experiment: that the arms belong to.
     """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(Text(name))
     for name in ("parameters", "embedding", "rest", "FLOPs/token", "tokens", "steps"):
         table.add_column(name, justify="right", no_wrap=True)
-    common = _common([arm for _, arm, _ in rows])
+    common = _common([arm for _, arm, _ in rows], experiment)
     differing = [what for what in _CONDITIONS if what not in common]
     for what in differing:
         table.add_column(what)
@@ -112,29 +120,42 @@ def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[Folder
             *map(Text, first),
             *map(format_quantity, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
             f"{arm.steps:,}",
-            *(Text(_CONDITIONS[what](arm)) for what in differing),
+            *(Text(_CONDITIONS[what](arm, experiment)) for what in differing),
             Text(_summary(states)),
         )
     return table
 
 
-def _optimizer(arm: PlannedArm) -> str:
+def _optimizer(arm: PlannedArm, experiment: Experiment) -> str:
     optimizer, schedule = arm.config.optimizer, arm.config.schedule
+    rate, tune = f"{optimizer.learning_rate:g}", experiment.tune
+    if tune and tune.field == "optimizer.learning_rate" and arm.name not in experiment.tuned_values:
+        rate = f"with the best rate of {', '.join(f'{value:g}' for value in sorted(tune.values))}"
     warmup = f", warm-up {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
-    return f"{optimizer.kind} {optimizer.learning_rate:g}, {schedule.kind}{warmup}"
+    return f"{optimizer.kind} {rate}, {schedule.kind}{warmup}"
 
 
-def _data(arm: PlannedArm) -> str:
+def _data(arm: PlannedArm, experiment: Experiment) -> str:
+    del experiment
     data = arm.config.data
     return f"{data.source}, batches of {data.batch_size:,} rows x {data.sequence_length:,} tokens"
 
 
-_CONDITIONS: dict[str, Callable[[PlannedArm], str]] = {"optimizer": _optimizer, "data": _data}
+def _scored(arm: PlannedArm, experiment: Experiment) -> str:
+    del experiment
+    return evaluation_fingerprint(arm.config).description
 
 
-def _common(arms: list[PlannedArm]) -> dict[str, str]:
+_CONDITIONS: dict[str, Callable[[PlannedArm, Experiment], str]] = {
+    "optimizer": _optimizer,
+    "data": _data,
+    "evaluation": _scored,
+}
+
+
+def _common(arms: list[PlannedArm], experiment: Experiment) -> dict[str, str]:
     """Returns the training conditions that all arms share."""
-    found = {what: {text(arm) for arm in arms} for what, text in _CONDITIONS.items()}
+    found = {what: {text(arm, experiment) for arm in arms} for what, text in _CONDITIONS.items()}
     return {what: texts.pop() for what, texts in found.items() if len(texts) == 1}
 
 

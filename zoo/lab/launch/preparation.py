@@ -1,16 +1,21 @@
 """Prepares a sweep: loads its data, finds its queued jobs, and archives an earlier sweep."""
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from zoo.config.fields import TASKS
+from zoo.errors import ConfigError
 from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import archive_folder
 from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.plan import Plan
 from zoo.lab.planning.prerequisites import references
 from zoo.nested import flatten
+
+_TEACHER = "objective.distillation.teacher"
 
 
 def load_data(plan: Plan, read_only: bool = False) -> None:
@@ -42,6 +47,37 @@ def load_data(plan: Plan, read_only: bool = False) -> None:
             data.check_sources(run.config)
         else:
             data.load(run.config)
+
+
+def check_related_runs(runs: Iterable[PlannedRun]) -> None:
+    """Checks that the runs which others start from, or learn from, are there.
+
+    Prerequisite runs are trained before they are needed, and are not looked for.
+
+    Raises:
+        ConfigError: with a line for every run that is missing, with the arms that need it.
+    """
+    problems: dict[str, list[str]] = {}
+    for run in runs:
+        config, reference = run.config, references(run.config)
+        checked = [
+            ("training.start_from", config.training.start_from),
+            (_TEACHER, config.objective.distillation.teacher),
+        ]
+        if not any(folder for path, folder in checked if path not in reference):
+            continue
+        # Imported here because it needs JAX, and few plans name other runs.
+        from zoo.training.checkpoints.warm_start import check_start_from, check_teacher
+
+        for (path, _), check in zip(checked, (check_start_from, check_teacher), strict=True):
+            try:
+                if path not in reference:
+                    check(config)
+            except ConfigError as error:
+                for line in error.problems:
+                    problems.setdefault(line, []).append(run.arm.name)
+    if problems:
+        raise ConfigError([f"arm {' and arm '.join(dict.fromkeys(names))}: {line}" for line, names in problems.items()])
 
 
 def submitted_jobs(folder: Path) -> dict[str, SubmittedJob]:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config
-from zoo.errors import ConfigError
-from zoo.files import is_step, read_json, read_object_or_empty, write_json
+from zoo.config import plugins
+from zoo.errors import ConfigError, listed
+from zoo.files import foreign_entries, is_step, read_json, read_object_or_empty, write_json
+from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.progress import read_tail
+from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
 from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
@@ -78,6 +81,37 @@ def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
     write_json(folder / "status.json", content)
 
 
+def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
+    """Refuses a path at which something else than a sweep is stored; changes nothing.
+
+    Args:
+        folder: the sweep's, which need not exist.
+        runs: the planned runs, which may have been trained one by one before.
+
+    Raises:
+        ConfigError: naming what is in the folder.
+    """
+    if folder.name in ("", ".."):
+        raise ConfigError(f'--output needs a folder of its own, not "{folder}"')
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--output {folder} is a file; name a folder")
+    if (folder / "status.json").exists():
+        raise ConfigError(f"{folder} is the folder of a single run; use another --output")
+    try:
+        record = read_json(folder / "experiment.json")
+    except OSError:
+        known = {".lock", plugins.FOLDER, SLURM_FOLDER, TUNING_FOLDER, *(Path(run.folder).parts[0] for run in runs)}
+        foreign = foreign_entries(folder, known)
+    except ValueError:
+        return  # A sweep's record that was damaged is written anew.
+    else:
+        foreign = [] if isinstance(record, dict) and "arms" in record else ["experiment.json"]
+    if foreign:
+        raise ConfigError(
+            f"--output {folder} holds what is not of a sweep ({listed(foreign, 3)}); name a new or an empty folder"
+        )
+
+
 def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
     """Returns a line for each difference between planned runs and those that their folders hold."""
     folders_with: dict[str, list[str]] = {}
@@ -88,6 +122,16 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder}: {difference}"
         for difference, names in folders_with.items()
     ]
+
+
+def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
+    """Returns which of the planned runs a sweep without tuning has started; empty if none."""
+    record = read_object_or_empty(folder / "experiment.json")
+    if not record or record.get("tuning"):
+        return ""
+    started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
+    more = f" and {len(started) - 1} more" if len(started) > 1 else ""
+    return f"{started[0]}{more} in {folder} were trained without tuning" if started else ""
 
 
 def _difference(folder: Path, run: PlannedRun) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
 
 
 class SweepLock:
@@ -27,7 +27,7 @@ class SweepLock:
             folder.mkdir(parents=True, exist_ok=True)
             self.descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
+            raise not_writable(folder, error, "--output") from error
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -17,11 +17,18 @@ from zoo.lab.experiment import Experiment
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.launcher import LaunchResult, LocalLauncher
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
-from zoo.lab.launch.preparation import archive_sweep, load_data, submitted_jobs
+from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
 from zoo.lab.launch.slurm_queue import SubmittedJob
-from zoo.lab.launch.sweep_folder import FolderState, carry_forward_warnings, find_conflicts, read_planned_state
+from zoo.lab.launch.sweep_folder import (
+    FolderState,
+    carry_forward_warnings,
+    check_sweep_folder,
+    find_conflicts,
+    read_planned_state,
+    untuned_runs,
+)
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
@@ -122,6 +129,8 @@ class SweepWorkflow:
         all_seeds = extend_seeds(experiment.seeds, max_seeds)
         plan = make_plan(dataclasses.replace(experiment, seeds=all_seeds))
         self._check_folder(folder, plan)
+        if not self._fresh and (untuned := untuned_runs(folder, plan.in_order)):
+            raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
         self._check_gpus(plan)
         if self._fresh and not options.dry_run:
             for sweep in (folder, folder / TUNING_FOLDER):
@@ -162,8 +171,10 @@ class SweepWorkflow:
         if continues and (problems := find_conflicts(folder, plan.in_order)):
             raise ConfigError([*problems, _other_folder_hint(folder)])
         if self._options.dry_run:
+            check_related_runs(self._new_runs(plan, folder))
             load_data(plan, read_only=True)
             return self._show_dry_run(plan, folder, continues)
+        check_related_runs(self._new_runs(plan, folder))
         load_data(plan)
         self._check_queue(folder)
         if self._fresh:
@@ -185,6 +196,10 @@ class SweepWorkflow:
             self._announce_jobs(folder, result, sum(run.folder not in submitted for run in pending))
             return 0
         return self._finish(plan, folder, result)
+
+    def _new_runs(self, plan: Plan, folder: Path) -> list[PlannedRun]:
+        """Returns the runs that have not started: only these read other runs to start from."""
+        return [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
 
     def _begin(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
@@ -286,14 +301,11 @@ class SweepWorkflow:
         return 1 if pending else 0
 
     def _check_folder(self, folder: Path, plan: Plan) -> None:
-        """Rejects a folder that cannot be a sweep's, or whose runs used another executor.
+        """Rejects a folder that cannot be this sweep's, or whose runs used another executor.
 
         Their results would differ from those of new runs by rounding.
         """
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"--output {folder} is a file; name a folder")
-        if (folder / "status.json").exists():
-            raise ConfigError(f"{folder} is the folder of a single run; use another --output")
+        check_sweep_folder(folder, plan.in_order)
         if not self._fresh and (mixed := mixed_numerics(folder, plan.in_order, self._options.population)):
             raise ConfigError([*mixed, _other_folder_hint(folder)])
 

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo import config
-from zoo.config.fields import TASKS, has_condition
+from zoo.config.fields import has_condition
 from zoo.config.scopes import GROUPS, KINDS, SIDES
 from zoo.errors import ConfigError
 from zoo.lab.declarations import DIFFERENCES
 from zoo.lab.experiment import Experiment
-from zoo.lab.metrics import is_per_token
 from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
-from zoo.nested import flatten
+from zoo.lab.planning.evaluations import evaluation_differences
 
 
 def fairness_warnings(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
@@ -35,37 +34,15 @@ def unfair_differences(experiment: Experiment, arms: list[PlannedArm]) -> dict[s
     """Returns lines for the differences that make a comparison unfair, by the names of
     `DIFFERENCES`.
 
-    All arms share one base, so only factors can introduce differences.
+    All arms share one base, so only factors can introduce differences in size.
     """
     found: dict[str, list[str]] = {name: [] for name in DIFFERENCES}
     for factor, levels in experiment.factors.items():
         found["levels"] += _unequal_levels(factor, {level: changes for level, changes in levels.items() if changes})
         for name, size in (("tokens", lambda arm: arm.tokens), *SIZE_OF.items()):
             found[name] += _unequal_sizes(factor, arms, DIFFERENCES[name], size)
-    texts = {
-        (arm.config.data.source, arm.config.data.document_separator, arm.config.data.validation_fraction)
-        for arm in arms
-    }
-    if len(texts) > 1:
-        found["text"].append("arms differ in their text: each is scored on the held-out part of its own")
-    scored = {
-        (arm.config.training.eval_batches, arm.config.data.batch_size, arm.config.data.sequence_length) for arm in arms
-    }
-    if len(scored) > 1 and any(batches for batches, _, _ in scored):
-        found["rows"].append(
-            "arms are scored on different samples of rows (training.eval_batches, data.batch_size and "
-            "data.sequence_length choose them); training.eval_batches=0 scores all of the held-out text"
-        )
-    tokenizers = {repr(flatten(arm.config.data.tokenizer)) for arm in arms}
-    if (
-        len(tokenizers) > 1
-        and is_per_token(experiment.metric)
-        and not any(arm.config.objective.kind in TASKS for arm in arms)
-    ):
-        found["tokenizer"].append(
-            f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "
-            "use eval/bits_per_byte"
-        )
+    for what, lines in evaluation_differences(experiment, arms).items():
+        found[what] += lines
     return found
 
 

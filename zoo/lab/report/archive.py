@@ -2,7 +2,8 @@
 
 A sweep becomes a folder of its name with
 
-    result.json    question, rules, verdict, arms, and what it ran on
+    result.json    question, rules, verdict, arms with the hashes of their configs, and what it ran on:
+                   commit, hash of the data, versions, devices, processor
     runs.csv       a line per run: arm, seed, state, updates, tokens, seconds, every final metric
     contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
     tuning.csv     a line per tuned value and seed, if something was tuned
@@ -19,13 +20,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.run_records import RunRecord
+from zoo.lab.results.schema import as_dict, as_text
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import judge, rule_text
@@ -87,7 +89,7 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
         tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
         write_json(folder / "result.json", _finite(_result(sweep) | {"tables": tables, "pictures": pictures}))
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be written ({error.strerror or error})") from error
+        raise not_writable(folder, error) from error
     return folder
 
 
@@ -181,6 +183,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
                 "name": arm.label,
                 "overrides": {path: _strip_paths(value) for path, value in arm.overrides.items()},
                 "parameters": arm.parameters.get("total"),
+                "configs": [as_text(run.meta.get("identity")) for run in sweep.runs_of(arm.name)],
                 "mean": found and found.mean,
                 "sd": found and found.sd,
                 "seeds": found.n if found else 0,
@@ -203,5 +206,10 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         "tuning": sweep.tuning or None,
         "command": [_strip_paths(word) for word in sweep.command],
         "device": meta.get("device"),
+        "processor": meta.get("processor"),
         "versions": meta.get("versions"),
+        "commits": sorted({commit for run in sweep.runs if (commit := as_text(run.meta.get("commit")))}),
+        "data": sorted(
+            {found for run in sweep.runs if (found := as_text(as_dict(run.meta.get("data")).get("fingerprint")))}
+        ),
     }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic
 from zoo.lab.report.figures import write_figures
 from zoo.lab.report.html_page import render
@@ -40,5 +40,5 @@ def build_report(sweep: SweepResults, output: str | Path) -> BuiltReport:
         write_figures(sweep, output.with_suffix(""))
         write_atomic(output, render(sweep, verdict, output.parent))
     except OSError as error:
-        raise ConfigError(f"output: {output} cannot be written ({error.strerror or error})") from error
+        raise not_writable(output, error, "output:") from error
     return BuiltReport(output, verdict)

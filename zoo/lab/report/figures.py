@@ -1,7 +1,6 @@
 """The report's plots as PNG and SVG files, for papers and for pages without scripts."""
 
 import io
-import os
 import warnings
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
+from zoo.files import write_atomic
 from zoo.lab.metrics import lower_is_better
 from zoo.lab.results.curves import COLOURS, arm_styles, baseline_differences, loss_by_length, main_metrics, seed_band
 from zoo.lab.results.sweep_results import SweepResults
@@ -50,7 +50,8 @@ def _legend(axes: Axes, sweep: SweepResults, look: dict[str, tuple[str, object]]
         text.set_text(_label(arm.label))
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
+    """Writes a figure whose bytes depend on nothing but its content; returns the path."""
     kind = path.suffix[1:]
     nothing = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     buffer = io.BytesIO()
@@ -58,9 +59,7 @@ def _save(figure: Figure, path: Path) -> Path:
         # Names in scripts that the default font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight", metadata=nothing)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(buffer.getvalue())
-    os.replace(temporary, path)
+    write_atomic(path, buffer.getvalue())
     return path
 
 
@@ -218,5 +217,5 @@ def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
                 continue
             if draw is not _differences and len(sweep.arms) > 1:
                 _legend(axes, sweep, look)
-            written += [_save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
+            written += [save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
     return written

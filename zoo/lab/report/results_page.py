@@ -1,17 +1,21 @@
 """Writes one page about all saved results, from the files of `zoo.lab.report.archive` alone."""
 
+import csv
 import json
 import math
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.formatting import plus_minus
+from zoo.lab.report.claims_table import claims_lines, read_claims
+from zoo.lab.report.forest_plot import write_forest_plot
+from zoo.lab.report.noise_floor import NOISE_FILE
 
 HEAD = [
     "# Results",
@@ -19,9 +23,8 @@ HEAD = [
     "Written by `zoo results` from the tables in these folders. The experiment files state the rules before any run;",
     "[comparisons.md](../comparisons.md) explains how they are judged.",
     "",
-    "| claim | verdict | result | size |",
-    "| --- | --- | --- | --- |",
 ]
+TABLE = ["| claim | verdict | result | size |", "| --- | --- | --- | --- |"]
 
 
 def build(output: Path, tests: Path | None = None) -> Path:
@@ -38,17 +41,15 @@ def build(output: Path, tests: Path | None = None) -> Path:
     """
     if not output.is_dir():
         raise ConfigError(f"{output}: there is no such folder")
-    results, problems = [], []
+    results, problems, by_claim, effects = [], [], {}, []
     for path in sorted(output.glob("*/result.json")):
         try:
             name, result = path.parent.name, read_json(path)
-            results.append(
-                (
-                    _order((result.get("claim") or {}).get("id") or "~"),
-                    _row(name, result),
-                    "\n".join(_section(name, result)),
-                )
-            )
+            claim = (result.get("claim") or {}).get("id") or "~"
+            results.append((_order(claim), _row(name, result), "\n".join(_section(name, result))))
+            contrasts = _read_contrasts(path.parent)
+            by_claim.setdefault(claim, []).append((name, result, contrasts))
+            effects += [((_order(claim), f"{claim.strip('~')} {row['contrast']}".strip()), row) for row in contrasts]
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             problems.append(
                 f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
@@ -56,19 +57,21 @@ def build(output: Path, tests: Path | None = None) -> Path:
     if problems:
         raise ConfigError(problems)
     results.sort(key=lambda found: found[0])
-    page = output / "README.md"
-    lines = [
-        *HEAD,
-        *(row for _, row, _ in results),
-        "",
-        *_other(output),
-        *_exact(output, tests),
-        *(section for *_, section in results),
-    ]
+    page, claims, exact = output / "README.md", read_claims(output), _exact_tests(output, tests)
     try:
+        drawn = write_forest_plot([(label, row) for (_, label), row in sorted(effects, key=lambda one: one[0])], output)
+        lines = [
+            *HEAD,
+            *(claims_lines(claims, by_claim, exact) if claims else []),
+            *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
+            *([*TABLE, *(row for _, row, _ in results), ""] if not claims else []),
+            *_other(output),
+            *_exact(exact),
+            *(section for *_, section in results),
+        ]
         write_atomic(page, "\n".join(lines))
     except OSError as error:
-        raise ConfigError(f"{page} cannot be written ({error.strerror or error})") from error
+        raise not_writable(page, error) from error
     return page
 
 
@@ -97,30 +100,46 @@ def _anchor(name: str) -> str:
 
 
 def _other(output: Path) -> list[str]:
-    """Lists the pages that were written by hand."""
+    """Lists the noise floor and the pages that were written by hand."""
     lines = []
+    if (output / NOISE_FILE).exists():
+        lines += [f"[The noise floor]({NOISE_FILE}): how small a difference an experiment of each size can find.", ""]
+    hand_written = []
     for path in sorted(output.glob("*.md")):
-        if path.name != "README.md" and (
+        if path.name not in ("README.md", NOISE_FILE) and (
             title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
         ):
-            lines.append(f"* [{title}]({path.name})")
-    return ["Other results, written by hand:", "", *lines, ""] if lines else []
+            hand_written.append(f"* [{title}]({path.name})")
+    return lines + (["Other results, written by hand:", "", *hand_written, ""] if hand_written else [])
 
 
-def _exact(output: Path, tests: Path | None) -> list[str]:
-    """Lists the exact claims with their tests."""
+def _exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
+    """Returns links to the tests of exact claims, by the claim's id, in order."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.glob("test_*.py")) if tests else []:
         for line in path.read_text(encoding="utf-8").splitlines():
             if match := re.match(r"def test_([a-z])(\d+)_(\w+)\(", line):
                 link = Path(os.path.relpath(path, output)).as_posix()
                 found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
-    if not found:
+    return {claim: found[claim] for claim in sorted(found, key=_order)}
+
+
+def _exact(tests: Mapping[str, list[str]]) -> list[str]:
+    """Lists the exact claims with their tests."""
+    if not tests:
         return []
-    rows = [
-        f"| {claim} | {'; '.join(links)} |" for claim, links in sorted(found.items(), key=lambda item: _order(item[0]))
-    ]
-    return ["Exact claims need no training; they are tests.", "", "| claim | tests |", "| --- | --- |", *rows, ""]
+    rows = [f"| {claim} | {'; '.join(links)} |" for claim, links in tests.items()]
+    text = "Exact claims need no training; they are tests."
+    return ["## Exact claims", "", text, "", "| claim | tests |", "| --- | --- |", *rows, ""]
+
+
+def _read_contrasts(folder: Path) -> list[dict[str, str]]:
+    """Returns the rows of an archived contrasts.csv; none without the file."""
+    path = folder / "contrasts.csv"
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _section(name: str, result: dict[str, Any]) -> list[str]:
@@ -166,6 +185,7 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
 def _made(result: dict[str, Any]) -> Iterable[str]:
     """Yields the command, if it was recorded, and the device."""
     device = f"on {_device(result['device'])}" if result.get("device") else ""
+    device += f" ({processor})" if device and (processor := result.get("processor")) else ""
     if result.get("command"):
         yield f"To repeat: {_code(shlex.join(result['command']))}{device and ', ' + device}."
     elif device:

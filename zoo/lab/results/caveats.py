@@ -10,7 +10,13 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.training.records.extension import recorded_extensions
 
 # Entries of meta.json that should be the same in all runs of a comparison.
-SHARED = {"versions": "software versions", "device": "devices", "commit": "commits", "data": "data"}
+SHARED = {
+    "versions": "software versions",
+    "device": "devices",
+    "processor": "processors",
+    "commit": "commits",
+    "data": "data",
+}
 
 
 def _fingerprint(key: str, value: Any) -> str:
@@ -48,7 +54,8 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     found += [
         f"the runs used different {words}: their results may differ for reasons other than the arms"
         for key, words in SHARED.items()
-        if len({_fingerprint(key, run.meta.get(key)) for run in described}) > 1
+        # Older runs did not record all of it.
+        if len({_fingerprint(key, run.meta[key]) for run in described if run.meta.get(key) is not None}) > 1
     ]
     if len(kinds := sorted({numerics(run.meta) for run in described})) > 1:
         found.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo.config import NOT_RESULT_RELEVANT, derivable
 from zoo.errors import ConfigError
+from zoo.lab.results.comparison_caveats import comparison_caveats
 from zoo.lab.results.run_records import RunRecord, differing_keys, load_run
 from zoo.lab.results.schema import Arm, factor_labels
 from zoo.lab.results.sweep_results import SweepResults
@@ -41,8 +42,8 @@ def _text(value: Any) -> str:
 def load_comparison(folders: list[str | Path]) -> SweepResults:
     """Reads any runs and groups those that differ only in the seed into arms.
 
-    A second run of the same config and seed becomes an arm of its own, so that a repetition can be
-    compared.
+    Whatever else differs between arms, e.g. what their evaluations score, is a warning. A second run
+    of the same config and seed becomes an arm of its own, so that a repetition can be compared.
 
     Raises:
         ConfigError: folders are missing, damaged or named twice; one line per problem.
@@ -88,4 +89,5 @@ def load_comparison(folders: list[str | Path]) -> SweepResults:
     written = {key for run in runs for row in run.rows for key in row}
     metric = "train/loss" if "train/loss" in written and "eval/loss" not in written else "eval/loss"
     seeds = sorted({run.seed for run in runs})
-    return SweepResults(Path("."), "Comparison of runs", metric, arms, placed, seeds)
+    warnings = comparison_caveats(arms, placed, metric)
+    return SweepResults(Path("."), "Comparison of runs", metric, arms, placed, seeds, warnings=warnings)

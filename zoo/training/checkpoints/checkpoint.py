@@ -4,18 +4,20 @@ Orbax writes asynchronously and commits by renaming, so a kill leaves either a w
 none. It does not notice damaged bytes; `zoo.training.checkpoints.integrity` does.
 """
 
+import contextlib
 import json
+import logging
 import math
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 from orbax.checkpoint import v1 as ocp
 
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, is_disk_full
 from zoo.training.checkpoints.integrity import find_damage, has_manifest, write_manifest
 from zoo.training.checkpoints.tree_differences import (
     NOTHING_REPLACEABLE,
@@ -26,6 +28,17 @@ from zoo.training.checkpoints.tree_differences import (
 from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.metrics_file import read_lines_with_step
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
+
+
+class _WithoutFullDisks(logging.Filter):
+    """Drops what Orbax logs, with tracebacks, of errors that it also raises."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and record.exc_info[1] is not None and is_disk_full(record.exc_info[1]))
+
+
+# One object: a logger keeps each filter once.
+_WITHOUT_FULL_DISKS = _WithoutFullDisks()
 
 
 class Checkpoints:
@@ -53,6 +66,7 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
         self._unhashed: int | None = None
         self._hashing: threading.Thread | None = None
+        self._manifest_error: OSError | None = None
         policies = ocp.training.preservation_policies
         self._policy = policies.AnyPreservationPolicy(
             [
@@ -69,6 +83,7 @@ class Checkpoints:
 
     def _open(self) -> Any:
         if self._checkpointer is None:
+            logging.getLogger("absl").addFilter(_WITHOUT_FULL_DISKS)
             self._checkpointer = ocp.training.Checkpointer(
                 self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only
             )
@@ -246,9 +261,10 @@ class Checkpoints:
         self._finish()
         if metrics is not None and not math.isfinite(metrics["eval/loss"]):
             metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint.
-        with self._context():
+        metadata = json.loads(json.dumps(metadata))
+        with self._context(), self._cleaning_up():
             response = self._open().save_checkpointables_async(
-                step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(metadata))
+                step, {"state": state}, force=True, metrics=metrics, custom_metadata=metadata
             )
         if response is None:
             raise RuntimeError(f"checkpoint {step} was not written: {self.folder} already holds a later one")
@@ -266,21 +282,47 @@ class Checkpoints:
     def poll(self) -> None:
         """Starts the manifest of a checkpoint once it is committed; to be called regularly."""
         if self._unhashed is not None and self._hashing is None and not self._checkpointer.is_saving_in_progress():
+            if jax.process_count() == 1 and not (self.folder / str(self._unhashed)).is_dir():
+                self._wait()  # Raises what has gone wrong, now and not at the next save.
             self._hashing = threading.Thread(target=self._write_manifest, args=(self._unhashed,), daemon=True)
             self._hashing.start()
 
     def _write_manifest(self, step: int) -> None:
         folder = self.folder / str(step)
         if folder.is_dir() and is_main_process():
-            write_manifest(folder)
+            try:
+                write_manifest(folder)
+            except OSError as error:
+                self._manifest_error = error
 
     def _finish(self) -> None:
         if self._unhashed is None:
             return
-        self._checkpointer.wait()
+        self._wait()
         self.poll()
         self._hashing.join()
         self._unhashed = self._hashing = None
+        error, self._manifest_error = self._manifest_error, None
+        if error is not None:
+            raise error
+
+    def _wait(self) -> None:
+        with self._cleaning_up():
+            self._checkpointer.wait()
+
+    @contextlib.contextmanager
+    def _cleaning_up(self) -> Iterator[None]:
+        """Removes what a save that fails has written, which would keep a disk full."""
+        try:
+            yield
+        except Exception:
+            checkpointer, self._checkpointer, self._unhashed = self._checkpointer, None, None
+            with contextlib.suppress(Exception):  # It raises the same error again.
+                checkpointer.close()
+            if is_main_process():
+                for unfinished in self.folder.glob("*.orbax-checkpoint-tmp"):
+                    shutil.rmtree(unfinished, ignore_errors=True)
+            raise
 
     def close(self) -> None:
         """Waits until everything is on disk."""

@@ -20,6 +20,7 @@ from zoo.files import write_json
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
 from zoo.objectives.attention_kernels import attention_kernels
+from zoo.training.records.processor import processor_name
 from zoo.training.records.record_reader import read_meta
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
@@ -59,7 +60,7 @@ def git_commit() -> str | None:
 
 
 def environment() -> dict[str, Any]:
-    """Returns what a program runs with: package versions, devices, the commit of the code."""
+    """Returns what a program runs with: package versions, devices, processor, commit of the code."""
     devices = jax.devices()
     return {
         "versions": {
@@ -72,6 +73,7 @@ def environment() -> dict[str, Any]:
             "count": len(devices),
             "cpu_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         },
+        "processor": processor_name(),
         "commit": git_commit(),
     }
 

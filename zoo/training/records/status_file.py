@@ -1,13 +1,11 @@
 """status.json: how far a run is, and how it ended."""
 
 import contextlib
-import errno
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError, Diverged, Preempted, ZooError
+from zoo.errors import ConfigError, Diverged, Preempted, ZooError, is_disk_full, not_writable
 from zoo.files import is_step, write_json
 from zoo.training.records.record_reader import read_record
 
@@ -71,15 +69,12 @@ class StatusFile:
         """
         if isinstance(error, ConfigError):
             return error
-        if out_of_space(error):
-            free = shutil.disk_usage(self._workdir).free
-            message = " ".join(str(error).split())[:200]
-            error = ZooError(
-                f"{self._workdir} cannot be written ({free / 1e6:,.0f} MB free): {message}; what was saved before is "
-                "untouched, and the same command continues"
-            ).with_traceback(error.__traceback__)
+        if is_disk_full(error):
+            path = getattr(error, "filename", None) or self._workdir
+            advice = "; what was saved before is untouched, and the same command continues"
+            error = not_writable(path, error, advice=advice).with_traceback(error.__traceback__)
         state = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
-        reason = str(error) if state != "failed" else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
             status = self._status(state, self.step if step is None else step, reason)
             write_json(self._path, status | ({"saved": True} if state == "preempted" else {}))
@@ -97,10 +92,3 @@ def final_status(workdir: Path) -> dict[str, Any] | None:
     """
     status = read_record(workdir / STATUS_FILE)
     return status if status.get("state") == "done" and is_step(status.get("step")) else None
-
-
-def out_of_space(error: Exception) -> bool:
-    """Returns whether a write failed on a full disk, reported by the system or by TensorStore."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (
-        isinstance(error, ValueError) and "RESOURCE_EXHAUSTED" in str(error)
-    )

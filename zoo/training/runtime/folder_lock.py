@@ -4,34 +4,81 @@ import fcntl
 import os
 import platform
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, listed, not_writable
+from zoo.files import foreign_entries, read_json
+
+# What a run may leave before its config.json, and after.
+RECORDS = (
+    *(".lock", "config.json", "meta.json", "status.json", "metrics.jsonl", "dynamics.jsonl", "tokenizer.json"),
+    *("log.txt", "plugins", "checkpoints", "quarantine"),
+)
 
 
-def lock_run_folder(workdir: Path) -> TextIO:
+def check_run_folder(workdir: Path) -> None:
+    """Refuses a folder in which something else than a run is stored; changes nothing.
+
+    Raises:
+        ConfigError: it is the folder of a sweep, holds files of other origin, or is no folder.
+    """
+    if workdir.name in ("", ".."):
+        raise ConfigError(f'--workdir needs a folder of its own, not "{workdir}"')
+    try:
+        if (workdir / "experiment.json").exists():
+            raise ConfigError(f"--workdir {workdir} is the folder of a sweep; a run needs one of its own")
+        foreign = foreign_entries(workdir, RECORDS)
+    except OSError as error:
+        raise ConfigError(f"--workdir {workdir} cannot be read: {error.strerror}") from error
+    if (record := _read_config(workdir)) is not None:
+        # Whatever else is there was put beside a run, such as notes or figures.
+        foreign = [] if {"model", "data", "training"} & record.keys() else ["config.json", *foreign]
+    elif any((workdir / "checkpoints").glob("[0-9]*")):
+        foreign = []  # A run whose config.json is gone or damaged, which is told later.
+    if foreign:
+        raise ConfigError(
+            f"--workdir {workdir} holds what is not of a run ({listed(foreign, 3)}); name a new or an empty folder"
+        )
+
+
+def _read_config(workdir: Path) -> dict | None:
+    """Returns what config.json of a folder holds; None if there is none or it is damaged."""
+    try:
+        record = read_json(workdir / "config.json")
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else {}
+
+
+def lock_run_folder(workdir: Path) -> BinaryIO:
     """Creates `workdir` where necessary and locks it, so that no two runs write into one folder.
 
     Returns:
         The open lock file; closing it releases the lock, and so does the end of the process.
 
     Raises:
-        ConfigError: another process holds the lock, the folder is that of a sweep, or it cannot be
-            written.
+        ConfigError: another process holds the lock, the folder cannot be written, or
+            `check_run_folder` refuses it.
+        ZooError: the disk is full.
     """
-    if (workdir / "experiment.json").exists():
-        raise ConfigError(f"--workdir {workdir} is the folder of a sweep; a run needs one of its own")
+    check_run_folder(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        file = (workdir / ".lock").open("a+")
+        # Without a buffer, which could not be written when the file is closed either.
+        file = (workdir / ".lock").open("ab+", buffering=0)
     except OSError as error:
-        raise ConfigError(f"--workdir {workdir} cannot be written: {error.strerror}") from error
+        raise not_writable(workdir, error, "--workdir") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
-        raise ConfigError(f"--workdir {workdir} is in use by {file.read().strip() or 'another process'}") from None
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {platform.node()}")
-    file.flush()
+        raise ConfigError(
+            f"--workdir {workdir} is in use by {file.read().decode().strip() or 'another process'}"
+        ) from None
+    try:
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}".encode())
+    except OSError as error:
+        file.close()
+        raise not_writable(workdir, error, "--workdir") from error
     return file

@@ -1,0 +1,47 @@
+"""Runs that others start from, or learn from, are looked for before anything is trained."""
+
+from pathlib import Path
+
+import pytest
+
+START, TEACHER = "training.start_from", "objective.distillation.teacher"
+
+
+def test_a_run_that_is_missing_ends_the_sweep_before_it_begins(command_line):
+    vary = ("--config=base.py", "--vary", f"{START}=gone,missing", "--seeds", "2")
+    Path("base.py").write_text(
+        "from zoo import config\n\ndef get_config():\n"
+        "    return config.override(config.default(), {'data.source': 'text:base.py', 'data.sequence_length': 8})\n"
+    )
+    for more in ((), ("--dry-run",)):
+        code, out, err = command_line("run", *vary, *more)
+        assert (code, out) == (2, "")
+        assert "arm start_from=gone: training.start_from=gone is not a run: there is no gone/config.json" in err
+        assert "arm start_from=missing: training.start_from=missing is not a run" in err
+    assert not Path("runs").exists()
+
+
+def test_only_runs_that_are_new_need_the_run_that_they_start_from(command_line, monkeypatch):
+    from zoo.lab.launch import workflow
+
+    asked = []
+    monkeypatch.setattr(workflow, "check_related_runs", lambda runs: asked.append(len(runs)))
+    assert command_line("run", "norms.py")[0] == 0
+    assert command_line("run", "norms.py")[0] == 0
+    assert asked == [8, 0]
+
+
+@pytest.mark.parametrize(("path", "lines"), [(START, 1), (TEACHER, 1)])
+def test_an_arm_is_named_once_for_all_its_seeds(path, lines):
+    from types import SimpleNamespace
+
+    from zoo import config
+    from zoo.errors import ConfigError
+    from zoo.lab.launch.preparation import check_related_runs
+
+    settings = config.override(config.default(), {path: "/nowhere"})
+    run = SimpleNamespace(config=settings, arm=SimpleNamespace(name="a"))
+    with pytest.raises(ConfigError) as refused:
+        check_related_runs([run, run])
+    assert len(refused.value.problems) == lines
+    assert refused.value.problems[0].startswith(f"arm a: {path}=/nowhere is not a run")

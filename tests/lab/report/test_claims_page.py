@@ -1,0 +1,122 @@
+"""The page of all results: the table of claims, the plot of all effects, and the noise floor."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from zoo.errors import ConfigError
+from zoo.lab.report.claims_table import read_claims
+from zoo.lab.report.noise_floor import noise_floors, paired_noise, write_noise_floor
+from zoo.lab.report.results_page import build
+
+CLAIMS = [
+    ("A1", "a | b", "x 2020", ""),
+    ("A2", "not run", "y 2021", ""),
+    ("A4", "a property", "z 2022", ""),
+    ("A5", "on a page", "w 2023", "page.md"),
+]
+
+
+@pytest.fixture
+def output(tmp_path):
+    """An archive with one result of the claim A1: three arms, four seeds, the last run diverged."""
+    rng, folder = np.random.default_rng(0), tmp_path / "docs"
+    (folder / "one").mkdir(parents=True)
+    result = {
+        "name": "one",
+        "question": "Which?",
+        "claim": {"id": "A1", "statement": "s", "source": "t"},
+        "size": "tiny",
+        "metric": "eval/loss",
+        "unit": " nats",
+        "seeds": [0, 1, 2, 3],
+        "verdict": "supported",
+        "paragraph": "Supported: yes.",
+        "expected": [],
+        "arms": [{"name": "x", "overrides": {}, "parameters": 1000, "mean": 2.0, "sd": 0.1, "seeds": 4}],
+        "warnings": [],
+        "tables": [],
+        "pictures": [],
+    }
+    (folder / "one/result.json").write_text(json.dumps(result))
+    with open(folder / "one/runs.csv", "w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arm", "seed", "state", "tokens", "eval/loss", "eval/accuracy"])
+        for arm in range(3):
+            for seed in range(4):
+                last = (arm, seed) == (2, 3)
+                loss = "" if last else 2 + arm + seed / 2 + rng.normal() * 0.01
+                writer.writerow([arm, seed, "diverged" if last else "done", 512, loss, ""])
+    with open(folder / "one/contrasts.csv", "w") as file:
+        names = ["contrast", "metric a", "a - b", "low", "high", "outcome"]
+        writer = csv.writer(file)
+        writer.writerow(names)
+        for number, outcome in enumerate(("holds", "refuted", "undecided", "holds")):
+            writer.writerow([f"contrast {number}", "eval/loss", -0.0321, -0.05, -0.01, outcome])
+        writer.writerow(["without pairs", "eval/loss", "", "", "", "undecided"])
+    (folder / "page.md").write_text("# A page\n")
+    return folder
+
+
+def write_claims(folder, claims):
+    with open(folder / "claims.csv", "w") as file:
+        csv.writer(file).writerows([("id", "statement", "source", "page"), *claims])
+
+
+def test_every_claim_has_a_row(output, tmp_path):
+    write_claims(output, CLAIMS)
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_exact.py").write_text("def test_a4_it_is_so():\n")
+    page = build(output, tests).read_text()
+    assert "4 claims: 1 supported, 1 exact, 1 on a page of its own, 1 not judged yet." in page
+    rows = [line for line in page.splitlines() if line.startswith("| A")]
+    assert rows[0] == (
+        "| A1 | a \\| b | x 2020 | **supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 1: -0.032 (-0.050 to "
+        "-0.010); contrast 2: -0.032 (-0.050 to -0.010); and 2 more | tiny, 4 seeds | [one](#one) |"
+    )
+    assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |"
+    assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  | [1 test](#exact-claims) |"
+    assert rows[3] == "| A5 | on a page | w 2023 | see the page |  |  | [page.md](page.md) |"
+    assert "![the difference of every contrast with its interval](effects.png)" in page
+    assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id,statement\nA1,x\n", "no column page, source"),
+        ("id,statement,source,page\nA1,,,\nA1,,,\n", "A1 is listed more"),
+    ],
+)
+def test_a_list_of_claims_that_cannot_be_read(output, text, told):
+    (output / "claims.csv").write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        read_claims(output)
+
+
+def test_the_noise_of_a_paired_difference():
+    rng = np.random.default_rng(1)
+    arms, seeds = np.array([[0.0], [3.0], [1.0]]), rng.normal(size=(1, 5000)) * 7
+    sd, low, high = paired_noise(arms + seeds + rng.normal(size=(3, 5000)) * 0.2)
+    assert sd == pytest.approx(0.2 * np.sqrt(2), rel=0.03)
+    assert low < 0.2 * np.sqrt(2) < high
+    # Two arms: the standard deviation of their differences.
+    two = rng.normal(size=(2, 6))
+    assert paired_noise(two)[0] == pytest.approx((two[0] - two[1]).std(ddof=1))
+
+
+def test_the_page_of_the_noise(output):
+    (floor,) = noise_floors(output)
+    # The seed that one arm lacks is left out.
+    assert (floor.metric, floor.arms, floor.seeds, floor.tokens, floor.parameters) == ("eval/loss", 3, 3, 512, 1000)
+    assert 0.003 < floor.sd < 0.04
+    assert floor.detectable(3) > floor.detectable(5) > floor.detectable(10)
+    text = write_noise_floor(output).read_text()
+    assert f"| one | tiny | 1,000 | 512 | eval/loss | 3 x 3 | {floor.sd:.2g} (" in text
+    assert "[The noise floor](noise_floor.md)" in build(output).read_text()
+    (output / "one/runs.csv").write_text("arm,seed\n1,2\n")
+    with pytest.raises(ConfigError, match=r"one/result\.json: not readable as a result"):
+        write_noise_floor(output)

@@ -1,0 +1,89 @@
+"""Runs that were picked by hand are compared with every doubt told."""
+
+import json
+
+import pytest
+
+from zoo import config
+from zoo.lab.results.comparison import load_comparison
+
+ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Writes the folder of a finished run: run(name, changes of the config, entries of meta.json)."""
+
+    def write(name, changes, **meta):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        settings = config.to_plain(config.resolve(config.override(config.default(), changes), 300))
+        # Stored by a version that lacked a field.
+        del settings["training"]["eval_context"]
+        (folder / "config.json").write_text(json.dumps(settings))
+        (folder / "meta.json").write_text(json.dumps(meta))
+        (folder / "status.json").write_text('{"state": "done", "step": 20}')
+        (folder / "metrics.jsonl").write_text('{"step": 20, "eval/loss": 2.0}\n')
+        return folder
+
+    return write
+
+
+def caveats(*folders):
+    return load_comparison(list(folders)).warnings
+
+
+def test_what_is_scored_is_compared(run):
+    causal, masked = run("a", {}), run("b", ENCODER)
+    lines = caveats(causal, masked)
+    assert [line.partition(" by eval/loss: ")[0] for line in lines] == [
+        "arms are scored on different rows",
+        "arms are scored on different targets",
+        "arms predict what is scored from different contexts",
+    ]
+    assert caveats(causal, run("c", {"model.norm.placement": "post"})) == []
+
+
+def test_sizes_and_conditions_are_compared(run, tmp_path):
+    def meta(total, kernel, tokenizer):
+        return {
+            "parameters": {"total": total},
+            "flops_per_token": 6.0 * total,
+            "attention_kernels": [{"kernel": kernel}],
+            "data": {"tokenizer": {"fingerprint": tokenizer}},
+        }
+
+    one = run("a", {}, **meta(1000, "einsum", "x"))
+    longer = {"training.steps": 2000, "model.dtype": "bfloat16"}
+    other = run("sweep/b", longer, **meta(1100, "cudnn", "y"))
+    record = {"tuning": {"field": "optimizer.learning_rate", "chosen": {"b": 0.1}}}
+    (tmp_path / "sweep/experiment.json").write_text(json.dumps(record))
+    lines = caveats(one, other)
+    assert [line.split(": ")[0] for line in lines] == [
+        f"arms differ in {what}"
+        for what in (
+            "tokens of training",
+            "parameters",
+            "FLOPs per token",
+            "their tokenizer",
+            "precision",
+            "attention kernels",
+            "tuning",
+        )
+    ]
+    assert "2,048,000 (" in lines[0]
+    assert "4,096,000 (" in lines[0]
+    # One per cent is no difference.
+    assert caveats(one, run("c", {"model.dim": 320}, **meta(1009, "einsum", "x"))) == []
+
+
+def test_a_config_that_cannot_be_read_is_told(run):
+    one, other = run("a", {}), run("b", {"seed": 1, "model.dim": 512})
+    (other / "config.json").write_text('{"data": {"batch_size": "many"}}')
+    assert any("what its evaluation scores cannot be told" in line for line in caveats(one, other))
+
+
+def test_the_command_prints_them(run, command_line):
+    code, output, _ = command_line("compare", str(run("a", {})), str(run("b", ENCODER)))
+    assert code == 0
+    assert "caveat: arms are scored on different targets by eval/loss" in output

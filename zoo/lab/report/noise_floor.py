@@ -1,0 +1,139 @@
+"""How small a difference an experiment of a given size can find, from the runs that exist.
+
+In a sweep of a arms and n seeds, a value is modelled as arm + seed + noise. The noise variance is
+the residual sum of squares over (a - 1) (n - 1) degrees of freedom; a paired difference of two arms
+has twice that variance.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from zoo.errors import ConfigError
+from zoo.files import read_json, write_atomic
+from zoo.lab.statistics.paired import ALPHA
+from zoo.lab.statistics.sequential import POWER, detectable_effect
+
+NOISE_FILE = "noise_floor.md"
+SEEDS = (3, 5, 10)
+_METRICS = ("eval/loss", "eval/bits_per_byte", "eval/accuracy", "eval/next_accuracy")
+_HEAD = (
+    "# The noise floor",
+    "",
+    "Written by `zoo results --noise` from the runs of the archived sweeps. Two arms that are equal differ by chance.",
+    "The standard deviation of that difference, paired by seed, is the noise. The last columns are the smallest",
+    f"difference that three, five and ten seeds find with {100 * POWER:.0f} % power at a level of {100 * ALPHA:.0f} %,",
+    "in the metric's unit. Within a sweep, the noise is taken to be the same for all arms; where one arm barely",
+    "trains, its own spread is part of it.",
+    "",
+)
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The noise of one metric in one sweep.
+
+    Attributes:
+        sweep, size: name and size of the experiment.
+        parameters: largest number among its arms; 0 if not recorded.
+        tokens: of the training of a run.
+        metric: the metric.
+        arms, seeds: how many were compared.
+        sd: standard deviation of the paired difference of two arms, in the metric's unit.
+        low, high: 95 % interval of `sd`, from the chi-squared distribution.
+    """
+
+    sweep: str
+    size: str
+    parameters: int
+    tokens: int
+    metric: str
+    arms: int
+    seeds: int
+    sd: float
+    low: float
+    high: float
+
+    def detectable(self, seeds: int) -> float:
+        """Returns the smallest difference that a number of seeds finds with 80 % power."""
+        return detectable_effect(seeds) * self.sd
+
+
+def paired_noise(values: np.ndarray) -> tuple[float, float, float]:
+    """Returns the SD of the paired difference of two arms, and its 95 % interval.
+
+    Args:
+        values: [arms, seeds], two of each at least.
+    """
+    arms, seeds = values.shape
+    residual = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
+    freedom, total = (arms - 1) * (seeds - 1), 2 * float((residual**2).sum())
+    bounds = stats.chi2.ppf([1 - ALPHA / 2, ALPHA / 2], freedom)
+    low, high = (math.sqrt(total / bound) for bound in bounds)
+    return math.sqrt(total / freedom), low, high
+
+
+def noise_floors(output: Path) -> Iterator[NoiseFloor]:
+    """Yields the noise of every metric of every archived sweep with two arms and two seeds at least.
+
+    Seeds that an arm lacks, because a run diverged, are left out for all arms.
+
+    Raises:
+        ConfigError: an archived result cannot be read.
+    """
+    for path in sorted(output.glob("*/result.json")):
+        try:
+            result = read_json(path)
+            with open(path.with_name("runs.csv"), encoding="utf-8", newline="") as file:
+                runs = list(csv.DictReader(file))
+            for metric in _METRICS:
+                by_arm: dict[str, dict[str, float]] = {}
+                for run in runs:
+                    if run["state"] == "done" and run.get(metric) and math.isfinite(float(run[metric])):
+                        by_arm.setdefault(run["arm"], {})[run["seed"]] = float(run[metric])
+                common = sorted(set.intersection(*map(set, by_arm.values()))) if by_arm else []
+                if len(by_arm) > 1 and len(common) > 1:
+                    values = np.array([[of_seed[seed] for seed in common] for of_seed in by_arm.values()])
+                    yield NoiseFloor(
+                        result["name"],
+                        result["size"],
+                        max((arm["parameters"] or 0 for arm in result["arms"]), default=0),
+                        max(int(run["tokens"]) for run in runs),
+                        metric,
+                        *values.shape,
+                        *paired_noise(values),
+                    )
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(f"{path}: not readable as a result ({type(error).__name__}: {error})") from error
+
+
+def write_noise_floor(output: Path) -> Path:
+    """Writes `output`/noise_floor.md and returns its path.
+
+    Raises:
+        ConfigError: as `noise_floors`, or the page cannot be written.
+    """
+    page = output / NOISE_FILE
+    try:
+        write_atomic(page, "\n".join(_lines(noise_floors(output))))
+    except OSError as error:
+        raise ConfigError(f"{page} cannot be written ({error.strerror or error})") from error
+    return page
+
+
+def _lines(floors: Iterable[NoiseFloor]) -> Iterator[str]:
+    columns = ["experiment", "size", "parameters", "tokens", "metric", "arms x seeds"]
+    columns += ["SD of a paired difference (95 % interval)", *(f"{seeds} seeds" for seeds in SEEDS)]
+    yield from (*_HEAD, f"| {' | '.join(columns)} |", f"|{' --- |' * 7}{' ---: |' * len(SEEDS)}")
+    for floor in sorted(floors, key=lambda floor: (floor.metric, floor.parameters, floor.tokens, floor.sweep)):
+        found = " | ".join(f"{floor.detectable(seeds):.2g}" for seeds in SEEDS)
+        yield (
+            f"| {floor.sweep} | {floor.size} | {floor.parameters:,} | {floor.tokens:,} | {floor.metric} | "
+            f"{floor.arms} x {floor.seeds} | {floor.sd:.2g} ({floor.low:.2g} to {floor.high:.2g}) | {found} |"
+        )
+    yield ""

@@ -1,0 +1,112 @@
+"""What makes a comparison of runs that were picked by hand doubtful.
+
+`zoo run` refuses such arms before they are trained. Runs that exist are compared, and told apart.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo import config as configs
+from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
+from zoo.errors import ConfigError, DataError
+from zoo.lab.planning.arm import SIZE_TOLERANCE
+from zoo.lab.planning.evaluations import fingerprint_differences, values_by_arm
+from zoo.lab.results.run_records import RunRecord, read_json_object
+from zoo.lab.results.schema import Arm, as_dict, as_text
+from zoo.nested import flatten
+
+
+def comparison_caveats(arms: list[Arm], runs: list[RunRecord], metric: str) -> list[str]:
+    """Returns a line for everything besides what they are named by in which arms differ.
+
+    Args:
+        arms: the arms.
+        runs: their runs; the first of an arm stands for all.
+        metric: what is compared.
+    """
+    first = {arm.label: next(run for run in runs if run.arm == arm.name) for arm in arms}
+    lines = _evaluation_caveats(first, metric) if metric.startswith("eval/") else []
+    for words, value in _SIZES.items():
+        sizes = {label: size for label, run in first.items() if (size := value(run))}
+        if len(sizes) > 1 and max(sizes.values()) > (1 + SIZE_TOLERANCE) * min(sizes.values()):
+            lines.append(
+                f"arms differ in {words}: {_grouped({label: f'{size:,.0f}' for label, size in sizes.items()})}"
+            )
+    for words, value in _CONDITIONS.items():
+        found = {label: value(run) for label, run in first.items()}
+        if len({text for text in found.values() if text}) > 1:
+            lines.append(
+                f"arms differ in {words}: {_grouped({k: text or 'not recorded' for k, text in found.items()})}"
+            )
+    return lines
+
+
+def _evaluation_caveats(first: Mapping[str, RunRecord], metric: str) -> list[str]:
+    prints, unknown = {}, []
+    for label, run in first.items():
+        try:
+            prints[label] = evaluation_fingerprint(_resolved(run.config))
+        except (ConfigError, DataError, KeyError, TypeError, ValueError) as error:
+            unknown.append(f"{run.folder}: what its evaluation scores cannot be told from config.json ({error})")
+    return [*fingerprint_differences(prints, metric).values(), *unknown] if prints else unknown
+
+
+def _resolved(config: Mapping[str, Any]) -> configs.ResolvedConfig:
+    """Returns a stored config with the fields that its version of the laboratory lacked."""
+    flat = flatten(configs.default()) | flatten(config)
+    return configs.resolve(configs.from_flat(flat), vocab_size=None)
+
+
+def _grouped(values: Mapping[str, str]) -> str:
+    sides: dict[str, list[str]] = {}
+    for label, value in values.items():
+        sides.setdefault(value, []).append(label)
+    return values_by_arm(sides)
+
+
+def _tokens(run: RunRecord) -> float:
+    flat = flatten(run.config)
+    try:
+        return flat["training.steps"] * flat["data.batch_size"] * flat["data.sequence_length"]
+    except (KeyError, TypeError):
+        return 0
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+_SIZES: dict[str, Callable[[RunRecord], float]] = {
+    "tokens of training": _tokens,
+    "parameters": lambda run: _number(as_dict(run.meta.get("parameters")).get("total")),
+    "FLOPs per token": lambda run: _number(run.meta.get("flops_per_token")),
+}
+
+
+def _tokenizer_fingerprint(run: RunRecord) -> str:
+    return as_text(as_dict(as_dict(run.meta.get("data")).get("tokenizer")).get("fingerprint"))[:12]
+
+
+def _precision(run: RunRecord) -> str:
+    return as_text(flatten(run.config).get("model.dtype"))
+
+
+def _kernels(run: RunRecord) -> str:
+    entries = run.meta.get("attention_kernels")
+    kernels = [as_text(as_dict(entry).get("kernel")) for entry in entries] if isinstance(entries, list) else []
+    return ", ".join(dict.fromkeys(filter(None, kernels)))
+
+
+def _tuning(run: RunRecord) -> str:
+    """Returns which field was tuned for this run's arm, from the sweep that it is part of."""
+    tuning = as_dict(read_json_object(Path(run.folder).parent / "experiment.json", []).get("tuning"))
+    return f"{as_text(tuning.get('field'))} tuned" if tuning.get("chosen") else "not tuned"
+
+
+_CONDITIONS: dict[str, Callable[[RunRecord], str]] = {
+    "their tokenizer": _tokenizer_fingerprint,
+    "precision": _precision,
+    "attention kernels": _kernels,
+    "tuning": _tuning,
+}
