@@ -1,6 +1,5 @@
 """Torn, huge and odd records: every reader takes them as they are or ends in one line."""
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from zoo import config as configs
-from zoo.cli.sweeps import status as status_command
 from zoo.errors import ZooError
 from zoo.files import MAX_LINE_BYTES, read_json_lines, write_json
 from zoo.lab.launch.populations import mixed_numerics
@@ -260,10 +258,3 @@ def test_a_huge_line_is_skipped_without_being_kept_in_memory(tmp_path):
     put(tmp_path / "status.json", b"[" * 5_000_000)
     with pytest.raises(ZooError, match=r"status.json: not readable as JSON \(nested too deeply\)"):
         load_run(tmp_path)
-
-
-def test_control_characters_in_records_do_not_reach_the_terminal(writer, capsys):
-    sweep = writer.sweep()
-    write_json(sweep / "pre-0-0" / "status.json", {"state": "failed", "step": 2, "reason": "a\x1b[2Jb\x9bc"})
-    status_command.run(argparse.Namespace(folder=sweep, json=False))
-    assert not {"\x1b", "\x9b"} & set(capsys.readouterr().out)
