@@ -264,6 +264,10 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _ids_without_a_token(tokenizer: Tokenizer, config: ResolvedConfig) -> int:
+    return config.model.vocab_size - tokenizer.model_vocab_size(config.objective, config.data.row_format)
+
+
 def import_report(contents: CheckpointContents, config: ResolvedConfig, parameters: int, out: Path) -> Iterable[str]:
     """Yields lines that say what was imported and how to go on."""
     yield (
@@ -272,6 +276,11 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
     )
     data = config.data
     yield f"tokenizer {data.tokenizer.kind} ({out / TOKENIZER_FILE}); rows of {data.sequence_length} tokens"
+    if contents.tokenizer is not None and (unused := _ids_without_a_token(contents.tokenizer, config)):
+        yield (
+            f"{unused} of the model's {config.model.vocab_size} ids have no token: usual where a table was padded; "
+            "otherwise the tokenizer is not that of the checkpoint"
+        )
     if (length := contents.extra_metadata.get("trained_length") or 0) > data.sequence_length:
         yield f"trained with rows of {length} tokens: set data.sequence_length to train on with longer ones"
     yield from contents.notes

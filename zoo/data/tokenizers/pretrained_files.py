@@ -54,7 +54,7 @@ def read_wordpiece_vocabulary(path: Path) -> Any:
 
     settings = read_settings(path, WORDPIECE_CLASSES)
     # Not splitlines(), which also ends a line at characters that are tokens, such as U+2028.
-    lines = path.read_text(encoding="utf-8", newline="\n").removesuffix("\n").split("\n")
+    lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     tokens = [line.removesuffix("\r") for line in lines]
     model = Model(
         models.WordPiece(
