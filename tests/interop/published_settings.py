@@ -390,6 +390,8 @@ FILES: dict[str, Published] = {
         "google/flan-ul2": t5(4096, 16384, 32, 16, d_kv=256, feed_forward_proj="gated-silu", is_gated_act=True,
                               dense_act_fn="silu", tie_word_embeddings=False),
     }),
+    "T5 saved with the scale of the head": Published("T5ForConditionalGeneration", "t5", t5(
+        512, 2048, 6, 8, is_decoder=False, scale_decoder_outputs=True, tie_word_embeddings=True, dtype="float32")),
     "t5-3b": Published("T5WithLMHeadModel", "t5", t5(1024, 16384, 24, 32, d_kv=128)),
     "google/mt5-small": Published("MT5ForConditionalGeneration", "mt5", t5(512, 1024, 8, 6, num_decoder_layers=8)),
     "google/umt5-small": Published("UMT5ForConditionalGeneration", "umt5", t5(

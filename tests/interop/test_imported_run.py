@@ -1,16 +1,15 @@
 """What an imported run knows of its training, and how it is scored."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.checkpoints_of_others import imported, zoo
-from zoo.cli.evaluate import bits_per_byte
 from zoo.data import encode_text_file
 from zoo.data.rows.token_streams import Stream
 from zoo.interop.importing import trained_length
+from zoo.training.evaluation.held_out import bits_per_text_byte
 from zoo.training.trained_run import load_trained
 
 TEXT = "w1 w2 w3 w4 w5 w6 w7 w8\n" * 40
@@ -63,9 +62,7 @@ def test_bits_per_byte_of_tokens_that_are_not_bytes(llama, tmp_path):
 
 @pytest.mark.parametrize(("kind", "targets"), [("causal", 5), ("masked", 4), ("span", None)])
 def test_bits_are_those_of_all_targets(kind, targets):
-    objective = SimpleNamespace(kind=kind)
-    run = SimpleNamespace(config=SimpleNamespace(objective=objective), tokenizer=SimpleNamespace(bos_id=0))
     streams = [Stream(np.array([0, 5, 6, 0, 7, 8]), text_bytes=11)]
-    found = bits_per_byte(run, streams, np.log(2))
+    found = bits_per_text_byte(kind, 0, streams, np.log(2))
     assert np.isnan(found) if targets is None else found == pytest.approx(targets / 11)
-    assert np.isnan(bits_per_byte(run, [Stream(np.arange(3))], 1.0))
+    assert np.isnan(bits_per_text_byte(kind, 0, [Stream(np.arange(3))], 1.0))

@@ -8,6 +8,7 @@ from tests.interop.published_settings import EVERYWHERE, FILES, FIVE
 from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, importer_of, resolve_like
 from zoo.interop.class_registry import check_family, named_class, read_settings
+from zoo.interop.config_export import choose_class
 from zoo.interop.settings.importer import SettingsError, SettingsReader
 from zoo.interop.settings.inert_settings import INERT_SETTINGS
 
@@ -97,6 +98,14 @@ def test_the_settings_of_transformers_5_mean_those_of_transformers_4(name):
     ) != read_settings(class_name, four)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_5_writes_the_head_of_t5_by_its_scale(tied):
+    before = read_settings("T5ForConditionalGeneration", {"tie_word_embeddings": tied})
+    after = {"tie_word_embeddings": True, "scale_decoder_outputs": tied}
+    assert read_settings("T5ForConditionalGeneration", after) == before
+    assert before["model.head.scale"] == ("rsqrt_dim" if tied else "none")
+
+
 @pytest.mark.parametrize(("class_name", "settings", "words"), [
     ("LlamaForCausalLM", FIVE | {"rope_theta": 5.0}, "rope_theta': 10000.0, 'rope_type': 'default'}: differs from rope_theta=5.0"),
     ("LlamaForCausalLM", FIVE | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "differs from rope_scaling="),
@@ -138,3 +147,14 @@ def test_no_setting_is_inert_twice_for_a_type():
         (name, model_type) for entry in INERT_SETTINGS for name in entry.names for model_type in entry.of or ("all",)
     ]
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])
+def test_an_export_keeps_the_settings_of_transformers_5(name):
+    settings = content(name)
+    class_name = named_class(settings)
+    config = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})
+    written = choose_class(config, None, class_name, settings).settings
+    assert written["rope_parameters"] == settings["rope_parameters"]
+    again = resolve_like(class_name, dict(written), {"data.tokenizer.kind": "characters"})
+    assert again.model.position == config.model.position

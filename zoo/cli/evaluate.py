@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ import ml_collections
 
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import at_least, lengths
-from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -102,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{', '.join(given)}: for runs with objective.kind=translation, and this one has {config.objective.kind}"
         )
     if config.objective.kind in TASKS:
+        from zoo.cli.evaluation.task_evaluation import evaluate_tasks
+
         return evaluate_tasks(trained, args)
     if args.others:
         raise ConfigError("several runs can only be evaluated together on a task; give one")
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict[str, float] | None]:
     """Returns the scores at each length; None if the model cannot read rows of that length."""
     from zoo import data
-    from zoo.training.evaluation.held_out import evaluate
+    from zoo.training.evaluation.held_out import bits_per_text_byte, evaluate
 
     config, multiple = trained.config, trained.program.data_parallel_size
     constants = trained.program.constants(config.seed)
@@ -153,34 +153,10 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
             batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
         found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         if streams and not trained.tokenizer.token_bytes().any():
-            found[length]["bits_per_byte"] = bits_per_byte(trained, streams, found[length]["loss"])
+            found[length]["bits_per_byte"] = bits_per_text_byte(
+                config.objective.kind, trained.tokenizer.bos_id, streams, found[length]["loss"]
+            )
     return found
-
-
-def bits_per_byte(trained, streams, loss: float) -> float:
-    """Returns the bits per byte of a text whose tokens do not stand for exactly its bytes.
-
-    These are the bits of all its tokens, divided by its bytes: the loss of a causal model times the
-    number of its targets, which are all tokens but the first. A masked model is scored as if every
-    token of the text were hidden.
-
-    Args:
-        trained: the run.
-        streams: the text, with its number of bytes.
-        loss: nats per scored token.
-
-    Returns:
-        nan where targets are not the tokens of the text, one by one.
-    """
-    kind, opens = trained.config.objective.kind, trained.tokenizer.bos_id
-    size = sum(stream.text_bytes or 0 for stream in streams)
-    if kind not in OBJECTIVE_KINDS.having("whole_rows") or not size:
-        return float("nan")
-    if kind in OBJECTIVE_KINDS.having("causal"):
-        targets = sum(len(stream) - 1 for stream in streams)
-    else:
-        targets = sum(int((stream.tokens != opens).sum()) for stream in streams)
-    return loss * targets / size / math.log(2)
 
 
 def _print_text_scores(result: dict, trained) -> None:
@@ -200,83 +176,6 @@ def _print_text_scores(result: dict, trained) -> None:
         print(f"{found['signatures']['bleu']}, beams {objective.beams}, length penalty {objective.length_penalty:g}")
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
-
-
-def evaluate_tasks(trained, args: argparse.Namespace) -> int:
-    """Scores runs of one task, each on all of its held-out examples; prints the median of several.
-
-    Raises:
-        ConfigError: runs of different tasks, or as `evaluate_task`.
-    """
-    from statistics import median
-
-    from zoo.training.trained_run import load_trained
-
-    results = [evaluate_task(trained, args.run, args)]
-    for folder in args.others:
-        other = load_trained(folder, args.step)
-        results.append(evaluate_task(other, folder, args))
-        different = [name for name in ("task", "data", "examples", "labels") if results[-1][name] != results[0][name]]
-        if different:
-            raise ConfigError(
-                f"{folder} and {args.run} differ in {', '.join(different)}: a median of their scores would mean nothing"
-            )
-    names = list(results[0]["scores"])
-    medians = {name: median(result["scores"][name] for result in results) for name in names}
-    if args.json:
-        print(json.dumps(results[0] if len(results) == 1 else {"runs": results, "median": medians}, indent=2))
-        return 0
-    first = results[0]
-    print(f"{first['task']} of {first['examples']:,} held-out examples of {first['data']}")
-    width = max(len(f"{result['run']} at step {result['step']}") for result in results)
-    print(" " * width, *(f"{name:>16s}" for name in names))
-    for result in results:
-        print(
-            f"{result['run']} at step {result['step']}".ljust(width),
-            *(f"{result['scores'][name]:16.4f}" for name in names),
-        )
-    if len(results) > 1:
-        print("median".ljust(width), *(f"{medians[name]:16.4f}" for name in names))
-    return 0
-
-
-def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
-    """Scores a task's held-out examples, each exactly once, with the labels of the run.
-
-    Raises:
-        ConfigError: flags that apply only to text; examples that have changed since the run.
-    """
-    from zoo import data
-    from zoo.training.evaluation.held_out import evaluate
-    from zoo.training.records.resume_checks import check_same_data
-
-    config = trained.config
-    only_for_text = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
-    if given := [flag for flag, value in only_for_text.items() if value]:
-        raise ConfigError(
-            f"{', '.join(given)}: only for text; {folder} is scored on every held-out example of its task, "
-            f"objective.kind={config.objective.kind}"
-        )
-    dataset = data.load(config)
-    check_same_data(folder, dataset)
-    batches = dataset.evaluation_batches(multiple_of=trained.program.data_parallel_size)
-    scores = evaluate(
-        trained.program,
-        trained.params,
-        trained.stats,
-        batches,
-        trained.program.constants(config.seed),
-        measure=dataset.measure,
-    )
-    return {
-        "run": str(folder),
-        "step": trained.step,
-        "task": config.objective.kind,
-        "data": dataset.description,
-        "examples": len(dataset.examples.held_out),
-        "labels": list(dataset.labels),
-        "scores": scores,
-    }
 
 
 def pairs_to_score(trained, args: argparse.Namespace):

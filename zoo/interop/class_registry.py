@@ -19,13 +19,12 @@ from zoo.interop.families import (
     neox,
     performer_pytorch,
     roberta,
-    roformer,
     t5,
     task_heads,
 )
 from zoo.interop.settings.importer import Importer
 
-_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, mpt, neox, performer_pytorch, roformer, t5,
+_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, mpt, neox, performer_pytorch, t5,
              bodies, task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 

@@ -65,7 +65,7 @@ def open_checkpoint(
 def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection[str]) -> CheckpointContents:
     settings = read_object(folder / "config.json", "the model's settings")
     name = ALIASES.get(class_name, class_name) or named_class(settings, str(folder / "config.json"))
-    importer_of(name)
+    importer = importer_of(name)
     settings, left_out = _without_ignored(name, settings, ignored)
     fields = read_settings(name, settings)
     length = trained_length(name, settings, fields)
@@ -90,7 +90,14 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     if (folder / "tokenizer_config.json").is_file():
         metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
     return CheckpointContents(
-        name, settings, fields, weights, (folder / "config.json", *files, *known), tokenizer, metadata
+        name,
+        settings,
+        fields,
+        weights,
+        (folder / "config.json", *files, *known),
+        tokenizer,
+        metadata,
+        (importer.note,) if importer.note else (),
     )
 
 

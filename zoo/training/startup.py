@@ -197,8 +197,12 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     )
 
 
-def load(checked: Checked) -> Loaded:
+def load(checked: Checked, datasets: data.SharedDatasets) -> Loaded:
     """Loads the data and makes model and objective.
+
+    Args:
+        checked: the run.
+        datasets: those of the runs that it is trained with.
 
     Raises:
         ConfigError: devices, tokenizer, text or a package do not fit the config or the run.
@@ -207,7 +211,7 @@ def load(checked: Checked) -> Loaded:
     config, workdir = checked.config, checked.request.workdir
     mesh = make_mesh(config)
     check_platform(config)
-    dataset = data.load(config)
+    dataset = datasets.load(config)
     teacher = config.objective.distillation.teacher
     check_same_tokenizer(teacher, "objective.distillation.teacher", dataset.tokenizer)
     model, objective = make_model(config), make_objective(config, dataset.tokenizer)

@@ -1,7 +1,10 @@
-"""BERT (Devlin et al. 2019) of Hugging Face's transformers, and what later encoders share with it.
+"""BERT (Devlin et al. 2019) and RoFormer (Su et al. 2021) of Hugging Face's transformers, and what
+later encoders share with them.
 
     BertForPreTraining   masked-language-model head, pooler and next-sentence head
     BertForMaskedLM      masked-language-model head
+    RoFormerForMaskedLM  the same with interleaved RoPE; the class stores sines and cosines as a
+                         fixed table, which it counts among its parameters
 
 `position_embedding_type="relative_key"` is the key part of Shaw et al. 2018, with a vector for
 every distance: its table runs from the farthest key before the query to the farthest one after it,
@@ -24,6 +27,12 @@ BERT = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute", "tie_word_embeddings": True,
 }  # fmt: skip
+ROFORMER = {name: value for name, value in BERT.items() if name != "position_embedding_type"} | {
+    "vocab_size": 50000,
+    "embedding_size": None,
+    "max_position_embeddings": 1536,
+    "rotary_value": False,
+}
 # The first published files use the parameter names of the authors' code.
 RENAMED_SUFFIXES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
@@ -187,11 +196,47 @@ def pretraining_rules(config: ResolvedConfig) -> Rules:
     ]
 
 
+def roformer_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for RoFormerForMaskedLM."""
+    settings = SettingsReader(hf, ROFORMER, "roformer")
+    fields = (
+        encoder(settings)
+        | settings.choose("hidden_act", ACTIVATIONS)
+        | {
+            "model.position.kind": "rope",
+            "model.position.layout": "interleaved",
+            "model.position.theta": 10000.0,
+            # The table's rows.
+            "data.sequence_length": settings["max_position_embeddings"],
+        }
+    )
+    settings.expect(
+        None,
+        settings["hidden_size"],
+        embedding_size="expected hidden_size: embeddings of another width are not supported",
+    )
+    settings.expect(False, rotary_value="values are not rotated here")
+    settings.finish()
+    return fields
+
+
+def roformer_rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of RoFormerForMaskedLM."""
+    return [
+        *encoder_rules(config, "roformer"),
+        *masked_head_rules(config, "roformer"),
+        IgnoredTensors(r"roformer\.encoder\.embed_positions\.weight"),
+    ]
+
+
 CLASSES = {
     "BertForPreTraining": Importer(
         pretraining_config, pretraining_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
     ),
     "BertForMaskedLM": Importer(
         masked_config, masked_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
+    ),
+    "RoFormerForMaskedLM": Importer(
+        roformer_config, roformer_rules, ROFORMER, model_type="roformer", prefix="roformer"
     ),
 }

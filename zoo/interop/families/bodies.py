@@ -16,6 +16,7 @@ from zoo.interop.settings.equivalents import given_tie
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, linear
 
+NOTE = "a model without a head: its scores of tokens mean nothing; start another run from it"
 NO_HEAD = {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
 
 
@@ -51,8 +52,10 @@ def body_of(whole: Importer, body: Callable[[ResolvedConfig], Rules] | None = No
             for rule in (body or whole.rules)(config)
             if not (isinstance(rule, Rule) and rule.paths[0].startswith("head/"))
         ]
-        if pooler:
+        if config.head.pooler:
             found += linear("pooler", f"{whole.prefix}.pooler.dense")
+        elif pooler:
+            found.append(IgnoredTensors(rf"{whole.prefix}\.pooler\..*"))
         return without_prefix(found, whole.prefix)
 
     return replace(
@@ -60,6 +63,7 @@ def body_of(whole: Importer, body: Callable[[ResolvedConfig], Rules] | None = No
         read_config=read_config,
         rules=rules,
         prefix="",
+        note=NOTE,
         custom_settings={**whole.custom_settings, "tie_word_embeddings": given_tie},
     )
 

@@ -208,7 +208,12 @@ CLASSES = {
     "MistralForCausalLM": Importer(mistral_config, rules, MISTRAL, model_type="mistral", prefix="model"),
     "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3, model_type="smollm3", prefix="model"),
     "Qwen2ForCausalLM": Importer(
-        qwen2_config, lambda config: rules(config, output_bias=False), QWEN2, model_type="qwen2", prefix="model"
+        qwen2_config,
+        lambda config: rules(config, output_bias=False),
+        QWEN2,
+        model_type="qwen2",
+        prefix="model",
+        note="the output of attention has a bias of zeros here, which the class lacks",
     ),
     "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
     "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),

@@ -57,7 +57,9 @@ def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
 
 def _config(hf: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
     settings = SettingsReader(rename_settings(hf, NAMES), defaults, model_type)
-    tied, depth = settings["tie_word_embeddings"], settings["num_layers"]
+    # transformers 5 writes every model as tied, and by this setting what it was before.
+    scaled, depth = settings.get("scale_decoder_outputs"), settings["num_layers"]
+    tied = settings["tie_word_embeddings"] and scaled is not False
     decoder_depth = depth if settings["num_decoder_layers"] is None else settings["num_decoder_layers"]
     fields = {
         "model.architecture": "encoder_decoder",
@@ -66,7 +68,7 @@ def _config(hf: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any],
         "model.num_layers": depth,
         "model.dropout": settings["dropout_rate"],
         "model.tie_embeddings": tied,
-        "model.head.scale": "rsqrt_dim" if tied else "none",
+        "model.head.scale": "rsqrt_dim" if (tied if scaled is None else scaled) else "none",
         "model.norm.kind": "rmsnorm",
         "model.norm.placement": "pre",
         "model.norm.epsilon": settings["layer_norm_epsilon"],
@@ -193,6 +195,7 @@ CLASSES = {
         encoder_rules,
         {name: value for name, value in defaults.items() if name not in ("num_decoder_layers", "is_encoder_decoder")},
         model_type=model_type,
+        note="a model without a head: its scores of tokens mean nothing; start another run from it",
         custom_settings=CUSTOM_SETTINGS | {"tie_word_embeddings": given_tie},
     )
     for name, model_type, defaults in (("T5", "t5", T5), ("MT5", "mt5", MT5), ("UMT5", "umt5", UMT5))

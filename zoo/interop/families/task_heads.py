@@ -78,7 +78,8 @@ def with_task(
         return fields | task_fields(task, hf)
 
     def rules(config: ResolvedConfig) -> Rules:
-        of_head = [rule for path, name in head for rule in linear(path, name)]
+        there = [(path, name) for path, name in head if path != "pooler" or config.head.pooler]
+        of_head = [rule for path, name in there for rule in linear(path, name)]
         # Files of encoders that were fine-tuned contain a pooler that the class does not read.
         unread = () if task == "classification" else (IgnoredTensors(rf"{whole.prefix}\.pooler\..*"),)
         return [*body(config), *of_head, *unread]

@@ -29,6 +29,7 @@ class Importer:
         model_type: name of the family in `config.json`; empty for a class outside transformers.
         prefix: prefix of all tensors except those of the heads; files may omit it.
         zero_if_missing: tensors that a file may lack and that are 0 then.
+        note: a line that the import prints.
         custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
             differently.
     """
@@ -42,6 +43,7 @@ class Importer:
     prefix: str = ""
     zero_if_missing: tuple[str, ...] = ()
     custom_settings: Mapping[str, Setting] = field(default_factory=dict)
+    note: str = ""
 
 
 class SettingsError(ConfigError):

@@ -228,7 +228,9 @@ def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str,
     """Yields the tensors by name; parameters are removed from `leaves` once they are used."""
     for path in (path for rule in rules if isinstance(rule, ZeroParameters) for path in rule.paths):
         if leaves.pop(path).any():
-            raise ConfigError(f"parameter {path} is not 0, and the class has no such parameter; another class may")
+            raise ConfigError(
+                f"parameter {path} is not 0, and the class has no such parameter; export it as another class (--class)"
+            )
     for rule in rules:
         if isinstance(rule, Rule):
             taken = [leaves.pop(path) for path in rule.paths]
