@@ -18,6 +18,7 @@ from zoo.lab.launch.populations import mixed_numerics
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.launch.run_status import read_sweep_status
 from zoo.lab.launch.sweep_folder import carry_forward_warnings, find_conflicts, read_planned_state, read_state
+from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.worker import last_line
 from zoo.lab.measures import missing_measures
 from zoo.lab.planning import arm_resolution
@@ -258,3 +259,17 @@ def test_a_huge_line_is_skipped_without_being_kept_in_memory(tmp_path):
     put(tmp_path / "status.json", b"[" * 5_000_000)
     with pytest.raises(ZooError, match=r"status.json: not readable as JSON \(nested too deeply\)"):
         load_run(tmp_path)
+
+
+HOLDERS = {"an odd process": '{"process": "x", "host": 1, "runs": [null]}', "a number": '{"process": 1, "runs": 7}'}
+
+
+@pytest.mark.parametrize(
+    "content", [name for name, text in (CONTENTS | HOLDERS).items() if isinstance(text, str | bytes)]
+)
+def test_a_sweep_that_is_in_use_by_somebody_is_refused_in_one_line(content, tmp_path):
+    held, text = SweepLock(tmp_path), (CONTENTS | HOLDERS)[content]
+    (tmp_path / ".lock").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ZooError, match=r"is in use by another process$"):
+        SweepLock(tmp_path)
+    held.close()
