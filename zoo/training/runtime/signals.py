@@ -12,7 +12,6 @@ import jax
 
 from zoo.training.runtime.processes import PreemptionSync
 
-
 # Signals within this time count as one.
 REPEATED_SECONDS = 1.0
 # How long the main thread has to handle a second signal itself.
