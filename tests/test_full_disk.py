@@ -84,9 +84,9 @@ def test_the_folder_of_a_run(tmp_path):
     lock_run_folder(tmp_path).close()
 
 
-def state(size):
+def state(size, step=1):
     values = np.random.default_rng(0).normal(size=size).astype(np.float32)
-    return {"step": jnp.zeros((), jnp.int32), "params": {"w": jnp.asarray(values)}, "stats": {}}
+    return {"step": jnp.full((), step, jnp.int32), "params": {"w": jnp.asarray(values)}, "stats": {}}
 
 
 @pytest.mark.parametrize("moment", ["poll", "save", "close"])

@@ -8,6 +8,7 @@ from small_runs import OBJECTIVES, small
 from tests.untrained import untrained
 from zoo.cli import main
 from zoo.decoding.text_generator import TextGenerator
+from zoo.terminal import escape
 
 SHORT = {"model__num_layers": 1, "model__dim": 16}
 
@@ -37,7 +38,8 @@ def test_a_text_follows_its_prompt(decoder, capsys):
     assert set(answer) == {"prompt", "text", "tokens", "stopped"}
     assert (answer["prompt"], answer["tokens"], answer["stopped"]) == ("def ", 8, False)
     printed = generate(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8")
-    assert printed.out == f"def {answer['text']}\n"
+    # Control characters are shown, not obeyed.
+    assert printed.out == f"def {escape(answer['text'])}\n"
     assert not printed.err
 
 

@@ -31,7 +31,13 @@ MUTANTS = (
         "",
         LOADING,
     ),
-    Mutant("plug-ins: a run's identity ignores them", RESOLVE, 'if not relevant.get("plugins"):', "if True:", LOADING),
+    Mutant(
+        "plug-ins: a run's identity ignores them",
+        RESOLVE,
+        "if relevant.get(path, before) == before:",
+        "if True:",
+        LOADING,
+    ),
     Mutant(
         "plug-ins: the text is not stored with the run",
         "zoo/training/records/run_record.py",

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 PAIRED, SEQUENTIAL = "zoo/lab/statistics/paired.py", "zoo/lab/statistics/sequential.py"
+FINGERPRINT = "zoo/data/pipeline/evaluation_fingerprint.py"
 VERDICT, FAIRNESS = "zoo/lab/results/verdict.py", "zoo/lab/planning/fairness.py"
 STATISTICS_TESTS, DESIGN_TESTS = ("tests/lab/statistics/test_statistics.py",), ("tests/lab/statistics/test_design.py",)
 VERDICT_TESTS, PLAN_TESTS = ("tests/lab/results/test_verdict.py",), ("tests/lab/planning/test_plan.py",)
@@ -118,7 +119,20 @@ MUTANTS = (
         "fairness: unequal levels pass", FAIRNESS, "if common and extra:", "if common and extra and False:", PLAN_TESTS
     ),
     Mutant("fairness: unequal sizes pass", FAIRNESS, "if gap > worst:", "if gap > worst + 1:", PLAN_TESTS),
-    Mutant("fairness: unequal text passes", FAIRNESS, "if len(texts) > 1:", "if len(texts) > 2:", PLAN_TESTS),
+    Mutant(
+        "fairness: unequal text passes",
+        FINGERPRINT,
+        'found = {"text": (self.text, other.text)}',
+        'found = {"text": (self.text, self.text)}',
+        ("tests/test_evaluation_fingerprint.py",),
+    ),
+    Mutant(
+        "fairness: rows that are scored are not compared",
+        FINGERPRINT,
+        "digest.update(np.ascontiguousarray(array, np.int64).data)",
+        "pass",
+        ("tests/test_evaluation_fingerprint.py",),
+    ),
     Mutant(
         "fairness: nothing is refused", FAIRNESS, "if kind not in experiment.allow]", "if kind is None]", PLAN_TESTS
     ),

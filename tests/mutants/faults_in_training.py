@@ -28,8 +28,8 @@ MUTANTS = (
     Mutant(
         "loop: the last metrics are lost",
         LOOP,
-        "            self.stop_clocks()\n            # The step itself is compiled with",
-        "            pass\n            # The step itself is compiled with",
+        '            self.stop_clocks()\n            self._stop.doing = "compiling"',
+        '            self._stop.doing = "compiling"',
         ("tests/training/test_run.py", "tests/training/test_dynamics.py"),
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
     Mutant(
         "evaluation: bits are nats",
         EVALUATION,
-        " / float(np.log(2))",
-        " / 1.0",
+        'ratio("loss", "bytes") / float(np.log(2))',
+        'ratio("loss", "bytes") / 1.0',
         ("tests/training/test_run.py", "tests/cli/test_single.py"),
     ),
     Mutant("mesh: tensor axis unused", MESH, '"mlp": TENSOR_AXIS', '"mlp": None', MESH_TESTS),
@@ -152,8 +152,8 @@ MUTANTS = (
     Mutant(
         "mesh: every chunk's gradient of the head is reduced",
         "zoo/objectives/cross_entropy.py",
-        "static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding)",
-        "static = _Static(prediction.softcap, 0.0, chunk_tokens, None)",
+        "static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding, prediction.ids)",
+        "static = _Static(prediction.softcap, 0.0, chunk_tokens, None, prediction.ids)",
         SHARDED_TESTS,
     ),
     Mutant(

@@ -12,6 +12,15 @@ from zoo.training.runtime import signals
 from zoo.training.runtime.signals import StopSignal
 
 
+@pytest.fixture(autouse=True)
+def signals_arrive():
+    """A shell starts processes in the background with SIGINT ignored, and so do the tests then."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 class Recorder:
     """Standard error that notes whether the main thread was busy at each write."""
 
