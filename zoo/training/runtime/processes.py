@@ -5,17 +5,24 @@ step, otherwise from flags.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, Preempted, ZooError, shown
+from zoo.training.runtime import partner_watch
 
+# Seconds in which all processes have to come, and of silence after which one is lost.
+JOIN_VARIABLE, JOIN_SECONDS = "ZOO_JOIN_SECONDS", 120.0
+PARTNER_VARIABLE, PARTNER_SECONDS = "ZOO_PARTNER_SECONDS", 30.0
 # Below the ports that systems give to outgoing connections, which start at 32768 on Linux.
 FIRST_PORT, NUM_PORTS = 20000, 12000
+
+_watch: partner_watch.PartnerWatch | None = None
 
 
 @dataclass(frozen=True)
@@ -85,21 +92,78 @@ def join(group: ProcessGroup | None) -> None:
     """
     if group is None or group.processes == 1:
         return
+    join_seconds = _seconds(JOIN_VARIABLE, JOIN_SECONDS)
+    partner_seconds = _seconds(PARTNER_VARIABLE, PARTNER_SECONDS)
+    os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port or ""))
+    if group.process:
+        partner_watch.filter_native_errors(f"error: {partner_watch.lost_line(0, group.processes)}")
+    address = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
+    others = "process 0" if group.process else f"{group.processes - 1} other processes"
+    line = (
+        f"process {group.process} of {group.processes} has waited {join_seconds:g} s for {others} at {address}; start "
+        f"all of them, with the same address, within that time, or set {JOIN_VARIABLE}"
+    )
+    # JAX itself would wait longer and abort.
+    waiting = partner_watch.end_after(join_seconds, line, ConfigError.exit_code)
+    timeouts = {
+        "initialization_timeout": int(join_seconds) + 60,
+        "heartbeat_timeout_seconds": int(2 * partner_seconds) + 10,
+    }
     try:
         if group.coordinator is None:
-            os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port))
             device_ids = list(range(_visible_gpus())) if group.all_devices else None
-            jax.distributed.initialize(local_device_ids=device_ids or None, cluster_detection_method="slurm")
+            jax.distributed.initialize(
+                local_device_ids=device_ids or None, cluster_detection_method="slurm", **timeouts
+            )
         else:
             jax.distributed.initialize(
-                group.coordinator, group.processes, group.process, cluster_detection_method="deactivate"
+                group.coordinator, group.processes, group.process, cluster_detection_method="deactivate", **timeouts
             )
     except (RuntimeError, ValueError) as error:
-        address = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
         raise ConfigError(
             f"process {group.process} of {group.processes} did not find the others at {address}: "
             f"{' '.join(str(error).split())[:200]}"
         ) from error
+    finally:
+        waiting.cancel()
+    global _watch
+    _watch = partner_watch.PartnerWatch(
+        jax._src.distributed.global_state.client, group.process, group.processes, partner_seconds
+    )
+    _watch.start()
+
+
+def _seconds(variable: str, default: float) -> float:
+    """Returns a number of seconds of the environment.
+
+    Raises:
+        ConfigError: no number of at least 1.
+    """
+    text = os.environ.get(variable) or str(default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds < 1e6:
+        raise ConfigError(f"{variable}={shown(text)}: expected a number of seconds, at least 1")
+    return seconds
+
+
+@contextmanager
+def watched_by_partners() -> Iterator[None]:
+    """Tells the other processes if what runs in it fails; an error that follows from the end of one
+    of them ends this process, with a line that says so.
+    """
+    try:
+        yield
+    except Preempted:
+        raise  # All stop together.
+    except BaseException as error:
+        if _watch is not None:
+            if not isinstance(error, ZooError | KeyboardInterrupt):
+                _watch.explain()
+            _watch.fail(getattr(error, "exit_code", 1))
+        raise
 
 
 def _visible_gpus() -> int:
