@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+from jax._src import distributed
 from jax.experimental import multihost_utils
 
 from zoo.errors import ConfigError, Preempted, ZooError, shown
@@ -94,11 +95,13 @@ def join(group: ProcessGroup | None) -> None:
         return
     join_seconds = _seconds(JOIN_VARIABLE, JOIN_SECONDS)
     partner_seconds = _seconds(PARTNER_VARIABLE, PARTNER_SECONDS)
-    os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port or ""))
+    if group.coordinator is None:
+        os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port))
     if group.process:
         partner_watch.filter_native_errors(f"error: {partner_watch.lost_line(0, group.processes)}")
     address = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
-    others = "process 0" if group.process else f"{group.processes - 1} other processes"
+    last = group.processes - 1
+    others = "process 0" if group.process else "process 1" if last == 1 else f"processes 1 to {last}"
     line = (
         f"process {group.process} of {group.processes} has waited {join_seconds:g} s for {others} at {address}; start "
         f"all of them, with the same address, within that time, or set {JOIN_VARIABLE}"
@@ -127,9 +130,9 @@ def join(group: ProcessGroup | None) -> None:
     finally:
         waiting.cancel()
     global _watch
-    _watch = partner_watch.PartnerWatch(
-        jax._src.distributed.global_state.client, group.process, group.processes, partner_seconds
-    )
+    # JAX has no public access to the store of its coordination service.
+    client = distributed.global_state.client
+    _watch = partner_watch.PartnerWatch(client, group.process, group.processes, partner_seconds)
     _watch.start()
 
 
@@ -149,19 +152,23 @@ def _seconds(variable: str, default: float) -> float:
     return seconds
 
 
+def await_lost_partner(error: Exception) -> None:
+    """Ends this process, with a line that says so, if an error may follow from the end of another
+    process and one has ended.
+    """
+    if _watch is not None and not isinstance(error, ZooError):
+        _watch.explain()
+
+
 @contextmanager
 def watched_by_partners() -> Iterator[None]:
-    """Tells the other processes if what runs in it fails; an error that follows from the end of one
-    of them ends this process, with a line that says so.
-    """
+    """Tells the other processes if what runs in it fails."""
     try:
         yield
     except Preempted:
         raise  # All stop together.
     except BaseException as error:
         if _watch is not None:
-            if not isinstance(error, ZooError | KeyboardInterrupt):
-                _watch.explain()
             _watch.fail(getattr(error, "exit_code", 1))
         raise
 
