@@ -11,6 +11,8 @@ import pytest
 from zoo.training.runtime import signals
 from zoo.training.runtime.signals import StopSignal
 
+pytestmark = pytest.mark.faults
+
 
 class Recorder:
     """Standard error that notes whether the main thread was busy at each write."""

@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from zoo.errors import ConfigError, Preempted, ZooError, shown
+from zoo.errors import ConfigError, Preempted, ZooError, is_disk_full, shown
 from zoo.training.runtime import partner_watch
 
 # Seconds in which all processes have to come, and of silence after which one is lost.
@@ -156,7 +156,7 @@ def await_lost_partner(error: Exception) -> None:
     """Ends this process, with a line that says so, if an error may follow from the end of another
     process and one has ended.
     """
-    if _watch is not None and not isinstance(error, ZooError):
+    if _watch is not None and not isinstance(error, ZooError) and not is_disk_full(error):
         _watch.explain()
 
 
