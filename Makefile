@@ -1,11 +1,12 @@
 # Two commands for a newcomer: `make ablation` and `make test`. Both make .venv first.
 PYTHON ?= python3
 JOBS ?= 2
+KILLS ?= 200
 VENV := .venv
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: ablation test test-ci test-all lint clean
+.PHONY: ablation test test-ci test-all test-faults lint clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -33,6 +34,9 @@ test-ci: $(VENV)/.parity  ## comparisons with other libraries and slow tests tha
 
 test-all: test $(VENV)/.parity  ## every test except those that need an accelerator
 	$(PYTEST) -m "(slow or promise or parity) and not gpu"
+
+test-faults: $(VENV)/.test  ## kills, signals, lost processes and full disks; KILLS=200 kills of a run at random moments
+	ZOO_TEST_KILLS=$(KILLS) $(PYTEST) -m "faults and not gpu" -o timeout=7200
 
 lint: $(VENV)/.test
 	$(RUN) -m ruff check .

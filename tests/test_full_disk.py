@@ -22,6 +22,7 @@ from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.trainer import run
 from zoo.training.training_run import RunFiles
 
+pytestmark = pytest.mark.faults
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -473,6 +473,7 @@ def until_running(process, folder, run=PRE0):
         time.sleep(0.02)
 
 
+@pytest.mark.faults
 def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
     process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
     until_running(process, folder)
@@ -508,6 +509,7 @@ def test_two_at_once_do_not_collide(zoo, folder):
     assert zoo("norms.py")[0] == 0
 
 
+@pytest.mark.faults
 def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
     process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
     until_running(process, folder)

@@ -17,6 +17,8 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.interop import exporting
 from zoo.interop.output_folder import atomic_folder
 
+pytestmark = pytest.mark.faults
+
 ROOT = Path(__file__).parents[2]
 # Writes a part, says so, and waits to be ended.
 WRITER = textwrap.dedent("""

@@ -210,6 +210,7 @@ def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes
 
 
 @pytest.mark.promise
+@pytest.mark.faults
 def test_killed_and_continued_is_bit_identical(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
         (tmp_path / str(index)).mkdir()

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,7 @@ run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
     "moment",
     ["during", *(pytest.param(moment, marks=pytest.mark.promise) for moment in ("before", "manifest", "step 7"))],
 )
+@pytest.mark.faults
 def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
     folder = tmp_path / "run"
     process = start(folder, moment)
@@ -133,6 +135,30 @@ def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
         read_json(folder / "status.json")["parameters_sha256"]
         == read_json(straight / "status.json")["parameters_sha256"]
     )
+
+
+@pytest.mark.promise
+@pytest.mark.faults
+def test_kills_at_random_moments_change_nothing(straight, tmp_path):
+    """As many as $ZOO_TEST_KILLS, which `make test-faults` sets to 200."""
+    moments, kills, number = random.Random(0), int(os.environ.get("ZOO_TEST_KILLS", "2")), 0
+    while kills:
+        folder, done = tmp_path / str(number), False
+        while kills and not done:
+            process = start(folder)
+            process.stdout.readline()
+            try:
+                process.wait(moments.uniform(0, 4))
+                done = True
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills -= 1
+        run(small(model__dropout=0.1), folder, quiet)
+        assert curves(folder) == curves(straight)
+        sha256 = [read_json(one / "status.json")["parameters_sha256"] for one in (folder, straight)]
+        assert sha256[0] == sha256[1]
+        number += 1
 
 
 BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.9}
@@ -207,6 +233,7 @@ def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     assert not {"eval/loss@6", "eval/loss@40"} & set(last)
 
 
+@pytest.mark.faults
 def test_a_stop_signal_saves_and_exits_75(straight, tmp_path, monkeypatch, capsys):
     folder, config = tmp_path / "run", tmp_path / "config.json"
     write_json(config, configs.to_plain(configs.resolve(small(model__dropout=0.1, training__checkpoint_every=0))))
@@ -220,6 +247,7 @@ def test_a_stop_signal_saves_and_exits_75(straight, tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.promise
+@pytest.mark.faults
 def test_a_stopped_process_saves_and_exits_75(straight, tmp_path):
     folder = tmp_path / "run"
     config = tmp_path / "config.json"

@@ -82,12 +82,9 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())
     from zoo.training.trainer import run
 
-    run(
-        config,
-        known.workdir,
-        (lambda line: print(line, flush=True)) if processes.is_main_process() else (lambda line: None),
-        programs,
-    )
+    log = (lambda line: print(line, flush=True)) if processes.is_main_process() else (lambda line: None)
+    with processes.watched_by_partners():
+        run(config, known.workdir, log, programs)
     return 0
 
 

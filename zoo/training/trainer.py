@@ -17,6 +17,7 @@ from zoo.training.program_cache import ProgramCache
 from zoo.training.records.run_record import parameters_sha256
 from zoo.training.runtime.compilation_cache import use_compilation_cache
 from zoo.training.runtime.device_memory import peak_memory
+from zoo.training.runtime.processes import await_lost_partner
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.startup import Checked, RunRequest, check, load, start
 from zoo.training.state import State
@@ -98,6 +99,7 @@ def _train_checked(checked: Mapping[int, Checked], executor: str, programs: Prog
         if runs:
             _train_started(runs, states, executor, checked, outcomes)
     except Exception as error:
+        await_lost_partner(error)
         for index, training_run in runs.items():
             if index not in outcomes:
                 step = training_run.progress.step
@@ -117,6 +119,7 @@ def _start_runs(
                 program = programs.program(one.config, loaded)
             started = start(loaded, program)
         except Exception as error:
+            await_lost_partner(error)
             outcomes[index] = one.status.write_failure(error)
             continue
         runs[index] = started.run

@@ -133,6 +133,7 @@ def test_damaged_checksums_are_rebuilt(cache, content):
 
 
 @pytest.mark.parametrize("moment", ["half the array", "before the rename", "before the checksum"])
+@pytest.mark.faults
 def test_killed_while_writing(cache, moment):
     kill = "import os, signal; die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     patches = {

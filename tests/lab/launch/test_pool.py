@@ -168,6 +168,7 @@ def test_an_interrupted_run_is_continued_once(run_all, tmp_path, behaviour):
     assert "runs 3/3" in output
 
 
+@pytest.mark.faults
 def test_a_run_that_is_killed_twice_has_failed(run_all, tmp_path):
     ends, _, _ = run_all({A: ["kill"]})
     assert ends[A].name == "failed"
@@ -190,6 +191,7 @@ def test_a_killed_run_is_never_left_as_running(run_all, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.faults
 def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number, request):
     # The tests themselves may run under nohup.
     found = signal.signal(number, signal.default_int_handler)
@@ -215,6 +217,7 @@ def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number,
     assert "start    x=a seed 0, continues from about step 20" in output
 
 
+@pytest.mark.faults
 def test_under_nohup_a_hangup_is_not_heard(run_all, tmp_path):
     def during():
         until(lambda: (tmp_path / A / "status.json").exists())
@@ -240,6 +243,7 @@ def test_a_full_disk_stops_no_other_run(run_all, tmp_path, monkeypatch):
     assert "status.json: No space left on device" in ends[A].reason
 
 
+@pytest.mark.faults
 def test_signals_within_a_moment_are_one(run_all, tmp_path):
     def during():
         until(lambda: (tmp_path / A / "status.json").exists())
@@ -252,6 +256,7 @@ def test_signals_within_a_moment_are_one(run_all, tmp_path):
     assert (tmp_path / A / "checkpoint").read_text() == "20"
 
 
+@pytest.mark.faults
 def test_a_second_signal_kills(run_all, tmp_path):
     def during():
         until(lambda: (tmp_path / A / "status.json").exists())

@@ -115,6 +115,7 @@ def test_every_member_ends_in_its_own_way(run_all, tmp_path, runs):
     assert f"retry    {next(run.name for run in runs if run.folder == third)}" in output
 
 
+@pytest.mark.faults
 def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_path, runs, monkeypatch):
     monkeypatch.setattr(
         PopulationPolicy,

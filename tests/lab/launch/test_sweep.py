@@ -191,6 +191,7 @@ def test_a_second_lock_names_the_holder(tmp_path):
     SweepLock(tmp_path / "s").close()
 
 
+@pytest.mark.faults
 def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
     """A parent that is killed leaves a run behind: the folder stays taken, and the message names
     the run.

@@ -112,6 +112,7 @@ def test_a_run_that_fails_ends_its_process_and_no_other_run(train):
 
 
 @pytest.mark.promise
+@pytest.mark.faults
 def test_a_process_that_is_killed_takes_one_run_with_it_which_is_tried_again(train, tmp_path):
     def kill(started):
         second = tmp_path / "norm=pre-seed1" / "metrics.jsonl"

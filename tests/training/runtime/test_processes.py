@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -68,6 +69,7 @@ def finish(started):
 
 
 @pytest.mark.promise
+@pytest.mark.faults
 def test_two_processes_train_what_one_trains(tmp_path):
     """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the
     same end.
@@ -107,6 +109,25 @@ def test_two_processes_train_what_one_trains(tmp_path):
             assert theirs[line["step"]]["train/loss"] == pytest.approx(line["train/loss"], rel=2e-3)
             assert theirs[line["step"]]["tokens"] == line["tokens"]
     assert two[-1]["eval/loss"] == pytest.approx(one[-1]["eval/loss"], rel=2e-3)
+
+
+@pytest.mark.promise
+@pytest.mark.faults
+@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_lost_process_ends_the_other_in_one_line(tmp_path, monkeypatch, victim):
+    """Also during a save: there is one after every step."""
+    monkeypatch.setenv("ZOO_PARTNER_SECONDS", "3")
+    together = start(tmp_path, "two", small(training__steps=10**6, **STEPS | {"training__checkpoint_every": 1}))
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "two/checkpoints/2").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    together[victim].kill()
+    code = finish(together)[1 - victim]
+    log = (tmp_path / f"two-{1 - victim}.log").read_text()
+    assert code == (1 if victim else -signal.SIGABRT), log
+    assert len(re.findall(rf"^error: process {victim} of 2 has ended or cannot be reached", log, re.MULTILINE)) == 1
+    assert "Traceback" not in log
+    assert "stack trace" not in log
 
 
 @pytest.mark.parametrize(

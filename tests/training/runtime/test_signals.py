@@ -11,6 +11,8 @@ import pytest
 from zoo.training.runtime import signals
 from zoo.training.runtime.signals import StopSignal
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(autouse=True)
 def signals_arrive():

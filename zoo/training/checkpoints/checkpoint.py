@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from orbax.checkpoint import v1 as ocp
 
-from zoo.errors import ConfigError, DataError, is_disk_full
+from zoo.errors import ConfigError, DataError
 from zoo.training.checkpoints.integrity import find_damage, has_manifest, write_manifest
 from zoo.training.checkpoints.tree_differences import (
     NOTHING_REPLACEABLE,
@@ -30,15 +30,15 @@ from zoo.training.records.metrics_file import read_lines_with_step
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 
-class _WithoutFullDisks(logging.Filter):
+class _WithoutTracebacks(logging.Filter):
     """Drops what Orbax logs, with tracebacks, of errors that it also raises."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and record.exc_info[1] is not None and is_disk_full(record.exc_info[1]))
+        return not (record.exc_info and record.exc_info[1])
 
 
 # One object: a logger keeps each filter once.
-_WITHOUT_FULL_DISKS = _WithoutFullDisks()
+_WITHOUT_TRACEBACKS = _WithoutTracebacks()
 
 
 class Checkpoints:
@@ -83,7 +83,7 @@ class Checkpoints:
 
     def _open(self) -> Any:
         if self._checkpointer is None:
-            logging.getLogger("absl").addFilter(_WITHOUT_FULL_DISKS)
+            logging.getLogger("absl").addFilter(_WITHOUT_TRACEBACKS)
             self._checkpointer = ocp.training.Checkpointer(
                 self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only
             )

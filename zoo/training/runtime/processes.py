@@ -5,17 +5,25 @@ step, otherwise from flags.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
 import numpy as np
+from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, Preempted, ZooError, is_disk_full, shown
+from zoo.training.runtime import partner_watch
 
+# Seconds in which all processes have to come, and of silence after which one is lost.
+JOIN_VARIABLE, JOIN_SECONDS = "ZOO_JOIN_SECONDS", 120.0
+PARTNER_VARIABLE, PARTNER_SECONDS = "ZOO_PARTNER_SECONDS", 30.0
 # Below the ports that systems give to outgoing connections, which start at 32768 on Linux.
 FIRST_PORT, NUM_PORTS = 20000, 12000
+
+_watch: partner_watch.PartnerWatch | None = None
 
 
 @dataclass(frozen=True)
@@ -85,21 +93,84 @@ def join(group: ProcessGroup | None) -> None:
     """
     if group is None or group.processes == 1:
         return
+    join_seconds = _seconds(JOIN_VARIABLE, JOIN_SECONDS)
+    partner_seconds = _seconds(PARTNER_VARIABLE, PARTNER_SECONDS)
+    if group.coordinator is None:
+        os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port))
+    if group.process:
+        partner_watch.filter_native_errors(f"error: {partner_watch.lost_line(0, group.processes)}")
+    address = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
+    last = group.processes - 1
+    others = "process 0" if group.process else "process 1" if last == 1 else f"processes 1 to {last}"
+    line = (
+        f"process {group.process} of {group.processes} has waited {join_seconds:g} s for {others} at {address}; start "
+        f"all of them, with the same address, within that time, or set {JOIN_VARIABLE}"
+    )
+    # JAX itself would wait longer and abort.
+    waiting = partner_watch.end_after(join_seconds, line, ConfigError.exit_code)
+    timeouts = {
+        "initialization_timeout": int(join_seconds) + 60,
+        "heartbeat_timeout_seconds": int(2 * partner_seconds) + 10,
+    }
     try:
         if group.coordinator is None:
-            os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port))
             device_ids = list(range(_visible_gpus())) if group.all_devices else None
-            jax.distributed.initialize(local_device_ids=device_ids or None, cluster_detection_method="slurm")
+            jax.distributed.initialize(
+                local_device_ids=device_ids or None, cluster_detection_method="slurm", **timeouts
+            )
         else:
             jax.distributed.initialize(
-                group.coordinator, group.processes, group.process, cluster_detection_method="deactivate"
+                group.coordinator, group.processes, group.process, cluster_detection_method="deactivate", **timeouts
             )
     except (RuntimeError, ValueError) as error:
-        address = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
         raise ConfigError(
             f"process {group.process} of {group.processes} did not find the others at {address}: "
             f"{' '.join(str(error).split())[:200]}"
         ) from error
+    finally:
+        waiting.cancel()
+    global _watch
+    # JAX has no public access to the store of its coordination service.
+    client = distributed.global_state.client
+    _watch = partner_watch.PartnerWatch(client, group.process, group.processes, partner_seconds)
+    _watch.start()
+
+
+def _seconds(variable: str, default: float) -> float:
+    """Returns a number of seconds of the environment.
+
+    Raises:
+        ConfigError: no number of at least 1.
+    """
+    text = os.environ.get(variable) or str(default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds < 1e6:
+        raise ConfigError(f"{variable}={shown(text)}: expected a number of seconds, at least 1")
+    return seconds
+
+
+def await_lost_partner(error: Exception) -> None:
+    """Ends this process, with a line that says so, if an error may follow from the end of another
+    process and one has ended.
+    """
+    if _watch is not None and not isinstance(error, ZooError) and not is_disk_full(error):
+        _watch.explain()
+
+
+@contextmanager
+def watched_by_partners() -> Iterator[None]:
+    """Tells the other processes if what runs in it fails."""
+    try:
+        yield
+    except Preempted:
+        raise  # All stop together.
+    except BaseException as error:
+        if _watch is not None:
+            _watch.fail(getattr(error, "exit_code", 1))
+        raise
 
 
 def _visible_gpus() -> int:
