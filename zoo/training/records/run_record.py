@@ -53,6 +53,8 @@ def git_commit() -> str | None:
             capture_output=True,
             text=True,
             timeout=10,
+            # Takes no lock, which a run that is killed at this moment would leave behind.
+            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
