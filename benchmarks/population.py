@@ -39,6 +39,7 @@ def steppers(
     from zoo.objectives import make_objective
     from zoo.training.executor import make_executor
     from zoo.training.mesh import make_mesh
+    from zoo.training.population.batch_streams import StackedBatches
     from zoo.training.step import make_program
 
     tokenizer = ByteTokenizer()
@@ -57,7 +58,7 @@ def steppers(
     def stepper(members: int, name: str) -> Callable[[], dict[str, "jax.Array"]]:
         executor = make_executor(program, [program.constants(one.seed, one) for one in resolved[:members]], name)
         state = executor.combine([program.initial_state(one.seed) for one in resolved[:members]])
-        batches = [{"tokens": row} for row in rows[:members]]
+        batches = StackedBatches({"tokens": rows[:members]}, tuple(range(members)))
 
         def step() -> dict[str, "jax.Array"]:
             nonlocal state

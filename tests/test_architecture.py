@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 # level do not import each other. A dotted name is a package of its own, and what remains of its
 # parent (say `data`) stands on the parent's level.
 LEVELS = (
+    ("terminal",),
     ("errors", "files", "nested"),
     ("config",),
     ("layers", "data.sources"),
@@ -43,7 +44,7 @@ LEVELS = (
     ("lab.results",),
     ("lab.launch", "lab.report"),
     ("analysis", "resources"),
-    ("draw", "plugin"),
+    ("draw", "plugin", "inference"),
     ("cli",),
 )
 LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}

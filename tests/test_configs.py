@@ -11,6 +11,8 @@ import pytest
 from flax import nnx
 
 from zoo import config as configs
+from zoo.interop.model_weights import without_padding
+from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.nested import flatten
@@ -153,7 +155,12 @@ def test_every_size_of_every_config_is_counted():
 
 @pytest.mark.parametrize("spec", COUNTS)
 def test_a_config_has_the_published_number_of_parameters(spec):
-    assert parameters(make_model(resolved(spec))) == COUNTS[spec]
+    assert parameters(make_model(without_padding(resolved(spec)))) == COUNTS[spec]
+
+
+def test_gpt2_has_the_rows_of_a_multiple_of_64_on_gpus_alone():
+    assert vocabulary_rows(resolved("gpt2:small").model) == 50304
+    assert resolved("gpt2:tiny").model.vocab_multiple == resolved("gpt2:smoke").model.vocab_multiple == 1
 
 
 @pytest.mark.parametrize("spec", sorted(set(COUNTS) - {"elmo:original", "shakespeare_char:cpu"}))

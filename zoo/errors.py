@@ -9,6 +9,8 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable
 
+from zoo.terminal import escape_line, escaped_output
+
 # What a message quotes of a value, in characters, and how many choices it names.
 LONGEST_QUOTE, MOST_LISTED = 200, 10
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -136,11 +138,15 @@ def _discard_output() -> None:
 
 def reported(main: Callable[..., int]) -> Callable[..., int]:
     """Wraps a command: a `ZooError` becomes one line per problem on stderr and its exit code,
-    without a traceback.
+    without a traceback; control characters in all output are escaped.
     """
 
     @functools.wraps(main)
     def wrapper(*arguments, **keywords) -> int:
+        with escaped_output():
+            return run(*arguments, **keywords)
+
+    def run(*arguments, **keywords) -> int:
         try:
             code = main(*arguments, **keywords)
             # What was printed may be in a buffer still.
@@ -148,7 +154,8 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             return code
         except ZooError as error:
             for problem in dict.fromkeys(error.problems):
-                print(f"error: {problem}" if error.exit_code != 75 else problem, file=sys.stderr)
+                line = escape_line(problem)
+                print(f"error: {line}" if error.exit_code != 75 else line, file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

@@ -1,11 +1,17 @@
-"""Small files written whole or not at all, and the one place where caches live."""
+"""Small files written whole or not at all and read whatever they hold, and where caches live."""
 
 import contextlib
 import json
+import math
 import os
-from collections.abc import Container
+import stat
+from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+# Far more than any record of a run has; what is longer is not parsed.
+MAX_FILE_BYTES, MAX_LINE_BYTES = 2**30, 2**20
+LARGEST_STEP, LARGEST_NUMBER = 2**53, 3.4028235e38
 
 # What a shell or a scheduler leaves in a folder before the command in it has begun.
 OUTPUT_ENDINGS = (".log", ".out", ".err")
@@ -36,15 +42,45 @@ def write_json(path: str | Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def open_file(path: str | Path) -> BinaryIO:
+    """Opens a regular file for reading in binary; never waits, as for the writer of a FIFO.
+
+    Raises:
+        OSError: there is no such file, or it may not be read.
+        ValueError: it is a folder, a FIFO or a device, or no file can have this name.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
 def read_json(path: str | Path) -> Any:
     """Reads one JSON document.
 
     Raises:
-        OSError: there is no such file.
-        ValueError: it holds something else, or is nested too deeply to be read.
+        OSError: there is no such file, or it may not be read.
+        ValueError: it is no regular file, holds something else, is nested too deeply to be read, or
+            has 1 GiB or more.
+    """
+    with open_file(path) as file:
+        content = file.read(MAX_FILE_BYTES)
+    if not content.strip():
+        raise ValueError("it is empty")
+    if len(content) == MAX_FILE_BYTES:
+        raise ValueError(f"it has {MAX_FILE_BYTES} bytes or more")
+    return parse_json(content)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parses a JSON document; bytes are UTF-8.
+
+    Raises:
+        ValueError: it is none, or is nested too deeply to be read.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(text.decode("utf-8") if isinstance(text, bytes) else text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -63,6 +99,80 @@ def foreign_entries(folder: Path, known: Container[str]) -> list[str]:
         and not name.endswith(OUTPUT_ENDINGS)
         and not (name.startswith(".") and name.endswith(".tmp"))
     ]
+
+
+def read_object_or_empty(path: str | Path) -> dict[str, Any]:
+    """Reads a JSON object; empty if the file is missing or holds something else."""
+    try:
+        content = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def read_json_lines(path: str | Path, start: int = 0) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Yields (line, the JSON object in it) for the lines of a file that are not blank.
+
+    Lines have their line break. The object is None in a line that is torn, damaged or longer than
+    1 MiB; such a long line is yielded in part. A missing file, or one that is no regular file,
+    yields nothing.
+
+    Args:
+        path: the file.
+        start: byte at which reading starts; the rest of a line that begins before it is left out.
+    """
+    try:
+        file = open_file(path)
+    except (OSError, ValueError):
+        return
+    with file:
+        if start > 0:
+            file.seek(start - 1)
+            _skip_line(file)
+        while line := file.readline(MAX_LINE_BYTES):
+            whole = len(line) < MAX_LINE_BYTES or line.endswith(b"\n")
+            if not whole:
+                _skip_line(file)
+            if line.strip():
+                yield line, _object_in(line) if whole else None
+
+
+def is_step(value: Any) -> bool:
+    """Returns whether a value read from JSON can be a number of updates."""
+    return type(value) is int and 0 <= value <= LARGEST_STEP
+
+
+def number_in(value: Any) -> float | None:
+    """Returns a number read from JSON: NaN for null and for what no 32-bit float holds, so that
+    sums and squares stay finite; None for what is no number.
+    """
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= LARGEST_NUMBER else math.nan
+
+
+def printable(value: Any) -> Any:
+    """Replaces lone surrogates in all strings of a value read from JSON: no output can hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value
+
+
+def _skip_line(file: BinaryIO) -> None:
+    while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _object_in(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = parse_json(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def cache_directory() -> Path:

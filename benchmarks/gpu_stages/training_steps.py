@@ -53,6 +53,7 @@ def gpt2(rows: int, scan: bool, chunk: int | str = "auto", vocabulary: int = PAD
         "model.scan_layers": scan,
         "objective.chunk_tokens": chunk,
         "model.vocab_size": vocabulary,
+        "model.vocab_multiple": 1,
         **{name.replace("__", "."): value for name, value in more.items()},
     }
 

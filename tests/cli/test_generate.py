@@ -94,9 +94,22 @@ def test_a_longer_text_than_in_training(decoder, capsys, monkeypatch):
     monkeypatch.setattr(TextGenerator, "sample", lambda self, **how: asked.append(how["cache"]) or plain(self, **how))
     printed = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0")
     assert printed.err == "note: a text may have 41 tokens; the model was trained with 16\n"
-    printed = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0", "--no-cache")
-    assert not printed.err
+    uncached = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0", "--no-cache")
+    assert uncached == printed
     assert asked == [True, False]
+
+
+def test_a_text_past_the_table_of_positions(tmp_path, capsys):
+    learned = made(tmp_path / "learned")
+    printed = generate(capsys, learned, "--prompt", "x", "--max-new-tokens", "40", "--no-cache")
+    assert printed.err == (
+        "note: a text may have 41 tokens; learned positions end at 16, and without a cache the oldest tokens leave\n"
+    )
+
+
+def test_special_tokens_need_a_tokenizer_that_has_some(decoder, capsys):
+    printed = generate(capsys, decoder, "--prompt", "x", "--special-tokens", code=2)
+    assert "special tokens are read by tokenizers of a tokenizer.json" in printed.err
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

@@ -314,16 +314,22 @@ def refused(changes):
         ({"model.attention.implementation": "xla", "model.attention.softcap": 5.0}, ["xla", "softcap=5", "einsum"]),
         ({"model.attention.implementation": "xla", "model.attention.sinks": True}, ["xla", "sinks=true", "einsum"]),
         (
-            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16"} | ISOLATED,
-            ["cudnn", "isolate_documents=true", "einsum"],
+            {
+                "model.attention.implementation": "cudnn",
+                "model.dtype": "bfloat16",
+                "model.position.kind": "shaw",
+                "model.position.relative_values": False,
+            },
+            ["cudnn", "model.position.kind=shaw", "einsum"],
         ),
         (
-            ENCODER | {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16"},
-            ["cudnn", "model.architecture=encoder", "einsum"],
-        ),
-        (
-            TWO | {"model.decoder.attention.implementation": "cudnn", "model.dtype": "bfloat16"},
-            ["model.decoder: ", "cudnn", "=encoder_decoder"],
+            TWO
+            | {
+                "model.decoder.attention.implementation": "cudnn",
+                "model.dtype": "bfloat16",
+                "model.attention.dropout": 0.1,
+            },
+            ["model.decoder: ", "cudnn", "model.attention.dropout=0.1"],
         ),
         # Objectives
         (

@@ -20,6 +20,7 @@ SIZE_FIELDS = {
     "model.dim",
     "model.num_layers",
     "model.vocab_size",
+    "model.vocab_multiple",
     "model.layers.pattern",
     "model.position.max_length",
     "model.position.clip",

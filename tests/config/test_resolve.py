@@ -76,8 +76,8 @@ def test_auto_is_derived():
         ({"model.init.kernel": "xavier_uniform", "model.init.std": 0.1}, ["init.std", "no effect"]),
         ({"model.attention.implementation": "cudnn"}, ["cudnn", "bfloat16"]),
         (
-            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.position.kind": "alibi"},
-            ["cudnn", "alibi", "einsum"],
+            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.softcap": 5.0},
+            ["cudnn", "softcap=5", "einsum"],
         ),
         ({"model.attention.implementation": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
         ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),

@@ -10,9 +10,10 @@ from tests.building import random_values, tiny
 from zoo.config import to_plain
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
+from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.decoding import Sampling
-from zoo.decoding.text_generator import BLANK, TextGenerator
+from zoo.decoding.text_generator import BLANK, PromptReading, TextGenerator
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
@@ -40,14 +41,14 @@ def model_of(config):
 
 
 @functools.cache
-def text_generator(objective="causal", always=None, learned=False, tokenizer=BYTE_TOKENIZER):
+def text_generator(objective="causal", always=None, learned=False, tokenizer=BYTE_TOKENIZER, reading=None):
     """A random model of bytes, or one that says the same token all the time."""
     config = tiny(BYTES | OBJECTIVES[objective] | ({"model.position.kind": "learned"} if learned else {}))
     model = model_of(config)
     values = random_values(model, 3)
     bias = jnp.zeros_like(values["head"]["bias"])
     values["head"]["bias"] = bias if always is None else bias.at[always].set(1e4)
-    return TextGenerator(config, tokenizer, model, values, {})
+    return TextGenerator(config, tokenizer, model, values, {}, reading=reading or PromptReading())
 
 
 def test_a_decoder_continues_a_document():
@@ -129,6 +130,38 @@ def test_a_space_before_the_first_new_word_is_kept():
         assert generator.sample([""], 2, LIKELIEST, 0)[0].text == "three three"
 
 
+def chat_tokenizer():
+    """Bytes with the special tokens of a chat."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    model = Tokenizer(models.BPE({symbol: id for id, symbol in enumerate(symbols)}, []))
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    model.decoder = decoders.ByteLevel()
+    model.add_special_tokens([AddedToken(name, special=True) for name in ("<|endoftext|>", "<|im_start|>")])
+    return PretrainedTokenizer(keep_own_tokens(model))
+
+
+def test_special_tokens_of_a_prompt_are_text_unless_asked_for():
+    tokenizer, prompt = chat_tokenizer(), "<|im_start|>a"
+    opens, starts = tokenizer.bos_id, 257
+    (a,) = tokenizer.encode("a").tolist()
+    as_text = text_generator(tokenizer=tokenizer)._encode_prompt(prompt)[0]
+    assert as_text == [opens, *tokenizer.encode(prompt).tolist()]
+    assert len(as_text) == 1 + len(prompt)
+    reader = text_generator(tokenizer=tokenizer, reading=PromptReading(special_tokens=True))
+    assert reader._encode_prompt(prompt)[0] == [opens, starts, a]
+    # A prompt may spell the token that opens a document, which is not repeated.
+    assert reader._encode_prompt("<|endoftext|>" + prompt)[0] == [opens, starts, a]
+    assert tokenizer.encode(prompt).tolist() == as_text[1:]
+    with pytest.raises(ConfigError, match=r"this one, of kind bytes, reads text"):
+        text_generator(reading=PromptReading(special_tokens=True))
+
+
+def test_the_trained_length_may_come_from_elsewhere():
+    assert text_generator(reading=PromptReading(trained_length=99)).trained_length == 99
+
+
 def test_the_seed_decides():
     generator = text_generator()
     one, again, other = (generator.sample(["ab", "c"], 9, FLAT, seed) for seed in (1, 1, 2))
@@ -147,9 +180,17 @@ def test_learned_positions_and_the_length_of_training():
     assert answer.tokens == 9
 
 
-def test_without_a_cache_no_model_reads_more_than_in_training():
+def test_without_a_cache_a_model_reads_as_much_as_with_one():
+    generator = text_generator()
+    prompt = "a text of many more letters than the rows of training have"
+    assert generator.longest_sequence([prompt], 9) > 8 * generator.trained_length
+    with_cache, without = (generator.sample([prompt], 9, LIKELIEST, 0, cache=cache) for cache in (True, False))
+    assert with_cache == without
+
+
+def test_a_limited_reader_reads_no_more_than_in_training():
     letters = "".join(map(chr, range(0x100, 0x200)))
-    generator = text_generator(tokenizer=CharacterTokenizer(letters))
+    generator = text_generator(tokenizer=CharacterTokenizer(letters), reading=PromptReading(limited=True))
     prompts = [letters[start : start + 20] for start in range(30)]
     answers = [answer.text for answer in generator.sample(prompts, 1, LIKELIEST, 0, cache=False)]
     last, whole = (

@@ -49,6 +49,22 @@ def test_the_weights_are_those_of_the_step(trained):
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.promise
+def test_rows_that_pad_a_vocabulary_are_cut_and_can_be_added_again(trained, tmp_path):
+    data = {"data__source": f"text:{trained / 'text.txt'}", "model__vocab_multiple": 64}
+    train(small(**GPT2, **data), tmp_path / "run", lambda line: None)
+    assert zoo("export", tmp_path / "run", "--out", tmp_path / "out")[0] == 0
+    exported, before = arrays_of(tmp_path / "out")["transformer.wte.weight"], load_trained(tmp_path / "run")
+    table = np.asarray(before.params["embedding"])
+    assert (table.shape, exported.shape) == ((320, 16), (257, 16))
+    np.testing.assert_array_equal(exported, table[:257])
+    assert not table[257:].any()
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == 257
+    again = zoo("import", f"hf:{tmp_path / 'out'}", "--out", tmp_path / "in", "--config.model.vocab_multiple=64")
+    assert again[0] == 0, again[2]
+    np.testing.assert_array_equal(np.asarray(load_trained(tmp_path / "in").params["embedding"]), table)
+
+
 def test_ids_and_names_of_special_tokens(trained):
     assert sorted(path.name for path in (trained / "latest").iterdir()) == [
         "config.json",

@@ -2,6 +2,7 @@
 command then works.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -69,13 +70,25 @@ def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
         writer.wait()
     assert writer.returncode == code
     assert "Traceback" not in errors
-    # Nobody can clean up after a SIGKILL; what it leaves has another name and stands in nobody's
-    # way.
+    # Nobody can clean up after a SIGKILL before the next call; what it leaves has another name.
     assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
     with atomic_folder(out) as folder:
         (folder / "x").write_text("x")
     assert [path.name for path in out.iterdir()] == ["x"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_only_leftovers_of_this_folder_that_nobody_writes_are_removed(tmp_path):
+    names = [".out.1.tmp", ".out.2.tmp", ".out2.1.tmp", ".out.x.tmp", "out.1.tmp"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    held = os.open(tmp_path / names[0], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with atomic_folder(tmp_path / "out"):
+        pass
+    os.close(held)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({"out", *names} - {".out.2.tmp"})
 
 
 @pytest.mark.slow

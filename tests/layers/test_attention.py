@@ -478,10 +478,12 @@ def test_the_capability_table_and_the_kernels_are_the_same():
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
-    "centred_window",
+    "centred_window", "query_score", "row_score",
 )  # fmt: skip
+BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window")
 TO_SOME = {
-    **{feature: ({feature: feature}, "einsum", feature) for feature in FEATURES},
+    **{feature: ({feature: feature}, "einsum", feature) for feature in FEATURES if feature not in BY_ARRAY},
+    **{feature: ({feature: feature}, "cudnn", "") for feature in BY_ARRAY},
     "nothing": ({}, "cudnn", ""),
     "float32": ({"dtype": "float32"}, "einsum", "float32 activations"),
     "all": ({"dtype": "float32", "sinks": "sinks", "head_dim": 20}, "einsum", "float32 activations; head_dim=20, no "
@@ -509,13 +511,13 @@ TO_SOME = {
 }  # fmt: skip
 
 
-def chosen(changes, block=0):
+def chosen(changes, block=0, fused_block=0):
     """The choice on a Hopper for heads of 64 in bfloat16, or with changes of that."""
     platform = {"name": "gpu", "devices": 1, "capability": (9, 0)}
     given, asked = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64}, dict.fromkeys(FEATURES, "")
     for name, value in changes.items():
         next((fields for fields in (platform, given) if name in fields), asked)[name] = value
-    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block)
+    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block, fused_block=fused_block)
 
 
 @pytest.mark.parametrize("case", TO_SOME)
@@ -529,6 +531,8 @@ def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
         "cudnn", "banded einsum", "banded xla"
     ]  # fmt: skip
     assert chosen({"implementation": "cudnn"}, 64).block == 0
+    # Where the mask is an array, blocks keep it linear in the length.
+    assert [chosen(changes, 64, 64).name for changes in ({}, {"implementation": "cudnn"})] == ["banded cudnn"] * 2
 
 
 def test_only_rows_in_order_without_a_prefix_are_cut():
@@ -540,6 +544,12 @@ def test_only_rows_in_order_without_a_prefix_are_cut():
 def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():
     with pytest.raises(ConfigError, match=r"implementation=cudnn cannot have .*head_dim=256, above 128"):
         chosen({"implementation": "cudnn", "head_dim": 256, "capability": (8, 0)})
+
+
+def test_what_no_field_asks_for_is_refused_where_the_kernel_is_named():
+    for feature in ("row_score", "query_score", "value_width"):
+        with pytest.raises(ConfigError, match=r"implementation=cudnn does not support this; use einsum"):
+            chosen({"implementation": "cudnn", feature: "this"})
 
 
 def test_the_features_asked_of_a_kernel_are_those_of_the_table():

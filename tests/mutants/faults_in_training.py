@@ -7,7 +7,7 @@ SHARDED_TESTS = ("tests/training/test_sharded_programs.py",)
 LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimizer.py"
 EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
-RUN, EXECUTOR = "zoo/training/training_run.py", "zoo/training/executor.py"
+EXECUTOR, STREAMS = "zoo/training/population/population_executor.py", "zoo/training/population/batch_streams.py"
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
 GROUP_TESTS = ("tests/training/test_parameter_groups.py",)
 OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/test_optimizer.py",), ("tests/training/test_mesh.py",)
@@ -34,9 +34,9 @@ MUTANTS = (
     ),
     Mutant(
         "resume: batches begin again",
-        RUN,
-        "self.dataset.training_batches(self.start_step,",
-        "self.dataset.training_batches(0,",
+        LOOP,
+        "self._batches.take(step, active)",
+        "self._batches.take(step - min(run.start_step for run in self._runs), active)",
         RUN_TESTS,
     ),
     Mutant(
@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         "evaluation: mean of the batches' means",
         EVALUATION,
-        "np.sum([np.float64(part[name]) for part",
-        "np.mean([np.float64(part[name] / max(part['weight'], 1)) for part",
+        "np.sum([np.float64(sums[name]) for sums",
+        "np.mean([np.float64(sums[name] / max(sums['weight'], 1)) for sums",
         ("tests/training/test_run.py", "tests/cli/test_single.py"),
     ),
     Mutant(
@@ -181,16 +181,16 @@ MUTANTS = (
     ),
     Mutant(
         "populations: all runs read the first one's batch",
-        EXECUTOR,
+        STREAMS,
         "np.stack([batch[name] for batch in batches])",
-        "np.stack([batches[0][name] for batch in batches])",
+        "np.stack([first[name] for batch in batches])",
         POPULATION_TESTS,
     ),
     Mutant(
         "populations: inactive runs go on",
         EXECUTOR,
-        "jax.lax.cond(run[3], update, skip, run)",
-        "update(run)",
+        "jax.lax.cond(run[1], compute, skip, run[0])",
+        "compute(run[0])",
         POPULATION_TESTS,
     ),
     Mutant(

@@ -31,6 +31,7 @@ from zoo.objectives.objective import ForwardMode, sum_of_means
 from zoo.training.evaluation.held_out import evaluate
 from zoo.training.executor import make_executor
 from zoo.training.mesh import make_mesh
+from zoo.training.population.batch_streams import StackedBatches
 from zoo.training.step import make_program
 
 EINSUM = {"model.attention.implementation": "einsum"}
@@ -234,7 +235,8 @@ def test_members_of_a_population_have_weights_of_their_own(executor):
     program, weights = program_of(), (0.4, 1.5)
     together = make_executor(program, [constants_of(program, weight) for weight in weights], executor)
     states = together.combine([state_of(program) for _ in weights])
-    states, metrics = together.step(states, [{"tokens": TOKENS}] * 2, [True, True])
+    batches = StackedBatches({"tokens": TOKENS[None]}, (0, 0))
+    states, metrics = together.step(states, batches, [True, True])
     for index, weight in enumerate(weights):
         params = jax.device_get(together.state_of(states, index)["params"])
         same_step((params, together.fetch_metrics(metrics)[index]), one_step(weight=weight))

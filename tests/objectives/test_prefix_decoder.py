@@ -120,8 +120,6 @@ REFUSED = {
     "performer": ({"model.attention.kind": "performer"}, r"performer cannot be combined with objective\.kind=prefix"),
     "documents": ({"data.isolate_documents": True}, "reads a row as one text"),
     "length": ({"objective.prefix_length": 8}, "leaves nothing of data.sequence_length=8 to predict"),
-    "cudnn": ({"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8},
-              r"model\.attention\.implementation=cudnn does not support objective\.kind=prefix of a decoder"),
 }  # fmt: skip
 
 

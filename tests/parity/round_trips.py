@@ -15,6 +15,11 @@ has, the export is refused.
 (`tests/interop/test_export.py`). *Loaded* by that library, the written checkpoint gives the same logits as the class with the original
 weights, to the last bit (`tests/parity/test_interchange.py`).
 
+Classes without a head (LlamaModel, BertModel, T5EncoderModel and others), classes with a head for a task
+(BertForSequenceClassification and others), Qwen 2, XLM-RoBERTa, CamemBERT and the final cap of Gemma 3 are compared by their outputs alone
+(`tests/parity/test_published_classes.py`), and the names and shapes of all tensors of every class with the class itself
+(`tests/parity/test_importers.py`). Which published config files are accepted is in `tests/interop/published_settings.py`.
+
 | Class | Systems | Tensors | Loaded |
 | --- | --- | --- | --- |
 """

@@ -24,6 +24,7 @@ from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, Sy
 from tests.stored_outputs import read
 from zoo.config import load, resolve
 from zoo.interop import resolve_like
+from zoo.interop.model_weights import without_padding
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.nested import flatten
@@ -65,7 +66,7 @@ def count(published: Published, system: System | Comparison) -> int:
     """Parameters of the model that a published count is of, built abstractly."""
     if isinstance(published.source, str):
         path, _, size = published.source.partition(":")
-        config = resolve(load(f"{ROOT / path}:{size}"))
+        config = without_padding(resolve(load(f"{ROOT / path}:{size}")))
     else:
         config = resolve_like(
             system.imported_as, published.source, {"data.tokenizer.kind": "characters", **system.overrides}

@@ -66,7 +66,7 @@ def test_a_plan_for_a_gpu_has_no_scores_of_all_pairs(plans):
 def test_what_is_likely_to_be_wrong_is_said(plans):
     first, second = plans["not divided"]["plan"]["warnings"]
     assert "model.vocab_size=509 is not divisible by mesh.tensor=8" in first
-    assert "model.vocab_size=512 would be divided" in first
+    assert "model.vocab_multiple=8 would pad it to 512 rows" in first
     assert "the loss works on 64 tokens of a device" in second
 
 

@@ -8,7 +8,6 @@ For a sweep it computes the measures that its experiment requests and that are m
 
 import argparse
 import itertools
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from zoo import config as configs
 from zoo.analysis.activations import record_activations
 from zoo.analysis.position_similarity import cosines_of_run, mean_by_distance
 from zoo.errors import ConfigError, ZooError, reported
-from zoo.files import read_json, write_json
+from zoo.files import is_step, read_json, read_json_lines, read_object_or_empty, write_json
 from zoo.lab.measures import (
     INITIAL_SUFFIX,
     MEASURE_PREFIX,
@@ -60,12 +59,13 @@ class MeasuredRun:
             ConfigError: nothing was recorded.
         """
         path = self.folder / "dynamics.jsonl"
-        try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        except FileNotFoundError:
-            raise ConfigError(f"{self.folder} has no dynamics.jsonl; train it with training.dynamics_every") from None
-        except ValueError as error:
-            raise ConfigError(f"{path} is damaged: {error}") from error
+        if not path.exists():
+            raise ConfigError(f"{self.folder} has no dynamics.jsonl; train it with training.dynamics_every")
+        found = [row for _, row in read_json_lines(path)]
+        damaged = [row for row in found if row is None or not is_step(row.get("step"))]
+        if damaged or not found:
+            raise ConfigError(f"{path} is damaged: {len(damaged)} of its {len(found)} lines cannot be read")
+        return found
 
     @cached_property
     def trained(self) -> TrainedRun:
@@ -240,10 +240,9 @@ def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:
         ConfigError: the run is not done, or does not have such a measure.
         DataError: its data cannot be read.
     """
-    try:
-        status = read_json(folder / "status.json")
-    except FileNotFoundError:
-        raise ConfigError(f"{folder} is not a run: it has no status.json") from None
+    if not (folder / "status.json").exists():
+        raise ConfigError(f"{folder} is not a run: it has no status.json")
+    status = read_object_or_empty(folder / "status.json")
     if status.get("state") != "done":
         raise ConfigError(f"{folder} is {status.get('state')}; only runs that are done can be measured")
     measured, found = MeasuredRun(folder), {}
@@ -252,10 +251,7 @@ def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:
         if measured.started_elsewhere:
             values.pop(INITIAL_SUFFIX, None)
         found[name] = {f"{MEASURE_PREFIX}{name}{suffix}": value for suffix, value in values.items()}
-    try:
-        before = read_json(folder / MEASURED_FILE)
-    except (OSError, ValueError):
-        before = {}
+    before = read_object_or_empty(folder / MEASURED_FILE)
     entries = {
         name: {
             "values": {metric: value if math.isfinite(value) else None for metric, value in values.items()},

@@ -92,8 +92,9 @@ def run_show(args: argparse.Namespace) -> int:
     print(f"parameters {counted.parameters['total']:,}")
     for name, count in counted.blocks.items():
         print(f"  {name:24s} {count:>16,}")
-    for name in ("embedding", "body", "heads"):
-        print(f"  in {name:21s} {counted.parameters[name]:>16,}")
+    for name in ("embedding", "body", "heads", "padding"):
+        if name in counted.parameters:
+            print(f"  in {name:21s} {counted.parameters[name]:>16,}")
     for name, count in groups.items():
         print(f"  in group {name:15s} {count:>16,}")
     print(f"training FLOPs per token {counted.flops_per_token:,.0f}")

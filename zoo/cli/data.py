@@ -238,8 +238,9 @@ def _print_histogram(title: str, bins: list[tuple[int, int, int]]) -> None:
 
 
 def _print_tokens(name: str, tokens: list, between: str) -> None:
-    from rich.console import Console
     from rich.text import Text
+
+    from zoo.cli.console import make_console
 
     line = Text(f"  {name}: ", style="bold")
     for place, token in enumerate(tokens):
@@ -247,4 +248,4 @@ def _print_tokens(name: str, tokens: list, between: str) -> None:
             line.append(between, style="dim")
         style = "bold green" if token.target is not None else "cyan" if token.special else ""
         line.append(str(token), style=style or "default")
-    Console(soft_wrap=True, highlight=False).print(line)
+    make_console(soft_wrap=True).print(line)

@@ -109,10 +109,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(markdown: str) -> None:
     """Prints a Markdown page, rendered in a terminal and plain elsewhere."""
-    from rich.console import Console
     from rich.markdown import Markdown
 
-    console = Console()
+    from zoo.cli.console import make_console
+
+    console = make_console()
     if console.is_terminal:
         console.print(Markdown(markdown))
     else:

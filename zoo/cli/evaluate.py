@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import ml_collections
@@ -99,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{', '.join(given)}: for runs with objective.kind=translation, and this one has {config.objective.kind}"
         )
     if config.objective.kind in TASKS:
+        from zoo.cli.evaluation.task_evaluation import evaluate_tasks
+
         return evaluate_tasks(trained, args)
     if args.others:
         raise ConfigError("several runs can only be evaluated together on a task; give one")
@@ -133,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict[str, float] | None]:
     """Returns the scores at each length; None if the model cannot read rows of that length."""
     from zoo import data
-    from zoo.training.evaluation.held_out import evaluate
+    from zoo.training.evaluation.held_out import bits_per_text_byte, evaluate
 
     config, multiple = trained.config, trained.program.data_parallel_size
     constants = trained.program.constants(config.seed)
@@ -149,6 +152,10 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
             batching = data.Batching(config, trained.tokenizer)
             batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
         found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
+        if streams and not trained.tokenizer.token_bytes().any():
+            found[length]["bits_per_byte"] = bits_per_text_byte(
+                config.objective.kind, trained.tokenizer.bos_id, streams, found[length]["loss"]
+            )
     return found
 
 
@@ -169,83 +176,6 @@ def _print_text_scores(result: dict, trained) -> None:
         print(f"{found['signatures']['bleu']}, beams {objective.beams}, length penalty {objective.length_penalty:g}")
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
-
-
-def evaluate_tasks(trained, args: argparse.Namespace) -> int:
-    """Scores runs of one task, each on all of its held-out examples; prints the median of several.
-
-    Raises:
-        ConfigError: runs of different tasks, or as `evaluate_task`.
-    """
-    from statistics import median
-
-    from zoo.training.trained_run import load_trained
-
-    results = [evaluate_task(trained, args.run, args)]
-    for folder in args.others:
-        other = load_trained(folder, args.step)
-        results.append(evaluate_task(other, folder, args))
-        different = [name for name in ("task", "data", "examples", "labels") if results[-1][name] != results[0][name]]
-        if different:
-            raise ConfigError(
-                f"{folder} and {args.run} differ in {', '.join(different)}: a median of their scores would mean nothing"
-            )
-    names = list(results[0]["scores"])
-    medians = {name: median(result["scores"][name] for result in results) for name in names}
-    if args.json:
-        print(json.dumps(results[0] if len(results) == 1 else {"runs": results, "median": medians}, indent=2))
-        return 0
-    first = results[0]
-    print(f"{first['task']} of {first['examples']:,} held-out examples of {first['data']}")
-    width = max(len(f"{result['run']} at step {result['step']}") for result in results)
-    print(" " * width, *(f"{name:>16s}" for name in names))
-    for result in results:
-        print(
-            f"{result['run']} at step {result['step']}".ljust(width),
-            *(f"{result['scores'][name]:16.4f}" for name in names),
-        )
-    if len(results) > 1:
-        print("median".ljust(width), *(f"{medians[name]:16.4f}" for name in names))
-    return 0
-
-
-def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
-    """Scores a task's held-out examples, each exactly once, with the labels of the run.
-
-    Raises:
-        ConfigError: flags that apply only to text; examples that have changed since the run.
-    """
-    from zoo import data
-    from zoo.training.evaluation.held_out import evaluate
-    from zoo.training.records.resume_checks import check_same_data
-
-    config = trained.config
-    only_for_text = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
-    if given := [flag for flag, value in only_for_text.items() if value]:
-        raise ConfigError(
-            f"{', '.join(given)}: only for text; {folder} is scored on every held-out example of its task, "
-            f"objective.kind={config.objective.kind}"
-        )
-    dataset = data.load(config)
-    check_same_data(folder, dataset)
-    batches = dataset.evaluation_batches(multiple_of=trained.program.data_parallel_size)
-    scores = evaluate(
-        trained.program,
-        trained.params,
-        trained.stats,
-        batches,
-        trained.program.constants(config.seed),
-        measure=dataset.measure,
-    )
-    return {
-        "run": str(folder),
-        "step": trained.step,
-        "task": config.objective.kind,
-        "data": dataset.description,
-        "examples": len(dataset.examples.held_out),
-        "labels": list(dataset.labels),
-        "scores": scores,
-    }
 
 
 def pairs_to_score(trained, args: argparse.Namespace):
@@ -293,7 +223,10 @@ def translations(trained, pairs) -> dict:
 
 
 def text_streams(trained, args: argparse.Namespace):
-    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged."""
+    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged.
+
+    They know the number of bytes of the text.
+    """
     from zoo import data
     from zoo.training.records.resume_checks import check_same_data
 
@@ -302,17 +235,18 @@ def text_streams(trained, args: argparse.Namespace):
         return [data.encode_text_file(args.text, trained.tokenizer, config)]
     dataset = data.load(config)
     check_same_data(args.run, dataset)
-    return [part.validation_stream for part in dataset.parts]
+    return [replace(part.validation_stream, text_bytes=part.validation.bytes) for part in dataset.parts]
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:
     """Returns a sample. The model never reads more tokens at once than in training."""
     from zoo.decoding import Sampling
-    from zoo.decoding.text_generator import TextGenerator
+    from zoo.decoding.text_generator import PromptReading, TextGenerator
 
     generator = TextGenerator(
-        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
-    )
+        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer,
+        PromptReading(trained.trained_length, limited=True),
+    )  # fmt: skip
     fits = generator.longest_sequence([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_uncacheable() is None
     (answer,) = generator.sample(

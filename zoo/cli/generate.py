@@ -61,7 +61,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add(
         "--no-cache",
         action="store_true",
-        help="recompute all tokens for every new one: slow, but not limited by learned positions",
+        help="recompute all tokens for every new one: slow, but not limited by learned positions, past which the "
+        "oldest tokens leave",
+    )
+    add(
+        "--special-tokens",
+        action="store_true",
+        help="read special tokens of a pretrained tokenizer, such as <|im_start|>, where prompts spell them "
+        "(default: as text)",
     )
     add("--json", action="store_true", help="print one JSON object per line and prompt")
     parser.set_defaults(handler=run)
@@ -71,13 +78,14 @@ def run(args: argparse.Namespace) -> int:
     """Generates the texts and prints them."""
     prompts, how = _prompts(args), _choices(args)
     from zoo.decoding import Sampling
-    from zoo.decoding.text_generator import TextGenerator
+    from zoo.decoding.text_generator import PromptReading, TextGenerator
     from zoo.training.trained_run import load_trained
 
     trained = load_trained(args.run, args.step)
     generator = TextGenerator(
-        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
-    )
+        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer,
+        PromptReading(trained.trained_length, special_tokens=args.special_tokens),
+    )  # fmt: skip
     common = {"prompts": prompts, "max_new_tokens": args.max_new_tokens, "stop": args.stop, "cache": not args.no_cache}
     if args.beams is not None:
         answers = generator.beam_search(beams=args.beams, length_penalty=how["length_penalty"], **common)
@@ -85,7 +93,14 @@ def run(args: argparse.Namespace) -> int:
         sampling = Sampling(how["temperature"], how["top_k"], how["top_p"])
         answers = generator.sample(sampling=sampling, seed=how["seed"], **common)
     longest = generator.longest_sequence(prompts, args.max_new_tokens)
-    if longest > generator.trained_length and not args.no_cache:
+    table = generator.generator.max_positions
+    if args.no_cache and table is not None and longest > table:
+        print(
+            f"note: a text may have {longest} tokens; learned positions end at {table}, and without a cache the oldest "
+            "tokens leave",
+            file=sys.stderr,
+        )
+    elif longest > generator.trained_length:
         print(
             f"note: a text may have {longest} tokens; the model was trained with {generator.trained_length}",
             file=sys.stderr,

@@ -50,6 +50,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="PATH",
         help="tokenizer.json, vocab.txt, or a folder with one, instead of the checkpoint's",
     )
+    taken.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="SETTING",
+        help="go on although the class does not know this setting of config.json, as if it changed nothing; may be "
+        "repeated, and is recorded with the run",
+    )
     taken.set_defaults(handler=run_import, takes_overrides=True)
     given = subparsers.add_parser(
         "export",
@@ -79,7 +87,7 @@ def run_import(args: argparse.Namespace) -> int:
     source = find_checkpoint(args.source)
     from zoo.interop.importing import import_report, import_run
 
-    found, config, count = import_run(source, args.out, args.class_name, args.tokenizer, changes)
+    found, config, count = import_run(source, args.out, args.class_name, args.tokenizer, changes, args.ignore)
     print("\n".join(import_report(found, config, count, args.out)))
     return 0
 

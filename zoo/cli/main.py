@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+import zoo
 from zoo.cli import plugin_options
 from zoo.errors import ConfigError, did_you_mean, reported, shown
 
@@ -24,6 +25,7 @@ GROUPS = {
         "train": ("zoo.cli.train", "train one config (same as train.py)"),
         "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (same as eval.py)"),
         "generate": ("zoo.cli.generate", "generate text with a run: sampling or beam search"),
+        "predict": ("zoo.cli.predict", "apply a run to texts: labels, tags, answers, hidden or next tokens"),
         "average": ("zoo.cli.average", "average a run's last checkpoints"),
         "import": ("zoo.cli.interchange", "convert a checkpoint of another library into a run"),
         "export": ("zoo.cli.interchange", "convert a run into a checkpoint of another library"),
@@ -102,6 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0 if arguments else 2
     name = arguments[0]
+    if name == "--version":
+        print(f"zoo {zoo.__version__}")
+        return 0
     if name not in SUBCOMMANDS:
         raise ConfigError(f"unknown command {shown(name)}{did_you_mean(name, SUBCOMMANDS)}; zoo --help lists them")
     module = importlib.import_module(SUBCOMMANDS[name][0])

@@ -5,7 +5,9 @@ from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, N
 from zoo.config.finetuning_configs import finetuned, with_body_of
 from zoo.config.hyperparameters import (
     LOSS_TERMS,
+    batch_key,
     check_one_program,
+    held_out_key,
     is_traced,
     loss_weight_path,
     program_key,
@@ -53,6 +55,7 @@ __all__ = [
     "ROLES",
     "Field",
     "ResolvedConfig",
+    "batch_key",
     "call_with_argument",
     "check_one_program",
     "default",
@@ -62,6 +65,7 @@ __all__ = [
     "field_at",
     "finetuned",
     "from_flat",
+    "held_out_key",
     "identity",
     "import_file",
     "is_selected",

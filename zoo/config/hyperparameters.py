@@ -88,6 +88,28 @@ BATCH_FIELDS = (
 )
 
 
+def batch_key(flat: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns what runs of one program must also have in common to have the same training batches.
+
+    Args:
+        flat: flat values of a resolved config.
+    """
+    fields = (*BATCH_FIELDS, "objective.select_fraction")
+    return tuple(flat[path] for path in fields if path in flat and not path.startswith("training.start_"))
+
+
+def held_out_key(flat: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns what runs of one program must also have in common to have the same evaluation batches.
+
+    Args:
+        flat: flat values of a resolved config.
+    """
+    fields = ["objective.select_fraction"]
+    if flat.get("training.eval_masks") != "all":
+        fields += ["objective.mask_token_fraction", "objective.random_token_fraction"]
+    return tuple(flat[path] for path in fields if path in flat)
+
+
 def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Returns what runs must have in common to be trained by one program in one loop.
 

@@ -4,7 +4,6 @@
 
 import importlib.util
 import inspect
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
 from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
+from zoo.files import read_json
 from zoo.nested import flatten
 
 
@@ -100,11 +100,11 @@ def load(spec: str) -> ml_collections.ConfigDict:
         if not path.is_file():
             raise ConfigError(f"config file {path} does not exist")
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             if not isinstance(content, dict):
                 raise ValueError("not a JSON object")
             flat = {"plugins": []} | flatten(content)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
         plugins.load_stored(path.parent, _listed(flat["plugins"]))
         if unknown := [name for name in flat if field_at(name) is None]:

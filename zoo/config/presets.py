@@ -38,6 +38,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "model.num_layers": max(size["layers"], len(pattern)),
         "model.layers.pattern": pattern,
         "model.vocab_size": AUTO,
+        "model.vocab_multiple": 1,
         "model.dtype": "float32",
         "model.scan_layers": False,
         "model.remat": "none",

@@ -313,8 +313,9 @@ def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:
 def identity(resolved: Mapping[str, Any]) -> str:
     """Returns the identity of a run: 16 hex digits of the sha256 of its result-relevant config."""
     relevant = result_relevant(resolved)
-    if not relevant.get("plugins"):
-        # Runs without plug-ins keep the identity that they had before there were any.
-        relevant.pop("plugins", None)
+    # Runs keep the identity that they had before there were these fields.
+    for path, before in (("plugins", ()), ("model.vocab_multiple", 1)):
+        if relevant.get(path, before) == before:
+            relevant.pop(path, None)
     canonical = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -8,6 +8,7 @@ from zoo.data.labelled import LabelledDataset, label_count
 from zoo.data.load_data import check_sources, encode_text_file, load, vocabulary_size, with_num_classes
 from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream
+from zoo.data.shared_datasets import SharedDatasets
 from zoo.data.text_dataset import TextDataset
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
@@ -16,6 +17,7 @@ from zoo.data.translation.pair_dataset import TranslationDataset, load_translati
 __all__ = [
     "Batching",
     "LabelledDataset",
+    "SharedDatasets",
     "Stream",
     "TextDataset",
     "Tokenizer",

@@ -1,5 +1,6 @@
 """Entry points: from a config to its data set and its vocabulary size."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,10 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
     if not documents.count:
         raise DataError(f'"{path}": the text is empty')
     try:
-        return tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
+        stream = tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
     except DataError as error:
         raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
+    return replace(stream, text_bytes=documents.bytes)
 
 
 def vocabulary_size(config: Any) -> int:

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from zoo.data.pipeline import batches
 from zoo.data.pipeline.batching import Batching
@@ -45,6 +45,10 @@ class TextDataset(UnlabelledDataset):
     tokenizer: Tokenizer
     batching: Batching
     parts: tuple[TokenizedSource, ...]
+
+    def for_config(self, config: Any) -> Self:
+        """Returns the same text with the batches of another config; see `Batching.for_config`."""
+        return replace(self, batching=self.batching.for_config(config))
 
     @property
     def train_tokens(self) -> int:

@@ -174,7 +174,9 @@ class IncrementalDecoder:
         if state.memory is not None:
             repeats = state.tokens.shape[0] // state.memory.shape[0]
             memory = Memory(
-                jnp.repeat(state.memory, repeats, axis=0), jnp.repeat(state.memory_positions, repeats, axis=0)
+                jnp.repeat(state.memory, repeats, axis=0),
+                jnp.repeat(state.memory_positions, repeats, axis=0),
+                padding_last=True,
             )
         context = Context(PaddedTokens(state.tokens, state.lengths).positions, in_order=True)
         return self._logits(model, state.tokens, memory, context, state.lengths - 1)

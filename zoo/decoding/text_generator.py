@@ -17,6 +17,7 @@ from zoo.config.side_lengths import side_lengths
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
+from zoo.decoding.special_tokens import read_special_tokens
 from zoo.decoding.stop_strings import stop_table
 from zoo.errors import ConfigError, DataError
 from zoo.models.functional import Params, Stats
@@ -24,6 +25,23 @@ from zoo.models.functional import Params, Stats
 # fairseq's names of the end token and the unknown token.
 END, UNKNOWN = "</s>", "<unk>"
 BLANK = re.compile(r"<(\d+)>")
+
+
+@dataclass(frozen=True)
+class PromptReading:
+    """How a text generator reads.
+
+    Attributes:
+        trained_length: largest number of tokens that the decoder read at once in training; infinite
+            if unknown, None if the config tells.
+        limited: without a cache, the decoder reads at most the last `trained_length` tokens;
+            otherwise as many as with one, or as its table of positions has.
+        special_tokens: special tokens that a prompt spells are read as such.
+    """
+
+    trained_length: float | None = None
+    limited: bool = False
+    special_tokens: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,18 +80,19 @@ class TextGenerator:
         tokenizer: the run's tokenizer.
         model, params, stats: the abstract model and its values.
         source_tokenizer: the encoder's tokenizer, if it differs from the decoder's.
+        reading: how prompts and the growing text are read.
 
     Attributes:
-        trained_length: largest number of tokens that the decoder read at once in training; without
-            a cache it reads no more. Infinite if unknown.
+        trained_length: largest number of tokens that the decoder read at once in training. Infinite
+            if unknown.
 
     Raises:
-        ConfigError: the model does not generate.
+        ConfigError: the model does not generate, or its tokenizer has no special tokens to read.
     """
 
     def __init__(
         self, config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats,
-        source_tokenizer: Tokenizer | None = None,
+        source_tokenizer: Tokenizer | None = None, reading: PromptReading = PromptReading(),
     ):  # fmt: skip
         if config.objective.kind in TASKS:
             raise ConfigError(
@@ -83,13 +102,16 @@ class TextGenerator:
         self.tokenizer, self.source_tokenizer, self.objective = tokenizer, source_tokenizer, config.objective
         both, length = config.model.architecture == "encoder_decoder", config.data.sequence_length
         self.trained_length: float = side_lengths(config.objective, length)[1] if both else length
-        if source_tokenizer is not None:
+        if reading.trained_length is not None:
+            self.trained_length = reading.trained_length
+        elif source_tokenizer is not None:
             self.trained_length = math.inf
+        self._encode_text = read_special_tokens(tokenizer) if reading.special_tokens else tokenizer.encode
         self._fills_blanks = self._has("spans") or self._has("denoising")
         self.sentinels = config.objective.sentinels if self._has("spans") else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
-        length = None if source_tokenizer is not None else self.trained_length
-        self.generator = Generator(model, params, stats, length, bidirectional_prompt=not both and self._has("prefix"))
+        limit = int(self.trained_length) if reading.limited and math.isfinite(self.trained_length) else None
+        self.generator = Generator(model, params, stats, limit, bidirectional_prompt=not both and self._has("prefix"))
 
     def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""
@@ -181,12 +203,14 @@ class TextGenerator:
             return [opens, *itertools.chain(*parts), opens], [opens]
         if self.objective.kind == "translation":
             return [*self._encode(prompt), opens], [opens]
-        tokens = [opens, *self._encode(prompt)]
+        tokens = self._encode(prompt)
+        # A prompt with special tokens may begin with this one.
+        tokens = tokens if tokens[:1] == [opens] else [opens, *tokens]
         return tokens, tokens[-1:] if self.generator.has_encoder else tokens
 
     def _encode(self, text: str) -> list[int]:
         try:
-            return self.tokenizer.encode(text).tolist()
+            return self._encode_text(text).tolist()
         except (DataError, UnicodeEncodeError) as error:
             raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
 

@@ -15,7 +15,7 @@ from zoo.nested import flatten
 # The parts of a figure, with the beginnings of their paths in `model`; a field belongs to the
 # first part that matches.
 PARTS = {
-    "embedding": ("vocab_size", "embedding."),
+    "embedding": ("vocab_size", "vocab_multiple", "embedding."),
     "positions": ("position.",),
     "layers": ("num_layers", "layers.", "parallel", "residual"),
     "norm": ("norm.",),

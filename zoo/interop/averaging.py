@@ -10,7 +10,7 @@ import numpy as np
 from zoo.config import plugins
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.errors import ConfigError
-from zoo.files import read_json, write_json
+from zoo.files import read_object_or_empty, write_json
 from zoo.interop.output_folder import atomic_folder
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.warm_start import read_weights
@@ -56,7 +56,7 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
             if (run / name).is_file():
                 shutil.copyfile(run / name, folder / name)
         plugins.store(folder, trained.config.plugins)
-        meta = read_json(run / "meta.json") if (run / "meta.json").is_file() else {}
+        meta = read_object_or_empty(run / "meta.json")
         write_json(folder / "meta.json", meta | {"averaged": {"folder": str(run), "steps": steps}})
         checkpoints = Checkpoints(folder / "checkpoints", 1, zero_copy=True)
         checkpoints.save(

@@ -1,5 +1,6 @@
 """The importers of all classes, by class name."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,23 +10,88 @@ from zoo.interop.families import (
     bart,
     bert,
     bloom,
+    bodies,
     distilbert,
+    gemma,
     gpt,
     llama,
-    longformer,
-    marian,
     mpt,
     neox,
     performer_pytorch,
     roberta,
-    roformer,
     t5,
+    task_heads,
 )
 from zoo.interop.settings.importer import Importer
 
-_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer_pytorch, roberta,
-             roformer, t5)  # fmt: skip
+_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, mpt, neox, performer_pytorch, t5,
+             bodies, task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
+
+
+# Other names of the same class: of the authors' code, of old files, and of files without a head that
+# is the embedding and so is no part of any file.
+ALIASES = {
+    "LLaMAForCausalLM": "LlamaForCausalLM",
+    "MPTForCausalLM": "MptForCausalLM",
+    "T5WithLMHeadModel": "T5ForConditionalGeneration",
+    "BartModel": "BartForConditionalGeneration",
+    "MBartModel": "MBartForConditionalGeneration",
+    "GPT2Model": "GPT2LMHeadModel",
+    "OpenAIGPTModel": "OpenAIGPTLMHeadModel",
+    "BloomModel": "BloomForCausalLM",
+    "MptModel": "MptForCausalLM",
+    "GemmaModel": "GemmaForCausalLM",
+    "Gemma2Model": "Gemma2ForCausalLM",
+    "Gemma3TextModel": "Gemma3ForCausalLM",
+}
+# What a class's name has after the name of its family.
+PART = re.compile(r"For[A-Z]\w*|(With)?LMHead\w*|DoubleHeads\w*|(MT|Encoder|Text|Pre)?(Model|Trained)\w*|LM$")
+
+
+def family_of(class_name: str) -> str:
+    """Returns the name of a class's family in small letters: "gpt2" for "GPT2LMHeadModel"."""
+    return PART.split(class_name)[0].lower()
+
+
+def similar_class(class_name: str, model_type: str | None = None) -> str:
+    """Returns ' (did you mean "X"?)' for a similar class of the same family, or an empty string.
+
+    Args:
+        class_name: an unknown class.
+        model_type: of the checkpoint, if known: then the classes of that type are the family.
+    """
+    family = [
+        name
+        for name, importer in FAMILIES.items()
+        if (importer.model_type == model_type if model_type else family_of(name) == family_of(class_name))
+    ]
+    return did_you_mean(class_name, family)
+
+
+def named_class(settings: Mapping[str, Any], where: str = "config.json") -> str:
+    """Returns the class that the content of a `config.json` names.
+
+    Args:
+        settings: the content.
+        where: the file, for errors.
+
+    Raises:
+        ConfigError: it names none, several, or one without an importer.
+    """
+    names, model_type = settings.get("architectures") or [], settings.get("model_type")
+    own = sorted(other for other, importer in FAMILIES.items() if model_type and importer.model_type == model_type)
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
+        raise ConfigError(
+            f"{where} names no class under architectures; --class NAME says which it is: "
+            f"{', '.join(own or sorted(FAMILIES))}"
+        )
+    name = ALIASES.get(names[0], names[0])
+    if name not in FAMILIES:
+        own = own or sorted(other for other in FAMILIES if not model_type and family_of(other) == family_of(name))
+        reads = f"--class NAME reads it as one of {', '.join(own)}" if own else "no class of its family is supported"
+        raise ConfigError(f"{where}: no importer for {name}{similar_class(name, model_type)}; {reads}")
+    return name
 
 
 def importer_of(class_name: str | Importer) -> Importer:
@@ -38,9 +104,51 @@ def importer_of(class_name: str | Importer) -> Importer:
         return class_name
     if class_name not in FAMILIES:
         raise ConfigError(
-            f"no importer for {class_name}{did_you_mean(class_name, FAMILIES)}; there are {', '.join(sorted(FAMILIES))}"
+            f"no importer for {class_name}{similar_class(class_name)}; there are {', '.join(sorted(FAMILIES))}"
         )
     return FAMILIES[class_name]
+
+
+def check_family(class_name: str, hf: Mapping[str, Any]) -> None:
+    """Checks that a `config.json` describes a model of a class's family.
+
+    Other families give the same names of settings and tensors another meaning, such as another
+    pairing in RoPE, which no setting tells.
+
+    Raises:
+        ConfigError: `model_type`, or else the class under `architectures`, is of another family.
+    """
+    importer, model_type = importer_of(class_name), hf.get("model_type")
+    if model_type and model_type != importer.model_type:
+        own = sorted(name for name, other in FAMILIES.items() if other.model_type == model_type)
+        others = f"{', '.join(own)} read it" if own else "no class reads that type"
+        raise ConfigError(
+            f"model_type={model_type!r}: {class_name} is of type {importer.model_type or 'none'!r}, where the same "
+            f"settings and tensors may mean something else; {others}"
+        )
+    for name in hf.get("architectures") or ():
+        if isinstance(name, str) and family_of(name) != family_of(class_name):
+            raise ConfigError(
+                f"architectures={name!r}: {class_name} is of another family, where the same settings and tensors may "
+                "mean something else"
+            )
+
+
+def read_settings(class_name: str | Importer, hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of the model that a `config.json` describes, as flat overrides.
+
+    Raises:
+        ConfigError: settings of another family, or that cannot be expressed.
+    """
+    if isinstance(class_name, str):
+        check_family(class_name, hf)
+    try:
+        return importer_of(class_name).read_config(hf)
+    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
+        name = class_name if isinstance(class_name, str) else "this class"
+        raise ConfigError(
+            f"the config of {name} has a value of a wrong type: {type(error).__name__}: {error}"
+        ) from error
 
 
 def resolve_like(
@@ -56,11 +164,4 @@ def resolve_like(
     Raises:
         ConfigError: settings that cannot be expressed, or fields that do not fit together.
     """
-    try:
-        fields = importer_of(class_name).read_config(hf)
-    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        name = class_name if isinstance(class_name, str) else "this class"
-        raise ConfigError(
-            f"the config of {name} has a value of a wrong type: {type(error).__name__}: {error}"
-        ) from error
-    return resolve(override(default(), fields | dict(overrides or {})))
+    return resolve(override(default(), read_settings(class_name, hf) | dict(overrides or {})))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.config import BY_PATH, GATED, ResolvedConfig, layer_kind, side
-from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS
+from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
@@ -46,7 +46,7 @@ class ExportedConfig:
     @property
     def distance(self) -> tuple[bool, bool, int]:
         """Measures how far the class is from the config, for comparisons."""
-        other = any(line.startswith("model.architecture=") for line in self.problems)
+        other = any(line.startswith(("model.architecture=", "objective.kind=")) for line in self.problems)
         return other, self.refused, len(self.problems)
 
 
@@ -77,6 +77,10 @@ def export_config(class_name: str, config: ResolvedConfig, given: Mapping[str, A
         return ExportedConfig(
             class_name, {}, (f"objective.kind={kind!r}: its decoder would not see the prompt as a whole",)
         )
+    kind, theirs = config.objective.kind, importer.read_config({}).get("objective.kind")
+    # The settings of a class for classification say whether the class is a label or a number.
+    if (kind in TASKS or theirs in TASKS) and {kind, theirs} != {"classification", "regression"} and kind != theirs:
+        return ExportedConfig(class_name, {}, (f"objective.kind={kind!r}; it would be {theirs!r}",))
     settings = export_settings(class_name, config, given)
     try:
         theirs = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})
@@ -188,11 +192,16 @@ def choose_class(
         return first
     if wanted:
         raise ConfigError([f"{wanted} cannot express {problem}" for problem in first.problems])
-    every = [export_config(name, config) for name in FAMILIES]
+    # Classes of the family that the model is from come first.
+    own = importer_of(recorded).model_type if recorded else None
+    names = sorted(FAMILIES, key=lambda name: FAMILIES[name].model_type != own)
+    every = [export_config(name, config) for name in names]
     if (fits := next((found for found in every if not found.problems), None)) is not None:
         return fits
-    closest = first or min(every, key=lambda found: found.distance)
-    how = "as which it was imported" if first else "which comes closest"
+    closest = min(every, key=lambda found: found.distance)
+    if first is not None and not first.distance[0]:
+        closest = first
+    how = "as which it was imported" if closest is first else "which comes closest"
     raise ConfigError(
         [
             f"no class can express this config; {closest.class_name}, {how}, cannot express {problem}"

@@ -3,7 +3,6 @@
 The files are config.json, model.safetensors and, if possible, the tokenizer.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,10 @@ from zoo.config.fields import TASKS
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.errors import ConfigError
-from zoo.files import write_json
+from zoo.files import read_json, read_object_or_empty, write_json
 from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.config_export import ExportedConfig, choose_class
-from zoo.interop.model_weights import export_weights
+from zoo.interop.model_weights import export_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.tokenizer_files import write_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
@@ -87,11 +86,8 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
         )
     tokenizer = load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
-    if config.objective.kind in TASKS:
-        raise ConfigError(
-            f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no supported class "
-            "has; export the run that it started from"
-        )
+    if config.objective.kind in TASKS and (labels := _labels(folder)):
+        config = configs.override(config, {"data.labels": labels, "model.head.classes": len(labels)})
     config = configs.resolve(config, tokenizer.model_vocab_size(config.objective, config.data.row_format))
     _, params, stats = split(make_model(config))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -99,8 +95,18 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats}
     )
     weights, number = read_weights(folder, abstract, step)
-    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+    if (plain := without_padding(config)) != config:
+        config, weights["params"] = plain, with_rows_of(plain, weights["params"])
+    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(weights["params"]))
     return ExportableRun(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
+
+
+def _labels(folder: Path) -> tuple[str, ...]:
+    """Returns the labels of a task's run in the order of their ids; none for numbers and answers."""
+    try:
+        return tuple(read_json(folder / "meta.json")["data"]["labels"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
 
 
 def _imported(folder: Path) -> Mapping[str, Any]:
@@ -112,11 +118,11 @@ def _imported(folder: Path) -> Mapping[str, Any]:
     while folder not in seen:
         seen.add(folder)
         try:
-            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-            if "imported" in meta:
+            meta = read_object_or_empty(folder / "meta.json")
+            if isinstance(meta.get("imported"), dict):
                 return meta["imported"]
             folder = Path(meta["started_from"]["folder"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (KeyError, TypeError):
             break
     return {}
 

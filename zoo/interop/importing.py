@@ -2,63 +2,75 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zoo import config as configs
-from zoo.config import ResolvedConfig, plugins
+from zoo.config import BY_PATH, ResolvedConfig, plugins
+from zoo.config.fields import TASKS
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
 from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.interop.checkpoint_source import CheckpointSource
-from zoo.interop.class_registry import FAMILIES, importer_of
+from zoo.interop.class_registry import ALIASES, importer_of, named_class, read_settings
 from zoo.interop.families.bilm import open_elmo
 from zoo.interop.families.fairseq import open_fairseq
-from zoo.interop.model_weights import import_weights
+from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
+from zoo.interop.settings.importer import SettingsError
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
 from zoo.models import cost
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.records.run_record import environment, parameters_sha256
 
+# Settings that say of which family a checkpoint is; see `check_family`.
+OF_THE_FAMILY = ("model_type", "architectures")
+# Names of the setting for the length of rows in training, whether or not there is a table.
+LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 TOKENIZER_NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
 
 
-def open_checkpoint(source: CheckpointSource, class_name: str | None = None) -> CheckpointContents:
+def open_checkpoint(
+    source: CheckpointSource, class_name: str | None = None, ignored: Collection[str] = ()
+) -> CheckpointContents:
     """Reads a checkpoint's config and tokenizer.
 
     Args:
         source: where it is.
         class_name: its class, if config.json does not name it or another one is wanted.
+        ignored: settings of config.json to ignore, e.g. "new_setting" or "rope_scaling.new"; each
+            must be one that stops the import because the importer does not know it, or
+            "model_type" or "architectures".
 
     Raises:
         ConfigError: a class without an importer, or settings that cannot be expressed.
         DataError: files with bad content.
     """
+    if ignored and source.kind != "hf":
+        raise ConfigError(f"--ignore {next(iter(ignored))} is for hf: sources, which have a config.json")
     if source.kind == "elmo":
         return open_elmo(*source.path)
     if source.kind == "fairseq":
         return open_fairseq(source.path)
-    return _open_hugging_face(source.path, class_name)
+    return _open_hugging_face(source.path, class_name, ignored)
 
 
-def _open_hugging_face(folder: Path, class_name: str | None) -> CheckpointContents:
+def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection[str]) -> CheckpointContents:
     settings = read_object(folder / "config.json", "the model's settings")
-    name = class_name or _architecture(folder, settings)
+    name = ALIASES.get(class_name, class_name) or named_class(settings, str(folder / "config.json"))
     importer = importer_of(name)
-    try:
-        fields = importer.read_config(settings)
-    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise ConfigError(
-            f"{folder / 'config.json'} has a value of a wrong type: {type(error).__name__}: {error}"
-        ) from error
+    settings, left_out = _without_ignored(name, settings, ignored)
+    fields = read_settings(name, settings)
+    length = trained_length(name, settings, fields)
+    rows = BY_PATH["data.sequence_length"].default
+    fields = {"data.sequence_length": min(rows, length or rows)} | fields
     files = weight_files(folder)
 
     def weights(config: ResolvedConfig) -> ParamsAndStats:
@@ -73,28 +85,72 @@ def _open_hugging_face(folder: Path, class_name: str | None) -> CheckpointConten
     names = (*TOKENIZER_NAMES, "merges.txt", "tokenizer_config.json")
     known = [folder / file for file in names if (folder / file).is_file()]
     tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else None
-    metadata = {}
+    metadata: dict[str, Any] = {"trained_length": length}
+    metadata |= {"ignored": left_out} if left_out else {}
     if (folder / "tokenizer_config.json").is_file():
         metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
     return CheckpointContents(
-        name, settings, fields, weights, (folder / "config.json", *files, *known), tokenizer, metadata
+        name,
+        settings,
+        fields,
+        weights,
+        (folder / "config.json", *files, *known),
+        tokenizer,
+        metadata,
+        (importer.note,) if importer.note else (),
     )
 
 
-def _architecture(folder: Path, settings: Mapping[str, Any]) -> str:
-    """Returns the class that a config.json names."""
-    names = settings.get("architectures") or []
-    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        raise ConfigError(
-            f"{folder / 'config.json'} names no class under architectures; --class NAME says which it is: "
-            f"{', '.join(sorted(FAMILIES))}"
-        )
-    if names[0] not in FAMILIES:
-        raise ConfigError(
-            f"{folder / 'config.json'}: no importer for {names[0]}{did_you_mean(names[0], FAMILIES)}; --class NAME "
-            f"reads it as one of {', '.join(sorted(FAMILIES))}"
-        )
-    return names[0]
+def trained_length(class_name: str, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> int | None:
+    """Returns the largest number of tokens in a row of a model's training, None if nothing tells.
+
+    Args:
+        class_name: the model's class.
+        settings: its config.json.
+        fields: the same as fields.
+    """
+    if "model.position.max_length" in fields:
+        return fields["model.position.max_length"]
+    defaults = importer_of(class_name).defaults
+    values = [given.get(name) for given in (settings, defaults) for name in LENGTHS]
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+
+def _without_ignored(
+    class_name: str, settings: Mapping[str, Any], ignored: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns settings without those that the user ignores, and those.
+
+    Raises:
+        ConfigError: a name that is no setting of the file, or one that does not stop the import.
+    """
+    kept, left_out, problems = dict(settings), {}, []
+    if not ignored:
+        return kept, left_out
+    for name in (name for name in OF_THE_FAMILY if name in ignored and name in kept):
+        left_out[name] = kept.pop(name)
+    unknown: frozenset[str] = frozenset()
+    try:
+        read_settings(class_name, kept)
+    except SettingsError as error:
+        unknown = error.unknown
+    for name in (name for name in ignored if name not in left_out):
+        outer, _, inner = ("", "", name) if name in kept else name.partition(".")
+        place = kept.get(outer, {}) if outer else kept
+        if not isinstance(place, Mapping) or inner not in place:
+            problems.append(f"--ignore {name}: config.json has no such setting")
+        elif name not in unknown:
+            problems.append(
+                f"--ignore {name}: {class_name} reads this setting, or it changes nothing; only unknown settings can "
+                "be ignored"
+            )
+        else:
+            left_out[name] = place[inner]
+            remaining = {key: value for key, value in place.items() if key != inner}
+            kept = kept | {outer: remaining} if outer else remaining
+    if problems:
+        raise ConfigError(problems)
+    return kept, left_out
 
 
 def import_run(
@@ -103,6 +159,7 @@ def import_run(
     class_name: str | None = None,
     tokenizer: str | Path | None = None,
     changes: Mapping[str, Any] | None = None,
+    ignored: Collection[str] = (),
 ) -> tuple[CheckpointContents, ResolvedConfig, int]:
     """Makes the folder of a run out of a checkpoint.
 
@@ -114,6 +171,7 @@ def import_run(
         class_name: as in `open_checkpoint`.
         tokenizer: file or folder of a tokenizer that replaces the checkpoint's.
         changes: flat fields that take precedence over the checkpoint's.
+        ignored: as in `open_checkpoint`.
 
     Returns:
         (contents of the checkpoint, the resolved config, number of parameters).
@@ -123,7 +181,7 @@ def import_run(
         DataError: tensors that are missing, unexpected, of a wrong shape or not finite.
     """
     with atomic_folder(out) as folder:
-        contents = open_checkpoint(source, class_name)
+        contents = open_checkpoint(source, class_name, ignored)
         used = read_pretrained(tokenizer) if tokenizer else contents.tokenizer or _byte_tokenizer(contents)
         # A new run that starts from this one reads the run's own copy, wherever the run is moved.
         tokenizer_fields = {"data.tokenizer.kind": "bytes"}
@@ -136,7 +194,9 @@ def import_run(
         write_json(folder / "config.json", configs.to_plain(config))
         counted = cost.summary(config)
         write_json(folder / "meta.json", _metadata(source, out, contents, config, counted))
-        _write_weights(folder, *contents.weights(config))
+        plain = without_padding(config)
+        params, stats = contents.weights(plain)
+        _write_weights(folder, params if plain == config else with_rows_of(config, params), stats)
     return contents, config, counted.parameters["total"]
 
 
@@ -173,6 +233,8 @@ def _metadata(
             "config": dict(contents.settings),
             **contents.extra_metadata,
         },
+        # A run of the same task with the same labels takes over the head, too.
+        **({"data": {"labels": list(config.data.labels)}} if config.objective.kind in TASKS else {}),
         "parameters": counted.parameters,
         "flops_per_token": counted.flops_per_token,
         "command": f"zoo import {source.name} --out {out}",
@@ -202,6 +264,10 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _ids_without_a_token(tokenizer: Tokenizer, config: ResolvedConfig) -> int:
+    return config.model.vocab_size - tokenizer.model_vocab_size(config.objective, config.data.row_format)
+
+
 def import_report(contents: CheckpointContents, config: ResolvedConfig, parameters: int, out: Path) -> Iterable[str]:
     """Yields lines that say what was imported and how to go on."""
     yield (
@@ -210,6 +276,14 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
     )
     data = config.data
     yield f"tokenizer {data.tokenizer.kind} ({out / TOKENIZER_FILE}); rows of {data.sequence_length} tokens"
+    if contents.tokenizer is not None and (unused := _ids_without_a_token(contents.tokenizer, config)):
+        yield (
+            f"{unused} of the model's {config.model.vocab_size} ids have no token: usual where a table was padded; "
+            "otherwise the tokenizer is not that of the checkpoint"
+        )
+    if (length := contents.extra_metadata.get("trained_length") or 0) > data.sequence_length:
+        yield f"trained with rows of {length} tokens: set data.sequence_length to train on with longer ones"
     yield from contents.notes
-    yield f"python eval.py {out}"
+    if config.objective.kind not in TASKS:
+        yield f"python eval.py {out}"
     yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

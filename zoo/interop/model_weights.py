@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, override, resolve
 from zoo.interop.class_registry import importer_of
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import Rule, TiedTensor, from_zoo, tensor_shapes, to_zoo
@@ -48,6 +48,33 @@ def import_weights(
     read = flatten(to_zoo(rules, ChainMap(missing, stored), both), "/")
     params, stats = (unflatten({path: read[path] for path in flatten(tree, "/")}, "/") for tree in (params, stats))
     return params, stats
+
+
+def without_padding(config: ResolvedConfig) -> ResolvedConfig:
+    """Returns the config of the same model with as many rows in its tables as there are ids."""
+    if config.model.vocab_multiple == 1:
+        return config
+    return resolve(override(config, {"model.vocab_multiple": 1}))
+
+
+def with_rows_of(config: ResolvedConfig, params: dict[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of a model with the rows of another padding of the vocabulary
+    (`model.vocab_multiple`): cut, or padded with zeros.
+
+    Args:
+        config: the resolved config with that padding.
+        params: the parameters; arrays of the right shape are returned as they are.
+    """
+    shapes = flatten(split(make_model(config))[1], "/")
+
+    def fitted(x: Any, rows: int) -> Any:
+        if x.shape[0] == rows:
+            return x
+        more = max(rows - x.shape[0], 0)
+        return np.pad(np.asarray(x)[:rows], [(0, more)] + [(0, 0)] * (x.ndim - 1))
+
+    found = {path: fitted(x, shapes[path].shape[0]) if x.ndim else x for path, x in flatten(params, "/").items()}
+    return unflatten(found, "/")
 
 
 def export_weights(

@@ -1,7 +1,9 @@
 """A folder that is written as a whole or not at all."""
 
 import errno
+import fcntl
 import os
+import re
 import shutil
 import signal
 import threading
@@ -22,7 +24,8 @@ NOT_WRITABLE = (*DISK_FULL, errno.EROFS)
 def atomic_folder(out: Path) -> Iterator[Path]:
     """Yields a temporary folder that becomes `out` at the end.
 
-    If writing fails or a signal ends it, nothing is left.
+    If writing fails or a signal ends it, nothing is left; what a kill leaves is removed by the next
+    call for the same folder.
 
     Raises:
         ConfigError: `out` exists and is not empty, or its parent cannot be written.
@@ -33,7 +36,9 @@ def atomic_folder(out: Path) -> Iterator[Path]:
         used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
         if not used:
+            _remove_leftovers(folder)
             temporary.mkdir(parents=True)
+            held = _lock(temporary)
     except OSError as error:
         raise not_writable(out, error, "--out") from error
     if used:
@@ -50,6 +55,30 @@ def atomic_folder(out: Path) -> Iterator[Path]:
         raise not_writable(out, error, "--out") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _lock(folder: Path) -> int | None:
+    """Locks a folder; returns a descriptor that holds it, or None if another process does, or if
+    the file system has no locks.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes the temporary folders of `folder` whose writers have ended."""
+    pattern = re.compile(re.escape(f".{folder.name}.") + r"[0-9]+\.tmp")
+    for path in folder.parent.iterdir() if folder.parent.is_dir() else ():
+        if pattern.fullmatch(path.name) and path.is_dir() and (held := _lock(path)) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(held)
 
 
 @contextmanager

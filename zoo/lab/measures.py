@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.config.kinds.kind import Having
-from zoo.files import read_json
+from zoo.files import number_in, read_json, read_object_or_empty
 
 MEASURED_FILE, MEASURE_PREFIX, INITIAL_SUFFIX = "measured.json", "measured/", "@initial"
 
@@ -163,28 +163,20 @@ def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | 
             found |= {
                 metric: value
                 for metric, value in (values if isinstance(values, dict) else {}).items()
-                if metric in measure_metrics(name)
-                and (value is None or (isinstance(value, int | float) and not isinstance(value, bool)))
+                if metric in measure_metrics(name) and number_in(value) is not None
             }
     return found
 
 
 def _content(folder: Path) -> dict[str, Any]:
     """Returns measured.json; empty if it is missing or damaged, so that it is computed again."""
-    try:
-        content = read_json(folder / MEASURED_FILE)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return read_object_or_empty(folder / MEASURED_FILE)
 
 
 def missing_measures(folder: Path, names: Iterable[str]) -> list[str]:
     """Returns the measures that a finished run's folder lacks; none for an unfinished run."""
-    try:
-        status = read_json(folder / "status.json")
-    except (OSError, ValueError):
-        return []
-    if not isinstance(status, dict) or status.get("state") != "done":
+    status = read_object_or_empty(folder / "status.json")
+    if status.get("state") != "done":
         return []
     present = {measure_name(metric) for metric in read_measured(folder, status)}
     return [name for name in names if name not in present]

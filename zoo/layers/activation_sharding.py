@@ -55,6 +55,17 @@ class ActivationSharding:
             x = self._constrained(x, others or None, None, FSDP_AXIS)
         return self.rows(x)
 
+    def divides_heads(self, *heads: int) -> bool:
+        """Returns whether the tensor axis divides each of these numbers of heads."""
+        return all(number % self.mesh.shape[TENSOR_AXIS] == 0 for number in heads)
+
+    def heads(self, x: Float[Array, "B ..."], axis: int, divided: bool, rows: bool = True) -> Float[Array, "B ..."]:
+        """Returns x with its rows over the batch axes, if they are not shared, and the heads along an
+        axis over the tensor axis if `divided`.
+        """
+        between = (None,) * (axis - 1)
+        return self._constrained(x, self.batch_axes if rows else None, *between, TENSOR_AXIS if divided else None)
+
     def head(self, x: Float[Array, "V D"]) -> Float[Array, "V D"]:
         """Returns a head's matrix with its vocabulary divided over the tensor axis, if that divides
         it, and its width whole, as the product with the rows of a device needs it.
@@ -77,11 +88,11 @@ class ActivationSharding:
         """
         return jax.tree.map(lambda x: x.reshape(self.groups, x.shape[0] // self.groups, *x.shape[1:]), tree)
 
-    def per_group(self, function: Callable, in_axes: Any = 0) -> Callable:
+    def per_group(self, function: Callable) -> Callable:
         """Returns `function` mapped over the leading axis of its arguments, every group on its own
         devices: what it sums is summed over the group's own rows, without communication.
         """
-        return jax.vmap(function, in_axes, spmd_axis_name=self.batch_axes)
+        return jax.vmap(function, spmd_axis_name=self.batch_axes)
 
 
 def activation_sharding(mesh: Mesh) -> ActivationSharding | None:

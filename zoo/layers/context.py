@@ -50,10 +50,14 @@ class Memory:
     Attributes:
         hidden: [B, S, D], the encoder's output.
         positions: [B or 1, S]; -1 marks padding, which is not read.
+        padding_last: static. True promises that padding comes last.
+        no_padding: static. True promises that there is none.
     """
 
     hidden: Float[Array, "B S D"]
     positions: Int[Array, "#B S"]
+    padding_last: bool = False
+    no_padding: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,15 +71,15 @@ class Context:
             isolated; else None.
         causal: a query sees no key at a later position, except those of the prefix.
         in_order: static. True promises that token t of every row has position t or is padding, and
-            that in a causal row padding comes last. With `documents`, documents are consecutive,
-            and positions restart at 0 in each. Kernels may then skip keys by index. False promises
-            nothing.
-        no_padding: static. True promises that no token of any row is padding. False promises nothing.
+            that padding comes last. With `documents`, documents are consecutive, and positions
+            restart at 0 in each. Kernels may then skip keys by index. False promises nothing.
+        no_padding: static. True promises that no key of any row is padding. False promises nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
         training: norms use and update the statistics of the batch; otherwise the running ones.
         memory: what cross-attention reads, in a decoder that has an encoder.
         key_positions, key_documents: `positions` and `documents` of keys that are not the queries'
             own sequence.
+        padding_last: static. True promises that the padding of `key_positions` comes last.
         prefix: where causal, keys at positions below this are seen by all queries (prefix language
             modelling); 0 for none.
         cache: keys and values that a decoder keeps for later tokens. Once it is filled, `positions`
@@ -109,6 +113,7 @@ class Context:
     memory: Memory | None = None
     key_positions: Int[Array, "#B S"] | None = None
     key_documents: Int[Array, "B S"] | None = None
+    padding_last: bool = False
     prefix: int = 0
     cache: Cache | None = None
     record: dict[str, Any] | None = None
@@ -166,8 +171,9 @@ class Context:
     def for_cross_attention(self) -> "Context":
         """Returns the context of cross-attention: queries see all of the memory but its padding."""
         return replace(
-            self, documents=None, causal=False, in_order=False, no_padding=False, key_positions=self.memory.positions
-        )
+            self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions,
+            no_padding=self.memory.no_padding, padding_last=self.memory.padding_last,
+        )  # fmt: skip
 
     def dropout(
         self, x: Float[Array, "..."], rate: float, place: str, field: str = "model.dropout"
@@ -238,9 +244,10 @@ class Context:
         """Returns `key_positions`, or `positions` if keys and queries are the same sequence."""
         return self.positions if self.key_positions is None else self.key_positions
 
-    def all_visible(self, window: int) -> bool:
-        """Returns whether every query is known, at compile time, to see every key; see `visible`."""
-        return not (self.causal or window) and self.no_padding and self.documents is self.key_positions is None
+    @property
+    def keys_end_in_padding(self) -> bool:
+        """Returns whether the padding of the keys is known, at compile time, to come last."""
+        return self.in_order if self.key_positions is None else self.padding_last
 
     def visible(
         self,

@@ -37,6 +37,33 @@ def parameter(
     return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer, role=role)
 
 
+def vocabulary_rows(config: ResolvedConfig) -> int:
+    """Returns the rows of a table of the vocabulary: V, up to a multiple of `vocab_multiple`."""
+    return -(-config.vocab_size // config.vocab_multiple) * config.vocab_multiple
+
+
+def vocabulary_parameter(
+    config: ResolvedConfig, initializer: Initializer, role: str | None = None, wide: bool = True
+) -> nnx.Param:
+    """Describes a table [P, D], or [P] where it is not `wide`, with a row for every token id; rows
+    beyond V are 0 and get no gradient. The others have the values that they have without those.
+
+    Args:
+        config: the `model` part of the config.
+        initializer: of the V rows.
+        role: see `parameter`.
+        wide: the table has the width of the model.
+    """
+    rows = vocabulary_rows(config)
+
+    def padded(key: Array, shape: tuple[int, ...]) -> Array:
+        values = initializer(key, (config.vocab_size, *shape[1:]))
+        return jnp.pad(values, [(0, shape[0] - config.vocab_size)] + [(0, 0)] * (len(shape) - 1))
+
+    shape, axes = ((rows, config.dim), ("vocab", "embed")) if wide else ((rows,), ("vocab",))
+    return parameter(shape, axes, initializer if rows == config.vocab_size else padded, role)
+
+
 class Statistic(nnx.Variable):
     """A value kept between steps without a gradient: running averages, random features."""
 

@@ -10,6 +10,7 @@ from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
 from zoo.layers.attention import ATTENTIONS
+from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
 
 
@@ -181,7 +182,7 @@ def summary(config: ResolvedConfig) -> Cost:
         if objective.sampled_softmax
         else 0
         if objective.kind in TASKS
-        else model.vocab_size
+        else vocabulary_rows(model)
     )
     matrices += scored * model.dim * _times("head/weights", row, config)
     flops = (
@@ -193,6 +194,19 @@ def summary(config: ResolvedConfig) -> Cost:
         # Forward is a third of forward and backward.
         flops += summary(teacher_config(config)).flops_per_token / 3
     total = sum(counts.values())
-    return Cost(
-        {"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops
+    parameters = {"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}
+    if padding := _padding(config):
+        parameters["padding"] = padding
+    return Cost(parameters, blocks, flops)
+
+
+def _padding(config: ResolvedConfig) -> int:
+    """Returns the number of parameters in rows that pad the vocabulary (`model.vocab_multiple`)."""
+    model = config.model
+    if model.architecture == "elmo" or (rows := vocabulary_rows(model)) == model.vocab_size:
+        return 0
+    tables = (variable for _, variable in nnx.state(make_model(config), nnx.Param).flat_state())
+    widths = (
+        math.prod(table.get_value().shape[1:]) for table in tables if table.get_metadata("axes")[:1] == ("vocab",)
     )
+    return sum(widths) * (rows - model.vocab_size)

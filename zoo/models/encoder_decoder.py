@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig, side
 from zoo.layers.context import Context, Memory
-from zoo.layers.parameter import normal, parameter
+from zoo.layers.parameter import normal, vocabulary_parameter
 from zoo.models.head import Head, LogitFactors, logits
 from zoo.models.language_model import Tower, embed
 
@@ -23,9 +23,9 @@ class EncoderDecoder(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         encoder, decoder = side(config, "encoder"), side(config, "decoder")
         sides = encoder.num_layers, decoder.num_layers
-        table = (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std), "embedding"
-        self.embedding = parameter(*table)
-        self.source_embedding = None if config.embedding.shared else parameter(*table)
+        table = config, normal(config.init.embedding_std), "embedding"
+        self.embedding = vocabulary_parameter(*table)
+        self.source_embedding = None if config.embedding.shared else vocabulary_parameter(*table)
         self.encoder = Tower(encoder, sides=sides)
         self.decoder = Tower(decoder, cross=True, sides=sides)
         self.head = Head(config)
@@ -35,7 +35,8 @@ class EncoderDecoder(nnx.Module):
         """Encodes the source; `context` is the source's."""
         context = replace(context.side("encoder"), causal=False)
         table = self.embedding if self.source_embedding is None else self.source_embedding
-        return Memory(self.encoder.run(embed(table[...], source, self.config), context), context.positions)
+        hidden = self.encoder.run(embed(table[...], source, self.config), context)
+        return Memory(hidden, context.positions, context.keys_end_in_padding, context.no_padding)
 
     def decode(self, targets: Int[Array, "B T"], memory: Memory | None, context: Context) -> Float[Array, "B T D"]:
         """Returns the hidden states of the decoder; each sees the targets up to its own and all of

@@ -10,7 +10,7 @@ from zoo.config import ResolvedConfig
 from zoo.layers.context import Context
 from zoo.layers.feedforward import activation
 from zoo.layers.norm import make_norm
-from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
+from zoo.layers.parameter import Linear, kernel_initializer, vocabulary_parameter, zeros
 
 
 class LogitFactors(NamedTuple):
@@ -24,12 +24,18 @@ class LogitFactors(NamedTuple):
         weights: [V, D], float32.
         bias: [V] or None.
         softcap: 0 for no cap.
+        ids: V, where the weights have P > V rows (`model.vocab_multiple`); 0 for all rows.
     """
 
     hidden: Float[Array, "B T D"]
     weights: Float[Array, "V D"]
     bias: Float[Array, " V"] | None
     softcap: float
+    ids: int = 0
+
+
+NEVER = -1e30
+"""Score of the ids that pad a vocabulary. Its exponential is 0, and differences of it are finite."""
 
 
 class Head(nnx.Module):
@@ -42,9 +48,9 @@ class Head(nnx.Module):
 
     def __init__(self, config: ResolvedConfig):
         head = config.head
-        matrix = (config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True)
-        self.weights = None if config.tie_embeddings else parameter(*matrix, role="head")
-        self.bias = parameter((config.vocab_size,), ("vocab",), zeros) if head.bias else None
+        matrix = config, kernel_initializer(config, transposed=True), "head"
+        self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
+        self.bias = vocabulary_parameter(config, zeros, wide=False) if head.bias else None
         if head.transform:
             self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config), "head")
             self.norm = make_norm(config)
@@ -68,7 +74,9 @@ class Head(nnx.Module):
         if self.scale != 1.0:
             hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
         weights = embedding if self.weights is None else self.weights[...]
-        return LogitFactors(hidden, weights, None if self.bias is None else self.bias[...], self.config.head.softcap)
+        bias, padded = None if self.bias is None else self.bias[...], len(weights) > self.config.vocab_size
+        ids = self.config.vocab_size if padded else 0
+        return LogitFactors(hidden, weights, bias, self.config.head.softcap, ids)
 
 
 class TaskHead:
@@ -115,9 +123,12 @@ def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "#B T"], kind:
 
 
 def logits(prediction: LogitFactors) -> Float[Array, "B T V"]:
-    """Returns the logits of a prediction in float32; training uses the chunked loss instead."""
-    hidden, weights, bias, softcap = prediction
+    """Returns the logits of a prediction in float32, `NEVER` for ids that pad the vocabulary; training
+    uses the chunked loss instead.
+    """
+    hidden, weights, bias, softcap, ids = prediction
     scores = jnp.einsum("btd,vd->btv", hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32)
     if bias is not None:
         scores = scores + bias
-    return softcap * jnp.tanh(scores / softcap) if softcap else scores
+    scores = softcap * jnp.tanh(scores / softcap) if softcap else scores
+    return jnp.where(jnp.arange(len(weights)) < ids, scores, NEVER) if 0 < ids < len(weights) else scores

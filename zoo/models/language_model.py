@@ -9,7 +9,7 @@ from zoo.layers.attention import shared_scores
 from zoo.layers.block import make_final_norm
 from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
-from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter
+from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, vocabulary_parameter
 from zoo.layers.position import make_embedded_position
 from zoo.models.head import Head, LogitFactors, TaskHead, logits
 from zoo.models.stack import Stack
@@ -71,9 +71,7 @@ class LanguageModel(Tower, TaskHead):
     """
 
     def __init__(self, config: ResolvedConfig):
-        self.embedding = parameter(
-            (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std), "embedding"
-        )
+        self.embedding = vocabulary_parameter(config, normal(config.init.embedding_std), "embedding")
         super().__init__(config)
         head = ("embed", None), True, kernel_initializer(config), "head"
         if config.head.classes == AUTO:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig, layer_kind
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
+from zoo.layers.attention.fused import FUSED_OUTPUT
 from zoo.layers.block import PLACEMENTS, make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
@@ -28,7 +29,7 @@ def keep_products(primitive: Any, *_: Any, **parameters: Any) -> bool:
     if primitive.name == "dot_general":
         _, (batch, _) = parameters["dimension_numbers"]
         return not batch
-    return "dot_product_attention" in primitive.name
+    return "dot_product_attention" in primitive.name or parameters.get("name") == FUSED_OUTPUT
 
 
 REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable, "products": keep_products}

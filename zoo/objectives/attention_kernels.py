@@ -48,9 +48,13 @@ def attention_kernels(config: ResolvedConfig, platform: Platform) -> list[Layers
         return list(_of_stack(model, "", rows, platform))
     source, targets = side_lengths(config.objective, config.data.sequence_length)
     encoder, decoder = side(model, "encoder"), side(model, "decoder")
-    memory = RowStructure(targets, causal=False, in_order=False, drops=rows.drops)
+    read = rows._replace(length=source, causal=False, same_positions=rows.no_padding)
+    memory = RowStructure(
+        targets, source, causal=False, in_order=False, no_padding=rows.no_padding, padding_last=True, drops=rows.drops,
+        same_positions=False,
+    )  # fmt: skip
     return [
-        *_of_stack(encoder, "encoder", rows._replace(length=source, causal=False), platform),
+        *_of_stack(encoder, "encoder", read, platform),
         *_of_stack(decoder, "decoder", rows._replace(length=targets), platform),
         *_of_stack(decoder, "cross-attention", memory, platform, cross=True),
     ]
@@ -73,15 +77,20 @@ def _rows(config: ResolvedConfig) -> RowStructure:
     """
     objective, data = config.objective, config.data
     decoder, whole = config.model.architecture == "decoder", objective.kind in OBJECTIVE_KINDS.having("whole_rows")
+    kind, own = OBJECTIVES[objective.kind], bool(whole and (data.isolate_documents or data.position_offsets))
+    no_padding = kind.packed_without_padding and data.row_format == "packed"
+    in_order = not (whole and data.position_offsets)
     return RowStructure(
         length=data.sequence_length,
         causal=config.model.architecture != "encoder",
-        in_order=not (whole and data.position_offsets),
-        no_padding=OBJECTIVES[objective.kind].packed_without_padding and data.row_format == "packed",
+        in_order=in_order,
+        no_padding=no_padding,
+        padding_last=in_order,
         prefix=objective.prefix_length if decoder and objective.kind in OBJECTIVE_KINDS.having("prefix") else 0,
         documents=whole and data.isolate_documents,
         # A task whose body is frozen runs it as in evaluation.
         drops=not (objective.kind in TASKS and config.training.trained_layers == 0),
+        same_positions=not own and (no_padding or not kind.marks_padding),
     )
 
 

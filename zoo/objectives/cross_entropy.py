@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.activation_sharding import ActivationSharding, merge_rows
-from zoo.models.head import LogitFactors, logits
+from zoo.models.head import NEVER, LogitFactors, logits
 from zoo.objectives.token_chunks import in_chunks, number_of_chunks
 
 Scalar = float | Float[Array, ""]
@@ -72,7 +72,7 @@ def cross_entropy(
         with and without the other terms.
     """
     terms = LossTerms(_unless_zero(z_loss), _unless_zero(smoothing))
-    static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding)
+    static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding, prediction.ids)
     total, cross_entropy_sum, _ = _sums(_Student(*prediction[:3]), None, (targets, weights), terms, static)
     return total, jax.lax.stop_gradient(cross_entropy_sum)
 
@@ -105,7 +105,8 @@ def distilled_cross_entropy(
         first has a gradient.
     """
     terms = terms._replace(z_loss=_unless_zero(terms.z_loss), smoothing=_unless_zero(terms.smoothing))
-    static = _Static(prediction.softcap, teacher.softcap, chunk_tokens, sharding)
+    ids = prediction.ids or prediction.weights.shape[0]
+    static = _Static(prediction.softcap, teacher.softcap, chunk_tokens, sharding, ids)
     total, *reports = _sums(_Student(*prediction[:3]), tuple(teacher[:3]), (targets, weights), terms, static)
     return total, *jax.lax.stop_gradient(reports)
 
@@ -123,6 +124,7 @@ class _Static(NamedTuple):
     teacher_softcap: float
     chunk_tokens: int
     sharding: ActivationSharding | None
+    ids: int
 
 
 class _Heads(NamedTuple):
@@ -172,7 +174,7 @@ def _in_chunks(rows: _Rows, chunk_tokens: int) -> _Rows:
 def _chunk_loss(chunk: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
     """Returns the three sums of a flat chunk, and what their gradient needs."""
     hidden, teacher_hidden, targets, weights = chunk
-    scores = logits(LogitFactors(hidden[None], heads.matrix, heads.bias, static.softcap))[0]
+    scores = logits(LogitFactors(hidden[None], heads.matrix, heads.bias, static.softcap, static.ids))[0]
     log_normalizer = jax.nn.logsumexp(scores, axis=-1)
     score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
     cross_entropy_sum = jnp.sum((log_normalizer - score) * weights)
@@ -182,10 +184,14 @@ def _chunk_loss(chunk: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
     if terms.smoothing is not None:
         # -log p(target) becomes log Z - (1 - e) score - e mean(scores); log Z - score is in the
         # total already.
-        total = total + terms.smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
+        total = total + terms.smoothing * jnp.sum((score - _mean_score(scores, static.ids)) * weights)
     if heads.teacher is None:
         return (total, cross_entropy_sum, jnp.zeros((), jnp.float32)), scores, log_normalizer, None
     teacher_scores = logits(LogitFactors(teacher_hidden[None], *heads.teacher, static.teacher_softcap))[0]
+    if teacher_scores.shape != scores.shape or static.ids < scores.shape[-1]:
+        # Both may be padded, to different multiples.
+        padding = [(0, 0), (0, scores.shape[-1] - static.ids)]
+        teacher_scores = jnp.pad(teacher_scores[:, : static.ids], padding, constant_values=NEVER)
     log_p, log_q = (jax.nn.log_softmax(values / terms.temperature, axis=-1) for values in (teacher_scores, scores))
     p = jnp.exp(log_p)
     divergence = terms.temperature**2 * jnp.sum((p * (log_p - log_q)).sum(axis=-1) * weights)
@@ -195,6 +201,13 @@ def _chunk_loss(chunk: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
         log_normalizer,
         jnp.exp(log_q) - p,
     )
+
+
+def _mean_score(scores: Float[Array, "N V"], ids: int) -> Float[Array, " N"]:
+    """Returns the mean over the ids that can be predicted."""
+    if ids in (0, scores.shape[-1]):
+        return scores.mean(axis=-1)
+    return jnp.where(jnp.arange(scores.shape[-1]) < ids, scores, 0).sum(axis=-1) / ids
 
 
 def _sum_over_chunks(rows: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
@@ -217,22 +230,20 @@ def _sums(student, teacher, scored, terms, static):
     return jax.tree.map(lambda x: x.sum(axis=0), totals)
 
 
-def _d_scores(scores, log_normalizer, gap, chunk: _Rows, terms: LossTerms, softcap: float):
+def _d_scores(scores, log_normalizer, gap, chunk: _Rows, terms: LossTerms, static: _Static):
     """Returns the gradient of a chunk's sum in its scores before the cap, [N, V]."""
+    softcap, ids = static.softcap, static.ids or scores.shape[-1]
     is_target = jnp.arange(scores.shape[-1]) == chunk.targets[:, None]
     probabilities = jnp.exp(scores - log_normalizer[:, None])
     if terms.z_loss is not None:
         probabilities = probabilities * (1 + 2 * terms.z_loss * log_normalizer)[:, None]
-    wanted = (
-        (1 - terms.smoothing) * is_target + terms.smoothing / scores.shape[-1]
-        if terms.smoothing is not None
-        else is_target
-    )
+    wanted = (1 - terms.smoothing) * is_target + terms.smoothing / ids if terms.smoothing is not None else is_target
     difference = probabilities - wanted
     if gap is not None:
         difference = terms.hard * difference + terms.kl * terms.temperature * gap
     d_scores = difference * chunk.weights[:, None]
-    return d_scores * (1 - jnp.square(scores / softcap)) if softcap else d_scores
+    d_scores = d_scores * (1 - jnp.square(scores / softcap)) if softcap else d_scores
+    return d_scores if ids == scores.shape[-1] else jnp.where(jnp.arange(scores.shape[-1]) < ids, d_scores, 0)
 
 
 def _gradient_over_chunks(rows: _Rows, heads: _Heads, terms: LossTerms, static: _Static):
@@ -245,7 +256,7 @@ def _gradient_over_chunks(rows: _Rows, heads: _Heads, terms: LossTerms, static: 
         totals, d_head, d_bias = carry
         flat = _flattened(chunk)
         sums, scores, log_normalizer, gap = _chunk_loss(flat, heads, terms, static)
-        d_scores = _d_scores(scores, log_normalizer, gap, flat, terms, static.softcap)
+        d_scores = _d_scores(scores, log_normalizer, gap, flat, terms, static)
         if heads.bias is not None:
             d_bias = d_bias + d_scores.sum(axis=0)
         d_scores = d_scores.astype(flat.hidden.dtype)

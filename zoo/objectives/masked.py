@@ -38,6 +38,8 @@ class MaskedObjective(Objective):
     only for the N chosen tokens. No token sees padding (-1).
     """
 
+    marks_padding = True
+
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
         if config.objective.next_sentence:

@@ -76,6 +76,7 @@ class Objective:
         outputs: names of arrays with rows first that an evaluation returns among its sums, for
             scores that are not means.
         packed_without_padding: packed rows of training have no padding.
+        marks_padding: rows that may have padding have positions of their own, -1 where it is.
         teacher: the model that this one learns from, abstract, or None. Its values are in the
             constants of a program as "teacher", a dict of its parameters and statistics.
     """
@@ -84,6 +85,7 @@ class Objective:
     target_weight = 1.0
     outputs: tuple[str, ...] = ()
     packed_without_padding = True
+    marks_padding = False
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         self.config, self.bos_id = config, tokenizer.bos_id
@@ -313,9 +315,8 @@ def record_logits(prediction: LogitFactors, weights: Float[Array, "B T"], mode: 
     if mode.record is not None:
         places = evenly_spaced(weights.size, TOKENS)
         hidden = prediction.hidden.reshape(weights.size, -1)[places]
-        mode.record["logits"] = deviations(
-            logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0
-        )
+        scores = logits(prediction._replace(hidden=hidden[None]))[0]
+        mode.record["logits"] = deviations(scores[:, : prediction.ids or None], weights.reshape(-1)[places] > 0)
 
 
 def beyond_position_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:

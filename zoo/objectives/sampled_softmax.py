@@ -82,7 +82,7 @@ def sampled_cross_entropy(
         chunk_tokens: about how many tokens' scores exist at once on a device; 0 for all of them.
         sharding: see `cross_entropy`.
     """
-    hidden, matrix, bias, _ = prediction
+    hidden, matrix, bias = prediction[:3]
     rows = hidden, targets, weights
     if sharding is None:
         return _sum_over_chunks(rows, (matrix, bias), candidates, chunk_tokens)

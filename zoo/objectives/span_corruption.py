@@ -29,6 +29,8 @@ class SpanObjective(Objective):
     last. No token sees padding.
     """
 
+    marks_padding = True
+
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
         self.text_ids = tokenizer.vocab_size

@@ -1,29 +1,36 @@
 """A stand-in for a GPU's fused attention, so that a CPU can compile a program of the same memory."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
-
-from zoo.layers.attention.scoring import Scoring
-from zoo.layers.context import Context
+from jaxtyping import Array, Bool, Float
 
 
 @jax.custom_vjp
-def _same_memory(q: Float[Array, "B T H K"], k: Float[Array, "B S H K"], v: Float[Array, "B S H K"]) -> Array:
-    return _forward(q, k, v)[0]
+def _same_memory(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S H K"], v: Float[Array, "B S H K"], added: Array | None
+) -> Array:
+    return _forward(q, k, v, added)[0]
 
 
-def _forward(q, k, v):
+def _forward(q, k, v, added):
     out = q * k.mean(axis=1, keepdims=True) + v.mean(axis=1, keepdims=True)
+    if added is not None:
+        # XLA would not make the array for a sum of it alone.
+        added = jax.lax.optimization_barrier(added)
+        out = out + added.mean().astype(out.dtype)
     normalizer = out.astype(jnp.float32).sum(axis=-1)
-    return out, (q, k, v, out, normalizer)
+    return out, (q, k, v, added, out, normalizer)
 
 
 def _backward(residuals, gradient):
-    q, k, v, out, normalizer = residuals
+    q, k, v, added, out, normalizer = residuals
     scaled = (gradient * out).astype(jnp.float32) * normalizer[..., None]
     total = scaled.sum(axis=1, keepdims=True).astype(q.dtype)
-    return scaled.astype(q.dtype) * q, total * k, total * v
+    # jax always asks cuDNN for the gradient of what is added.
+    d_added = None if added is None else jax.lax.optimization_barrier(added * total.mean().astype(added.dtype))
+    return scaled.astype(q.dtype) * q, total * k, total * v, d_added
 
 
 _same_memory.defvjp(_forward, _backward)
@@ -32,13 +39,18 @@ _same_memory.defvjp(_forward, _backward)
 def fused_attention_stand_in(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G V"],
-    context: Context,
-    scoring: Scoring,
-) -> Float[Array, "B T H V"]:
+    v: Float[Array, "B S G K"],
+    bias: Float[Array, "#B #H T S"] | None = None,
+    mask: Bool[Array, "#B 1 T S"] | None = None,
+    **options: Any,
+) -> Float[Array, "B T H K"]:
     """Computes nothing useful, but keeps for the backward pass what cuDNN's attention keeps: queries,
-    keys, values, output and one number for each query and head; no array has both T and S.
+    keys, values, output and one number for each query and head. Only what is added to the scores, the
+    bias and the mask together, and its gradient have both T and S.
     """
-    del context, scoring
+    del options
+    added = None if mask is None else jnp.where(mask, 0, jnp.finfo(q.dtype).min).astype(q.dtype)
+    if bias is not None:
+        added = bias if added is None else bias + added
     repeats = q.shape[2] // k.shape[2]
-    return _same_memory(q, *(jnp.repeat(x, repeats, axis=2) for x in (k, v)))
+    return _same_memory(q, *(jnp.repeat(x, repeats, axis=2) for x in (k, v)), added)

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from zoo import config as configs
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.layers.attention import kernels
+from zoo.layers.attention import fused
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
 from zoo.objectives.attention_kernels import attention_kernels
@@ -101,10 +101,10 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
         changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
     if kind is not None and kind.platform == "gpu" and config.model.attention.implementation == AUTO:
         try:
-            fused = configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
+            chosen = configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
             # Refuses heads that are too wide for this GPU.
-            attention_kernels(fused, Platform("gpu", capability=kind.capability))
-            return fused
+            attention_kernels(chosen, Platform("gpu", capability=kind.capability))
+            return chosen
         except ConfigError:
             pass
     return configs.resolve(configs.override(config, changes))
@@ -224,12 +224,12 @@ def _measure(config: ResolvedConfig) -> Measured:
 @contextmanager
 def _planned_kernels() -> Iterator[None]:
     """Replaces the fused attention, which no CPU can compile, by its stand-in."""
-    before = kernels.KERNELS["cudnn"]
-    kernels.KERNELS["cudnn"] = fused_attention_stand_in
+    before = fused.library_attention
+    fused.library_attention = fused_attention_stand_in
     try:
         yield
     finally:
-        kernels.KERNELS["cudnn"] = before
+        fused.library_attention = before
 
 
 def warnings(config: ResolvedConfig, mesh: Mesh, measured: Measured) -> list[str]:

@@ -131,14 +131,14 @@ def accumulate_gradients(
 
 def _by_group(value_and_gradient: Callable, groups: DataGroups) -> Callable:
     """Returns `value_and_gradient` of the rows of each group, with leading axes [G]."""
-    count = groups.count
+    count, across = groups.count, ActivationSharding(groups.mesh, (DATA_AXIS,))
     mapped = jax.vmap(
         value_and_gradient, in_axes=(None, None, 0, 0), out_axes=((0, (0, None)), 0), spmd_axis_name=DATA_AXIS
     )
 
     def step(params, stats, rows, index):
-        rows = jax.tree.map(lambda x: x.reshape(count, x.shape[0] // count, *x.shape[1:]), rows)
-        values, gradient = mapped(params, stats, rows, index * count + jnp.arange(count))
+        indices = index * count + jnp.arange(count)
+        values, gradient = mapped(params, stats, across.split_rows(rows), indices)
         return values, groups.constrain(gradient)
 
     return step

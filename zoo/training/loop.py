@@ -9,11 +9,15 @@ Metrics are read one step late so that the device never waits for the host. Stat
 training dynamics, when due, are computed by a separate compiled function just before the step.
 """
 
+import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from zoo.errors import Preempted
+from zoo.training.evaluation.evaluation_lengths import evaluate_lengths
 from zoo.training.executor import StepExecutor
+from zoo.training.population.batch_streams import BatchStreams, StackedBatches, number_distinct
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.state import State
 from zoo.training.training_run import TrainingRun
@@ -40,26 +44,26 @@ def train(executor: StepExecutor, runs: Sequence[TrainingRun], state: State, sto
     Raises:
         Preempted: a stop was requested; every active run is saved at the current step.
     """
-    loop = _Loop(executor, runs, stop)
     step = min(run.start_step for run in runs)
-    while True:
-        if not (active := loop.active_runs(step)):
-            waiting = [run.start_step for run in runs if run.error is None]
-            if not waiting:
-                return state
-            step = min(waiting)
-            continue
-        stop.poll()
-        due = loop.due(step, active)
-        if due.evaluation or due.save or stop.requested:
-            loop.stop_clocks()
+    with contextlib.closing(_Loop(executor, runs, stop)) as loop:
+        while True:
             if not (active := loop.active_runs(step)):
+                waiting = [run.start_step for run in runs if run.error is None]
+                if not waiting:
+                    return state
+                step = min(waiting)
                 continue
-            loop.evaluate_and_save(step, state, active, due)
-            if due.last:
-                return state
-        state = loop.dispatch_step(step, state, active)
-        step += 1
+            stop.poll()
+            due = loop.due(step, active)
+            if due.evaluation or due.save or stop.requested:
+                loop.stop_clocks()
+                if not (active := loop.active_runs(step)):
+                    continue
+                loop.evaluate_and_save(step, state, active, due)
+                if due.last:
+                    return state
+            state = loop.dispatch_step(step, state, active)
+            step += 1
 
 
 class _Due(NamedTuple):
@@ -91,9 +95,16 @@ class _Loop:
 
     def __init__(self, executor: StepExecutor, runs: Sequence[TrainingRun], stop: StopSignal):
         self._executor, self._runs, self._stop = executor, runs, stop
+        # Batch n depends on the data set and n alone.
+        streams = number_distinct([id(run.dataset) for run in runs])
+        self._batches = BatchStreams(streams, [run.batch for run in runs])
         self._training, self._program = runs[0].config.training, runs[0].program
         self._compiled_shapes: set[tuple] = set()
         self._pending: _Pending | None = None
+
+    def close(self) -> None:
+        """Ends the thread that makes batches."""
+        self._batches.close()
 
     def active_runs(self, step: int) -> dict[int, TrainingRun]:
         """Returns the runs that take part in update `step` + 1, by index."""
@@ -114,9 +125,8 @@ class _Loop:
         """
         stop, scores = self._stop, {}
         stop.doing = "this evaluation" if due.evaluation else "this step"
-        for index, run in active.items():
-            if due.evaluation and not run.progress.evaluated and not stop.requested:
-                scores[index] = run.evaluate(step, self._executor.state_of(state, index), stop)
+        if due.evaluation and not stop.requested:
+            scores = self._evaluate(step, state, active, due.last)
         for index, run in active.items():
             if due.save or stop.requested:
                 run.save(step, self._executor.state_of(state, index), scores.get(index))
@@ -124,25 +134,31 @@ class _Loop:
         if stop.requested and not (due.last and all(run.progress.evaluated for run in active.values())):
             raise Preempted(f"stopped at step {step} of {self._training.steps} and saved; the same command continues")
 
+    def _evaluate(
+        self, step: int, state: State, active: dict[int, TrainingRun], last: bool
+    ) -> dict[int, dict[str, float] | None]:
+        """Evaluates the active runs that are not, all at once; returns their scores by index."""
+        wanted = [index for index, run in active.items() if not run.progress.evaluated]
+        found = evaluate_lengths(self._executor, self._runs, state, wanted, self._stop, last) if wanted else {}
+        return {
+            index: self._runs[index].record_evaluation(
+                step, scores, partial(self._executor.state_of, state, index), self._stop
+            )
+            for index, scores in (found or {}).items()
+        }
+
     def dispatch_step(self, step: int, state: State, active: dict[int, TrainingRun]) -> State:
         """Takes the next batches, dispatches the step, handles the previous step's metrics."""
         for run in active.values():
             if self._pending is None and step > run.start_step:
                 run.progress.clock.start()
-        batches = {index: next(run.batches) for index, run in active.items()}
-        any_batch = next(iter(batches.values()))
+        batches = self._batches.take(step, active)
         record_dynamics = next(iter(active.values())).files.dynamics.due(step + 1)
-        self._stop_clocks_to_compile((record_dynamics, *(array.shape for array in any_batch.values())))
+        self._stop_clocks_to_compile((record_dynamics, *(array.shape for array in batches.arrays.values())))
         for run in active.values():
             run.progress.evaluated = False
-        dynamics = (
-            {index: self._dynamics_of(index, state, batches[index]) for index in active} if record_dynamics else {}
-        )
-        state, metrics = self._executor.step(
-            state,
-            [batches.get(index, any_batch) for index in range(len(self._runs))],
-            [index in active for index in range(len(self._runs))],
-        )
+        dynamics = {index: self._dynamics_of(index, state, batches) for index in active} if record_dynamics else {}
+        state, metrics = self._executor.step(state, batches, [index in active for index in range(len(self._runs))])
         self._stop.doing = "this step"
         self._handle_pending()
         for run in active.values():
@@ -153,9 +169,10 @@ class _Loop:
             run.files.checkpoints.poll()
         return state
 
-    def _dynamics_of(self, index: int, state: State, batch: Any) -> dict[str, Any]:
+    def _dynamics_of(self, index: int, state: State, batches: StackedBatches) -> dict[str, Any]:
         program, constants = self._program, self._runs[index].constants
-        return program.dynamics_step(self._executor.state_of(state, index), program.put_batch(batch), constants)
+        batch = program.put_batch(batches.of_run(index))
+        return program.dynamics_step(self._executor.state_of(state, index), batch, constants)
 
     def _stop_clocks_to_compile(self, shape: tuple) -> None:
         """Excludes compilation from the measured time: stops the clocks if `shape` is new.

@@ -1,5 +1,7 @@
 """The device mesh, and the table that maps logical axes of parameters to mesh axes."""
 
+import math
+
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -7,6 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
 from zoo.layers.activation_sharding import BATCH_AXES, FSDP_AXIS, TENSOR_AXIS
+from zoo.layers.parameter import vocabulary_rows
 from zoo.models.functional import Params
 
 # Logical axis of a parameter -> mesh axis that it is split over.
@@ -82,16 +85,21 @@ def undivided_dimensions(config: ResolvedConfig, mesh: Mesh) -> list[str]:
     arrays with it are whole on every device of that axis.
     """
     model, found = config.model, []
+    known = AUTO not in (model.vocab_size, model.vocab_multiple) and model.architecture != "elmo"
     for path, size, axis in (
-        ("model.vocab_size", model.vocab_size, TENSOR_AXIS),
+        ("model.vocab_size", vocabulary_rows(model) if known else model.vocab_size, TENSOR_AXIS),
         ("model.dim", model.dim, FSDP_AXIS),
         ("model.ffn.hidden_dim", model.ffn.hidden_dim, TENSOR_AXIS),
     ):
         devices = mesh.shape[axis]
         if size != AUTO and devices > 1 and size % devices:
+            multiple = math.lcm(devices, model.vocab_multiple)
+            divided = f"{path}={-(-size // devices) * devices} would be divided"
+            if path == "model.vocab_size" and known:
+                divided = f"model.vocab_multiple={multiple} would pad it to {-(-size // multiple) * multiple} rows"
             found.append(
                 f"{path}={size} is not divisible by mesh.{axis}={devices}: arrays with it are whole on every device; "
-                f"{path}={-(-size // devices) * devices} would be divided"
+                f"{divided}"
             )
     return found
 

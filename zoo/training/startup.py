@@ -44,7 +44,10 @@ from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh, undivided_dimensions
+from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
+from zoo.training.records.missing_records import check_checkpoints, check_curves, missing_from_done, restore_config
 from zoo.training.records.resume_checks import (
     check_same_data,
     check_same_executor,
@@ -95,6 +98,7 @@ class Checked:
             elsewhere a temporary folder.
         status: the run's status.json.
         final_status: the final status of a run that is done already, else None.
+        extension: how `training.steps` grows, if the run is to be trained longer.
     """
 
     request: RunRequest
@@ -104,6 +108,7 @@ class Checked:
     records: Path
     status: StatusFile
     final_status: dict[str, Any] | None
+    extension: Extension | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,14 +157,14 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources: releases the lock when it is closed.
 
     Raises:
-        ConfigError: a bad config, a group without parameters, a folder that is in use or belongs to
-            another run, or a run to start from that is missing.
+        ConfigError: a bad config, a group without parameters, a folder that is in use, belongs to
+            another run or has lost records, or a run to start from that is missing.
     """
     workdir = request.workdir
     check_trackers(configs.resolve(request.config).training.trackers)
     config = resolve_with_vocabulary(request.config)
     group_sizes(config)  # Refuses groups without parameters.
-    resumed = any((workdir / "checkpoints").glob("[0-9]*"))
+    resumed = bool(checkpoint_steps(workdir / "checkpoints"))
     if not resumed:  # A resumed run reads nothing of the run that it started from.
         check_start_from(config)
     if final_status(workdir) is None:
@@ -169,10 +174,16 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         resources.callback(lock_run_folder(workdir).close)
     else:
         records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
-    check_same_run(workdir, config)
-    if (done := final_status(workdir)) is not None:
-        request.log(f"{workdir} is done already: {done['step']} steps")
+    if is_main_process():
+        restore_config(workdir, config, request.log)
+    if extension := check_same_run(workdir, config):
+        check_teacher(config)
+    if (done := None if extension else final_status(workdir)) is not None:
+        for line in (*missing_from_done(workdir), f"{workdir} is done already: {done['step']} steps"):
+            request.log(line)
     else:
+        check_checkpoints(workdir)
+        check_curves(workdir)
         check_same_executor(workdir, executor)
     return Checked(
         request=request,
@@ -182,11 +193,16 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
         records=records,
         status=StatusFile(workdir, records, config.training.steps, request.log),
         final_status=done,
+        extension=extension,
     )
 
 
-def load(checked: Checked) -> Loaded:
+def load(checked: Checked, datasets: data.SharedDatasets) -> Loaded:
     """Loads the data and makes model and objective.
+
+    Args:
+        checked: the run.
+        datasets: those of the runs that it is trained with.
 
     Raises:
         ConfigError: devices, tokenizer, text or a package do not fit the config or the run.
@@ -195,7 +211,7 @@ def load(checked: Checked) -> Loaded:
     config, workdir = checked.config, checked.request.workdir
     mesh = make_mesh(config)
     check_platform(config)
-    dataset = data.load(config)
+    dataset = datasets.load(config)
     teacher = config.objective.distillation.teacher
     check_same_tokenizer(teacher, "objective.distillation.teacher", dataset.tokenizer)
     model, objective = make_model(config), make_objective(config, dataset.tokenizer)
@@ -241,6 +257,9 @@ def start(loaded: Loaded, program: Program) -> Started:
     state, progress, origin = restore_or_initialise(config, program, checkpoints, dataset.labels, log)
     check_same_origin(workdir, origin)
     checked.status.step = progress.step
+    if checked.extension:
+        record_extension(checked.records, config, checked.extension)
+        log(f"trained longer: {checked.extension}")
     related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
     write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs)
     checked.status.write_running()

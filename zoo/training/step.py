@@ -86,6 +86,10 @@ class RunConstants:
         return constants | ({"teacher": self._load_teacher()} if self._load_teacher else {})
 
 
+Evaluated = tuple[Metrics, dict[str, Array]]
+"""(Sums over a batch, the objective's outputs for each row.)"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """The compiled functions of a run.
@@ -99,8 +103,9 @@ class Program:
         update: (state, batch, constants, mesh) -> (state, metrics), not compiled.
         train_step: (state, batch, constants) -> (state, metrics), compiled; the memory of the state
             that it is given is reused.
-        eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's
-            outputs for each row).
+        evaluate: (params, stats, batch, constants, mesh) -> (sums over the batch, the objective's
+            outputs for each row), not compiled.
+        eval_step: (params, stats, batch, constants) -> what `evaluate` returns, compiled.
         constants: (seed, config) -> arguments that stay the same for a whole run.
         put_batch: moves a batch to the devices; with several processes, each passes only its own
             rows.
@@ -117,7 +122,8 @@ class Program:
     initial_state: Callable[[int], State]
     update: Callable[[State, Batch, Constants, Mesh], tuple[State, Metrics]]
     train_step: Callable[[State, Batch, Constants], tuple[State, Metrics]]
-    eval_step: Callable[[Params, Stats, Batch, Constants], tuple[Metrics, dict[str, Array]]]
+    evaluate: Callable[[Params, Stats, Batch, Constants, Mesh], Evaluated]
+    eval_step: Callable[[Params, Stats, Batch, Constants], Evaluated]
     constants: RunConstants
     put_batch: Callable[[Mapping[str, np.ndarray]], Batch]
     features: Callable[[Params, Stats, Batch, Constants], Float[Array, "B ... D"]] | None
@@ -143,6 +149,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
     abstract, constants = abstract_state(model, optimizer, mesh), RunConstants(config, objective, mesh)
     state, rows, replicated = shardings_of(abstract), batch_sharding(mesh), replicated_sharding(mesh)
     arguments = (state, rows, constants.shardings)
+    evaluate = make_evaluate(model, objective)
 
     def initialise_from(seed: int) -> State:
         return initial_state(model, optimizer, jnp.asarray(seed, jnp.uint32))
@@ -157,7 +164,12 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         train_step=jax.jit(
             partial(step.update, mesh=mesh), donate_argnums=0, in_shardings=arguments, out_shardings=(state, replicated)
         ),
-        eval_step=make_eval_step(model, objective, mesh, (state["params"], replicated, rows, constants.shardings)),
+        evaluate=evaluate,
+        eval_step=jax.jit(
+            partial(evaluate, mesh=mesh),
+            in_shardings=(state["params"], replicated, rows, constants.shardings),
+            out_shardings=replicated,
+        ),
         constants=constants,
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
         features=make_features_step(model, objective, mesh, (state["params"], replicated, rows, replicated))
@@ -167,18 +179,19 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
     )
 
 
-def make_eval_step(
-    model: nnx.Module, objective: Objective, mesh: Mesh, in_shardings: tuple[Any, ...]
-) -> Callable[[Params, Stats, Batch, Constants], tuple[Metrics, dict[str, Array]]]:
-    """Returns `Program.eval_step`; its results are replicated."""
-    graph, replicated, sharding = split(model)[0], in_shardings[1], activation_sharding(mesh)
+def make_evaluate(
+    model: nnx.Module, objective: Objective
+) -> Callable[[Params, Stats, Batch, Constants, Mesh], Evaluated]:
+    """Returns `Program.evaluate`."""
+    graph = split(model)[0]
 
-    def eval_step(params: Params, stats: Stats, batch: Batch, constants: Constants):
-        sums = objective.sums(graph, params, stats, batch, constants, ForwardMode(sharding=sharding))[1][0]
+    def evaluate(params: Params, stats: Stats, batch: Batch, constants: Constants, mesh: Mesh) -> Evaluated:
+        mode = ForwardMode(sharding=activation_sharding(mesh))
+        sums = objective.sums(graph, params, stats, batch, constants, mode)[1][0]
         outputs = {name: sums.pop(name) for name in objective.outputs}
         return sums, outputs
 
-    return jax.jit(eval_step, in_shardings=in_shardings, out_shardings=replicated)
+    return evaluate
 
 
 def make_features_step(

@@ -1,5 +1,6 @@
 """A trained run, loaded read-only on the devices of this machine."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
+from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics
 from zoo.objectives import Objective, make_objective
@@ -38,6 +40,8 @@ class TrainedRun:
         tokenizer: the run's tokenizer.
         source_tokenizer: the tokenizer of the encoder's texts, if it is another one (imported
             translation models).
+        trained_length: of an imported run, the largest number of tokens of a row in its training, as
+            its file says; infinite if it does not. None if the run was trained here.
     """
 
     config: ResolvedConfig
@@ -49,6 +53,7 @@ class TrainedRun:
     program: Program
     tokenizer: Any
     source_tokenizer: Any = None
+    trained_length: float | None = None
 
 
 def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
@@ -97,7 +102,17 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         program=program,
         tokenizer=tokenizer,
         source_tokenizer=source,
+        trained_length=_imported_length(folder),
     )
+
+
+def _imported_length(folder: Path) -> float | None:
+    """Returns the `trained_length` of a run, which its import recorded."""
+    try:
+        length = read_json(folder / "meta.json")["imported"]["trained_length"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return math.inf if length is None else length
 
 
 def trained_and_initial(run: TrainedRun) -> dict[str, tuple[Params, Stats]]:

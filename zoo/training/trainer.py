@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_collections
 
+from zoo.data import SharedDatasets
 from zoo.training.executor import make_executor
 from zoo.training.loop import train
 from zoo.training.program_cache import ProgramCache
@@ -110,10 +111,10 @@ def _start_runs(
     checked: Mapping[int, Checked], outcomes: dict[int, Outcome], programs: ProgramCache
 ) -> tuple[dict[int, TrainingRun], list[State]]:
     """Returns the runs that could be started, and their states; adds the others to `outcomes`."""
-    program, runs, states = None, {}, []
+    program, runs, states, datasets = None, {}, [], SharedDatasets()
     for index, one in checked.items():
         try:
-            loaded = load(one)
+            loaded = load(one, datasets)
             if program is None:
                 program = programs.program(one.config, loaded)
             started = start(loaded, program)

@@ -14,7 +14,7 @@ from zoo.config import ResolvedConfig
 from zoo.errors import Diverged
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
-from zoo.training.evaluation.held_out import Dataset, evaluate_lengths
+from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 from zoo.training.runtime.device_peaks import ComputeRate
@@ -86,7 +86,7 @@ class TrainingRun:
         on_divergence: called as soon as the run diverges.
         error: why the run takes no further part, if it diverged.
         start_step: updates done before; the run takes part from there.
-        batches: the training batches from `start_step` on.
+        batch: makes training batch number n.
     """
 
     config: ResolvedConfig
@@ -103,7 +103,8 @@ class TrainingRun:
 
     def __post_init__(self):
         self.start_step = self.progress.step
-        self.batches = self.dataset.training_batches(self.start_step, jax.process_index(), jax.process_count())
+        part = {"process_index": jax.process_index(), "process_count": jax.process_count()}
+        self.batch = self.dataset.training_batches(**part).batch
         self._logged = self.progress.tokens, self.progress.clock.seconds
 
     def is_active(self, step: int) -> bool:
@@ -150,17 +151,28 @@ class TrainingRun:
         self.log(progress_line(step, self.config.training.steps, progress.tokens / step, line, self.compute))
         self._logged = progress.tokens, seconds
 
-    def evaluate(self, step: int, state: State, stop: StopSignal) -> dict[str, float] | None:
-        """Scores held-out data and writes the scores; returns None if a stop was requested."""
-        last = step == self.config.training.steps
-        scores = evaluate_lengths(self.config, self.program, self.dataset, state, self.constants, stop, last, self.log)
-        if scores is not None and self.translation is not None and self.translation.is_due(step):
-            translation_scores = self.translation(step, state, stop.poll)
-            scores = None if translation_scores is None else scores | translation_scores
-        if scores is not None:
-            self.files.metrics.write(step, self.progress.tokens, self.progress.clock.seconds, scores)
-            self.log(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
-            self.progress.evaluated = True
+    def record_evaluation(
+        self, step: int, scores: dict[str, float], state: Callable[[], State], stop: StopSignal
+    ) -> dict[str, float] | None:
+        """Translates if that is due, and writes the scores.
+
+        Args:
+            step: updates done.
+            scores: those of the held-out data.
+            state: returns the state of this run.
+            stop: polled during translation.
+
+        Returns:
+            All scores, or None if a stop was requested before they were complete.
+        """
+        if self.translation is not None and self.translation.is_due(step):
+            translation_scores = self.translation(step, state(), stop.poll)
+            if translation_scores is None:
+                return None
+            scores = scores | translation_scores
+        self.files.metrics.write(step, self.progress.tokens, self.progress.clock.seconds, scores)
+        self.log(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+        self.progress.evaluated = True
         return scores
 
     def save(self, step: int, state: State, scores: dict[str, float] | None) -> None:
@@ -178,8 +190,7 @@ class TrainingRun:
         checkpoints.save(step, state, metadata, scores)
 
     def close(self) -> None:
-        """Closes the batches and all files, once everything is on disk."""
-        self.batches.close()
+        """Closes all files, once everything is on disk."""
         self.files.close()
 
 

@@ -11,9 +11,18 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError, ZooError
-from zoo.files import write_json
-from zoo.lab.launch.sweep_folder import archive_folder, check_sweep_folder, find_conflicts, read_state, write_status
+from zoo.files import read_json, write_json
+from zoo.lab.launch.run_status import read_sweep_status
+from zoo.lab.launch.sweep_folder import (
+    archive_folder,
+    check_sweep_folder,
+    find_conflicts,
+    read_planned_state,
+    read_state,
+    write_status,
+)
 from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.worker import write_config
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -221,3 +230,48 @@ def test_a_lock_with_nothing_readable_in_it(tmp_path, content):
     with pytest.raises(ZooError, match="is in use by another process"):
         SweepLock(tmp_path)
     lock.close()
+
+
+def finished(folder, run, steps, **changes):
+    hold(folder, run, training__steps=steps, **changes)
+    (folder / run.folder / "checkpoints" / str(steps)).mkdir(parents=True)
+    write_status(folder / run.folder, "done", steps, None)
+
+
+def test_runs_of_fewer_steps_are_trained_longer(runs, tmp_path):
+    finished(tmp_path, runs[0], 30)
+    finished(tmp_path, runs[1], 40)
+    assert not find_conflicts(tmp_path, runs)
+    assert read_planned_state(tmp_path, runs[0]).name == "unfinished"
+    assert "from 30 to 40 at step 30" in read_planned_state(tmp_path, runs[0]).reason
+    assert read_planned_state(tmp_path, runs[1]).finished
+    for run in runs[:2]:
+        write_config(tmp_path, run)
+    assert read_state(tmp_path / runs[0].folder).name == "unfinished"
+    meta = read_json(tmp_path / runs[0].folder / "meta.json")
+    assert meta == {"identity": runs[0].identity, "extensions": [{"from": 30, "to": 40, "step": 30}]}
+    assert read_json(tmp_path / runs[0].folder / "config.json")["training"]["steps"] == 40
+    assert read_state(tmp_path / runs[1].folder).finished
+    assert not (tmp_path / runs[1].folder / "meta.json").exists()
+    write_status(tmp_path / runs[0].folder, "done", 40, None)
+    write_json(tmp_path / "experiment.json", {"name": "x", "runs": [{"folder": run.folder} for run in runs[:2]]})
+    told = [run.reason for run in read_sweep_status(tmp_path).runs]
+    assert told == ["training.steps grew from 30 to 40 at step 30", ""]
+
+
+def test_runs_that_cannot_be_trained_longer_are_conflicts_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    cosine = config.override(fake.experiment().base, {"schedule.kind": "cosine"})
+    run = make_plan(fake.experiment(base=cosine)).runs[0]
+    finished(tmp_path, run, 30)
+    (line,) = find_conflicts(tmp_path, [run])
+    assert "the run cannot be trained longer: training.steps=30 cannot grow to 40" in line
+    assert "schedule.kind=cosine" in line
+
+
+def test_a_run_of_fewer_steps_that_differs_in_more_is_another_run(runs, tmp_path):
+    finished(tmp_path, runs[0], 30, model__dropout=0.3)
+    (line,) = find_conflicts(tmp_path, runs)
+    assert "another run: " in line
+    assert "model.dropout=0.3 there and 0.0 here" in line
+    assert "training.steps=30 there and 40 here" in line

@@ -232,6 +232,18 @@ def test_doubts_about_fairness(writer):
     ]
 
 
+def test_runs_that_were_trained_longer_are_a_caveat(writer):
+    folder = writer.sweep()
+    for name in ("pre-0-0", "pre-0-1"):
+        meta = json.loads((folder / name / "meta.json").read_text())
+        grown = [{"from": 100, "to": 200, "step": 100}, 3, {"from": "x"}]
+        (folder / name / "meta.json").write_text(json.dumps(meta | {"extensions": grown}))
+    assert sweep_caveats(load_sweep(folder)) == [
+        "2 runs trained longer than first planned, which may have been decided from results: pre-0-0, pre-0-1 "
+        "(training.steps grew from 100 to 200 at step 100)"
+    ]
+
+
 def test_odd_meta_does_not_stop_a_report(writer):
     folder = writer.sweep()
     (folder / "pre-0-0" / "meta.json").write_text(

@@ -10,7 +10,8 @@ import pytest
 
 from zoo.errors import ConfigError, DataError
 from zoo.training.checkpoints.checkpoint import Checkpoints
-from zoo.training.checkpoints.integrity import MANIFEST
+from zoo.training.checkpoints.integrity import MANIFEST, find_damage
+from zoo.training.checkpoints.warm_start import read_weights
 
 
 def state(step):
@@ -153,11 +154,46 @@ def test_no_sound_checkpoint_is_an_error_and_not_a_fresh_start(tmp_path):
         Checkpoints(folder, 2, lambda line: None).restore_latest(abstract())
 
 
-def test_a_kill_before_the_manifest_is_no_damage(tmp_path):
+def test_what_a_kill_left_without_a_manifest_gets_it_when_it_was_restored(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
-    (folder / "1" / MANIFEST).unlink()
-    restored, _ = Checkpoints(folder, 2).restore_latest(abstract())
-    assert int(restored["step"]) == 1
+    manifest = folder / "1" / MANIFEST
+    written = manifest.read_text()
+    manifest.unlink()
+    reader = Checkpoints(folder, 2, read_only=True)
+    reader.restore_latest(abstract())
+    reader.close()
+    assert not manifest.exists()
+    said = []
+    checkpoints = Checkpoints(folder, 2, said.append)
+    assert int(checkpoints.restore_latest(abstract())[0]["step"]) == 1
+    checkpoints.close()
+    assert len(said) == 1
+    assert "checkpoint 1 had no manifest" in said[0]
+    assert manifest.read_text() == written
+    # From now on, damage is found by the manifest.
+    flip_bit(folder / "1")
+    assert "has changed since it was written" in find_damage(folder / "1")
+
+
+def test_a_folder_that_was_copied_to_another_step_is_refused(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1, 2])
+    shutil.copytree(folder / "2", folder / "5")
+    with pytest.raises(DataError, match=r"checkpoint 5 of .* cannot be read: it holds the state of step 2"):
+        read_weights(tmp_path, abstract())
+    said = []
+    restored, _ = Checkpoints(folder, 2, said.append).restore_latest(abstract())
+    assert int(restored["step"]) == 2
+    assert "checkpoint 5 is damaged (it holds the state of step 2)" in said[0]
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "007", "-1", "2.orbax-checkpoint-tmp"])
+def test_only_plain_numbers_are_steps(name, tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1])
+    (folder / name).mkdir()
+    checkpoints = Checkpoints(folder, 2)
+    assert checkpoints.steps() == [1]
+    assert int(checkpoints.restore_latest(abstract())[0]["step"]) == 1
+    checkpoints.close()
 
 
 def test_another_type_or_shape_is_refused(tmp_path):

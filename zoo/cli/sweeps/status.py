@@ -4,6 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
+from zoo.terminal import escape_line
+
 DESCRIPTION = """Shows the state of every run of a sweep (waiting, running, preempted, failed, diverged or done), its
 step, when it last wrote a file, and why it is not running. Reads the runs' folders, and SLURM's queue if the sweep
 was submitted to it."""
@@ -66,5 +68,5 @@ def _ago(seconds: float | None) -> str:
 
 
 def _line(text: str) -> str:
-    """Returns the text on one line, without control characters for the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+    """Returns the text on one line, escaped here for the widths of columns."""
+    return escape_line(" ".join(text.split()))

@@ -148,6 +148,7 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     architecture = flat["model.architecture"]
     return {
         "score": (position in POSITION_KINDS.having("score_bias"), f"model.position.kind={position}"),
+        "query_score": (position == "shaw", f"model.position.kind={position}"),
         "value": (
             position in POSITION_KINDS.having("value_bias")
             and (position != "shaw" or flat["model.position.relative_values"]),

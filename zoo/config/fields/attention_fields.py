@@ -124,7 +124,8 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
                 "einsum, one row of the batch at a time, with scores recomputed in the backward pass: fastest on a CPU"
             ),
             "xla": "jax.nn.dot_product_attention on any device: holds scores of size T x S",
-            "cudnn": "fused on NVIDIA GPUs, memory linear in T: bfloat16, no ALiBi, no packed documents",
+            "cudnn": "fused on NVIDIA GPUs, bfloat16: memory linear in T, but for the array of T x S that a bias, "
+            "packed documents or a prefix needs",
         },
         auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU, else einsum",
         when=ATTENTION_KINDS.when("kernels"),

@@ -7,6 +7,11 @@ _EVERY_WIDTH = range(1, 2**31)
 _BOTH_TYPES = ("float32", "bfloat16")
 
 
+# What a mask or a bias given as an array of T x S expresses.
+_ARRAYS = frozenset({"score", "documents", "prefix", "padding", "centred_window"})
+_ALL_SCORES = frozenset({"query_score", "row_score"})
+
+
 class AttentionSupport(NamedTuple):
     """What an implementation of attention supports.
 
@@ -15,6 +20,8 @@ class AttentionSupport(NamedTuple):
     Attributes:
         features: any of
             score: an additive score term (ALiBi, T5's bias, Shaw's keys);
+            query_score: one that depends on the queries (Shaw's keys);
+            row_score: one that differs between rows, as where their positions do, or between blocks;
             value: vectors added to the values by position (Shaw);
             documents: isolation of packed documents;
             prefix: a bidirectional prefix: in a causal row, its keys are visible to earlier queries
@@ -45,18 +52,13 @@ class AttentionSupport(NamedTuple):
 
 ATTENTION_SUPPORT = {
     "einsum": AttentionSupport(
-        frozenset(
-            {"score", "value", "documents", "prefix", "padding", "dropout", "softcap", "sinks", "dilations"}
-            | {"value_width", "centred_window"}
-        )
+        frozenset({"value", "dropout", "softcap", "sinks", "dilations"} | {"value_width"} | _ARRAYS | _ALL_SCORES)
     ),
-    "rows": AttentionSupport(
-        frozenset({"score", "documents", "prefix", "padding", "softcap", "sinks", "value_width", "centred_window"})
-    ),
-    "xla": AttentionSupport(frozenset({"score", "documents", "prefix", "padding", "centred_window"})),
+    "rows": AttentionSupport(frozenset({"softcap", "sinks", "value_width"} | _ARRAYS | _ALL_SCORES)),
+    "xla": AttentionSupport(_ARRAYS | _ALL_SCORES),
     # NVIDIA's table of what cuDNN's attention supports: from Ampere on, with a backward pass for heads
     # of up to 128 everywhere and 256 on Hopper. Later GPUs have one only from cuDNN 9.23 on.
     "cudnn": AttentionSupport(
-        frozenset(), ("bfloat16",), range(8, 257, 8), ("gpu",), capability=(8, 0), widest_head=128, wide_heads_on=(9,)
+        _ARRAYS, ("bfloat16",), range(8, 257, 8), ("gpu",), capability=(8, 0), widest_head=128, wide_heads_on=(9,)
     ),
 }

@@ -22,6 +22,7 @@ IGNORED_BY = {
         "model.ffn.",
         "model.layers.",
         "model.embedding.",
+        "model.vocab_multiple",
         "model.parallel",
         "model.scan_layers",
         "model.remat",

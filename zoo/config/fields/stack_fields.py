@@ -29,6 +29,13 @@ STACK_FIELDS: tuple[Field, ...] = (
         auto="the tokenizer's size, and one more for [MASK] where the objective hides tokens",
     ),
     Field(
+        "model.vocab_multiple",
+        1,
+        int,
+        "the token table and the head have a multiple of this many rows; those beyond V stay 0 and are never predicted",
+        minimum=1,
+    ),
+    Field(
         "model.residual",
         True,
         bool,

@@ -110,6 +110,15 @@ SCHEDULE_FIELDS: tuple[Field, ...] = (
         when=SCHEDULE_KINDS.when("final_fraction"),
         traced=True,
     ),
+    Field(
+        "schedule.decay_fraction",
+        0.2,
+        float,
+        "share of the steps in which `wsd` decays",
+        above=0,
+        maximum=1,
+        when=SCHEDULE_KINDS.when("decay_fraction"),
+    ),
     *SCHEDULE_KINDS.fields,
 )
 

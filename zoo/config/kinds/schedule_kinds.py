@@ -1,15 +1,21 @@
 """Kinds of learning-rate schedule."""
 
-from zoo.config.field import Field
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "schedule.kind"
 
-# Traits: "final_fraction" (it ends at that share of the peak).
+# Traits: "final_fraction" (it ends at that share of the peak), "horizon_free" (its value at an update
+# does not depend on `training.steps`), "decay_fraction" (it is constant after the warm-up and decays
+# over that share of the steps, at the end). Without the last two, any value may depend on
+# `training.steps`, so that a run cannot be extended.
 SCHEDULE_KINDS = KindTable(
     KIND,
     (
-        Kind(KIND, "constant", "stays at the peak"),
+        Kind(KIND, "constant", "stays at the peak", frozenset({"horizon_free"})),
         Kind(
             KIND,
             "cosine",
@@ -22,22 +28,26 @@ SCHEDULE_KINDS = KindTable(
             "linear, down to `final_fraction` of the peak at the last step",
             frozenset({"final_fraction"}),
         ),
-        Kind(KIND, "inverse_sqrt", "peak * sqrt(warm-up / step) (Vaswani et al. 2017)"),
+        Kind(KIND, "inverse_sqrt", "peak * sqrt(warm-up / step) (Vaswani et al. 2017)", frozenset({"horizon_free"})),
         Kind(
             KIND,
             "wsd",
             "warm-up, stable, then linear decay over the last `decay_fraction` of the steps (Hu et al. 2024)",
-            frozenset({"final_fraction"}),
-            (
-                Field(
-                    "schedule.decay_fraction",
-                    0.2,
-                    float,
-                    "share of the steps in which `wsd` decays",
-                    above=0,
-                    maximum=1,
-                ),
-            ),
+            frozenset({"final_fraction", "decay_fraction"}),
         ),
     ),
 )
+
+
+def horizon_free_updates(flat: Mapping[str, Any]) -> float:
+    """Returns the number of first updates of a flat config whose learning rates would be the same
+    with more `training.steps`; infinity for all.
+    """
+    traits = SCHEDULE_KINDS.by_name[flat[KIND]].traits
+    if "horizon_free" in traits:
+        return math.inf
+    if "decay_fraction" in traits:
+        steps = flat["training.steps"]
+        decay = min(max(1, round(flat["schedule.decay_fraction"] * steps)), steps - flat["schedule.warmup_steps"])
+        return steps - max(1, decay)
+    return 0

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zoo.data.labelled.sequence_tasks import EncodedExamples
-from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, process_slice
+from zoo.data.pipeline.batches import TrainingBatches, process_slice
 from zoo.data.rows.packed_rows import PADDING, Arrays
 
 _NARROWEST = 16
@@ -88,8 +88,8 @@ class ExampleBatches:
             ConfigError: the batch size is not divisible by the number of processes.
         """
         mine = process_slice(self._size, process_index, process_count)
-        return numbered_batches(
-            lambda step: self._gathered(self.batch_indices(seed, step), self._size, mine), start_step, 1 << 40
+        return TrainingBatches(
+            lambda step: self._gathered(self.batch_indices(seed, step), self._size, mine), start_step
         )
 
     def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[Arrays]:

@@ -5,9 +5,8 @@ batches, a run resumes from a step number, and the number of processes changes n
 also corrupted here, one by one.
 """
 
-import sys
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,18 +15,32 @@ from zoo.data.rows.packed_rows import Arrays, Rows
 from zoo.errors import ConfigError, DataError
 
 _PREFETCHED_BATCHES = 4
+# More batches than any run takes, and few enough that their rows have 64-bit numbers.
+_ENDLESS = 1 << 40
 
 
 class TrainingBatches:
-    """An endless iterator with a background thread."""
+    """An endless iterator over numbered batches, which a background thread makes ahead of time.
 
-    def __init__(self, iterator):
-        self._iterator = iterator
+    The thread starts with the first batch that is taken.
+
+    Args:
+        batch: makes batch number n.
+        start_step: number of the first batch.
+
+    Attributes:
+        batch: as given.
+    """
+
+    def __init__(self, batch: Callable[[int], Arrays], start_step: int):
+        self.batch, self._start_step, self._iterator = batch, start_step, None
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Arrays:
+        if self._iterator is None:
+            self._iterator = _prefetched(self.batch, self._start_step)
         return next(self._iterator)
 
     def __enter__(self) -> Self:
@@ -38,7 +51,8 @@ class TrainingBatches:
 
     def close(self) -> None:
         """Ends the background thread. Closing twice is allowed."""
-        self._iterator.close()
+        if self._iterator is not None:
+            self._iterator.close()
 
 
 def training_batches(
@@ -84,22 +98,22 @@ def training_batches(
         gathered = rows.gather(indices, epochs, seed)
         return gathered if corruption is None else corruption.training_batch(gathered, indices, epochs, seed)
 
-    return numbered_batches(batch, start_step, sys.maxsize // batch_size)
+    return TrainingBatches(batch, start_step)
 
 
-def numbered_batches(batch: Callable[[int], Arrays], start_step: int, count: int) -> TrainingBatches:
-    """Yields batches number `start_step` .. `count` - 1, which a thread prepares ahead of time."""
+def _prefetched(batch: Callable[[int], Arrays], start_step: int) -> Any:
+    """Returns Grain's iterator over the batches from number `start_step` on."""
     import grain
 
     # An element is a whole batch: with one row per element, grain's per-element overhead makes
     # batches 2-3 times slower.
-    batches = grain.MapDataset.range(count).map(batch)
+    batches = grain.MapDataset.range(_ENDLESS).map(batch)
     # One thread: batches are cheap to make, and more threads would only compete for the interpreter
     # lock.
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED_BATCHES)
     iterator = iter(batches.to_iter_dataset(options))
     grain.experimental.set_next_index(iterator, start_step)
-    return TrainingBatches(iterator)
+    return iterator
 
 
 def evaluation_batches(

@@ -30,6 +30,15 @@ class Batching:
         self.corruption = make_corruption(config, tokenizer)
         self._made: dict[tuple[Stream, int], Rows] = {}
 
+    def for_config(self, config: Any) -> "Batching":
+        """Returns the batching of another config, with the rows that are made already.
+
+        The configs differ in nothing but fields in which runs of one program may differ.
+        """
+        batching = Batching(config, self._tokenizer)
+        batching._made = self._made
+        return batching
+
     def check(self, training: Sequence[Stream], validation: Sequence[Stream]) -> None:
         """Checks that there is enough text, before anything is trained.
 

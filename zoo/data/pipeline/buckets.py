@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, process_slice
+from zoo.data.pipeline.batches import TrainingBatches, process_slice
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.errors import DataError
 
@@ -153,7 +153,7 @@ class PairBatches:
             bucket, numbers = self.batch_indices(seed, step)
             return self._gathered(numbers[process_slice(bucket.rows, process_index, process_count)], bucket.width)
 
-        return numbered_batches(batch, start_step, 1 << 40)
+        return TrainingBatches(batch, start_step)
 
     def evaluation(
         self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1, limit: int = 0

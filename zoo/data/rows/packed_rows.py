@@ -6,15 +6,18 @@ target exactly once. If the objective does not predict the
 next token, it is stream[i*T : i*T + T].
 """
 
-import functools
+import threading
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
 
 PADDING = -1
-# Up to this number a permutation is kept in memory: 8 MB.
+# Up to this number a permutation is kept in memory: 4 MB, or less for fewer rows.
 _LISTED_ROWS = 1 << 20
+# Memory for permutations. Runs that are trained together take turns with one each.
+_LISTED_BYTES = 128 << 20
 
 Arrays = dict[str, np.ndarray]
 
@@ -163,9 +166,28 @@ def shuffled(places: np.ndarray, epochs: np.ndarray, rows: int, seed: int) -> np
     return result
 
 
-@functools.lru_cache(maxsize=8)
-def _permutation(rows: int, seed: int, epoch: int) -> np.ndarray:
-    return np.random.default_rng(_epoch_sequence(seed, epoch)).permutation(rows)
+class _Permutations:
+    """Computes permutations, and keeps those last used, up to a number of bytes."""
+
+    def __init__(self, limit: int):
+        self._limit, self._bytes = limit, 0
+        self._kept: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, rows: int, seed: int, epoch: int) -> np.ndarray:
+        """Returns an epoch's permutation of 0 .. rows - 1."""
+        key = rows, seed, epoch
+        with self._lock:
+            if key not in self._kept:
+                made = np.random.default_rng(_epoch_sequence(seed, epoch)).permutation(rows).astype(np.int32)
+                self._kept[key], self._bytes = made, self._bytes + made.nbytes
+            self._kept.move_to_end(key)
+            while self._bytes > self._limit and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1].nbytes
+            return self._kept[key]
+
+
+_permutation = _Permutations(_LISTED_BYTES)
 
 
 def _computed(places: np.ndarray, rows: int, seed: int, epoch: int) -> list[int]:

@@ -34,10 +34,12 @@ class Stream:
     Attributes:
         tokens: [tokens].
         sentences: index of each sentence's first token, [sentences]; None if not requested.
+        text_bytes: number of UTF-8 bytes of the documents; None if it was not kept.
     """
 
     tokens: np.ndarray
     sentences: np.ndarray | None = None
+    text_bytes: int | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -1,14 +1,21 @@
 """Files of pretrained tokenizers: which file of a folder is read, and how."""
 
-import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from zoo.data.tokenizers.sentencepiece_files import read_sentencepiece
+from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer, read_sentencepiece
+from zoo.data.tokenizers.tokenizer_settings import (
+    BYTE_LEVEL_CLASSES,
+    SENTENCEPIECE_CLASSES,
+    WORDPIECE_CLASSES,
+    read_settings,
+)
 from zoo.errors import ConfigError
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+# The name under which XLM-R, mBART and CamemBERT save a model whose ids they shift.
+SHIFTED_NAME = "sentencepiece.bpe.model"
 # Special tokens of files that only list a vocabulary.
 LISTED_SPECIALS = (
     "[PAD]",
@@ -36,34 +43,71 @@ def read_library_json(path: Path) -> Any:
 def read_wordpiece_vocabulary(path: Path) -> Any:
     """Reads BERT's `vocab.txt`: WordPiece with one token per line.
 
-    Text is lower-cased unless a `tokenizer_config.json` in the same folder says otherwise.
+    Text is lower-cased and loses its accents, and Chinese characters are words, unless a
+    `tokenizer_config.json` in the same folder says otherwise.
+
+    Raises:
+        ConfigError: see `read_settings`.
     """
     from tokenizers import Tokenizer as Model
     from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-    tokens = path.read_text(encoding="utf-8").splitlines()
-    config = path.with_name("tokenizer_config.json")
-    settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    settings = read_settings(path, WORDPIECE_CLASSES)
+    # Not splitlines(), which also ends a line at characters that are tokens, such as U+2028.
+    lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    tokens = [line.removesuffix("\r") for line in lines]
     model = Model(
         models.WordPiece(
             {token: id for id, token in enumerate(tokens)}, unk_token="[UNK]", max_input_chars_per_word=100
         )
     )
-    model.normalizer = normalizers.BertNormalizer(lowercase=settings.get("do_lower_case", True))
+    model.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        strip_accents=settings.get("strip_accents"),
+        lowercase=settings.get("do_lower_case", True),
+    )
     model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     model.decoder = decoders.WordPiece()
     return _with_special_tokens(model, tokens)
 
 
 def read_byte_pair_merges(path: Path) -> Any:
-    """Reads GPT-2's `vocab.json` with its `merges.txt`: byte-level BPE."""
+    """Reads GPT-2's `vocab.json` with its `merges.txt`: byte-level BPE.
+
+    Raises:
+        ConfigError: see `read_settings`; or the files are those of another BPE, in which the last
+            piece of a word is marked (CLIP, GPT-1).
+    """
     from tokenizers import Tokenizer as Model
     from tokenizers import decoders, models, pre_tokenizers
 
+    settings = read_settings(path, BYTE_LEVEL_CLASSES)
     model = Model(models.BPE.from_file(str(path), str(path.with_name("merges.txt"))))
-    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if marked := next((token for token in model.get_vocab() if token.endswith("</w>")), None):
+        raise ConfigError(
+            f"data.tokenizer.path={path}: {marked!r} marks the end of a word, so this is no byte-level BPE; save the "
+            "tokenizer as tokenizer.json"
+        )
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
     model.decoder = decoders.ByteLevel()
     return _with_special_tokens(model, model.get_vocab())
+
+
+def read_sentencepiece_model(path: Path) -> SentencePieceTokenizer:
+    """Reads SentencePiece's `.model`, whose ids are those of its pieces.
+
+    Raises:
+        ConfigError: see `read_settings`; or the file is named as those of XLM-R, mBART and CamemBERT,
+            which number the pieces in a way of their own.
+        DataError: it is damaged.
+    """
+    settings = read_settings(path, SENTENCEPIECE_CLASSES)
+    if path.name == SHIFTED_NAME and not settings.get("tokenizer_class"):
+        raise ConfigError(
+            f"data.tokenizer.path={path}: files of this name belong to XLM-R, mBART and CamemBERT, whose ids are not "
+            "those of the pieces; save the tokenizer as tokenizer.json"
+        )
+    return read_sentencepiece(path)
 
 
 def _with_special_tokens(model: Any, tokens: Collection[str]) -> Any:
@@ -87,7 +131,7 @@ def find_reader(path: Path) -> tuple[Path, Callable[[Path], Any]]:
             "tokenizer.json": read_library_json,
             "vocab.txt": read_wordpiece_vocabulary,
             "vocab.json": read_byte_pair_merges,
-            **dict.fromkeys(SENTENCEPIECE_NAMES, read_sentencepiece),
+            **dict.fromkeys(SENTENCEPIECE_NAMES, read_sentencepiece_model),
         }
         found = next((path / name for name in readers if (path / name).is_file()), None)
         if found is None:
@@ -105,7 +149,7 @@ def find_reader(path: Path) -> tuple[Path, Callable[[Path], Any]]:
             raise ConfigError(f"data.tokenizer.path={path}: the folder has no {missing[0]}")
         return path, read_byte_pair_merges
     if path.suffix == ".model":
-        return path, read_sentencepiece
+        return path, read_sentencepiece_model
     if path.suffix != ".json":
         raise ConfigError(f"data.tokenizer.path={path}: unknown kind of file; expected {READABLE_FILES}")
     return path, read_library_json

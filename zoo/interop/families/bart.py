@@ -1,8 +1,13 @@
-"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020) of Hugging Face's transformers.
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Marian of Hugging Face's transformers.
 
-Both have learned positions with a table of two extra rows, a norm after the embeddings, and biases
-everywhere, including the logits. BART is post-norm, mBART pre-norm. Their dropout inside the
-feed-forward (`activation_dropout`) is not supported here.
+BART and mBART have learned positions with a table of two extra rows, a norm after the embeddings,
+and biases everywhere, including the logits. BART is post-norm, mBART pre-norm. Their dropout inside
+the feed-forward (`activation_dropout`) is not supported here.
+
+Marian (Junczys-Dowmunt et al. 2018; OPUS-MT) is the original Transformer (Vaswani et al. 2017):
+post-norm, sinusoids, and one embedding for both languages and the head, times sqrt(D) with
+`scale_embedding`. Sines are the first half of a position's vector and cosines the second, as in the
+authors' code; in the paper they alternate.
 """
 
 from collections.abc import Mapping
@@ -21,27 +26,15 @@ BART = {
     "dropout": 0.1, "attention_dropout": 0.0, "init_std": 0.02, "scale_embedding": False, "is_encoder_decoder": True,
     "tie_word_embeddings": True,
 }  # fmt: skip
+MARIAN = BART | {"vocab_size": 58101, "decoder_vocab_size": None, "share_encoder_decoder_embeddings": True}
 # Aliases of settings.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads"}
-# Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that
-# no class reads, generation.
-IGNORED_SETTINGS = (
-    "activation_dropout",
-    "classifier_dropout",
-    "classif_dropout",
-    "num_hidden_layers",
-    "extra_pos_embeddings",
-    "force_bos_token_to_be_generated",
-    "gradient_checkpointing",
-    "num_labels",
-    "_num_labels",
-)
 # The buffer is [1, V], to be added to the logits as it is.
 ROW = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 
 
 def common(settings: SettingsReader, placement: str, embedding_norm: bool, learned: bool) -> dict[str, Any]:
-    """Returns the fields that these classes share with Marian's.
+    """Returns the fields that the classes share.
 
     Args:
         settings: the config's settings.
@@ -104,8 +97,8 @@ def common(settings: SettingsReader, placement: str, embedding_norm: bool, learn
     return fields
 
 
-def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
-    settings = SettingsReader(rename_settings(hf, NAMES), BART, IGNORED_SETTINGS)
+def _config(hf: Mapping[str, Any], model_type: str, placement: str) -> dict[str, Any]:
+    settings = SettingsReader(rename_settings(hf, NAMES), BART, model_type)
     length = settings["max_position_embeddings"]
     fields = common(settings, placement, embedding_norm=True, learned=True) | {
         "model.position.kind": "learned",
@@ -119,16 +112,31 @@ def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
 
 def bart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for BartForConditionalGeneration."""
-    return _config(hf, "post")
+    return _config(hf, "bart", "post")
 
 
 def mbart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MBartForConditionalGeneration."""
-    return _config(hf, "pre")
+    return _config(hf, "mbart", "pre")
+
+
+def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for MarianMTModel."""
+    settings = SettingsReader(rename_settings(hf, NAMES), MARIAN, "marian")
+    fields = common(settings, "post", embedding_norm=False, learned=False) | {
+        "model.position.kind": "sinusoidal",
+        "model.position.layout": "half",
+    }
+    settings.expect(True, share_encoder_decoder_embeddings="both sides read one vocabulary")
+    settings.expect(
+        None, settings["vocab_size"], decoder_vocab_size="differs from vocab_size, and both sides read one vocabulary"
+    )
+    settings.finish()
+    return fields
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of these classes and of Marian's; the config decides which apply."""
+    """Returns the rules of all three classes; the config decides which apply."""
     table = "model.shared.weight"
 
     def side_rules(name: str) -> Rules:
@@ -198,5 +206,8 @@ CLASSES = {
         prefix="model",
         zero_if_missing=ZERO_IF_MISSING,
         custom_settings=CUSTOM_SETTINGS,
+    ),
+    "MarianMTModel": Importer(
+        marian_config, rules, MARIAN, model_type="marian", prefix="model", zero_if_missing=ZERO_IF_MISSING
     ),
 }

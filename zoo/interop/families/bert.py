@@ -1,8 +1,10 @@
-"""BERT (Devlin et al. 2019) of Hugging Face's transformers, and what later encoders share with it.
+"""BERT (Devlin et al. 2019) and RoFormer (Su et al. 2021) of Hugging Face's transformers, and what
+later encoders share with them.
 
     BertForPreTraining   masked-language-model head, pooler and next-sentence head
     BertForMaskedLM      masked-language-model head
-    BertModel            pooler, no head
+    RoFormerForMaskedLM  the same with interleaved RoPE; the class stores sines and cosines as a
+                         fixed table, which it counts among its parameters
 
 `position_embedding_type="relative_key"` is the key part of Shaw et al. 2018, with a vector for
 every distance: its table runs from the farthest key before the query to the farthest one after it,
@@ -13,7 +15,6 @@ agree only if the class is given `position_ids`; with padding at the end, they a
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
@@ -26,18 +27,12 @@ BERT = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute", "tie_word_embeddings": True,
 }  # fmt: skip
-# The classifier's head, memory in training, and settings in the authors' files of a pooler that no
-# class here has.
-IGNORED_SETTINGS = (
-    "classifier_dropout",
-    "gradient_checkpointing",
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-)
+ROFORMER = {name: value for name, value in BERT.items() if name != "position_embedding_type"} | {
+    "vocab_size": 50000,
+    "embedding_size": None,
+    "max_position_embeddings": 1536,
+    "rotary_value": False,
+}
 # The first published files use the parameter names of the authors' code.
 RENAMED_SUFFIXES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
@@ -94,7 +89,7 @@ def _position(settings: SettingsReader) -> dict[str, Any]:
 
 def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for BertForMaskedLM."""
-    settings = SettingsReader(hf, BERT, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, BERT, "bert")
     fields = encoder(settings) | _position(settings) | settings.choose("hidden_act", ACTIVATIONS)
     settings.finish()
     return fields
@@ -201,24 +196,36 @@ def pretraining_rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns overrides for BertModel.
+def roformer_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for RoFormerForMaskedLM."""
+    settings = SettingsReader(hf, ROFORMER, "roformer")
+    fields = (
+        encoder(settings)
+        | settings.choose("hidden_act", ACTIVATIONS)
+        | {
+            "model.position.kind": "rope",
+            "model.position.layout": "interleaved",
+            "model.position.theta": 10000.0,
+            # The table's rows.
+            "data.sequence_length": settings["max_position_embeddings"],
+        }
+    )
+    settings.expect(
+        None,
+        settings["hidden_size"],
+        embedding_size="expected hidden_size: embeddings of another width are not supported",
+    )
+    settings.expect(False, rotary_value="values are not rotated here")
+    settings.finish()
+    return fields
 
-    Its outputs are the last hidden states and the pooled first one.
-    """
-    fields = masked_config(hf) | {"model.head.pooler": True}
-    # The head has no parameters: the model is the encoder alone.
-    return fields | {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
 
-
-def headless_rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of BertModel, which has no prefix "bert"."""
-    found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
+def roformer_rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of RoFormerForMaskedLM."""
     return [
-        IgnoredTensors(rule.pattern.removeprefix(r"bert\."))
-        if isinstance(rule, IgnoredTensors)
-        else replace(rule, name=rule.name.removeprefix("bert."))
-        for rule in found
+        *encoder_rules(config, "roformer"),
+        *masked_head_rules(config, "roformer"),
+        IgnoredTensors(r"roformer\.encoder\.embed_positions\.weight"),
     ]
 
 
@@ -229,5 +236,7 @@ CLASSES = {
     "BertForMaskedLM": Importer(
         masked_config, masked_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
     ),
-    "BertModel": Importer(headless_config, headless_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert"),
+    "RoFormerForMaskedLM": Importer(
+        roformer_config, roformer_rules, ROFORMER, model_type="roformer", prefix="roformer"
+    ),
 }

@@ -19,23 +19,11 @@ BLOOM = {
 }  # fmt: skip
 # Aliases of settings.
 NAMES = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
-# Implementation details of the training program, and its sequence length, which no class reads.
-IGNORED_SETTINGS = (
-    "attention_softmax_in_fp32",
-    "bias_dropout_fusion",
-    "masked_softmax_fusion",
-    "offset_alibi",
-    "skip_bias_add",
-    "skip_bias_add_qkv",
-    "seq_length",
-    "gradient_checkpointing",
-    "slow_but_exact",
-)
 
 
 def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for BloomForCausalLM."""
-    settings = SettingsReader(rename_settings(hf, NAMES), BLOOM, IGNORED_SETTINGS)
+    settings = SettingsReader(rename_settings(hf, NAMES), BLOOM, "bloom")
     dim = settings["hidden_size"]
     fields = {
         "model.architecture": "decoder",

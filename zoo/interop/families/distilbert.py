@@ -17,13 +17,11 @@ DISTILBERT = {
     "dim": 768, "hidden_dim": 3072, "dropout": 0.1, "attention_dropout": 0.1, "activation": "gelu",
     "initializer_range": 0.02, "tie_word_embeddings": True,
 }  # fmt: skip
-# Heads for other tasks, and a setting of old files that no class reads.
-IGNORED_SETTINGS = ("qa_dropout", "seq_classif_dropout", "tie_weights_")
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for DistilBertForMaskedLM."""
-    settings = SettingsReader(hf, DISTILBERT, IGNORED_SETTINGS)
+    settings = SettingsReader(hf, DISTILBERT, "distilbert")
     rows = settings["max_position_embeddings"]
     position = learned(rows)
     if settings["sinusoidal_pos_embds"]:
@@ -59,8 +57,8 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of DistilBertForMaskedLM."""
+def encoder_rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of everything below the heads."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "distilbert.transformer.layer.{layer}"
@@ -87,10 +85,17 @@ def rules(config: ResolvedConfig) -> Rules:
         else IgnoredTensors(table.replace(".", r"\.")),
         *norm("embedding_norm", f"{at}.LayerNorm", config),
         *layers(config, layer),
+        IgnoredTensors(r"distilbert\.embeddings\.position_ids"),
+    ]
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of DistilBertForMaskedLM."""
+    return [
+        *encoder_rules(config),
         *linear("head/dense", "vocab_transform"),
         *norm("head/norm", "vocab_layer_norm", config),
-        *output_rules(config, f"{at}.word_embeddings.weight", "vocab_projector"),
-        IgnoredTensors(r"distilbert\.embeddings\.position_ids"),
+        *output_rules(config, "distilbert.embeddings.word_embeddings.weight", "vocab_projector"),
     ]
 
 

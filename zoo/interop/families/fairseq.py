@@ -42,15 +42,6 @@ DEFAULTS = {
     "activation_fn": "relu", "share_decoder_input_output_embed": False, "share_all_embeddings": False,
     "no_scale_embedding": False, "layernorm_embedding": False,
 }  # fmt: skip
-# Settings of training, saving and batching. `activation_dropout` would drop units inside the
-# feed-forward in training.
-IGNORED_SETTINGS = (
-    "activation_dropout", "adaptive_softmax_dropout", "best_bleu", "encoder_embed_path", "decoder_embed_path",
-    "left_pad_source", "left_pad_target", "max_source_positions", "max_target_positions", "no_epoch_checkpoints",
-    "no_last_checkpoints", "no_progress_bar", "no_reshard_after_forward", "no_save", "no_save_optimizer_state",
-    "no_seed_provided", "source_lang", "target_lang", "task", "tie_adaptive_weights", "relu_dropout",
-    "checkpoint_activations", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar",
-)  # fmt: skip
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 PADDING = SPECIALS.index("<pad>")
 EMBEDDINGS = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
@@ -64,7 +55,7 @@ def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: with one line for each argument that cannot be expressed.
     """
-    settings = SettingsReader(arguments, DEFAULTS, IGNORED_SETTINGS)
+    settings = SettingsReader(arguments, DEFAULTS, "fairseq")
     dim = settings.same("encoder_embed_dim", "decoder_embed_dim")
     everything = settings["share_all_embeddings"]
     fields = {

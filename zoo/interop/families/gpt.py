@@ -31,19 +31,6 @@ NAMES = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-# The classifier's head, a numerical detail of half precision, and an alias of n_positions in old
-# files.
-IGNORED_SETTINGS = (
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "reorder_and_upcast_attn",
-    "n_ctx",
-    "n_special",
-    "predict_special_tokens",
-)
 
 
 def _common(settings: SettingsReader) -> dict[str, Any]:
@@ -68,7 +55,7 @@ def _common(settings: SettingsReader) -> dict[str, Any]:
 
 def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for OpenAIGPTLMHeadModel."""
-    settings = SettingsReader(rename_settings(hf, NAMES), GPT1, IGNORED_SETTINGS)
+    settings = SettingsReader(rename_settings(hf, NAMES), GPT1, "openai-gpt")
     fields = _common(settings) | {"model.norm.placement": "post"}
     # The class supports only these.
     names = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
@@ -79,7 +66,7 @@ def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def gpt2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GPT2LMHeadModel."""
-    settings = SettingsReader(rename_settings(hf, NAMES), GPT2, IGNORED_SETTINGS)
+    settings = SettingsReader(rename_settings(hf, NAMES), GPT2, "gpt2")
     fields = _common(settings) | {"model.norm.placement": "pre", "model.init.scale_residual": True}
     fields |= settings.choose("activation_function", ACTIVATIONS)
     if (hidden := settings["n_inner"]) is not None:

@@ -3,22 +3,19 @@
 LlamaForCausalLM     pre-norm, RMSNorm, RoPE in half layout, SwiGLU; RoPE scaling
 MistralForCausalLM   a sliding window of W keys, including the query's own
 SmolLM3ForCausalLM   no positions in every fourth layer
+Qwen2ForCausalLM     biases in the query, key and value projections; that of the output, which
+                     the class lacks, is 0
 Qwen3ForCausalLM     query and key norms, per head
 Olmo2ForCausalLM     query and key norms over all heads; norms after the sublayers
-GemmaForCausalLM     norm scales stored minus one, embedding times sqrt(D), GeGLU
-Gemma2ForCausalLM    norms before and after the sublayers, softcaps, every other layer local
-Gemma3ForCausalLM    Gemma 2 without softcaps, five local layers per global one, with another
-                     theta; query and key norms
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.settings.equivalents import SETTINGS
 from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, window_layers
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
+from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, unpack_rope_parameters, window_layers
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, layers, linear, norm
 
 COMMON = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -44,28 +41,11 @@ QWEN3 = COMMON | {
     "max_position_embeddings": 32768, "layer_types": None, "use_sliding_window": False, "sliding_window": 4096,
     "max_window_layers": 28,
 }  # fmt: skip
+QWEN2 = {name: value for name, value in QWEN3.items() if name not in ("attention_bias", "head_dim")}
 OLMO2 = COMMON | {"vocab_size": 50304, "rms_norm_eps": 1e-5}
-GEMMA = {name: value for name, value in COMMON.items() if name != "rope_scaling"} | {
-    "vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
-    "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
-    "hidden_activation": None, "max_position_embeddings": 8192, "tie_word_embeddings": True,
-    "use_bidirectional_attention": None,
-}  # fmt: skip
-GEMMA2 = {name: value for name, value in GEMMA.items() if name not in ("hidden_act", "use_bidirectional_attention")} | {
-    "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
-    "num_key_value_heads": 4, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
-    "sliding_window": 4096, "layer_types": None, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
-}  # fmt: skip
-GEMMA3 = GEMMA2 | {
-    "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0,
-    "rope_scaling": None, "final_logit_softcapping": None, "attn_logit_softcapping": None,
-    "use_bidirectional_attention": False, "sliding_window_pattern": 6,
-}  # fmt: skip
-# Numerical details of training on many devices.
-IGNORED_SETTINGS = ("pretraining_tp", "cache_implementation", "hybrid_cache_implementation")
 
 
-def _common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
+def common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
     """Returns the fields that all of them share.
 
     Positions differ; a setting that a class lacks has its neutral value.
@@ -88,12 +68,13 @@ def _common(settings: SettingsReader, activation: str = "hidden_act") -> dict[st
         "model.ffn.bias": bool(settings.get("mlp_bias", False)),
         "model.init.std": settings["initializer_range"],
     } | settings.choose(activation, GATED_ACTIVATIONS)
-    if (head_dim := settings["head_dim"]) is not None:
+    if (head_dim := settings.get("head_dim")) is not None:
         fields["model.attention.head_dim"] = head_dim
     return fields
 
 
-def _rope(settings: SettingsReader) -> dict[str, Any]:
+def rope(settings: SettingsReader) -> dict[str, Any]:
+    """Returns the fields of the positions, the same in all layers."""
     return rope_fields(
         settings, settings["rope_theta"], settings.get("rope_scaling"), settings["max_position_embeddings"]
     )
@@ -101,16 +82,16 @@ def _rope(settings: SettingsReader) -> dict[str, Any]:
 
 def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for LlamaForCausalLM."""
-    settings = SettingsReader(hf, LLAMA, IGNORED_SETTINGS)
-    fields = _common(settings) | _rope(settings)
+    settings = SettingsReader(unpack_rope_parameters(hf), LLAMA, "llama")
+    fields = common(settings) | rope(settings)
     settings.finish()
     return fields
 
 
 def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MistralForCausalLM."""
-    settings = SettingsReader(hf, MISTRAL, IGNORED_SETTINGS)
-    fields = _common(settings) | _rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
+    settings = SettingsReader(unpack_rope_parameters(hf), MISTRAL, "mistral")
+    fields = common(settings) | rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
     settings.expect(False, None, attention_bias="this class has no such biases")
     settings.finish()
     return fields
@@ -118,7 +99,7 @@ def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for SmolLM3ForCausalLM."""
-    settings = SettingsReader(hf, SMOLLM3, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), SMOLLM3, "smollm3")
     depth, window = settings["num_hidden_layers"], settings["sliding_window"]
     interval, turned = settings["no_rope_layer_interval"], settings["no_rope_layers"]
     turned = [(i + 1) % interval != 0 for i in range(depth)] if turned is None else turned
@@ -132,113 +113,54 @@ def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     described = []
     for rotates, (name, changes) in zip(turned, types, strict=False):
         described.append((name, changes) if rotates else (f"{name}_nope", changes | {"position.kind": "none"}))
-    fields = _common(settings) | _rope(settings) | layer_kind_fields(described)
+    fields = common(settings) | rope(settings) | layer_kind_fields(described)
+    settings.finish()
+    return fields
+
+
+def qwen2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for Qwen2ForCausalLM."""
+    settings = SettingsReader(unpack_rope_parameters(hf), QWEN2, "qwen2")
+    fields = common(settings) | rope(settings) | _last_layers_local(settings) | {"model.attention.bias": True}
     settings.finish()
     return fields
 
 
 def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Qwen3ForCausalLM."""
-    settings = SettingsReader(hf, QWEN3, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), QWEN3, "qwen3")
+    fields = common(settings) | rope(settings) | _last_layers_local(settings) | {"model.attention.qk_norm": "head"}
+    settings.finish()
+    return fields
+
+
+def _last_layers_local(settings: SettingsReader) -> dict[str, Any]:
+    """Returns the fields of the windows, which layers from `max_window_layers` on may have."""
     depth, window, first = settings["num_hidden_layers"], settings["sliding_window"], settings["max_window_layers"]
     window = window if settings["use_sliding_window"] else None
     types = [
         "sliding_attention" if window is not None and layer >= first else "full_attention" for layer in range(depth)
     ]
-    fields = (
-        _common(settings)
-        | _rope(settings)
-        | layer_kind_fields(window_layers(settings, types, window))
-        | {"model.attention.qk_norm": "head"}
-    )
-    settings.finish()
-    return fields
+    return layer_kind_fields(window_layers(settings, types, window))
 
 
 def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Olmo2ForCausalLM."""
-    settings = SettingsReader(hf, OLMO2, IGNORED_SETTINGS)
+    settings = SettingsReader(unpack_rope_parameters(hf), OLMO2, "olmo2")
     fields = (
-        _common(settings) | _rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
+        common(settings) | rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
     )
     settings.finish()
     return fields
 
 
-def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns overrides for GemmaForCausalLM."""
-    settings = SettingsReader(hf, GEMMA, IGNORED_SETTINGS)
-    fields = _common(settings) | _rope(settings) | _gemma(settings)
-    settings.expect(
-        None, settings["hidden_act"], hidden_activation="differs from hidden_act, which is what the class reads"
-    )
-    settings.finish()
-    return fields
+def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
+    """Returns the rules of all these classes and of Gemma's; the config decides which apply.
 
-
-def _gemma(settings: SettingsReader) -> dict[str, Any]:
-    settings.expect(None, False, use_bidirectional_attention="a decoder sees no later token")
-    return {"model.norm.unit_offset": True, "model.embedding.scale": "sqrt_dim"}
-
-
-def _gemma2(settings: SettingsReader) -> dict[str, Any]:
-    return _gemma(settings) | {
-        "model.norm.placement": "sandwich",
-        "model.attention.scale": settings["query_pre_attn_scalar"] ** -0.5,
-        "model.attention.softcap": settings["attn_logit_softcapping"] or 0.0,
-        "model.head.softcap": settings["final_logit_softcapping"] or 0.0,
-    }
-
-
-def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns overrides for Gemma2ForCausalLM."""
-    settings = SettingsReader(hf, GEMMA2, IGNORED_SETTINGS)
-    types = ["full_attention" if layer % 2 else "sliding_attention" for layer in range(settings["num_hidden_layers"])]
-    fields = _common(settings, "hidden_activation") | _rope(settings) | _gemma2(settings)
-    fields |= layer_kind_fields(window_layers(settings, types, settings["sliding_window"]))
-    settings.finish()
-    return fields
-
-
-def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns overrides for Gemma3ForCausalLM, text only."""
-    settings = SettingsReader(hf, GEMMA3, IGNORED_SETTINGS)
-    # The class writes this setting under another name than it reads.
-    period = settings["sliding_window_pattern"]
-    period = settings.get("_sliding_window_pattern", period)
-    types = [
-        "sliding_attention" if (layer + 1) % period else "full_attention"
-        for layer in range(settings["num_hidden_layers"])
-    ]
-    turned = {"global": _rope(settings), "local": rope_fields(settings, settings["rope_local_base_freq"], None, 0)}
-    described = window_layers(settings, types, settings["sliding_window"])
-    described = [
-        (
-            name,
-            changes
-            | {
-                path.removeprefix("model."): value
-                for path, value in turned[name].items()
-                if path != "model.position.kind"
-            },
-        )
-        for name, changes in described
-    ]
-    # Gemma 2's softcaps are settings of this class, but it does not apply them.
-    settings.expect(
-        None, attn_logit_softcapping="this class has no caps", final_logit_softcapping="this class has no caps"
-    )
-    fields = (
-        _common(settings, "hidden_activation")
-        | _gemma2(settings)
-        | {"model.position.kind": "rope", "model.attention.qk_norm": "head"}
-    )
-    settings.finish()
-    return fields | layer_kind_fields(described)
-
-
-def rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of all these classes; the config decides which apply."""
+    Args:
+        config: the `model` part.
+        output_bias: where the other projections of attention have a bias, that of its output has.
+    """
     placement = config.norm.placement
     norms = {
         "pre": {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"},
@@ -255,8 +177,13 @@ def rules(config: ResolvedConfig) -> Rules:
             *(
                 rule
                 for name in ("query", "key", "value", "output")
-                for rule in linear(f"attention/{name}", f"{at}.self_attn.{name[0]}_proj", attention.bias)
+                for rule in linear(
+                    f"attention/{name}",
+                    f"{at}.self_attn.{name[0]}_proj",
+                    attention.bias and (output_bias or name != "output"),
+                )
             ),
+            *([] if output_bias or not attention.bias else [ZeroParameters(("attention/output/bias",))]),
             *(Rule(f"{at}.self_attn.{name[0]}_norm.weight", (f"attention/{name}_norm/scale",)) for name in qk_norms),
             *(
                 rule
@@ -280,16 +207,14 @@ CLASSES = {
     "LlamaForCausalLM": Importer(llama_config, rules, LLAMA, model_type="llama", prefix="model"),
     "MistralForCausalLM": Importer(mistral_config, rules, MISTRAL, model_type="mistral", prefix="model"),
     "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3, model_type="smollm3", prefix="model"),
+    "Qwen2ForCausalLM": Importer(
+        qwen2_config,
+        lambda config: rules(config, output_bias=False),
+        QWEN2,
+        model_type="qwen2",
+        prefix="model",
+        note="the output of attention has a bias of zeros here, which the class lacks",
+    ),
     "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
     "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),
-    "GemmaForCausalLM": Importer(
-        gemma_config,
-        rules,
-        GEMMA,
-        model_type="gemma",
-        prefix="model",
-        custom_settings={"hidden_act": SETTINGS["hidden_activation"]},
-    ),
-    "Gemma2ForCausalLM": Importer(gemma2_config, rules, GEMMA2, model_type="gemma2", prefix="model"),
-    "Gemma3ForCausalLM": Importer(gemma3_config, rules, GEMMA3, model_type="gemma3_text", prefix="model"),
 }

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.settings import importer as reading
 from zoo.interop.settings.equivalents import ConfigView, scales_scores
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
@@ -27,19 +26,11 @@ ATTENTION = {
 }  # fmt: skip
 # Aliases of settings.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
-# How the original code builds and initialises a model, the length of its tables, and learned
-# positions, which ALiBi replaces.
-IGNORED_SETTINGS = ("init_device", "init_config", "verbose", "max_seq_len", "learned_pos_emb", "tokenizer_name")
 
 
 def _attention(settings: SettingsReader) -> dict[str, Any]:
     """Returns the fields of the nested attention config."""
-    inner = SettingsReader(
-        settings["attn_config"] or {},
-        ATTENTION,
-        (*reading.IGNORED_SETTINGS, "attn_impl", "tie_word_embeddings"),
-        prefix="attn_config.",
-    )
+    inner = SettingsReader(settings["attn_config"] or {}, ATTENTION, "mpt.attn_config", prefix="attn_config.")
     fields = {"model.attention.dropout": inner["attn_pdrop"]}
     if (scale := inner["softmax_scale"]) is not None:
         fields["model.attention.scale"] = scale
@@ -53,13 +44,13 @@ def _attention(settings: SettingsReader) -> dict[str, Any]:
     )
     inner.expect(True, alibi="this class always has ALiBi")
     inner.expect(8, alibi_bias_max="this class always has slopes down to 2^-8")
-    settings.problems += inner.close()
+    settings.include(inner)
     return fields
 
 
 def mpt_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MptForCausalLM."""
-    settings = SettingsReader(rename_settings(hf, NAMES), MPT, IGNORED_SETTINGS)
+    settings = SettingsReader(rename_settings(hf, NAMES), MPT, "mpt")
     fields = {
         "model.architecture": "decoder",
         "model.vocab_size": settings["vocab_size"],

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import rename_settings, rope_fields
+from zoo.interop.settings.shared_settings import rename_settings, rope_fields, unpack_rope_parameters
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 NEOX = {
@@ -32,20 +32,13 @@ NAMES = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-IGNORED_SETTINGS = (
-    "classifier_dropout",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "gradient_checkpointing",
-)
 
 
 def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GPTNeoXForCausalLM."""
-    settings = SettingsReader(hf, NEOX, IGNORED_SETTINGS)
+    settings = SettingsReader(
+        unpack_rope_parameters(hf, theta="rotary_emb_base", fraction="rotary_pct"), NEOX, "gpt_neox"
+    )
     dim, heads, share, theta = (
         settings[name] for name in ("hidden_size", "num_attention_heads", "rotary_pct", "rotary_emb_base")
     )
@@ -111,11 +104,14 @@ def neox_rules(config: ResolvedConfig) -> Rules:
 
 def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GPTJForCausalLM."""
-    settings = SettingsReader(rename_settings(hf, NAMES), GPTJ, IGNORED_SETTINGS)
+    settings = SettingsReader(rename_settings(hf, NAMES), GPTJ, "gptj")
     dim, heads = settings["n_embd"], settings["n_head"]
-    # Without rotary_dim the class rotates as many dimensions as the model has, and needs heads of
-    # that width.
+    width = dim // heads
+    # Without a number the class rotates as many dimensions as the model has.
     rotated = settings["rotary_dim"] or dim
+    if rotated > width:
+        settings.reject("rotary_dim", f"expected the number of rotated dimensions of a head, at most {width}")
+        rotated = width
     fields = {
         "model.architecture": "decoder",
         "model.vocab_size": settings["vocab_size"],
@@ -128,7 +124,7 @@ def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.norm.placement": "pre",
         "model.norm.epsilon": settings["layer_norm_epsilon"],
         "model.position.kind": "rope",
-        "model.position.fraction": rotated / (dim // heads),
+        "model.position.fraction": rotated / width,
         "model.position.layout": "interleaved",
         "model.attention.num_heads": heads,
         "model.attention.bias": False,

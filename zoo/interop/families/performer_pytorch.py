@@ -23,13 +23,11 @@ PERFORMER_LM = {
     "generalized_attention": False, "use_scalenorm": False, "use_rezero": False, "cross_attend": False,
     "no_projection": False, "shift_tokens": False,
 }  # fmt: skip
-# How computation is chunked and when redrawing is checked, and what belongs to rejected settings.
-IGNORED_SETTINGS = ("ff_chunks", "auto_check_redraw", "kernel_fn", "local_window_size", "axial_position_shape")
 
 
 def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for PerformerLM; `rotary_position_emb` defaults to False."""
-    settings = SettingsReader(arguments, PERFORMER_LM, IGNORED_SETTINGS)
+    settings = SettingsReader(arguments, PERFORMER_LM, "performer-pytorch")
     tied, gated, length = (settings[name] for name in ("tie_embed", "ff_glu", "max_seq_len"))
     architecture = {"model.architecture": "encoder", "objective.kind": "masked"}
     if settings["causal"]:

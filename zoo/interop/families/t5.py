@@ -5,16 +5,17 @@
                                    approximation, untied head; ByT5 is v1.1 over bytes
     MT5ForConditionalGeneration    v1.1 over many languages
     UMT5ForConditionalGeneration   v1.1 with a table of relative positions in every layer
+    T5EncoderModel and its like    the encoder alone
 
 In all of them scores are not scaled, nothing has a bias, and the heads' widths need not add up to
 D. Their dropout inside the feed-forward and after the last norm is not supported here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.config import GATED, ResolvedConfig, side
-from zoo.interop.settings.equivalents import activation
+from zoo.interop.settings.equivalents import activation, given_tie
 from zoo.interop.settings.importer import ACTIVATIONS, GATED_ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
@@ -34,15 +35,6 @@ NAMES = {
     "num_hidden_layers": "num_layers",
     "head_dim": "d_kv",
 }
-# Initialisation, the classifier's head, a length that no class reads, and the name of umT5's
-# training.
-IGNORED_SETTINGS = (
-    "initializer_factor",
-    "classifier_dropout",
-    "n_positions",
-    "gradient_checkpointing",
-    "scalable_attention",
-)
 
 
 def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
@@ -63,9 +55,11 @@ def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
     return table.get(activation, {})
 
 
-def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
-    settings = SettingsReader(rename_settings(hf, NAMES), defaults, IGNORED_SETTINGS)
-    tied, depth = settings["tie_word_embeddings"], settings["num_layers"]
+def _config(hf: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
+    settings = SettingsReader(rename_settings(hf, NAMES), defaults, model_type)
+    # transformers 5 writes every model as tied, and by this setting what it was before.
+    scaled, depth = settings.get("scale_decoder_outputs"), settings["num_layers"]
+    tied = settings["tie_word_embeddings"] and scaled is not False
     decoder_depth = depth if settings["num_decoder_layers"] is None else settings["num_decoder_layers"]
     fields = {
         "model.architecture": "encoder_decoder",
@@ -74,7 +68,7 @@ def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) ->
         "model.num_layers": depth,
         "model.dropout": settings["dropout_rate"],
         "model.tie_embeddings": tied,
-        "model.head.scale": "rsqrt_dim" if tied else "none",
+        "model.head.scale": "rsqrt_dim" if (tied if scaled is None else scaled) else "none",
         "model.norm.kind": "rmsnorm",
         "model.norm.placement": "pre",
         "model.norm.epsilon": settings["layer_norm_epsilon"],
@@ -100,63 +94,91 @@ def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) ->
 
 def t5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for T5ForConditionalGeneration."""
-    return _config(hf, T5, shared=True)
+    return _config(hf, "t5", T5, shared=True)
 
 
 def mt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MT5ForConditionalGeneration."""
-    return _config(hf, MT5, shared=True)
+    return _config(hf, "mt5", MT5, shared=True)
 
 
 def umt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for UMT5ForConditionalGeneration."""
-    return _config(hf, UMT5, shared=False)
+    return _config(hf, "umt5", UMT5, shared=False)
 
 
-def rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of all three classes."""
+def _side_rules(config: ResolvedConfig, name: str, at: str = "") -> Rules:
+    """Returns the rules of the encoder or the decoder.
+
+    Args:
+        config: the `model` part as that side sees it.
+        name: "encoder" or "decoder".
+        at: what the paths of its parameters begin with.
+    """
     gated, shared = config.ffn.kind in ("reglu", "geglu", "swiglu"), config.position.shared
     matrices = {"gate": "wi_0", "up": "wi_1", "down": "wo"} if gated else {"up": "wi", "down": "wo"}
     bias = "layer.0.SelfAttention.relative_attention_bias.weight"
+    # Sublayers are numbered; the decoder's cross-attention is the second one.
+    attentions = {"attention": "layer.0.SelfAttention"} | (
+        {"cross_attention": "layer.1.EncDecAttention"} if name == "decoder" else {}
+    )
+    last = f"layer.{len(attentions)}"
 
-    def side_rules(name: str) -> Rules:
-        seen = side(config, name)
-        # Sublayers are numbered; the decoder's cross-attention is the second one.
-        attentions = {"attention": "layer.0.SelfAttention"} | (
-            {"cross_attention": "layer.1.EncDecAttention"} if name == "decoder" else {}
-        )
-        last = f"layer.{len(attentions)}"
-
-        def layer(config: ResolvedConfig) -> Rules:
-            at = f"{name}.block.{{layer}}"
-            return [
-                *(rule for ours, theirs in attentions.items() for matrix in ("query", "key", "value", "output")
-                  for rule in linear(f"{ours}/{matrix}", f"{at}.{theirs}.{matrix[0]}", bias=False)),
-                *(rule for number, ours in enumerate(attentions)
-                  for rule in norm(f"{ours}_norm", f"{at}.layer.{number}.layer_norm", config)),
-                *([] if shared else [Rule(f"{at}.{bias}", ("attention/position/table",))]),
-                *norm("ffn_norm", f"{at}.{last}.layer_norm", config),
-                *(rule for ours, theirs in matrices.items()
-                  for rule in linear(f"ffn/{ours}", f"{at}.{last}.DenseReluDense.{theirs}", bias=False)),
-            ]  # fmt: skip
-
+    def layer(config: ResolvedConfig) -> Rules:
+        block = f"{name}.block.{{layer}}"
         return [
-            TiedTensor(f"{name}.embed_tokens.weight", "shared.weight"),
-            *([Rule(f"{name}.block.0.{bias}", (f"{name}/position/table",))] if shared else []),
-            *layers(seen, layer, f"{name}/stack/layers"),
-            *norm(f"{name}/final_norm", f"{name}.final_layer_norm", seen),
-        ]
+            *(rule for ours, theirs in attentions.items() for matrix in ("query", "key", "value", "output")
+              for rule in linear(f"{ours}/{matrix}", f"{block}.{theirs}.{matrix[0]}", bias=False)),
+            *(rule for number, ours in enumerate(attentions)
+              for rule in norm(f"{ours}_norm", f"{block}.layer.{number}.layer_norm", config)),
+            *([] if shared else [Rule(f"{block}.{bias}", ("attention/position/table",))]),
+            *norm("ffn_norm", f"{block}.{last}.layer_norm", config),
+            *(rule for ours, theirs in matrices.items()
+              for rule in linear(f"ffn/{ours}", f"{block}.{last}.DenseReluDense.{theirs}", bias=False)),
+        ]  # fmt: skip
 
     return [
+        TiedTensor(f"{name}.embed_tokens.weight", "shared.weight"),
+        *([Rule(f"{name}.block.0.{bias}", (f"{at}position/table",))] if shared else []),
+        *layers(config, layer, f"{at}stack/layers"),
+        *norm(f"{at}final_norm", f"{name}.final_layer_norm", config),
+    ]
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of the three classes with both sides."""
+    return [
         Rule("shared.weight", ("embedding",)),
-        *side_rules("encoder"),
-        *side_rules("decoder"),
+        *_side_rules(side(config, "encoder"), "encoder", "encoder/"),
+        *_side_rules(side(config, "decoder"), "decoder", "decoder/"),
         TiedTensor("lm_head.weight", "shared.weight")
         if config.tie_embeddings
         else Rule("lm_head.weight", ("head/weights",)),
         # The first checkpoints contain a table for cross-attention that nothing reads.
         IgnoredTensors(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
     ]
+
+
+def encoder_rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of the three classes of encoders; the decoder of a whole file is left out."""
+    return [
+        Rule("shared.weight", ("embedding",)),
+        *_side_rules(config, "encoder"),
+        IgnoredTensors(r"decoder\..*|lm_head\.weight"),
+    ]
+
+
+def encoder_reader(model_type: str, defaults: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Returns the function that reads the settings of an encoder: those of the whole model."""
+
+    def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+        given = {name: value for name, value in hf.items() if name not in ("num_decoder_layers", "is_encoder_decoder")}
+        fields = _config(given, model_type, defaults, shared=model_type != "umt5")
+        # The head is the embedding, so that it has no parameters: the class has none.
+        encoder = {"model.architecture": "encoder", "objective.kind": "masked", "model.tie_embeddings": True}
+        return fields | encoder | {"model.head.scale": "none"}
+
+    return read_config
 
 
 # These follow from the feed-forward's name, unless the gate's GELU is the exact one.
@@ -167,4 +189,14 @@ CLASSES = {
     "UMT5ForConditionalGeneration": Importer(
         umt5_config, rules, UMT5, model_type="umt5", custom_settings=CUSTOM_SETTINGS
     ),
+} | {
+    f"{name}EncoderModel": Importer(
+        encoder_reader(model_type, defaults),
+        encoder_rules,
+        {name: value for name, value in defaults.items() if name not in ("num_decoder_layers", "is_encoder_decoder")},
+        model_type=model_type,
+        note="a model without a head: its scores of tokens mean nothing; start another run from it",
+        custom_settings=CUSTOM_SETTINGS | {"tie_word_embeddings": given_tie},
+    )
+    for name, model_type, defaults in (("T5", "t5", T5), ("MT5", "mt5", MT5), ("UMT5", "umt5", UMT5))
 }

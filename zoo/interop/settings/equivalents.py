@@ -141,6 +141,11 @@ def feed_forward_proj(view: ConfigView) -> str:
     return f"gated-{name.removesuffix('_new')}" if gated else name
 
 
+def given_tie(view: ConfigView) -> bool:
+    """Returns `tie_word_embeddings` of a class without a head, to which it means nothing."""
+    return view.given.get("tie_word_embeddings", True)
+
+
 Setting = Callable[[ConfigView], Any]
 
 SETTINGS: dict[str, Setting] = {

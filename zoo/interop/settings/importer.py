@@ -3,13 +3,14 @@
 Every setting is used, known to be irrelevant, or rejected.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
 from zoo.interop.settings.equivalents import Setting
+from zoo.interop.settings.inert_settings import inert_settings
 from zoo.interop.weights.mapping import Rules
 
 
@@ -28,6 +29,7 @@ class Importer:
         model_type: name of the family in `config.json`; empty for a class outside transformers.
         prefix: prefix of all tensors except those of the heads; files may omit it.
         zero_if_missing: tensors that a file may lack and that are 0 then.
+        note: a line that the import prints.
         custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
             differently.
     """
@@ -41,31 +43,20 @@ class Importer:
     prefix: str = ""
     zero_if_missing: tuple[str, ...] = ()
     custom_settings: Mapping[str, Setting] = field(default_factory=dict)
+    note: str = ""
 
 
-# Settings of any config that do not change what a model computes: names, generation, outputs, the
-# data type of a file.
-IGNORED_SETTINGS = frozenset({
-    "_attn_implementation_autoset", "_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens",
-    "bos_token_id", "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
-    "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
-    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "id2label", "label2id", "length_penalty",
-    "max_length", "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
-    "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
-    "pad_token_id", "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
-    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
-    "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
-    "typical_p", "unk_token_id", "use_bfloat16", "use_cache",
-})  # fmt: skip
-# Settings of any config that change what a model computes, with their neutral value.
-NEUTRAL_VALUES = {
-    "add_cross_attention": False,
-    "cross_attention_hidden_size": None,
-    "is_decoder": False,
-    "is_encoder_decoder": False,
-    "pruned_heads": {},
-    "tie_encoder_decoder": False,
-}
+class SettingsError(ConfigError):
+    """Settings that cannot be expressed.
+
+    Attributes:
+        unknown: names of settings that the importer does not know.
+    """
+
+    def __init__(self, problems: list[str], unknown: frozenset[str]):
+        super().__init__(problems)
+        self.unknown = unknown
+
 
 ACTIVATIONS: dict[str, dict[str, str]] = {
     "relu": {"model.ffn.kind": "relu"},
@@ -89,21 +80,22 @@ class SettingsReader:
     Args:
         given: the file's content.
         defaults: values of settings that the file lacks.
-        inert: further settings, besides `IGNORED_SETTINGS`, that do not change what a model
-            computes.
+        model_type: whose settings these are, which decides what is inert (`INERT_SETTINGS`); None
+            if nothing is.
         prefix: prefix of a setting's name in messages, for a config within a config.
+
+    Attributes:
+        unknown: names, with the prefix, of settings that `close` found nowhere.
     """
 
     def __init__(
-        self, given: Mapping[str, Any], defaults: Mapping[str, Any], inert: Collection[str] = (), prefix: str = ""
+        self, given: Mapping[str, Any], defaults: Mapping[str, Any], model_type: str | None = None, prefix: str = ""
     ):
-        self.values, self.inert, self.prefix = (
-            {**defaults, **given},
-            {*inert, *(() if prefix else IGNORED_SETTINGS)},
-            prefix,
-        )
+        self.values, self.prefix = {**defaults, **given}, prefix
+        self.inert = {} if model_type is None else inert_settings(model_type)
         self.read: set[str] = set()
         self.problems: list[str] = []
+        self.unknown: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
         self.read.add(name)
@@ -140,23 +132,32 @@ class SettingsReader:
         return values[0]
 
     def close(self) -> list[str]:
-        """Rejects settings that were neither read nor are known to be irrelevant.
+        """Rejects settings that were neither read nor are known to be inert.
 
         Returns:
             everything that was rejected, one line each.
         """
         for name, value in self.values.items():
-            if name not in self.read | self.inert and value is not None and value != NEUTRAL_VALUES.get(name):
-                self.reject(
-                    name, f"expected {NEUTRAL_VALUES[name]}" if name in NEUTRAL_VALUES else "not known to this importer"
-                )
+            if name in self.read or value is None:
+                continue
+            if (entry := self.inert.get(name)) is None:
+                self.unknown.add(self.prefix + name)
+                self.reject(name, "not known to this importer")
+            elif entry.values is not None and value not in entry.values:
+                expected = f"expected {entry.values[0]}; " if entry.values else ""
+                self.reject(name, f"{expected}{entry.why}")
         return self.problems
+
+    def include(self, inner: "SettingsReader") -> None:
+        """Closes the reader of a config within this one and takes over what it rejected."""
+        self.problems += inner.close()
+        self.unknown |= inner.unknown
 
     def finish(self) -> None:
         """Ends the reading.
 
         Raises:
-            ConfigError: with a line for every rejected setting.
+            SettingsError: with a line for every rejected setting.
         """
         if problems := self.close():
-            raise ConfigError(problems)
+            raise SettingsError(problems, frozenset(self.unknown))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zoo.errors import ConfigError
 from zoo.interop.settings.importer import SettingsReader
 
 
@@ -15,6 +16,46 @@ def rename_settings(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
     return {name: value for name, value in hf.items() if name not in names} | {
         names[name]: hf[name] for name in names if name in hf
     }
+
+
+def unpack_rope_parameters(
+    hf: Mapping[str, Any], theta: str = "rope_theta", fraction: str | None = None
+) -> dict[str, Any]:
+    """Replaces `rope_parameters`, which transformers 5 writes, by the settings of transformers 4.
+
+    Args:
+        hf: the content of a `config.json`.
+        theta, fraction: names of the class's settings for the base of the wavelengths, and for the
+            share of a head that is rotated; None if it is the whole head.
+
+    Raises:
+        ConfigError: a file that has the settings of both, with different values.
+    """
+    parameters = hf.get("rope_parameters")
+    settings = {name: value for name, value in hf.items() if name != "rope_parameters"}
+    if parameters is None:
+        return settings
+    if not isinstance(parameters, Mapping):
+        raise ConfigError(f"rope_parameters={parameters!r}: expected a dict")
+    scaling = dict(parameters)
+    moved = {theta: scaling.pop("rope_theta", None)}
+    if fraction is not None or scaling.get("partial_rotary_factor") == 1:
+        moved[fraction or ""] = scaling.pop("partial_rotary_factor", None)
+    moved = {name: value for name, value in moved.items() if name and value is not None}
+    old = settings.get("rope_scaling") or {"rope_type": "default"}
+    old = {"rope_type" if name == "type" else name: value for name, value in old.items()}
+    problems = [
+        f"rope_parameters={parameters!r}: differs from {name}={settings[name]!r}"
+        for name, value in moved.items()
+        if settings.get(name) not in (None, value)
+    ]
+    if "rope_scaling" in settings and any(old[name] != scaling[name] for name in old.keys() & scaling.keys()):
+        problems.append(f"rope_parameters={parameters!r}: differs from rope_scaling={settings['rope_scaling']!r}")
+    if problems:
+        raise ConfigError(problems)
+    if scaling.keys() - {"rope_type"} or scaling.get("rope_type", "default") != "default":
+        moved["rope_scaling"] = scaling
+    return settings | moved
 
 
 def rope_fields(
@@ -70,7 +111,7 @@ def rope_fields(
         )
         if fields.get(at + field, "") is None
     ]
-    settings.problems += inner.close()
+    settings.include(inner)
     return fields
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig, layer_kind
 from zoo.config.kinds import NORM_KINDS
-from zoo.errors import DataError
+from zoo.errors import ConfigError, DataError
 from zoo.nested import flatten, unflatten
 
 Parts = tuple[np.ndarray, ...]
@@ -120,7 +120,19 @@ class IgnoredTensors:
     pattern: str
 
 
-Rules = Sequence[Rule | TiedTensor | IgnoredTensors]
+@dataclass(frozen=True)
+class ZeroParameters:
+    """Parameters that the other model lacks: 0 when read; when written, they must still be.
+
+    Attributes:
+        paths, layers: as of a `Rule`.
+    """
+
+    paths: tuple[str, ...]
+    layers: tuple[int, ...] | None = None
+
+
+Rules = Sequence[Rule | TiedTensor | IgnoredTensors | ZeroParameters]
 
 
 def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> list[Rule]:
@@ -206,7 +218,7 @@ def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
     Raises:
         ValueError: they do not, so a family file is wrong.
     """
-    ruled = [path for rule in rules if isinstance(rule, Rule) for path in rule.paths]
+    ruled = [path for rule in rules if isinstance(rule, Rule | ZeroParameters) for path in rule.paths]
     wrong = sorted({path for path in ruled if ruled.count(path) > 1} | set(ruled) ^ set(leaves))
     if wrong:
         raise ValueError(f"rules and parameters are not one to one at {', '.join(wrong)}")
@@ -214,6 +226,11 @@ def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
 
 def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the tensors by name; parameters are removed from `leaves` once they are used."""
+    for path in (path for rule in rules if isinstance(rule, ZeroParameters) for path in rule.paths):
+        if leaves.pop(path).any():
+            raise ConfigError(
+                f"parameter {path} is not 0, and the class has no such parameter; export it as another class (--class)"
+            )
     for rule in rules:
         if isinstance(rule, Rule):
             taken = [leaves.pop(path) for path in rule.paths]
@@ -254,6 +271,8 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
         raise DataError(problems)
     sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract, "/").items()}, {}
     for rule in rules:
+        if isinstance(rule, ZeroParameters):
+            leaves |= {path: np.zeros(sizes[path], np.float32) for path in rule.paths}
         if not isinstance(rule, Rule):
             continue
         for index, name in enumerate(rule.names()):

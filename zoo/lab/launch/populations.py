@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config
-from zoo.files import read_json
+from zoo.files import read_object_or_empty
 from zoo.lab.launch.sweep_folder import read_state
 from zoo.lab.planning.arm import PlannedRun
-from zoo.lab.results.schema import numerics
+from zoo.lab.results.schema import as_dict, numerics
 from zoo.nested import flatten
+from zoo.training.records.checkpoint_steps import checkpoint_steps
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,13 @@ def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationP
     trained: dict[str, list[str]] = {}
     platform = None
     for run in runs:
-        try:
-            meta = read_json(folder / run.folder / "meta.json")
-        except (OSError, ValueError):
+        if not (meta := read_object_or_empty(folder / run.folder / "meta.json")):
             continue
-        saved = any((folder / run.folder / "checkpoints").glob("[0-9]*"))
+        saved = checkpoint_steps(folder / run.folder / "checkpoints")
         if not saved and not read_state(folder / run.folder).finished:
             continue  # It will start from scratch.
         trained.setdefault(numerics(meta), []).append(run.folder)
-        platform = (meta.get("device") or {}).get("platform")
+        platform = as_dict(meta.get("device")).get("platform")
     if not trained:
         return []
     if policy is None:

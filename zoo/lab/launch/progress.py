@@ -1,10 +1,10 @@
 """Progress and remaining time of a sweep, from the ends of its runs' metrics files."""
 
 import heapq
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.files import is_step, number_in, read_json_lines
 from zoo.lab.planning.arm import PlannedRun
 
 TAIL_BYTES = 16384
@@ -22,24 +22,20 @@ class MetricsTail:
 
 def read_tail(folder: Path, metric: str = "eval/loss") -> MetricsTail:
     """Reads the newest values from the end of metrics.jsonl; ignores a torn line."""
+    path = folder / "metrics.jsonl"
     try:
-        with open(folder / "metrics.jsonl", "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().split(b"\n")[1 if size > TAIL_BYTES else 0 :]
+        size = path.stat().st_size
     except OSError:
         return MetricsTail()
     found: dict[str, float] = {}
     step = 0
-    for line in lines:
-        try:
-            row = json.loads(line)
-            step = int(row["step"])
-        except (ValueError, KeyError, TypeError):
+    for _, row in read_json_lines(path, max(0, size - TAIL_BYTES)):
+        if row is None or not is_step(row.get("step")):
             continue
+        step = row["step"]
         for key in ("train/loss", "train/tokens_per_second", metric):
-            if key in row:
-                found[key] = float("nan") if row[key] is None else float(row[key])
+            if key in row and (value := number_in(row[key])) is not None:
+                found[key] = value
     return MetricsTail(step, found.get("train/loss"), found.get("train/tokens_per_second"), found.get(metric))
 
 

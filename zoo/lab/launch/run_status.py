@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.files import read_json
+from zoo.files import is_step, open_file, read_json, read_object_or_empty
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER, QueuedJob, SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import read_state, read_status
 from zoo.lab.results.schema import is_inside, prerequisite_entries
+from zoo.training.records.extension import recorded_extensions
 
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
 # Files that a run updates while it is active.
@@ -31,7 +32,7 @@ class RunStatus:
             ended without a status; it can be continued.
         step, steps: updates applied, and updates in all (0 if not known yet).
         silent: seconds since the run last wrote a file; None if it never did.
-        reason: why the run is not running and not done.
+        reason: why the run is not running and not done; that it is trained longer than first planned.
         job: "ID_INDEX" of its SLURM job; empty without one.
     """
 
@@ -112,12 +113,14 @@ def _run_status(
     """
     folder = sweep / name
     status, state, silent = read_status(folder), read_state(folder), _seconds_since_activity(folder)
-    steps = status.get("steps") if isinstance(status.get("steps"), int) else 0
+    steps = status["steps"] if is_step(status.get("steps")) else 0
     queued = (queue or {}).get(name)
+    grown = [one for one in recorded_extensions(read_object_or_empty(folder / "meta.json")) if str(one) != state.reason]
     left_queue = job is not None and queue is not None and queued is None
 
     def found(state_name: str, reason: str = "") -> RunStatus:
-        return RunStatus(name, state_name, state.step, steps, silent, reason, job.task if job else "")
+        told = "; ".join(filter(None, (reason, *map(str, grown))))
+        return RunStatus(name, state_name, state.step, steps, silent, told, job.task if job else "")
 
     if state.finished:
         return found(state.name, state.reason)
@@ -158,7 +161,8 @@ def _seconds_since_activity(folder: Path) -> float | None:
 def _process_ended(folder: Path) -> bool | None:
     """Whether the process that held the run's lock has ended; None if it ran on another machine."""
     try:
-        found = re.fullmatch(r"process (\d+) on (.*)", (folder / ".lock").read_text().strip())
+        with open_file(folder / ".lock") as file:
+            found = re.fullmatch(r"process ([0-9]{1,9}) on (.*)", file.read(1000).decode().strip())
     except (OSError, ValueError):
         return None
     if found is None or found[2] != platform.node():

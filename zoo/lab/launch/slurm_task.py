@@ -15,6 +15,7 @@ from zoo.errors import Preempted
 from zoo.files import read_json, write_json
 from zoo.lab.launch.sweep_folder import read_status, write_status
 from zoo.lab.launch.worker import classify_exit, last_line
+from zoo.training.records.checkpoint_steps import checkpoint_steps
 
 ATTEMPT_FILE, STOPS_FILE = ".attempt", "attempts.json"
 # A run that is stopped this often without progress counts as failed.
@@ -83,7 +84,7 @@ def _is_stuck(folder: Path) -> bool:
 def _saved(folder: Path) -> int:
     """Returns the step of the newest checkpoint."""
     try:
-        return max((int(name) for name in os.listdir(folder / "checkpoints") if name.isdigit()), default=0)
+        return max(checkpoint_steps(folder / "checkpoints"), default=0)
     except OSError:
         return 0
 

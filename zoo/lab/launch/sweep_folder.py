@@ -10,14 +10,15 @@ from typing import Any
 from zoo import config
 from zoo.config import plugins
 from zoo.errors import ConfigError, listed
-from zoo.files import foreign_entries, read_json, write_json
+from zoo.files import foreign_entries, is_step, read_json, read_object_or_empty, write_json
 from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
-from zoo.lab.results.schema import parse_looks, restore_prerequisite_names
+from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
+from zoo.training.records.extension import extension_obstacle, find_extension
 
 FINISHED = ("done", "diverged")
 # Part of the warnings of changes that were made when results were known.
@@ -46,11 +47,7 @@ class FolderState:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """Returns status.json of a run's folder; empty if it is missing or damaged."""
-    try:
-        status = read_json(folder / "status.json")
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
+    return read_object_or_empty(folder / "status.json")
 
 
 def read_state(folder: Path) -> FolderState:
@@ -59,12 +56,23 @@ def read_state(folder: Path) -> FolderState:
     name, step, reason = status.get("state"), status.get("step"), status.get("reason")
     if not isinstance(name, str):
         return FolderState("new")
-    step = step if isinstance(step, int) else 0
+    step = step if is_step(step) else 0
     if name not in FINISHED:
         # A killed run could not write its last step to status.json, but its metrics have it.
         step = max(step, read_tail(folder).step)
     name = name if name in (*FINISHED, "failed") else "unfinished"
     return FolderState(name, step, reason if isinstance(reason, str) else "")
+
+
+def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
+    """Returns the state of a run's folder; "unfinished" if the run is done, but of fewer steps than
+    are planned now.
+    """
+    state = read_state(sweep / run.folder)
+    if state.name == "done" and (found := recorded_config(sweep / run.folder)) is not None:
+        longer = find_extension(sweep / run.folder, found, run.config)
+        return FolderState("unfinished", state.step, str(longer)) if longer else state
+    return state
 
 
 def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
@@ -118,11 +126,8 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
 
 def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
     """Returns which of the planned runs a sweep without tuning has started; empty if none."""
-    try:
-        record = read_json(folder / "experiment.json")
-    except (OSError, ValueError):
-        return ""
-    if not isinstance(record, dict) or record.get("tuning"):
+    record = read_object_or_empty(folder / "experiment.json")
+    if not record or record.get("tuning"):
         return ""
     started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
     more = f" and {len(started) - 1} more" if len(started) > 1 else ""
@@ -147,12 +152,28 @@ def _difference(folder: Path, run: PlannedRun) -> str:
     if config.identity(found) == run.identity:
         return ""
     planned, present = config.result_relevant(run.config), config.result_relevant(found)
+    if longer := find_extension(folder, found, run.config):
+        obstacle = extension_obstacle(folder, found, longer)
+        if obstacle or config.identity(_with_steps(found, longer.after)) == run.identity:
+            return f"the run cannot be trained longer: {obstacle}" if obstacle else ""
     # Fields that were set come before fields that may follow from others.
     paths = sorted((path for path in planned | present if planned.get(path) != present.get(path)), key=config.derivable)
     shown = ", ".join(
         f"{path}={present.get(path, 'unset')} there and {planned.get(path, 'unset')} here" for path in paths[:4]
     )
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
+
+
+def recorded_config(folder: Path) -> config.ResolvedConfig | None:
+    """Returns the config of a run's folder; None if it is missing or damaged."""
+    try:
+        return config.resolve(config.load(str(folder / "config.json")))
+    except ConfigError:
+        return None
+
+
+def _with_steps(found: config.ResolvedConfig, steps: int) -> config.ResolvedConfig:
+    return config.resolve(config.override(found, {"training.steps": steps}))
 
 
 def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -165,18 +186,14 @@ def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, An
         folder: the sweep's folder, with the record of the previous plan.
         record: record of the new plan (`Plan.record`).
     """
-    try:
-        before = read_json(folder / "experiment.json")
-    except (OSError, ValueError):
-        return record
-    if not isinstance(before, dict):
+    if not (before := read_object_or_empty(folder / "experiment.json")):
         return record
     if before.get("looks") and not record.get("looks"):
         # Intervals that were widened for several looks stay so. The record names no command, as no
         # single one produces this sweep.
         record = record | {"looks": before["looks"], "command": []}
-    warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and POST_HOC in line]
-    folders = [run.get("folder") for run in before.get("runs", []) if isinstance(run, dict)]
+    warnings = [line for line in as_list(before.get("warnings")) if isinstance(line, str) and POST_HOC in line]
+    folders = [run.get("folder") for run in as_list(before.get("runs")) if isinstance(run, dict)]
     if any(isinstance(name, str) and read_state(folder / name).finished for name in folders):
         warnings += _post_hoc_changes(before, record)
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
@@ -189,10 +206,10 @@ def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[st
         if before.get(key) != record[key]
     ]
     for key, names in (("seeds", record["seeds"]), ("arms", [arm["name"] for arm in record["arms"]])):
-        given = [arm.get("name") if isinstance(arm, dict) else arm for arm in before.get(key, [])]
+        given = [arm.get("name") if isinstance(arm, dict) else arm for arm in as_list(before.get(key))]
         if removed := [name for name in given if name not in names]:
             warnings.append(f"{key} {POST_HOC}; left out now: {', '.join(map(str, removed))}")
-    added = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
+    added = [seed for seed in record["seeds"] if seed not in as_list(before.get("seeds"))]
     shown, looks = ", ".join(map(str, added)), record.get("looks")
     if record["contrasts"] and added and not looks:
         warnings.append(f"seeds {POST_HOC}; added: {shown}, which only --until-decided allows for")

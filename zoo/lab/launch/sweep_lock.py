@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from zoo.errors import ConfigError, not_writable
+from zoo.files import parse_json
 
 
 class SweepLock:
@@ -49,9 +50,11 @@ class SweepLock:
 
     def _describe_holder(self) -> str:
         try:
-            content = json.loads(os.pread(self.descriptor, 10000, 0))
+            content = parse_json(os.pread(self.descriptor, 10000, 0))
             process, host, runs = content["process"], content["host"], content["runs"]
-        except (ValueError, KeyError, TypeError):
+            if not all(type(number) is int and 0 < number < 2**31 for number in [process, *runs]):
+                raise ValueError("not process ids")
+        except (OSError, ValueError, KeyError, TypeError):
             return f"{self.folder} is in use by another process"
         if host == socket.gethostname() and not _is_alive(process):
             alive = " ".join(str(child) for child in runs if _is_alive(child))

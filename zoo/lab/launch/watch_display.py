@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from zoo.files import is_step
 from zoo.lab.formatting import number, plus_minus
 from zoo.lab.launch.display import REFRESH_SECONDS, LiveDisplay, PlainDisplay, format_duration
 from zoo.lab.launch.progress import SweepProgress
@@ -208,9 +209,7 @@ def _update(sweep: SweepResults, run: _WatchedRun, display: PlainDisplay, seen: 
         tail = progress.running[run.folder]
         step, reason = status.get("step"), status.get("reason")
         name = state if state in ENDED else "unfinished"
-        display.ended(
-            run, FolderState(name, step if isinstance(step, int) else 0, reason if isinstance(reason, str) else "")
-        )
+        display.ended(run, FolderState(name, step if is_step(step) else 0, reason if isinstance(reason, str) else ""))
         if name in ENDED:
             ended.add(run.folder)
             seen.add(run, tail.tail.metric if state == "done" else None)

@@ -8,9 +8,11 @@ from pathlib import Path
 from zoo import config
 from zoo.config import plugins
 from zoo.errors import Diverged, Preempted
-from zoo.files import write_json
+from zoo.files import open_file, write_json
+from zoo.lab.launch.sweep_folder import recorded_config
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import resolve_references
+from zoo.training.records.extension import find_extension, record_extension
 
 
 def train_command(folder: Path) -> list[str]:
@@ -20,12 +22,15 @@ def train_command(folder: Path) -> list[str]:
 
 def write_config(sweep: Path, run: PlannedRun) -> None:
     """Creates the run's folder in the sweep's, with the config.json and the plug-ins that the
-    attempt reads.
+    attempt reads. A run of fewer steps that is there already will be trained longer.
     """
-    (sweep / run.folder).mkdir(exist_ok=True)
-    plugins.store(sweep / run.folder, run.config.plugins)
+    folder = sweep / run.folder
+    folder.mkdir(exist_ok=True)
+    plugins.store(folder, run.config.plugins)
     resolved = resolve_references(run.config, lambda name: str(sweep / name))
-    write_json(sweep / run.folder / "config.json", config.to_plain(resolved))
+    if (before := recorded_config(folder)) and (longer := find_extension(folder, before, resolved)):
+        record_extension(folder, resolved, longer)
+    write_json(folder / "config.json", config.to_plain(resolved))
 
 
 def classify_exit(code: int, last_line: str) -> tuple[str, str]:
@@ -51,11 +56,11 @@ def last_line(log: Path, offset: int = 0) -> str:
     empty if there is none.
     """
     try:
-        with open(log, "rb") as file:
+        with open_file(log) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(offset, size - 8192))
             lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 

@@ -26,7 +26,7 @@ from zoo.lab.launch.sweep_folder import (
     carry_forward_warnings,
     check_sweep_folder,
     find_conflicts,
-    read_state,
+    read_planned_state,
     untuned_runs,
 )
 from zoo.lab.launch.sweep_lock import SweepLock
@@ -199,11 +199,11 @@ class SweepWorkflow:
 
     def _new_runs(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Returns the runs that have not started: only these read other runs to start from."""
-        return [run for run in plan.in_order if self._fresh or read_state(folder / run.folder).name == "new"]
+        return [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
 
     def _begin(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
-        states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
+        states = {run.folder: read_planned_state(folder, run) for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder)
         plugins.store(folder, plan.plugins)
@@ -216,7 +216,7 @@ class SweepWorkflow:
 
     def _show_dry_run(self, plan: Plan, folder: Path, continues: bool) -> int:
         options, new = self._options, FolderState("new")
-        states = {run.folder: read_state(folder / run.folder) if continues else new for run in plan.in_order}
+        states = {run.folder: read_planned_state(folder, run) if continues else new for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder if continues else None)
         if self._show_resources:
@@ -285,7 +285,7 @@ class SweepWorkflow:
     def _finish(self, plan: Plan, folder: Path, result: LaunchResult) -> int:
         """Shows which runs failed and reports on the sweep; returns the exit code."""
         ended = result.final_states
-        states = {run.folder: ended.get(run.folder) or read_state(folder / run.folder) for run in plan.in_order}
+        states = {run.folder: ended.get(run.folder) or read_planned_state(folder, run) for run in plan.in_order}
         pending = plan.pending(lambda run: states[run.folder].finished)
         for run in pending:
             state, log = states[run.folder], folder / run.folder / "log.txt"

@@ -1,15 +1,14 @@
 """Layer statistics of runs, packed for the page's heat maps: parts of the model by update."""
 
 import base64
-import json
 import math
-import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from zoo.files import is_step, number_in, read_json_lines
 from zoo.lab.results.sweep_results import SweepResults
 
 FILE = "dynamics.jsonl"
@@ -24,24 +23,16 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
     Of several lines for a step the later values win.
     """
-    try:
-        lines = (folder / FILE).read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return []
     found = {}
-    for line in lines:
-        try:
-            row = json.loads(line)
-            if type(row["step"]) is int:
-                found[row["step"]] = {**found.get(row["step"], {}), **row}
-        except (ValueError, TypeError, KeyError, RecursionError):
-            continue
+    for _, row in read_json_lines(folder / FILE):
+        if row is not None and is_step(row.get("step")):
+            found[row["step"]] = {**found.get(row["step"], {}), **row}
     return [found[step] for step in sorted(found)]
 
 
 def _number(value: Any) -> float:
-    real = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    return float(value) if real else math.nan
+    found = number_in(value)
+    return math.nan if found is None else found
 
 
 def read_spikes(folder: Path) -> list[list[float | None]]:

@@ -7,6 +7,7 @@ from zoo.lab.formatting import count, first_few
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.training.records.extension import recorded_extensions
 
 # Entries of meta.json that should be the same in all runs of a comparison.
 SHARED = {
@@ -42,6 +43,8 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {first_few([run.folder.name for run in runs])}")
+    if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
+        found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {first_few(empty)}")
     if undone := [run for run in sweep.prerequisites if run.state != "done"]:
         found.append(
             f"{count(len(undone), 'prerequisite run')} not done, so the runs that start from them cannot start: "
@@ -58,6 +61,15 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         found.append(
             f"the runs were computed by different executors and are not compared with each other: {', '.join(kinds)}"
         )
+    longer: dict[str, list[str]] = {}
+    for run in described:
+        for extension in recorded_extensions(run.meta):
+            longer.setdefault(str(extension), []).append(run.folder.name)
+    found += [
+        f"{count(len(names), 'run')} trained longer than first planned, which may have been decided from results: "
+        f"{first_few(names)} ({extension})"
+        for extension, names in longer.items()
+    ]
     for arm in sweep.arms:
         keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:
@@ -66,5 +78,12 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         f"{run.folder.name}: {count(run.unreadable_lines, 'line')} of metrics.jsonl could not be read and were skipped"
         for run in sweep.runs
         if run.unreadable_lines
+    ]
+    found += [
+        f"{run.folder.name}: {count(run.disordered_lines, 'line')} of metrics.jsonl "
+        f"{'repeats or precedes' if run.disordered_lines == 1 else 'repeat or precede'} earlier steps; of several "
+        "values for a step the last counts"
+        for run in sweep.runs
+        if run.disordered_lines
     ]
     return found

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.files import read_json
+from zoo.files import read_object_or_empty
 from zoo.lab.results.schema import parse_looks
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge_contrast
@@ -52,11 +52,7 @@ def seeds_so_far(folder: Path, seeds: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    try:
-        record = read_json(folder / "experiment.json")
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+    return read_object_or_empty(folder / "experiment.json")
 
 
 def _looks_of(folder: Path) -> Mapping[int, float]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from zoo.errors import ConfigError
-from zoo.files import read_json
+from zoo.files import MAX_LINE_BYTES, is_step, number_in, printable, read_json, read_json_lines
 from zoo.lab.measures import read_measured
 from zoo.lab.metrics import higher_is_better
 from zoo.nested import flatten
@@ -31,7 +30,13 @@ class Series:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The contents of a run folder. `rows` are the lines of metrics.jsonl by step, null as NaN."""
+    """The contents of a run folder.
+
+    Attributes:
+        rows: the lines of metrics.jsonl by step, null as NaN.
+        unreadable_lines: number of its lines that are damaged.
+        disordered_lines: number of its lines that repeat a step or precede an earlier one.
+    """
 
     folder: Path
     arm: str
@@ -41,6 +46,7 @@ class RunRecord:
     status: dict[str, Any] = field(default_factory=lambda: {"state": "missing"})
     rows: list[dict[str, float]] = field(default_factory=list)
     unreadable_lines: int = 0
+    disordered_lines: int = 0
 
     @property
     def state(self) -> str:
@@ -88,7 +94,7 @@ class RunRecord:
 def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
     """Returns the number of updates applied, from the status or else the last row."""
     step = status.get("step")
-    return step if isinstance(step, int) else int(rows[-1]["step"]) if rows else 0
+    return step if is_step(step) else int(rows[-1]["step"]) if rows else 0
 
 
 def differing_keys(configs: list[dict[str, Any]]) -> list[str]:
@@ -127,11 +133,11 @@ def read_run(folder: Path, problems: list[str]) -> RunRecord:
         problems.append(f'{folder / "status.json"}: state is "{found}"; expected one of {", ".join(STATES[:-1])}')
     config = read_json_object(folder / "config.json", problems)
     meta = read_json_object(folder / "meta.json", problems)
-    rows, unreadable = _read_metrics(folder / "metrics.jsonl")
+    rows, *damaged = _read_metrics(folder / "metrics.jsonl")
     if measured := read_measured(folder, status):
         rows = _add_measured(rows, run_step(status, rows), measured)
     seed = config.get("seed") if type(config.get("seed")) is int else 0
-    return RunRecord(folder, "", seed, config, meta, status, rows, unreadable)
+    return RunRecord(folder, "", seed, config, meta, status, rows, *damaged)
 
 
 def read_json_object(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -140,70 +146,59 @@ def read_json_object(path: Path, problems: list[str]) -> dict[str, Any]:
         value = read_json(path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(f"{path}: not readable as JSON ({str(error).splitlines()[0]})")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+        problems.append(f"{path}: not readable as JSON ({why})")
         return {}
     if not isinstance(value, dict):
         problems.append(f"{path}: a JSON object is expected, found {type(value).__name__}")
         return {}
-    return _printable(value)
+    return printable(value)
 
 
-def _printable(value: Any) -> Any:
-    """Replaces lone surrogates in all strings: JSON allows them, but no output can hold them."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_printable(key): _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list) else value
-
-
-def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
-    """Returns rows merged by step (later lines win), and the number of unreadable whole lines."""
+def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int, int]:
+    """Returns rows merged by step (later lines win), and the numbers of unreadable and of
+    disordered lines.
+    """
     try:
         stat = path.stat()
     except OSError:
-        return [], 0
+        return [], 0, 0
     return _metrics_at(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=1024)
-def _metrics_at(path: Path, changed: int, size: int) -> tuple[list[dict[str, float]], int]:
+def _metrics_at(path: Path, changed: int, size: int) -> tuple[list[dict[str, float]], int, int]:
     # While a sweep is followed, most of its files do not change and are read only once.
     del changed, size
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return [], 0
     merged: dict[int, dict[str, float]] = {}
-    unreadable = 0
-    for number, line in enumerate(lines):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            step = row["step"]
-            if type(step) is not int:
-                raise ValueError("step is not an integer")
-        except (ValueError, TypeError, KeyError, RecursionError):
+    unreadable = disordered = newest = 0
+    for line, row in read_json_lines(path):
+        numbers = _numbers_in(row)
+        if numbers is None:
             # A kill can only tear the text after the last newline; anything else is damage.
-            unreadable += number < len(lines) - 1
+            unreadable += line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
             continue
-        numbers = merged.setdefault(step, {})
-        for key, value in row.items():
-            if not key.isprintable():
-                continue
-            if value is None:
-                numbers[key] = math.nan
-            elif isinstance(value, int | float) and not isinstance(value, bool):
-                # An integer of more than 308 digits is valid JSON.
-                numbers[key] = float(value) if abs(value) <= sys.float_info.max else math.nan
-    return [merged[step] for step in sorted(merged)], unreadable
+        step = int(numbers["step"])
+        there = merged.setdefault(step, {})
+        # An evaluation has a line of its own, after that of the training step.
+        disordered += step < newest or bool(numbers.keys() & there.keys() - {"step", "tokens", "seconds"})
+        newest = max(newest, step)
+        there |= numbers
+    return [merged[step] for step in sorted(merged)], unreadable, disordered
+
+
+def _numbers_in(row: dict[str, Any] | None) -> dict[str, float] | None:
+    """Returns the numbers of a line of metrics.jsonl; None if it is damaged."""
+    if row is None or not is_step(row.get("step")):
+        return None
+    numbers = {key: number_in(value) for key, value in row.items() if key.isprintable() and key != "nonfinite"}
+    return None if None in numbers.values() else numbers
 
 
 def _add_measured(rows: list[dict[str, float]], step: int, measured: dict[str, float | None]) -> list[dict[str, float]]:
     """Returns the rows with the measures of the trained run in the row of its last step."""
-    values = {metric: math.nan if value is None else float(value) for metric, value in measured.items()}
+    values = {metric: number_in(value) for metric, value in measured.items()}
     last = rows[-1] if rows else {}
     same = last.get("step") == step
     clock = {name: last[name] for name in ("tokens", "seconds") if name in last}

@@ -4,6 +4,9 @@ import json
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+from zoo.files import printable, read_json_lines
 
 # The output of `zoo generate --json`, saved in the run's folder, and the translations written at
 # evaluations.
@@ -22,22 +25,12 @@ class Samples:
 def read_samples(folder: Path) -> Samples | None:
     """Returns the first rows of the first file in a run's folder with a readable line, or None."""
     for name in FILES:
-        try:
-            with open(folder / name, encoding="utf-8", errors="replace") as file:
-                lines = list(islice(file, MAX_ROWS))
-        except OSError:
-            continue
-        if rows := [row for line in lines if (row := _row(line))]:
+        rows = [_texts(row) for _, row in islice(read_json_lines(folder / name), MAX_ROWS) if row]
+        if rows:
             return Samples(name, rows)
     return None
 
 
-def _row(line: str) -> dict[str, str]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in found.items()}
+def _texts(row: dict[str, Any]) -> dict[str, str]:
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in printable(row).items()}
     return {key: text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…" for key, text in texts.items()}

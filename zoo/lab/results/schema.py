@@ -60,6 +60,11 @@ def as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def as_list(value: Any) -> list[Any]:
+    """Returns the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def is_inside(folder: Any) -> bool:
     """Whether the value is a relative path of a folder that does not leave its parent."""
     return (

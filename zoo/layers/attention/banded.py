@@ -86,7 +86,7 @@ def banded_attention(
         key_positions = jnp.where(near_again & (keys(places, T) < first), -1, key_positions)
     folded = replace(
         context, positions=rows(_cut(context.positions, size, -1)), key_positions=key_positions, in_order=False,
-        no_padding=False,
+        no_padding=False, padding_last=False,
         documents=None if context.documents is None else rows(_cut(context.documents, size, -1)),
         key_documents=None if context.documents is None else keys(context.documents, -1),
     )  # fmt: skip

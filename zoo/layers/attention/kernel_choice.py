@@ -1,6 +1,7 @@
 """Which implementation of attention computes a layer, and why not the fused one."""
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import NamedTuple
 
 import jax
@@ -37,36 +38,63 @@ class Platform(NamedTuple):
         return cls(name, jax.device_count(), capability)
 
 
+class Mask(Enum):
+    """How the fused kernel is told which keys the queries see: nothing, since they see all of them; a
+    causal mask, with a window or not; the lengths of rows that end in padding; or an array.
+    """
+
+    NONE, CAUSAL, LENGTHS, ARRAY = "none", "causal", "lengths", "array"
+
+
 class RowStructure(NamedTuple):
     """What is known at compile time about the rows that a layer reads.
 
     Attributes:
         length: number of queries of a row.
+        keys: number of keys of a row; 0 for as many.
         causal, in_order, no_padding, prefix: see `Context`.
+        padding_last: padding of the keys comes last (`Context.keys_end_in_padding`).
         documents: packed documents are kept apart.
         drops: a random key for dropout is there.
+        same_positions: queries and keys are one sequence, with the same positions in all rows.
     """
 
     length: int
+    keys: int = 0
     causal: bool = True
     in_order: bool = True
     no_padding: bool = False
+    padding_last: bool = False
     prefix: int = 0
     documents: bool = False
     drops: bool = False
+    same_positions: bool = True
 
     @classmethod
-    def of(cls, context: Context, length: int) -> "RowStructure":
-        """Returns the structure of rows of `length` queries in a context."""
+    def of(cls, context: Context, length: int, keys: int = 0) -> "RowStructure":
+        """Returns the structure of rows of `length` queries and `keys` keys in a context."""
         return cls(
             length,
+            keys,
             context.causal,
             context.in_order,
             context.no_padding,
+            context.keys_end_in_padding,
             context.prefix,
             context.documents is not None,
             context.dropout_key is not None,
+            context.key_positions is None and context.positions.shape[0] == 1,
         )
+
+    def mask(self, window: int, global_tokens: int = 0) -> Mask:
+        """Returns how the fused kernel is told which keys are seen with a window, or 0."""
+        if self.prefix or self.documents or global_tokens:
+            return Mask.ARRAY
+        if self.causal:
+            return Mask.CAUSAL if self.in_order else Mask.ARRAY
+        if window:
+            return Mask.ARRAY
+        return Mask.NONE if self.no_padding else Mask.LENGTHS if self.padding_last else Mask.ARRAY
 
     def block_length(self, window: int) -> int:
         """Returns the size of the blocks that a window of `window` tokens cuts a row into, or 0
@@ -94,8 +122,18 @@ class KernelChoice(NamedTuple):
         return f"banded {self.kernel}" if self.block else self.kernel
 
 
+UNNAMED = ("value_width", "query_score", "row_score")
+"""Features of `ATTENTION_SUPPORT` that no field asks for."""
+
+
 def choose_kernel(
-    implementation: str, platform: Platform, dtype: str, head_dim: int, asked: Mapping[str, str], block: int = 0
+    implementation: str,
+    platform: Platform,
+    dtype: str,
+    head_dim: int,
+    asked: Mapping[str, str],
+    block: int = 0,
+    fused_block: int = 0,
 ) -> KernelChoice:
     """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
 
@@ -104,26 +142,31 @@ def choose_kernel(
         platform: the devices; `rows` is chosen only on a single CPU.
         dtype, head_dim: type and head width of the queries.
         asked: by feature of `ATTENTION_SUPPORT`, what needs it, in words; empty if nothing does.
-        block: tokens of a block if the row can be cut into blocks; the fused kernel skips what is
-            outside of a window by itself.
+        block: tokens of a block if the row can be cut into blocks.
+        fused_block: the same for the fused kernel, which skips what is outside of a causal window by
+            itself unless its mask is an array.
 
     Raises:
-        ConfigError: the kernel that the config names cannot have values of another width than keys,
-            or such wide heads on this GPU. No field says so, so that `resolve` could not refuse it,
-            as it does the other features.
+        ConfigError: the kernel that the config names cannot do what no field says, so that `resolve`
+            could not refuse it, as it does the other features (`UNNAMED`), or have such wide heads
+            on this GPU.
     """
     if implementation != AUTO:
-        if asked["value_width"] and "value_width" not in ATTENTION_SUPPORT[implementation].features:
-            raise ConfigError(
-                f"model.attention.implementation={implementation} needs values as wide as keys; use einsum or rows"
-            )
+        features = ATTENTION_SUPPORT[implementation].features
+        for feature in UNNAMED:
+            if asked.get(feature) and feature not in features:
+                raise ConfigError(
+                    f"model.attention.implementation={implementation} does not support {asked[feature]}; use einsum"
+                )
         unable = list(_lacks_device(implementation, platform))
         if not unable and (why := _too_wide(implementation, platform, head_dim)):
             raise ConfigError(f"model.attention.implementation={implementation} cannot have model.attention.{why}")
         named = [] if implementation == FUSED else [f"model.attention.implementation={implementation}"]
-        return KernelChoice(implementation, 0 if implementation == FUSED else block, "; ".join(named + unable))
+        return KernelChoice(
+            implementation, fused_block if implementation == FUSED else block, "; ".join(named + unable)
+        )
     if not (missing := [*_lacks_device(FUSED, platform)] or [*_lacks(FUSED, platform, dtype, head_dim, asked)]):
-        return KernelChoice(FUSED)
+        return KernelChoice(FUSED, fused_block)
     alone = platform.name == "cpu" and platform.devices == 1
     kernel = "rows" if alone and not any(_lacks("rows", platform, dtype, head_dim, asked)) else "einsum"
     return KernelChoice(kernel, block, "; ".join(missing))

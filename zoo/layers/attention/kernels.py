@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from zoo.layers.attention.fused import cudnn_attention
 from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
 
@@ -250,13 +251,17 @@ def rows_attention(
     return jax.lax.map(jax.checkpoint(row, prevent_cse=False), (q, k, v, mapped))
 
 
-def _library_attention(q, k, v, context: Context, scoring: Scoring, implementation: str):
-    """Calls `jax.nn.dot_product_attention`, with the structure of the mask if possible, otherwise
-    with a mask array.
+def xla_attention(
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
+    context: Context,
+    scoring: Scoring,
+) -> Float[Array, "B T H V"]:
+    """Computes `jax.nn.dot_product_attention` as compiled by XLA, on any device: with the structure
+    of the mask if possible, otherwise with a mask array.
     """
-    # XLA folds a mask of ones away, cuDNN would read it from memory.
-    all_visible = implementation == "cudnn" and context.all_visible(scoring.window)
-    # The kernel's own causal mask and window assume positions 0, 1, 2, ...
+    # The function's own causal mask and window assume positions 0, 1, 2, ...
     structured = (
         context.causal
         and context.in_order
@@ -267,36 +272,12 @@ def _library_attention(q, k, v, context: Context, scoring: Scoring, implementati
     return jax.nn.dot_product_attention(
         q, k, v,
         bias=None if added is None else added.astype(q.dtype),
-        mask=None
-        if structured or all_visible
-        else context.visible(scoring.window, global_tokens=scoring.global_tokens)[:, None],
+        mask=None if structured else context.visible(scoring.window, global_tokens=scoring.global_tokens)[:, None],
         scale=scoring.scale,
         is_causal=structured,
         local_window_size=(scoring.window - 1, 0) if structured and scoring.window else None,
-        implementation=implementation,
+        implementation="xla",
     )  # fmt: skip
-
-
-def xla_attention(
-    q: Float[Array, "B T H K"],
-    k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G V"],
-    context: Context,
-    scoring: Scoring,
-) -> Float[Array, "B T H V"]:
-    """Computes `jax.nn.dot_product_attention` as compiled by XLA, on any device."""
-    return _library_attention(q, k, v, context, scoring, "xla")
-
-
-def cudnn_attention(
-    q: Float[Array, "B T H K"],
-    k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G V"],
-    context: Context,
-    scoring: Scoring,
-) -> Float[Array, "B T H V"]:
-    """Computes cuDNN's fused attention on NVIDIA GPUs, in memory linear in T."""
-    return _library_attention(q, k, v, context, scoring, "cudnn")
 
 
 KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attention, "cudnn": cudnn_attention}

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
 from zoo.layers.attention.banded import banded_attention
-from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernel_choice import KernelChoice, Mask, Platform, RowStructure, choose_kernel
 from zoo.layers.attention.kernels import KERNELS, cached_attention
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.projections import Attention, Projected
@@ -126,35 +126,31 @@ class SoftmaxAttention(Attention):
             value_dim: width of the values; by default `self.value_dim`.
         """
         config, position = self.config, self.position
-        padding = (
-            "cross-attention"
-            if self.cross
-            else ""
-            if (rows.in_order if rows.causal else rows.no_padding)
-            else "positions that do not count from 0"
-            if rows.causal
-            else "rows that may have padding"
-        )
+        biased = biased or position.has_score_bias
+        block = rows.block_length(self.window_span)
+        fused_block = block if rows.mask(self.window, self.global_tokens) == Mask.ARRAY else 0
         asked = {
-            "score": "a bias on the scores" * (position.has_score_bias or biased),
+            "score": "a bias on the scores" * biased,
+            "query_score": "a bias on the scores that depends on the queries" * position.reads_query,
+            "row_score": "a bias on the scores that differs between rows or blocks"
+            * (biased and (not rows.same_positions or block > 0)),
             "documents": "packed documents kept apart" * rows.documents,
             "dropout": "dropout on the probabilities" * (config.dropout > 0 and rows.drops),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
             "sinks": "sinks" * (self.sinks is not None),
             "value": "a bias on the values" * position.has_value_bias,
-            "padding": padding,
+            "padding": "rows that may have padding" * (not rows.causal and not rows.no_padding),
             "prefix": "a prefix that all tokens see" * (rows.causal and rows.prefix > 0),
             "dilations": "dilated windows" * bool(self.dilations),
             "centred_window": "a window on both sides" * (self.window > 0 and not rows.causal),
             "value_width": "values of another width than keys"
             * ((self.value_dim if value_dim is None else value_dim) != config.head_dim),
         }
-        block = rows.block_length(self.window_span)
-        return choose_kernel(config.implementation, platform, self.dtype, config.head_dim, asked, block)
+        return choose_kernel(config.implementation, platform, self.dtype, config.head_dim, asked, block, fused_block)
 
     def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H V"]:
         scoring = self._scoring(context, shared)
-        rows = RowStructure.of(context, q.shape[1])
+        rows = RowStructure.of(context, q.shape[1], k.shape[1])
         choice = self.choose_kernel(rows, Platform.here(), shared is not None, v.shape[-1])
         kernel = KERNELS[choice.kernel]
         if choice.block:

@@ -22,7 +22,7 @@ class TaskObjective(Objective):
     statistics unchanged.
     """
 
-    packed_without_padding = False
+    packed_without_padding, marks_padding = False, True
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)

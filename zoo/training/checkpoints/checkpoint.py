@@ -18,14 +18,15 @@ import jax
 from orbax.checkpoint import v1 as ocp
 
 from zoo.errors import ConfigError, DataError
-from zoo.training.checkpoints.integrity import find_damage, write_manifest
+from zoo.training.checkpoints.integrity import find_damage, has_manifest, write_manifest
 from zoo.training.checkpoints.tree_differences import (
     NOTHING_REPLACEABLE,
     ReplaceableParts,
     tree_differences,
     without_replaceable,
 )
-from zoo.training.records.metrics_file import read_json_lines
+from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.metrics_file import read_lines_with_step
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 
@@ -90,7 +91,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Returns the steps of the checkpoints on disk, in ascending order."""
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name.isdigit())
+        return checkpoint_steps(self.folder)
 
     def resolve_step(self, step: str) -> int:
         """Returns the step that "latest", "best" or a number stands for.
@@ -116,7 +117,7 @@ class Checkpoints:
             if one.metrics and "eval/loss" in one.metrics
         }
         # A checkpoint that was saved because the run was stopped is evaluated when the run resumes.
-        for _, line in read_json_lines(self.folder.parent / "metrics.jsonl"):
+        for _, line in read_lines_with_step(self.folder.parent / "metrics.jsonl"):
             loss = line.get("eval/loss")
             if line.get("step") in steps and isinstance(loss, float) and math.isfinite(loss):
                 scores.setdefault(line["step"], loss)
@@ -129,7 +130,8 @@ class Checkpoints:
         """Restores the newest sound checkpoint onto the devices that `abstract_state` names.
 
         A damaged checkpoint is moved to `quarantine/`, with its reason logged, and the one before
-        it is tried. The checkpoint may have been saved on other devices.
+        it is tried. One without a manifest gets it, once it could be restored. The checkpoint may
+        have been saved on other devices.
 
         Returns:
             (state, the metadata saved with it), or None if there is no checkpoint.
@@ -142,7 +144,9 @@ class Checkpoints:
             reason = find_damage(self.folder / str(step)) if is_main_process() else None
             if not broadcast_from_main(reason is not None):
                 try:
-                    return self.restore(step, abstract_state)
+                    restored = self.restore(step, abstract_state)
+                    self._add_manifest(step)
+                    return restored
                 except (ConfigError, MemoryError, jax.errors.JaxRuntimeError):
                     raise
                 except Exception as error:  # Orbax raises many types for unreadable files.
@@ -164,12 +168,22 @@ class Checkpoints:
     def _quarantine_folder(self) -> Path:
         return self.folder.parent / "quarantine"
 
+    def _add_manifest(self, step: int) -> None:
+        """Writes the manifest of a checkpoint that was restored and has none."""
+        folder = self.folder / str(step)
+        if is_main_process() and not self._read_only and not has_manifest(folder):
+            write_manifest(folder)
+            self._log(
+                f"checkpoint {step} had no manifest, because the run was killed before it was written; the checkpoint "
+                "could be restored, and its manifest is written now"
+            )
+
     def restore(self, step: int, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
         """Restores one checkpoint; returns (state, the metadata saved with it).
 
         Raises:
             ConfigError: it holds other types than `abstract_state`.
-            ValueError: it holds no state at all; Orbax raises others.
+            ValueError: it holds no state at all, or that of another step; Orbax raises others.
         """
         checkpointer = self._open()
         contents = checkpointer.checkpointables_metadata(step)
@@ -184,6 +198,7 @@ class Checkpoints:
         restored = checkpointer.load_checkpointables(step, {"state": abstract_state})
         if "state" not in restored:
             raise ValueError(f"checkpoint {step} holds no state")
+        _check_step(step, restored["state"].get("step", step))
         return restored["state"], dict(contents.custom_metadata)
 
     def restore_weights(
@@ -200,9 +215,11 @@ class Checkpoints:
         Raises:
             ConfigError: one line for every array that is missing, unexpected or of another shape or
                 type.
+            ValueError: it is the checkpoint of another step.
         """
         checkpointer = self._open()
         saved = checkpointer.checkpointables_metadata(step).metadata["state"]
+        number = {"step": 0} if "step" in saved else {}
         saved = {name: dict(saved.get(name, {})) for name in abstract}
         saved, abstract = without_replaceable(saved, abstract, replaceable)
         if problems := tree_differences(saved, abstract):
@@ -215,7 +232,9 @@ class Checkpoints:
             (leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(abstract)), default=0
         )
         with context:
-            return checkpointer.load_checkpointables(step, {"state": abstract})["state"]
+            loaded = checkpointer.load_checkpointables(step, {"state": abstract | number})["state"]
+        _check_step(step, loaded.pop("step", step))
+        return loaded
 
     def _quarantine(self, step: int, reason: str) -> None:
         self.close()
@@ -311,3 +330,13 @@ class Checkpoints:
         if self._checkpointer is not None:
             self._checkpointer.close()
             self._checkpointer = None
+
+
+def _check_step(name: int, step: Any) -> None:
+    """Checks that the folder of a checkpoint is named after the step in its state.
+
+    Raises:
+        ValueError: it is not, as after its folder was copied or renamed.
+    """
+    if int(step) != name:
+        raise ValueError(f"it holds the state of step {int(step)}")

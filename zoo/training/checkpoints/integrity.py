@@ -23,20 +23,27 @@ def write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, file_hashes(folder))
 
 
+def has_manifest(folder: Path) -> bool:
+    """Returns whether a checkpoint's folder has a manifest."""
+    return (folder / MANIFEST).is_file()
+
+
 def find_damage(folder: Path) -> str | None:
     """Returns what is wrong with a checkpoint on disk, or None if it is sound.
 
-    A checkpoint without a manifest, which a kill prevented from being written, is trusted if its
-    state is there: Orbax commits by an atomic rename.
+    A checkpoint without a manifest, which a kill prevented from being written, passes if its state
+    is there: Orbax commits by an atomic rename.
     """
     if not (folder / "state").is_dir():
         return "it holds no state"
-    if not (folder / MANIFEST).is_file():
+    if not has_manifest(folder):
         return None
     try:
         expected = read_json(folder / MANIFEST)
-    except ValueError:
+    except (OSError, ValueError):
         return "its manifest is not JSON"
+    if not isinstance(expected, dict):
+        return "its manifest is not a JSON object"
     found = file_hashes(folder)
     for name, digest in expected.items():
         if name not in found:

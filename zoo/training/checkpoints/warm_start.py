@@ -100,7 +100,7 @@ def replaceable_parts(config: ResolvedConfig, labels: tuple[str, ...]) -> Replac
             read_json(folder / "config.json")["objective"]["kind"] == config.objective.kind
             and tuple(read_json(folder / "meta.json")["data"].get("labels", ())) == labels
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         same_task = False
     return ReplaceableParts(
         optional=("head", "next_sentence", "pooler", "mix"), fresh=() if same_task else ("classifier",)

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from zoo.errors import ConfigError
+from zoo.files import is_step, read_json_lines
 
-def read_json_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yields (raw line, parsed object) for every line of a file that is a JSON object with a step.
 
-    Torn lines are skipped; a missing file yields nothing.
+def read_lines_with_step(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yields (line, the JSON object in it) for the lines of a file that have a step; others are
+    skipped (see `zoo.files.read_json_lines`).
     """
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(values, dict) and isinstance(values.get("step"), int):
-            yield line, values
+    for line, values in read_json_lines(path):
+        if values is not None and is_step(values.get("step")):
+            yield line.removesuffix(b"\n"), values
 
 
 def filter_json_lines(
@@ -29,11 +27,16 @@ def filter_json_lines(
 
     Returns:
         (the objects that were kept, the objects that were removed).
+
+    Raises:
+        ConfigError: it is a folder, a FIFO or a device.
     """
     if not path.exists():
         return [], []
+    if not path.is_file():
+        raise ConfigError(f"{path} is not a regular file; move it away")
     kept, removed, lines = [], [], []
-    for line, values in read_json_lines(path):
+    for line, values in read_lines_with_step(path):
         if wanted(values):
             kept.append(values)
             lines.append(line)

@@ -10,19 +10,25 @@ from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
+from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.extension import Extension, extension_obstacle, find_extension
+from zoo.training.records.record_reader import read_meta
 from zoo.training.records.recorded_executor import recorded_executor
-from zoo.training.records.run_record import read_record
 
 
-def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
+def check_same_run(workdir: Path, config: ResolvedConfig) -> Extension | None:
     """Refuses a folder that holds another run.
 
+    Returns:
+        How `training.steps` grows, if the run is to be trained longer.
+
     Raises:
-        ConfigError: one line for every result-relevant field that differs.
+        ConfigError: one line for every result-relevant field that differs; the run cannot be
+            trained longer.
     """
     path = workdir / "config.json"
     if not path.exists():
-        return
+        return None
     try:
         before = configs.resolve(configs.load(str(path)))
     except ConfigError as error:
@@ -35,14 +41,19 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
         changed.pop("objective.distillation.teacher", None)
     if "data.tokenizer.path" in changed and _has_same_tokenizer(workdir, config):
         del changed["data.tokenizer.path"]
-    if changed:
-        raise ConfigError(
-            [
-                f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, "
-                "or take another --workdir"
-                for field, (old, new) in changed.items()
-            ]
-        )
+    problems = []
+    if extension := find_extension(workdir, before, config):
+        del changed["training.steps"]
+        if obstacle := extension_obstacle(workdir, before, extension):
+            problems.append(f"--workdir {workdir} holds a run that cannot be trained longer: {obstacle}")
+    problems += [
+        f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, "
+        "or take another --workdir"
+        for field, (old, new) in changed.items()
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return extension
 
 
 def _has_same_tokenizer(workdir: Path, config: ResolvedConfig) -> bool:
@@ -58,14 +69,20 @@ def check_same_data(workdir: Path, dataset: data.TextDataset) -> None:
     Raises:
         ConfigError: saying which of the two has changed.
     """
-    before, now = read_record(workdir / "meta.json").get("data"), dataset.summary()
+    before, now = read_meta(workdir).get("data"), dataset.summary()
     if not before or not (workdir / "checkpoints").exists():
         return
+    tokenizer = before.get("tokenizer")
     for what, old, new in (
-        ("the text of data.source", before["fingerprint"], now["fingerprint"]),
-        ("the tokenizer", before["tokenizer"]["fingerprint"], now["tokenizer"]["fingerprint"]),
+        ("the text of data.source", before.get("fingerprint"), now["fingerprint"]),
+        (
+            "the tokenizer",
+            tokenizer.get("fingerprint") if isinstance(tokenizer, dict) else None,
+            now["tokenizer"]["fingerprint"],
+        ),
     ):
         if old != new:
+            old = str(old)
             raise ConfigError(
                 f"{what} has changed since the run in {workdir} started (fingerprint {old[:12]}, now {new[:12]})"
             )
@@ -77,8 +94,8 @@ def check_same_origin(workdir: Path, origin: dict[str, Any] | None) -> None:
     Raises:
         ConfigError: the parameters in `training.start_from` have changed.
     """
-    before = read_record(workdir / "meta.json").get("started_from")
-    if origin and before and before["parameters_sha256"] != origin["parameters_sha256"]:
+    before = read_meta(workdir).get("started_from")
+    if origin and before and before.get("parameters_sha256") != origin["parameters_sha256"]:
         raise ConfigError(
             f"the parameters in training.start_from={origin['folder']} have changed since the run in {workdir} started"
         )
@@ -90,11 +107,11 @@ def check_same_teacher(workdir: Path, teacher: dict[str, Any] | None) -> None:
     Raises:
         ConfigError: the teacher's parameters are others.
     """
-    before = read_record(workdir / "meta.json").get("teacher")
-    if teacher and before and before["parameters_sha256"] != teacher["parameters_sha256"]:
+    before = read_meta(workdir).get("teacher")
+    if teacher and before and before.get("parameters_sha256") != teacher["parameters_sha256"]:
         raise ConfigError(
             f"the parameters of objective.distillation.teacher={teacher['folder']} are not those that the run in "
-            f"{workdir} was started with (sha256 {before['parameters_sha256'][:12]}, now "
+            f"{workdir} was started with (sha256 {str(before.get('parameters_sha256'))[:12]}, now "
             f"{teacher['parameters_sha256'][:12]})"
         )
 
@@ -110,8 +127,8 @@ def check_same_executor(workdir: Path, executor: str) -> None:
     Raises:
         ConfigError: naming both executors.
     """
-    before = recorded_executor(read_record(workdir / "meta.json"), executor)
-    if any((workdir / "checkpoints").glob("[0-9]*")) and not are_bit_identical(before, executor, jax.default_backend()):
+    before = recorded_executor(read_meta(workdir), executor)
+    if checkpoint_steps(workdir / "checkpoints") and not are_bit_identical(before, executor, jax.default_backend()):
         raise ConfigError(
             f"the run in {workdir} was trained {_describe_executor(before)} so far and cannot be continued "
             f"{_describe_executor(executor)}: their floating-point results differ"

@@ -16,11 +16,12 @@ from jax.experimental import multihost_utils
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig, plugins
-from zoo.files import read_json, write_json
+from zoo.files import write_json
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.records.processor import processor_name
+from zoo.training.records.record_reader import read_meta
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -77,15 +78,6 @@ def environment() -> dict[str, Any]:
     }
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """Reads a JSON object; a file that is missing, or empty after a crash, reads as {}."""
-    try:
-        content = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 def training_command(workdir: Path, executor: str) -> str:
     """Returns the command that trains the run again with the same rounding."""
     config = workdir / "config.json"
@@ -119,7 +111,7 @@ def write_run_record(
     """
     plugins.store(folder, config.plugins)
     write_json(folder / "config.json", configs.to_plain(config))
-    before = read_record(folder / "meta.json")
+    before = read_meta(folder)
     if step and before:
         resumption = {"step": step, "executor": executor, **environment()}
         write_json(folder / "meta.json", before | {"resumed": [*before.get("resumed", []), resumption]})

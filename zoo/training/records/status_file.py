@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError, is_disk_full, not_writable
-from zoo.files import write_json
-from zoo.training.records.run_record import read_record
+from zoo.files import is_step, write_json
+from zoo.training.records.record_reader import read_record
 
 STATUS_FILE = "status.json"
 
@@ -16,8 +16,9 @@ class StatusFile:
     """Writes the status.json of one run.
 
     {"state": "running", "done", "failed", "diverged" or "preempted", "step": updates done, "steps":
-    `training.steps`, "reason": of an unfinished run}, and in the end "parameters_sha256" and, where
-    devices count it, "peak_memory": bytes that a device has used at most.
+    `training.steps`, "reason": of an unfinished run}; of a preempted run "saved"; and in the end
+    "parameters_sha256" and, where devices count it, "peak_memory": bytes that a device has used at
+    most.
 
     Args:
         workdir: the run's folder.
@@ -75,7 +76,8 @@ class StatusFile:
         state = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
         reason = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
-            write_json(self._path, self._status(state, self.step if step is None else step, reason))
+            status = self._status(state, self.step if step is None else step, reason)
+            write_json(self._path, status | ({"saved": True} if state == "preempted" else {}))
         return error
 
     def _status(self, state: str, step: int, reason: str | None = None) -> dict[str, Any]:
@@ -83,6 +85,10 @@ class StatusFile:
 
 
 def final_status(workdir: Path) -> dict[str, Any] | None:
-    """Returns the status of a run that is done, or None."""
+    """Returns the status of a run that is done, or None.
+
+    Raises:
+        ConfigError: status.json is damaged.
+    """
     status = read_record(workdir / STATUS_FILE)
-    return status if status.get("state") == "done" else None
+    return status if status.get("state") == "done" and is_step(status.get("step")) else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.config import AUTO, ResolvedConfig, to_plain
 from zoo.errors import ConfigError, did_you_mean
-from zoo.files import read_json, write_json
+from zoo.files import read_object_or_empty, write_json
 
 Line = dict[str, Any]
 """A line of metrics.jsonl."""
@@ -179,7 +179,7 @@ class RunTrackers:
         self, name: str, config: ResolvedConfig, workdir: Path, step: int, kept: list[Line], removed: list[Line]
     ) -> None:
         record = workdir / "tracked.json"
-        known = read_json(record) if record.exists() else {}
+        known = read_object_or_empty(record)
         resumed, identity = name in known, known.get(name, uuid.uuid4().hex[:12])
         self._trackers[name] = tracker = TRACKERS[name][1](workdir, config, step, resumed, identity)
         # A tracker that has not seen the run before receives all its lines.

@@ -33,6 +33,8 @@ def check_run_folder(workdir: Path) -> None:
     if (record := _read_config(workdir)) is not None:
         # Whatever else is there was put beside a run, such as notes or figures.
         foreign = [] if {"model", "data", "training"} & record.keys() else ["config.json", *foreign]
+    elif any((workdir / "checkpoints").glob("[0-9]*")):
+        foreign = []  # A run whose config.json is gone or damaged, which is told later.
     if foreign:
         raise ConfigError(
             f"--workdir {workdir} holds what is not of a run ({listed(foreign, 3)}); name a new or an empty folder"

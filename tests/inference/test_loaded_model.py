@@ -1,0 +1,158 @@
+"""What `zoo.load` returns says the same as the model's own functions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import zoo
+from tests.small_runs import small
+from tests.untrained import untrained
+from zoo.errors import ConfigError
+from zoo.files import write_json
+from zoo.models.functional import split
+from zoo.objectives.objective import EVALUATION
+
+ENCODER = {"model__architecture": "encoder", "objective__kind": "masked", "model__embedding__segments": 2}
+CLASSIFIER = ENCODER | {
+    "objective__kind": "classification",
+    "model__head__classes": 3,
+    "data__sequence_length": 24,
+    "training__eval_batches": 0,
+}
+BOTH = {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6}
+TEXT = "a bear so cute"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Returns the folder of an untrained run of bytes; the same one for the same settings."""
+    made = {}
+
+    def of(settings):
+        key = repr(settings)
+        if key not in made:
+            data = {"data__source": "stdlib:docstrings"} if "model__head__classes" in settings else {}
+            config = small(**data, **settings)
+            made[key] = untrained(tmp_path_factory.mktemp("run"), config)
+        return made[key]
+
+    return of
+
+
+def test_a_decoder(folder):
+    model = zoo.load(folder({}))
+    assert model.tokens("ab") == ["[BOS]", "a", "b"]
+    states, maps = model.hidden_states(TEXT)[""], model.attention(TEXT)["attention"]
+    tokens = len(model.tokens(TEXT))
+    assert states.shape == (2, tokens, 32)
+    assert maps[0].shape == (4, tokens, tokens)
+    np.testing.assert_allclose(maps[0].sum(axis=-1), 1.0, rtol=1e-5)
+    assert np.triu(maps[0], 1).max() == 0.0
+    logits = model.logits(TEXT)
+    assert logits.shape == (tokens, model.config.model.vocab_size)
+    # The loss of the objective on the same row.
+    row = np.array([[256, *TEXT.encode()]], np.int32)
+    run = model.run
+    sums = run.objective.sums(
+        split(run.model)[0], run.params, run.stats, {"tokens": row}, run.objective.constants, EVALUATION
+    )
+    loss = -np.mean(jax.nn.log_softmax(logits[:-1])[np.arange(tokens - 1), row[0, 1:]])
+    np.testing.assert_allclose(loss, sums[1][0]["loss"] / sums[1][0]["weight"], rtol=1e-5)
+    found = model.next_tokens(TEXT, 3)
+    assert [token.token for token in found] == [
+        model.tokenizer.pieces[int(token)].decode(errors="replace") or "[BOS]" for token in np.argsort(-logits[-1])[:3]
+    ]
+    np.testing.assert_allclose(found[0].probability, jax.nn.softmax(logits[-1, :257]).max(), rtol=1e-5)
+    assert model.generate("ab", max_new_tokens=2)[0].tokens <= 2
+    assert f"{model.num_parameters:,} parameters" in repr(model)
+    assert model.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(model.parameters))
+
+
+def test_an_encoder_fills_masks(folder):
+    model = zoo.load(folder(ENCODER))
+    one, two = model.fill_mask("b[MASK]ar so [MASK]", 2)
+    assert len(one) == len(two) == 2
+    assert one[0].probability >= one[1].probability > 0
+    # The same tokens as the objective reads, with the hidden ones in place.
+    row = [256, *b"b", 257, *b"ar so ", 257]
+    scores = np.asarray(model._logits(np.array([row], np.int32)))[0, 2, :257]
+    assert one[0].probability == pytest.approx(float(jax.nn.softmax(jnp.asarray(scores)).max()), rel=1e-5)
+    with pytest.raises(ConfigError, match="hides no token"):
+        model.fill_mask("nothing")
+    with pytest.raises(ConfigError, match="predicts no next token"):
+        model.next_tokens(TEXT)
+    with pytest.raises(ConfigError, match="fills in no hidden tokens"):
+        zoo.load(folder({})).fill_mask("[MASK]")
+
+
+def test_vectors_of_texts(folder):
+    model = zoo.load(folder({}))
+    vectors = model.embed(["abc", TEXT])
+    np.testing.assert_allclose(vectors[0], model.hidden_states("abc")[""][-1, 1:].mean(axis=0), rtol=1e-6)
+    cosines = model.similarity(["abc", TEXT, "abc"])
+    np.testing.assert_allclose(np.diag(cosines), 1.0, rtol=1e-5)
+    assert cosines[0, 2] == pytest.approx(1.0)
+    assert cosines[0, 1] < 0.9999
+
+
+def test_both_sides_of_an_encoder_decoder(folder):
+    model = zoo.load(folder(BOTH))
+    states = model.hidden_states("source", "target")
+    assert states["encoder"].shape[1] == 7
+    assert states["decoder"].shape[1] == 7
+    maps = model.attention("source", "tar")
+    assert maps["decoder cross_attention"][0].shape[1:] == (4, 7)
+    with pytest.raises(ConfigError, match="generate for encoder-decoders"):
+        model.logits("x")
+
+
+def test_classes_are_those_of_the_head(folder):
+    place = folder(CLASSIFIER)
+    write_json(place / "meta.json", {"data": {"labels": ["bad", "good", "so so"]}})
+    model = zoo.load(place)
+    assert model.labels == ("bad", "good", "so so")
+    first = model.predict(["abc", "another text"])[0]
+    assert sum(first.probabilities.values()) == pytest.approx(1.0)
+    assert first.value == max(first.probabilities, key=first.probabilities.get)
+    # A text does not depend on what it is read with.
+    assert model.predict(["abc"])[0].probabilities == pytest.approx(first.probabilities, rel=1e-4)
+    run = model.run
+    batch = {"tokens": np.array([[256, *b"abc", model.tokenizer.separator_id]], np.int32)}
+    model_of_run = zoo_model(run)
+    scores = run.objective.scores(model_of_run, batch, run.objective.constants, EVALUATION)
+    np.testing.assert_allclose(list(first.probabilities.values()), jax.nn.softmax(scores[0]), rtol=1e-4)
+    assert model.predict([("a", "b")])[0].value in model.labels
+    with pytest.raises(ConfigError, match="some examples are pairs"):
+        model.predict(["a", ("b", "c")])
+    with pytest.raises(ConfigError, match="predict is for tasks"):
+        model.logits("abc")
+    with pytest.raises(ConfigError, match="no head for a task"):
+        zoo.load(folder({})).predict(["abc"])
+
+
+def zoo_model(run):
+    from flax import nnx
+
+    return nnx.merge(split(run.model)[0], run.params, run.stats)
+
+
+@pytest.mark.parametrize("kind", ["tagging", "regression", "extraction"])
+def test_other_tasks(folder, kind):
+    classes = {"tagging": 3, "regression": 1, "extraction": 2}[kind]
+    place = folder(CLASSIFIER | {"objective__kind": kind, "model__head__classes": classes})
+    write_json(place / "meta.json", {"data": {"labels": ["O", "B-x", "I-x"] if kind == "tagging" else []}})
+    model = zoo.load(place)
+    if kind == "tagging":
+        (found,) = model.predict(["three small words"])
+        assert [word for word, _ in found.value] == ["three", "small", "words"]
+        assert {tag for _, tag in found.value} <= {"O", "B-x", "I-x"}
+        with pytest.raises(ConfigError, match="reads single texts"):
+            model.predict([("a", "b")])
+    elif kind == "regression":
+        assert isinstance(model.predict(["abc"])[0].value, float)
+    else:
+        (found,) = model.predict([("The cat sat on the mat.", "Where?")])
+        assert found.value in "The cat sat on the mat."
+        with pytest.raises(ConfigError, match=r"pairs \(context, question\)"):
+            model.predict(["abc"])

@@ -1,0 +1,401 @@
+"""Settings of published config files: names and values only, and only those that differ from the
+defaults of the class or that the class does not have.
+
+What every file says of its tokens, its labels and generation is in `EVERYWHERE`, and what a family's
+files have in common in the dict with the family's name.
+"""
+
+from typing import Any, NamedTuple
+
+
+class Published(NamedTuple):
+    """A published file: the class that it names, its model type, its settings, and with what words
+    they are refused; "" if they are accepted.
+    """
+
+    class_name: str
+    model_type: str
+    settings: dict[str, Any]
+    refused: str = ""
+
+
+EVERYWHERE = {"_name_or_path": "there", "transformers_version": "4.40.0", "torch_dtype": "float32", "use_cache": True,
+              "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}  # fmt: skip
+LABELS = {"id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "label2id": {"NEGATIVE": 0, "POSITIVE": 1}}
+TAGS = {"id2label": {"0": "O", "1": "B-PER", "2": "I-PER"}, "label2id": {"O": 0, "B-PER": 1, "I-PER": 2}}
+SUMMARY = {"summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
+           "summary_type": "cls_index", "summary_use_proj": True}  # fmt: skip
+POOLER = {"directionality": "bidi", "pooler_fc_size": 768, "pooler_num_attention_heads": 12, "pooler_num_fc_layers": 3,
+          "pooler_size_per_head": 128, "pooler_type": "first_token_transform"}  # fmt: skip
+LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+          "rope_type": "llama3"}  # fmt: skip
+
+
+def gpt2(width, depth, heads, **more):
+    return SUMMARY | {"n_ctx": 1024, "n_embd": width, "n_layer": depth, "n_head": heads} | more
+
+
+def llama(width, inner, depth, heads, kv_heads=None, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads or heads, "rms_norm_eps": 1e-5} | more  # fmt: skip
+
+
+def bert(width=768, depth=12, heads=12, **more):
+    return {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "intermediate_size": 4 * width} | more  # fmt: skip
+
+
+def roberta(width=768, depth=12, heads=12, **more):
+    return bert(width, depth, heads, layer_norm_eps=1e-5, max_position_embeddings=514, type_vocab_size=1) | more
+
+
+def distilbert(**more):
+    return {"qa_dropout": 0.1, "seq_classif_dropout": 0.2, "tie_weights_": True} | more
+
+
+def neox(width, depth, heads, **more):
+    return {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads, "intermediate_size": 4 * width,
+            "vocab_size": 50304} | more  # fmt: skip
+
+
+def gptj(**more):
+    return SUMMARY | {"gradient_checkpointing": False, "rotary": True, "scale_attn_weights": True,
+                      "task_specific_params": {"text-generation": {"do_sample": True}}} | more  # fmt: skip
+
+
+def bloom(width, depth, heads, **more):
+    return {"apply_residual_connection_post_layernorm": False, "attention_softmax_in_fp32": True,
+            "bias_dropout_fusion": True, "masked_softmax_fusion": True, "n_embed": width, "n_inner": None,
+            "n_layer": depth, "num_attention_heads": heads, "offset_alibi": 100, "pretraining_tp": 1,
+            "seq_length": 2048, "skip_bias_add": True, "skip_bias_add_qkv": False, "slow_but_exact": False} | more  # fmt: skip
+
+
+def mpt(attention=(), **more):
+    inner = {
+        "alibi": True,
+        "alibi_bias_max": 8,
+        "attn_impl": "torch",
+        "attn_pdrop": 0,
+        "attn_type": "multihead_attention",
+        "attn_uses_sequence_id": False,
+        "clip_qkv": None,
+        "prefix_lm": False,
+        "qk_ln": False,
+        "softmax_scale": None,
+    }
+    return {"attn_config": inner | dict(attention), "auto_map": {"AutoConfig": "configuration_mpt.MPTConfig"},
+            "d_model": 4096, "emb_pdrop": 0, "init_config": {"name": "kaiming_normal_"}, "init_device": "cpu",
+            "learned_pos_emb": True, "max_seq_len": 2048, "n_heads": 32, "n_layers": 32, "resid_pdrop": 0,
+            "tokenizer_name": "EleutherAI/gpt-neox-20b", "verbose": 0, "vocab_size": 50432} | more  # fmt: skip
+
+
+def bart(width, inner, depth, heads, **more):
+    sides = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in (("layers", depth), ("ffn_dim", inner), ("attention_heads", heads))
+    }
+    return sides | {"d_model": width, "activation_dropout": 0.1, "add_bias_logits": False, "add_final_layer_norm": False,
+                    "classif_dropout": 0.1, "classifier_dropout": 0.0, "decoder_start_token_id": 2,
+                    "early_stopping": True, "forced_eos_token_id": 2, "gradient_checkpointing": False,
+                    "no_repeat_ngram_size": 3, "normalize_before": False, "normalize_embedding": True, "num_beams": 4,
+                    "num_hidden_layers": depth, "task_specific_params": {"summarization": {"num_beams": 4}}} | more  # fmt: skip
+
+
+def marian(words, **more):
+    return bart(512, 2048, 6, 8) | {
+        "vocab_size": words, "decoder_vocab_size": words, "_num_labels": 3, "activation_dropout": 0.0,
+        "activation_function": "swish", "bad_words_ids": [[words - 1]], "max_position_embeddings": 512,
+        "normalize_embedding": False, "scale_embedding": True, "share_encoder_decoder_embeddings": True,
+        "static_position_embeddings": True} | more  # fmt: skip
+
+
+def t5(width, inner, depth, heads, **more):
+    return {"d_model": width, "d_ff": inner, "num_layers": depth, "num_heads": heads, "initializer_factor": 1.0,
+            "n_positions": 512, "output_past": True, "decoder_start_token_id": 0} | more  # fmt: skip
+
+
+V11 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "num_decoder_layers": 8}
+
+
+def qwen(width, inner, depth, heads, kv_heads, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads, "max_window_layers": depth, "rope_theta": 1e6, "use_sliding_window": False,
+            "sliding_window": 32768, "tie_word_embeddings": True} | more  # fmt: skip
+
+
+def gemma(width, inner, depth, heads, kv_heads, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads} | more  # fmt: skip
+
+
+def of(class_name, model_type, **files):
+    """The files of a class, by name; "__" stands for "/"."""
+    return {name: Published(class_name, model_type, settings) for name, settings in files.items()}
+
+
+def refused(class_name, model_type, settings, words):
+    return Published(class_name, model_type, settings, words)
+
+
+FIVE = {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "dtype": "bfloat16"}
+FILES: dict[str, Published] = {
+    # GPT
+    "openai-gpt": Published("OpenAIGPTLMHeadModel", "openai-gpt", SUMMARY | {
+        "afn": "gelu", "n_ctx": 512, "n_special": 0, "predict_special_tokens": True}),
+    **of("GPT2LMHeadModel", "gpt2", **{
+        "gpt2": gpt2(768, 12, 12),
+        "gpt2-medium": gpt2(1024, 24, 16, n_special=0, predict_special_tokens=True),
+        "gpt2-large": gpt2(1280, 36, 20), "gpt2-xl": gpt2(1600, 48, 25, output_past=True),
+        "distilgpt2": gpt2(768, 6, 12, _num_labels=1, **LABELS),
+        "microsoft/DialoGPT-small": gpt2(768, 12, 12), "microsoft/DialoGPT-medium": gpt2(1024, 24, 16),
+        "sberbank-ai/rugpt3small": gpt2(768, 12, 12, n_ctx=2048, n_positions=2048, vocab_size=50264),
+        "sshleifer/tiny-gpt2": gpt2(2, 2, 2),
+    }),
+    "cerebras/Cerebras-GPT-111M": Published("GPT2Model", "gpt2", {
+        "n_embd": 768, "n_layer": 10, "n_head": 12, "n_inner": 3072, "n_positions": 2048, "activation_function": "gelu",
+        "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "scale_attn_weights": True}),
+    "stanford-crfm/alias-gpt2-small-x21": refused("GPT2LMHeadModel", "gpt2", gpt2(
+        768, 12, 12, reorder_and_upcast_attn=True, scale_attn_by_inverse_layer_idx=True),
+        "scale_attn_by_inverse_layer_idx=True: scores divided by the layer's number"),
+    "bigcode/gpt_bigcode-santacoder": refused("GPTBigCodeForCausalLM", "gpt_bigcode", {}, "no importer for GPTBigCodeForCausalLM"),
+    "roneneldan/TinyStories-33M": refused("GPTNeoForCausalLM", "gpt_neo", {}, "no importer for GPTNeoForCausalLM; no class of its"),
+    # GPT-NeoX and GPT-J
+    **of("GPTNeoXForCausalLM", "gpt_neox", **{
+        "EleutherAI/gpt-neox-20b": neox(6144, 44, 64, vocab_size=50432, hidden_act="gelu_fast",
+                                        attention_probs_dropout_prob=0, hidden_dropout_prob=0),
+        "EleutherAI/pythia-14m": neox(128, 6, 4), "EleutherAI/pythia-70m": neox(512, 6, 8),
+        "EleutherAI/pythia-160m": neox(768, 12, 12), "EleutherAI/pythia-410m": neox(1024, 24, 16),
+        "EleutherAI/pythia-1b": neox(2048, 16, 8), "EleutherAI/pythia-6.9b": neox(4096, 32, 32, vocab_size=50432),
+        "EleutherAI/pythia-12b": neox(5120, 36, 40, vocab_size=50688),
+        "databricks/dolly-v2-3b": neox(2560, 32, 32, vocab_size=50280, gradient_checkpointing=False,
+                                       custom_pipelines={"text-generation": {}}),
+        "togethercomputer/RedPajama-INCITE-Base-3B-v1": neox(2560, 32, 32, vocab_size=50432, rotary_pct=1.0,
+                                                             use_parallel_residual=False),
+        "EleutherAI/polyglot-ko-5.8b": neox(4096, 28, 16, vocab_size=30080, num_steps="global_step320000"),
+        "pythia saved by transformers 5": neox(512, 6, 8, rope_parameters={
+            "partial_rotary_factor": 0.25, "rope_theta": 10000, "rope_type": "default"}),
+    }),
+    **of("GPTJForCausalLM", "gptj", **{
+        "EleutherAI/gpt-j-6b": gptj(), "togethercomputer/GPT-JT-6B-v1": gptj(), "PygmalionAI/pygmalion-6b": gptj(),
+    }),
+    "without rotary_dim": refused("GPTJForCausalLM", "gptj", gptj(rotary_dim=None), "rotary_dim=None: expected the number"),
+    # LLaMA
+    **of("LlamaForCausalLM", "llama", **{
+        "huggyllama/llama-7b": llama(4096, 11008, 32, 32, rms_norm_eps=1e-6, max_sequence_length=2048),
+        "meta-llama/Llama-2-7b-hf": llama(4096, 11008, 32, 32, max_position_embeddings=4096, pretraining_tp=1),
+        "meta-llama/Llama-2-70b-hf": llama(8192, 28672, 80, 64, 8, max_position_embeddings=4096, pretraining_tp=1),
+        "meta-llama/Meta-Llama-3-8B": llama(4096, 14336, 32, 32, 8, vocab_size=128256, rope_theta=5e5, pretraining_tp=1),
+        "meta-llama/Llama-3.1-8B": llama(4096, 14336, 32, 32, 8, vocab_size=128256, rope_theta=5e5, mlp_bias=False,
+                                         max_position_embeddings=131072, rope_scaling=LLAMA3),
+        "meta-llama/Llama-3.2-1B": llama(2048, 8192, 16, 32, 8, vocab_size=128256, rope_theta=5e5, head_dim=64,
+                                         max_position_embeddings=131072, rope_scaling=LLAMA3 | {"factor": 32.0},
+                                         tie_word_embeddings=True),
+        "TinyLlama/TinyLlama-1.1B": llama(2048, 5632, 22, 32, 4),
+        "codellama/CodeLlama-7b-hf": llama(4096, 11008, 32, 32, vocab_size=32016, rope_theta=1e6, pretraining_tp=1,
+                                           max_position_embeddings=16384),
+        "HuggingFaceTB/SmolLM-135M": llama(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True),
+        "HuggingFaceTB/SmolLM2-135M": llama(
+            576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True, initializer_range=0.041666666666666664,
+            is_llama_config=True, rope_interleaved=False, rope_theta=100000, max_position_embeddings=8192),
+        "HuggingFaceTB/SmolLM2-135M-Instruct": llama(
+            576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True, is_llama_config=True, pretraining_tp=1,
+            rope_interleaved=False, rope_theta=100000, max_position_embeddings=8192,
+            **{"transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}}),
+        "01-ai/Yi-6B": llama(4096, 11008, 32, 32, 4, vocab_size=64000, rope_theta=5e6, pretraining_tp=1),
+        "deepseek-ai/deepseek-coder-1.3b-base": llama(2048, 5504, 24, 16, vocab_size=32256, rope_theta=1e5, rms_norm_eps=1e-6,
+                                                      rope_scaling={"factor": 4.0, "type": "linear"}),
+        "Llama 3.2 1B saved by transformers 5": llama(
+            2048, 8192, 16, 32, 8, dtype="bfloat16", rope_parameters=LLAMA3 | {"rope_theta": 5e5}, tie_word_embeddings=True),
+        "Llama 2 saved by transformers 5": llama(4096, 11008, 32, 32, **FIVE),
+    }),
+    "a Mistral": Published("MistralForCausalLM", "mistral", llama(4096, 14336, 32, 32, 8)),
+    "8 bits": refused("LlamaForCausalLM", "llama", llama(2048, 8192, 16, 32, 8, quantization_config={"load_in_8bit": True}),
+                      "quantization_config={'load_in_8bit': True}: not known"),
+    "kyutai/helium-1-preview-2b": refused("HeliumForCausalLM", "helium", llama(2560, 7040, 24, 20),
+                                          "no importer for HeliumForCausalLM; no class of its family"),
+    **of("MistralForCausalLM", "mistral", **{
+        "mistralai/Mistral-7B-v0.1": llama(4096, 14336, 32, 32, 8, max_position_embeddings=32768, sliding_window=4096),
+        "mistralai/Mistral-7B-v0.3": llama(4096, 14336, 32, 32, 8, vocab_size=32768, sliding_window=None, rope_theta=1e6),
+        "mistralai/Mistral-Nemo-Base-2407": llama(5120, 14336, 40, 32, 8, head_dim=128, vocab_size=131072, rope_theta=1e6,
+                                                  sliding_window=None),
+        "HuggingFaceH4/zephyr-7b-beta": llama(4096, 14336, 32, 32, 8, sliding_window=4096),
+        "Mistral saved by transformers 5": llama(4096, 14336, 32, 32, 8, sliding_window=None, **FIVE),
+    }),
+    **of("Qwen2ForCausalLM", "qwen2", **{
+        "Qwen/Qwen2-0.5B": qwen(896, 4864, 24, 14, 2), "Qwen/Qwen2.5-0.5B": qwen(896, 4864, 24, 14, 2, use_mrope=False),
+        "Qwen/Qwen2.5-1.5B": qwen(1536, 8960, 28, 12, 2, use_mrope=False, sliding_window=131072),
+        "Qwen/Qwen2.5-7B": qwen(3584, 18944, 28, 28, 4, use_mrope=False, vocab_size=152064, tie_word_embeddings=False),
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": qwen(1536, 8960, 28, 12, 2, use_mrope=False, rope_theta=10000),
+        "Qwen2.5 saved by transformers 5": qwen(1536, 8960, 28, 12, 2, use_mrope=False, sliding_window=None, rope_theta=None,
+                                                layer_types=["full_attention"] * 28, rope_parameters={
+                                                    "rope_theta": 1e6, "rope_type": "default"}),
+    }),
+    **of("Qwen3ForCausalLM", "qwen3", **{
+        "Qwen/Qwen3-0.6B": qwen(1024, 3072, 28, 16, 8, sliding_window=None, max_position_embeddings=40960, head_dim=128),
+        "Qwen/Qwen3-1.7B": qwen(2048, 6144, 28, 16, 8, sliding_window=None, max_position_embeddings=40960),
+        "Qwen/Qwen3-4B": qwen(2560, 9728, 36, 32, 8, sliding_window=None, max_position_embeddings=40960),
+        "Qwen/Qwen3-8B": qwen(4096, 12288, 36, 32, 8, sliding_window=None, tie_word_embeddings=False),
+        "Qwen3 saved by transformers 5": qwen(1024, 3072, 28, 16, 8, sliding_window=None, rope_theta=None, rope_parameters={
+            "rope_theta": 1e6, "rope_type": "default"}, layer_types=["full_attention"] * 28),
+    }),
+    "HuggingFaceTB/SmolLM3-3B": Published("SmolLM3ForCausalLM", "smollm3", {
+        "max_position_embeddings": 65536, "max_window_layers": 28, "pretraining_tp": 2, "rope_theta": 5e6,
+        "layer_types": ["full_attention"] * 36, "no_rope_layers": [1, 1, 1, 0] * 9}),
+    **of("Olmo2ForCausalLM", "olmo2", **{
+        "allenai/OLMo-2-1124-7B": llama(4096, 11008, 32, 32, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
+        "allenai/OLMo-2-0425-1B": llama(2048, 8192, 16, 16, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
+    }),
+    **of("GemmaForCausalLM", "gemma", **{
+        "google/gemma-2b": gemma(2048, 16384, 18, 8, 1, hidden_act="gelu", hidden_activation="gelu_pytorch_tanh"),
+        "google/gemma-7b": gemma(3072, 24576, 28, 16, 16, hidden_activation="gelu_pytorch_tanh"),
+        "gemma saved by transformers 5": gemma(2048, 16384, 18, 8, 1, **FIVE),
+    }),
+    "the first gemma-2b": refused("GemmaForCausalLM", "gemma", gemma(2048, 16384, 18, 8, 1, hidden_act="gelu"),
+                                  "hidden_act='gelu': gelu stands for its tanh approximation"),
+    **of("Gemma2ForCausalLM", "gemma2", **{
+        "google/gemma-2-2b": gemma(2304, 9216, 26, 8, 4, hidden_act="gelu_pytorch_tanh", cache_implementation="hybrid"),
+        "google/gemma-2-9b": gemma(3584, 14336, 42, 16, 8, hidden_act="gelu_pytorch_tanh", cache_implementation="hybrid"),
+        "google/gemma-2-27b": gemma(4608, 36864, 46, 32, 16, head_dim=128, query_pre_attn_scalar=144,
+                                    hidden_act="gelu_pytorch_tanh", cache_implementation="hybrid"),
+        "gemma-2 saved by transformers 5": gemma(2304, 9216, 26, 8, 4, use_bidirectional_attention=None, layer_types=[
+            "sliding_attention", "full_attention"] * 13, **FIVE),
+    }),
+    **of("Gemma3ForCausalLM", "gemma3_text", **{
+        "google/gemma-3-1b-pt": gemma(1152, 6912, 26, 4, 1, sliding_window=512, vocab_size=262144, max_position_embeddings=32768,
+                                      cache_implementation="hybrid"),
+        "google/gemma-3-270m": gemma(640, 2048, 18, 4, 1, sliding_window=512, vocab_size=262144, max_position_embeddings=32768,
+                                     _sliding_window_pattern=6,
+                                     layer_types=(["sliding_attention"] * 5 + ["full_attention"]) * 3),
+        "a final cap": gemma(640, 2048, 18, 4, 1, final_logit_softcapping=30.0),
+        "gemma-3 saved by transformers 5": gemma(640, 2048, 18, 4, 1, rope_parameters={
+            "full_attention": {"rope_theta": 1e6, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}),
+    }),
+    "google/gemma-3-4b-pt": refused("Gemma3ForConditionalGeneration", "gemma3", {}, "no importer for Gemma3ForConditionalGeneration"),
+    # BERT
+    **of("BertForMaskedLM", "bert", **{
+        "bert-base-uncased": bert(gradient_checkpointing=False, position_embedding_type="absolute"),
+        "bert-large-uncased": bert(1024, 24, 16), "bert-base-cased": bert(vocab_size=28996),
+        "bert-base-multilingual-cased": bert(vocab_size=119547, **POOLER),
+        "bert-base-chinese": bert(vocab_size=21128, **POOLER), "bert-base-german-cased": bert(vocab_size=30000, **POOLER),
+        "dbmdz/bert-base-german-uncased": bert(vocab_size=31102, classifier_dropout=None),
+        "emilyalsentzer/Bio_ClinicalBERT": bert(vocab_size=28996), "nlpaueb/legal-bert-base-uncased": bert(output_past=True, **POOLER),
+    }),
+    **of("BertModel", "bert", **{
+        "prajjwal1/bert-tiny": bert(128, 2, 2), "sentence-transformers/all-MiniLM-L6-v2": bert(384, 6, 12),
+        "BAAI/bge-small-en-v1.5": bert(384, 12, 12, **LABELS), "thenlper/gte-small": bert(384, 12, 12),
+        "intfloat/e5-base": bert(classifier_dropout=None),
+    }),
+    **of("RobertaForMaskedLM", "roberta", **{
+        "roberta-base": roberta(), "roberta-large": roberta(1024, 24, 16), "distilroberta-base": roberta(depth=6),
+        "vinai/bertweet-base": roberta(vocab_size=64001, max_position_embeddings=130, tokenizer_class="BertweetTokenizer"),
+        "microsoft/codebert-base-mlm": roberta(), "vinai/phobert-base": roberta(
+            vocab_size=64001, max_position_embeddings=258, gradient_checkpointing=False),
+    }),
+    **of("XLMRobertaForMaskedLM", "xlm-roberta", **{
+        "xlm-roberta-base": roberta(vocab_size=250002, output_past=True),
+        "xlm-roberta-large": roberta(1024, 24, 16, vocab_size=250002, output_past=True),
+        "cardiffnlp/twitter-xlm-roberta-base": roberta(vocab_size=250002, gradient_checkpointing=False),
+    }),
+    "camembert-base": Published("CamembertForMaskedLM", "camembert", roberta(vocab_size=32005, output_past=True)),
+    **of("DistilBertForMaskedLM", "distilbert", **{
+        "distilbert-base-uncased": distilbert(), "distilbert-base-cased": distilbert(vocab_size=28996, output_past=True),
+        "distilbert-base-multilingual-cased": distilbert(vocab_size=119547, output_past=True),
+    }),
+    **of("RoFormerForMaskedLM", "roformer", **{
+        "junnyu/roformer_chinese_base": bert(embedding_size=768, max_position_embeddings=1536, gradient_checkpointing=False, **POOLER),
+        "junnyu/roformer_chinese_small": bert(384, 6, 6, embedding_size=384, max_position_embeddings=512, **POOLER),
+    }),
+    "allenai/longformer-base-4096": Published("LongformerForMaskedLM", "longformer", roberta(
+        vocab_size=50265, max_position_embeddings=4098, attention_window=[512] * 12, attention_mode="longformer",
+        ignore_attention_mask=False, gradient_checkpointing=False, sep_token_id=2)),
+    "google/electra-small-discriminator": refused("ElectraForPreTraining", "electra", {}, "no importer for ElectraForPreTraining; no"),
+    # Heads of tasks, and no heads
+    **of("BertForTokenClassification", "bert", **{
+        "dslim/bert-base-NER": bert(vocab_size=28996, _num_labels=9, output_past=True, max_length=512, **POOLER | TAGS),
+        "dbmdz/bert-large-cased-finetuned-conll03-english": bert(1024, 24, 16, vocab_size=28996, **POOLER | TAGS),
+    }),
+    **of("BertForSequenceClassification", "bert", **{
+        "nlptown/bert-base-multilingual-uncased-sentiment": bert(
+            vocab_size=105879, _num_labels=5, finetuning_task="sentiment-analysis", output_past=True, **POOLER | LABELS),
+        "ProsusAI/finbert": bert(gradient_checkpointing=False, problem_type=None, **LABELS),
+        "cross-encoder/ms-marco-MiniLM-L-6-v2": bert(384, 6, 12, id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0},
+                                                     sentence_transformers={"activation_fn": "torch.nn.modules.linear.Identity"}),
+        "textattack/bert-base-uncased-imdb": bert(finetuning_task="imdb"),
+    }),
+    "unitary/toxic-bert": refused("BertForSequenceClassification", "bert", bert(problem_type="multi_label_classification"),
+                                  "problem_type='multi_label_classification': a text has one label here"),
+    "bert-large-uncased-whole-word-masking-finetuned-squad": Published("BertForQuestionAnswering", "bert", bert(1024, 24, 16)),
+    **of("RobertaForSequenceClassification", "roberta", **{
+        "roberta-large-mnli": roberta(1024, 24, 16, _num_labels=3, **LABELS), "siebert/sentiment-roberta-large-english": roberta(
+            1024, 24, 16, finetuning_task="sst2", problem_type="single_label_classification", **LABELS),
+    }),
+    "deepset/roberta-base-squad2": Published("RobertaForQuestionAnswering", "roberta", roberta(
+        gradient_checkpointing=False, language="english", name="Roberta")),
+    "microsoft/codebert-base": Published("RobertaModel", "roberta", roberta(output_past=True)),
+    "intfloat/multilingual-e5-base": Published("XLMRobertaModel", "xlm-roberta", roberta(vocab_size=250002, output_past=True)),
+    "papluca/xlm-roberta-base-language-detection": Published("XLMRobertaForSequenceClassification", "xlm-roberta", roberta(
+        vocab_size=250002, **LABELS)),
+    "distilbert-base-cased-distilled-squad": Published("DistilBertForQuestionAnswering", "distilbert", distilbert(vocab_size=28996)),
+    "elastic/distilbert-base-cased-finetuned-conll03-english": Published("DistilBertForTokenClassification", "distilbert",
+                                                                         distilbert(vocab_size=28996, **TAGS)),
+    "distilbert-base-uncased-finetuned-sst-2-english": refused(
+        "DistilBertForSequenceClassification", "distilbert", distilbert(finetuning_task="sst-2", **LABELS),
+        "no importer for DistilBertForSequenceClassification"),
+    "sentence-transformers/msmarco-distilbert-base-v4": Published("DistilBertModel", "distilbert", distilbert()),
+    "intfloat/e5-mistral-7b-instruct": Published("MistralModel", "mistral", llama(
+        4096, 14336, 32, 32, 8, max_position_embeddings=32768, sliding_window=4096)),
+    "Qwen/Qwen3-Embedding-0.6B": Published("Qwen3ForCausalLM", "qwen3", qwen(1024, 3072, 28, 16, 8, sliding_window=None)),
+    "sentence-transformers/gtr-t5-base": Published("T5EncoderModel", "t5", t5(768, 3072, 12, 12)),
+    "google/t5-v1_1-xxl, its encoder": Published("T5EncoderModel", "t5", t5(4096, 10240, 24, 64, **V11)),
+    "the encoder of umt5-xxl": Published("UMT5EncoderModel", "umt5", t5(
+        4096, 10240, 24, 64, vocab_size=256384, scalable_attention=True, is_gated_act=True, dense_act_fn="gelu_new",
+        is_encoder_decoder=False, num_decoder_layers=24)),
+    # ALiBi
+    **of("BloomForCausalLM", "bloom", **{
+        "bigscience/bloom-560m": bloom(1024, 24, 16), "bigscience/bloom-1b1": bloom(1536, 24, 16),
+        "bigscience/bloom-3b": bloom(2560, 30, 32, pretraining_tp=4), "bigscience/bloom": bloom(14336, 70, 112, pretraining_tp=4),
+        "bigscience/bloomz-560m": bloom(1024, 24, 16, pretraining_tp=2),
+    }),
+    **of("MPTForCausalLM", "mpt", **{
+        "mosaicml/mpt-7b": mpt(), "mosaicml/mpt-7b-chat": mpt(), "mosaicml/mpt-7b-8k": mpt(max_seq_len=8192),
+        "mosaicml/mpt-30b": mpt(d_model=7168, n_heads=64, n_layers=48, max_seq_len=8192),
+    }),
+    "mosaicml/mpt-7b-storywriter": refused("MPTForCausalLM", "mpt", mpt({"alibi_bias_max": 16, "clip_qkv": 6}),
+                                           "attn_config.clip_qkv=6: clipping queries"),
+    # Encoder-decoders
+    **of("BartForConditionalGeneration", "bart", **{
+        "facebook/bart-large-cnn": bart(1024, 4096, 12, 16, vocab_size=50264, force_bos_token_to_be_generated=True, _num_labels=3,
+                                        output_past=True, prefix=" ", min_length=56, max_length=142, length_penalty=2.0),
+        "sshleifer/distilbart-cnn-12-6": bart(1024, 4096, 12, 16, decoder_layers=6, vocab_size=50264, extra_pos_embeddings=2,
+                                              static_position_embeddings=False),
+    }),
+    "facebook/bart-base": Published("BartModel", "bart", bart(768, 3072, 6, 12, forced_bos_token_id=0)),
+    "facebook/bart-large": Published("BartModel", "bart", bart(1024, 4096, 12, 16, forced_bos_token_id=0)),
+    "facebook/mbart-large-cc25": Published("MBartForConditionalGeneration", "mbart", bart(
+        1024, 4096, 12, 16, vocab_size=250027, add_final_layer_norm=True, normalize_before=True, scale_embedding=True,
+        static_position_embeddings=False)),
+    **of("MarianMTModel", "marian", **{
+        "Helsinki-NLP/opus-mt-en-de": marian(58101), "Helsinki-NLP/opus-mt-de-en": marian(58101),
+        "Helsinki-NLP/opus-mt-en-fr": marian(59514), "Helsinki-NLP/opus-mt-fr-en": marian(59514),
+        "Helsinki-NLP/opus-mt-en-jap": marian(46276), "Helsinki-NLP/opus-mt-zh-en": marian(65001),
+        "Helsinki-NLP/opus-mt-mul-en": marian(64172, extra_pos_embeddings=53685, is_decoder=False, dtype="float32"),
+    }),
+    **of("T5ForConditionalGeneration", "t5", **{
+        "t5-small": t5(512, 2048, 6, 8), "t5-base": t5(768, 3072, 12, 12), "t5-large": t5(1024, 4096, 24, 16),
+        "google/t5-v1_1-small": t5(512, 1024, 8, 6, **V11), "google/flan-t5-small": t5(512, 1024, 8, 6, **V11),
+        "google/flan-t5-base": t5(768, 2048, 12, 12, **V11), "google/byt5-small": t5(
+            1472, 3584, 12, 6, gradient_checkpointing=False, vocab_size=384, **V11 | {"num_decoder_layers": 4}),
+        "google/flan-ul2": t5(4096, 16384, 32, 16, d_kv=256, feed_forward_proj="gated-silu", is_gated_act=True,
+                              dense_act_fn="silu", tie_word_embeddings=False),
+    }),
+    "T5 saved with the scale of the head": Published("T5ForConditionalGeneration", "t5", t5(
+        512, 2048, 6, 8, is_decoder=False, scale_decoder_outputs=True, tie_word_embeddings=True, dtype="float32")),
+    "t5-3b": Published("T5WithLMHeadModel", "t5", t5(1024, 16384, 24, 32, d_kv=128)),
+    "google/mt5-small": Published("MT5ForConditionalGeneration", "mt5", t5(512, 1024, 8, 6, num_decoder_layers=8)),
+    "google/umt5-small": Published("UMT5ForConditionalGeneration", "umt5", t5(
+        512, 1024, 8, 6, vocab_size=256384, num_decoder_layers=8, scalable_attention=True, is_gated_act=True,
+        dense_act_fn="gelu_new", tie_word_embeddings=False)),
+    "google/long-t5-local-base": refused("LongT5ForConditionalGeneration", "longt5", {}, "no importer for LongT5ForConditionalGeneration;"),
+}  # fmt: skip

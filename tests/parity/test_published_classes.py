@@ -1,0 +1,102 @@
+"""Classes that are compared by their outputs alone: those without a head, those with a task's head,
+and those whose parameters are not quite ours. Their files are read and written again.
+"""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+import transformers
+from flax import nnx
+
+from tests.parity.harness import random_tensor, relative_difference
+from zoo.interop import resolve_like
+from zoo.interop.class_registry import ALIASES
+from zoo.interop.model_weights import export_weights, import_weights
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
+from zoo.models.functional import split
+
+pytestmark = pytest.mark.parity
+
+V, LENGTH = 60, 12
+BERT = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 56,
+        "max_position_embeddings": 24}  # fmt: skip
+ROBERTA = BERT | {"pad_token_id": 1, "type_vocab_size": 1}
+DISTILBERT = {"vocab_size": V, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 56, "max_position_embeddings": 24}
+LLAMA = BERT | {"num_key_value_heads": 2}
+GPT = {"vocab_size": V, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 24}
+T5 = {"vocab_size": V, "d_model": 32, "d_kv": 8, "d_ff": 56, "num_layers": 2, "num_heads": 4}
+NAMED = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
+GEMMA3 = LLAMA | {"head_dim": 12, "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 20, "sliding_window": 5}
+CASES = {
+    "BertModel": BERT, "RobertaModel": ROBERTA, "DistilBertModel": DISTILBERT, "LlamaModel": LLAMA, "GPTNeoXModel": BERT,
+    "GPTJModel": GPT | {"rotary_dim": 4}, "GPT2Model": GPT,
+    "T5EncoderModel": T5, "UMT5EncoderModel": T5, "Qwen2ForCausalLM": LLAMA, "Gemma3ForCausalLM": GEMMA3,
+    "CamembertForMaskedLM": ROBERTA,
+    "BertForSequenceClassification": BERT | NAMED, "RobertaForSequenceClassification": ROBERTA | NAMED,
+    "BertForTokenClassification": BERT | NAMED, "DistilBertForTokenClassification": DISTILBERT | NAMED, "BertForQuestionAnswering": BERT,
+    "DistilBertForQuestionAnswering": DISTILBERT,
+}  # fmt: skip
+
+
+def theirs(class_name):
+    """The class with random values, its config as written to a file, and its tensors."""
+    kind = getattr(transformers, class_name)
+    model = kind(kind.config_class(**CASES[class_name])).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(random_tensor(name, tuple(parameter.shape))))
+    return model, json.loads(model.config.to_json_string()), {n: t.numpy() for n, t in model.state_dict().items()}
+
+
+def outputs_of(module, config, hidden, context):
+    """Our outputs under the names that the class has for them."""
+    kind = config.objective.kind
+    if kind == "classification":
+        return {"logits": module.task_scores(hidden[:, 0], context)}
+    if kind == "tagging":
+        return {"logits": module.task_scores(hidden, context)}
+    if kind == "extraction":
+        scores = module.task_scores(hidden, context)
+        return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+    pooled = {"pooler_output": module.pooled(hidden)} if config.model.head.pooler else {}
+    return {"logits": module.logits(hidden), "last_hidden_state": hidden} | pooled
+
+
+@pytest.mark.parametrize("class_name", CASES)
+def test_outputs_are_the_class_s_and_files_come_back(class_name):
+    model, settings, tensors = theirs(class_name)
+    ours = ALIASES.get(class_name, class_name)
+    config = resolve_like(ours, settings | {"architectures": [ours]}, {"data.tokenizer.kind": "characters"})
+    params, stats = import_weights(ours, config, tensors)
+    graph = split(make_model(config))[0]
+    tokens = np.random.default_rng(0).integers(5, V, (2, LENGTH))
+    segments = (np.zeros_like(tokens),) if config.model.embedding.segments else ()
+
+    @jax.jit
+    def run(params, tokens, positions, segments):
+        module = nnx.merge(graph, params, stats)
+        context = Context(positions, causal=config.model.architecture == "decoder", in_order=True)
+        return outputs_of(module, config, module(tokens, context, *segments), context)
+
+    found = run(params, tokens, np.stack([np.arange(LENGTH)] * 2), segments)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(tokens))
+    compared = [name for name in found if expected.get(name) is not None]
+    assert compared
+    for name in compared:
+        assert relative_difference(np.asarray(found[name]), expected[name].numpy()) <= 1e-4, name
+    written = export_weights(ours, config, params, stats)
+    prefix = f"{model.base_model_prefix}." if ours != class_name else ""
+    for name in tensors.keys() - {"lm_head.weight"}:
+        if (there := prefix + name) in written:
+            np.testing.assert_array_equal(written[there], tensors[name])
+    left_out = {name for name in written if name.removeprefix(prefix) not in tensors}
+    assert not left_out

@@ -1,0 +1,43 @@
+"""The memory of the stand-in for fused attention: that of the arrays that cuDNN reads and writes."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from zoo.layers.attention import fused
+from zoo.layers.attention.scoring import Scoring
+from zoo.layers.context import Context
+from zoo.resources.attention_stand_in import fused_attention_stand_in
+
+B, T, H, K = 2, 512, 8, 8
+POSITIONS = jnp.arange(T)[None]
+CAUSAL = Context(POSITIONS, in_order=True)
+# In bytes of bfloat16: one mask for all heads, one bias for all rows.
+MASK, BIAS = 2 * B * T * T, 2 * H * T * T
+
+
+def temporaries(context, bias, monkeypatch):
+    """Bytes of the temporary arrays of an attention and its backward pass."""
+
+    def loss(q, k, v, bias):
+        return fused.cudnn_attention(q, k, v, context, Scoring(0.3, shared=bias)).astype(jnp.float32).sum()
+
+    monkeypatch.setattr(fused, "library_attention", fused_attention_stand_in)
+    heads = [jax.ShapeDtypeStruct((B, T, H, K), jnp.bfloat16)] * 3
+    bias = jax.ShapeDtypeStruct((1, H, T, T), jnp.float32) if bias else None
+    step = jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3) if bias else (0, 1, 2)))
+    return step.lower(*heads, bias).compile().memory_analysis().temp_size_in_bytes
+
+
+@pytest.mark.parametrize(
+    ("context", "bias", "least", "most"),
+    [
+        (Context(POSITIONS, jnp.zeros((B, T), jnp.int32), in_order=True), False, MASK, 4 * MASK),
+        (CAUSAL, True, 0.9 * BIAS, 4 * BIAS),
+    ],
+    ids=["documents", "bias"],
+)
+def test_an_array_of_all_pairs_is_counted(context, bias, least, most, monkeypatch):
+    plain = temporaries(CAUSAL, False, monkeypatch)
+    assert plain < MASK
+    assert least <= temporaries(context, bias, monkeypatch) - plain <= most

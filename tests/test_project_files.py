@@ -1,0 +1,20 @@
+"""Files beside the package that must agree with it."""
+
+import re
+from pathlib import Path
+
+import zoo
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == zoo.__version__
+    assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == zoo.__version__
+
+
+def test_links_of_the_pages_at_the_top_lead_somewhere():
+    for page in ("README.md", "CONTRIBUTING.md", "AGENTS.md"):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+            assert (ROOT / target).exists(), (page, target)

@@ -1,0 +1,294 @@
+"""A trained model for use in Python: `zoo.load(RUN)`."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float
+
+from zoo.analysis.activations import EncodedTexts, StackActivations, encode_texts, record_activations
+from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
+from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.decoding.sampling import Sampling
+from zoo.decoding.text_generator import Completion, TextGenerator
+from zoo.errors import ConfigError
+from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_examples
+from zoo.layers.context import Context
+from zoo.models.functional import Params, split
+from zoo.models.head import logits
+from zoo.training.trained_run import TrainedRun, load_trained
+
+MASK = "[MASK]"
+
+
+class TokenProbability(NamedTuple):
+    """A token, as text, and its probability."""
+
+    token: str
+    probability: float
+
+
+def load(folder: str | Path, step: str = "latest") -> "LoadedModel":
+    """Loads a trained or imported run.
+
+    Args:
+        folder: the run's folder.
+        step: "latest", "best" (lowest evaluation loss), or the number of a checkpoint.
+
+    Raises:
+        ConfigError: there is no such run or checkpoint.
+        DataError: the checkpoint is damaged.
+    """
+    return LoadedModel(load_trained(Path(folder), str(step)), Path(folder))
+
+
+class LoadedModel:
+    """A model with its tokenizer. Texts are strings; results are numpy arrays on the host.
+
+    Encoders read [CLS] text [SEP]; decoders read the text after the token that opens a document.
+    `tokens` shows what is read. All layers of a text are held at once, so texts should be short.
+
+    Args:
+        run: the run.
+        folder: the run's folder.
+
+    Attributes:
+        run: its model, program and objective, for what has no method here.
+        folder: the run's folder.
+    """
+
+    def __init__(self, run: TrainedRun, folder: Path):
+        self.run, self.folder = run, folder
+
+    def __repr__(self) -> str:
+        model = self.config.model
+        return f"<{model.architecture} of {self.num_parameters:,} parameters, {self.folder} at step {self.run.step}>"
+
+    @property
+    def config(self) -> ResolvedConfig:
+        """The resolved config."""
+        return self.run.config
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the run."""
+        return self.run.tokenizer
+
+    @property
+    def parameters(self) -> Params:
+        """Nested dicts of arrays."""
+        return self.run.params
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of parameters."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.run.params))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes of a task, in the order of their scores; empty for other objectives."""
+        return self._task_predictions.labels if self.config.objective.kind in TASKS else ()
+
+    def tokens(self, text: str) -> list[str]:
+        """Returns the tokens that the model reads, as text; special tokens have their names."""
+        return [self._token_name(int(token)) for token in self._encode([text]).tokens[0]]
+
+    def hidden_states(self, text: str, target: str = "") -> dict[str, Float[np.ndarray, "layers T D"]]:
+        """Returns the residual stream: the input of the first layer, then the output of each layer.
+
+        Args:
+            text: what the model reads; of an encoder-decoder, the encoder.
+            target: what the decoder of an encoder-decoder reads.
+
+        Returns:
+            {"": states}, or {"encoder": states, "decoder": states}.
+
+        Raises:
+            ConfigError: the model is an ELMo, or the text is longer than its table of positions.
+            DataError: the tokenizer cannot encode a text.
+        """
+        return {side: found.states[:, 0] for side, found in self._activations(text, target, maps=False).items()}
+
+    def attention(self, text: str, target: str = "") -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
+        """Returns the attention weights of each layer; None for a layer that computes none.
+
+        Args and errors are those of `hidden_states`.
+
+        Returns:
+            {"attention": maps}; of an encoder-decoder {"encoder attention", "decoder attention",
+            "decoder cross_attention"}.
+        """
+        return {
+            f"{side} {part}".strip(): [None if layer is None else layer[0] for layer in maps]
+            for side, found in self._activations(text, target, maps=True).items()
+            for part, maps in found.probabilities.items()
+        }
+
+    def logits(self, text: str) -> Float[np.ndarray, "T V"]:
+        """Returns the scores of all ids at each token of `tokens(text)`, in float32.
+
+        Those of a decoder are for the next token; those of an encoder are for the token itself.
+
+        Raises:
+            ConfigError: the model has no head for tokens, or reads and writes different texts.
+            DataError: the tokenizer cannot encode the text.
+        """
+        return self._logits(self._encode([text]).tokens)[0]
+
+    def next_tokens(self, text: str, count: int = 10) -> list[TokenProbability]:
+        """Returns the most probable next tokens of a decoder, the most probable first.
+
+        Raises:
+            ConfigError: the model predicts no next token; also as `logits`.
+        """
+        if self.config.model.architecture != "decoder":
+            raise ConfigError(
+                f"model.architecture={self.config.model.architecture} predicts no next token; fill_mask is for "
+                "encoders, generate for encoder-decoders"
+            )
+        row = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(text).tolist()]], np.int32)
+        return self._most_probable(self._logits(row)[0, -1], count)
+
+    def fill_mask(self, text: str, count: int = 10) -> list[list[TokenProbability]]:
+        """Returns the most probable tokens for each "[MASK]" in a text, the most probable first.
+
+        Raises:
+            ConfigError: the model was not trained to fill in hidden tokens, or the text hides none.
+            DataError: the tokenizer cannot encode the text.
+        """
+        if self.config.objective.kind not in OBJECTIVE_KINDS.having("masked"):
+            raise ConfigError(f"objective.kind={self.config.objective.kind} fills in no hidden tokens")
+        parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
+        if len(parts) == 1:
+            raise ConfigError(f"{text!r} hides no token: write {MASK} in place of one")
+        row = [self.tokenizer.bos_id, *parts[0]]
+        for part in parts[1:]:
+            row += [self.tokenizer.mask_id, *part]
+        row += [self.tokenizer.separator_id] if self.config.data.row_format != "packed" else []
+        scores = self._logits(np.array([row], np.int32))[0]
+        places = [place for place, token in enumerate(row) if token == self.tokenizer.mask_id]
+        return [self._most_probable(scores[place], count) for place in places]
+
+    def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
+        """Returns one vector for each text: the mean of the last layer's states over its own tokens.
+
+        Of an encoder-decoder, those of the encoder. Cosines of these vectors compare texts
+        (`similarity`).
+
+        Raises:
+            ConfigError, DataError: as `hidden_states`.
+        """
+        vectors = []
+        for text in texts:
+            encoded, states = self._encode([text]), next(iter(self.hidden_states(text).values()))[-1]
+            own = slice(encoded.first, encoded.first + len(encoded.offsets[0].ids))
+            vectors.append(states[own].mean(axis=0))
+        return np.stack(vectors)
+
+    def similarity(self, texts: Sequence[str]) -> Float[np.ndarray, "N N"]:
+        """Returns the cosine of the vectors of each pair of texts; see `embed`."""
+        vectors = self.embed(texts)
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit @ unit.T
+
+    def predict(self, examples: Sequence[str | tuple[str, str]]) -> list[Prediction]:
+        """Returns the predictions of a model with a head for a task.
+
+        Args:
+            examples: texts to classify or to tag (words separated by spaces), pairs of texts to
+                classify, or pairs (context, question).
+
+        Raises:
+            ConfigError: the run has another objective, or needs pairs where texts are given.
+            DataError: the tokenizer cannot encode a text.
+        """
+        return predict_examples(self._task_predictions, examples)
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        max_new_tokens: int = 50,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+    ) -> list[Completion]:
+        """Returns one text for each prompt: a continuation, a translation or what fills blanks.
+
+        Args:
+            prompts: one text or several.
+            max_new_tokens: largest number of new tokens of each.
+            sampling: how tokens are chosen; by default the most probable one.
+            seed: for the random choices.
+            stop: strings that end a generated text, which does not include them.
+
+        Raises:
+            ConfigError: the model does not generate text, or a prompt is too long.
+        """
+        prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        return self._generator.sample(prompts, max_new_tokens, sampling or Sampling(temperature=0.0), seed, stop)
+
+    @cached_property
+    def _generator(self) -> TextGenerator:
+        run = self.run
+        return TextGenerator(run.config, run.tokenizer, run.model, run.params, run.stats, run.source_tokenizer)
+
+    @cached_property
+    def _task_predictions(self) -> TaskPredictor:
+        return TaskPredictor(self.run, self.folder)
+
+    def _encode(self, texts: Sequence[str]) -> EncodedTexts:
+        return encode_texts(texts, self.run.source_tokenizer or self.tokenizer, end=self._ends_rows)
+
+    @property
+    def _ends_rows(self) -> bool:
+        """Whether a row ends with a separator: where training had one."""
+        return self.config.data.row_format != "packed" or self.config.objective.kind in TASKS
+
+    def _activations(self, text: str, target: str, maps: bool) -> Mapping[str, StackActivations]:
+        run, both = self.run, self.config.model.architecture == "encoder_decoder"
+        targets = None
+        if both:
+            ids = self.tokenizer.encode(target).tolist() if target else []
+            targets = np.array([[self.tokenizer.bos_id, *ids]], np.int32)
+        return record_activations(
+            run.config, run.model, run.params, run.stats, self._encode([text]).tokens, targets, maps
+        )
+
+    def _logits(self, rows: np.ndarray) -> Float[np.ndarray, "B T V"]:
+        if self.config.objective.kind in TASKS or self.config.model.architecture not in ("decoder", "encoder"):
+            raise ConfigError(
+                f"objective.kind={self.config.objective.kind} of model.architecture={self.config.model.architecture} "
+                "gives no scores of single tokens; predict is for tasks, generate for encoder-decoders"
+            )
+        causal = self.config.model.architecture == "decoder"
+        graph = split(self.run.model)[0]
+        return np.asarray(_token_logits(graph, causal, self.run.params, self.run.stats, rows))
+
+    def _most_probable(self, scores: np.ndarray, count: int) -> list[TokenProbability]:
+        scores = scores[: self.tokenizer.vocab_size]
+        shifted = np.exp((scores - scores.max()).astype(np.float64))
+        probabilities = shifted / shifted.sum()
+        best = np.argsort(-probabilities, kind="stable")[:count]
+        return [TokenProbability(self._token_name(int(token)), float(probabilities[token])) for token in best]
+
+    def _token_name(self, token: int) -> str:
+        tokenizer = self.tokenizer
+        names = {tokenizer.bos_id: "[CLS]" if self._ends_rows else "[BOS]"}
+        names = {tokenizer.mask_id: MASK, tokenizer.separator_id: "[SEP]"} | names
+        if token in names:
+            return names[token]
+        return tokenizer.pieces[token].decode(errors="replace") if token < len(tokenizer.pieces) else f"[{token}]"
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _token_logits(graph: nnx.GraphDef, causal: bool, params: Params, stats: Any, rows: Array) -> Array:
+    model = nnx.merge(graph, params, stats)
+    context = Context(jnp.arange(rows.shape[1])[None], causal=causal, in_order=True)
+    return logits(model.prediction(model(rows, context), context)).astype(jnp.float32)

@@ -1,0 +1,147 @@
+"""Predictions of models with a head for a task, for texts that are not part of a data set."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import Array
+
+from zoo.data.labelled.example_rows import RowDelimiters
+from zoo.data.labelled.examples import LabelledText, Question, TaggedWords
+from zoo.data.labelled.labelled_dataset import TASK_CLASSES
+from zoo.data.rows.packed_rows import PADDING
+from zoo.errors import ConfigError
+from zoo.files import read_json
+from zoo.models.functional import Params, split
+from zoo.objectives.objective import EVALUATION
+from zoo.training.trained_run import TrainedRun
+
+
+class Prediction(NamedTuple):
+    """What a model says of one example.
+
+    Attributes:
+        value: the label, the number, the answer, or for tagging [(word, tag), ...].
+        probabilities: by label, for classification; empty otherwise.
+    """
+
+    value: str | float | list[tuple[str, str]]
+    probabilities: Mapping[str, float] = MappingProxyType({})
+
+
+class TaskPredictor:
+    """The task of a run, with its labels.
+
+    Args:
+        run: the run.
+        folder: its folder; meta.json holds the names of the labels.
+
+    Attributes:
+        labels: names of the classes; empty for regression and extraction.
+
+    Raises:
+        ConfigError: the run has no task.
+    """
+
+    def __init__(self, run: TrainedRun, folder: Path):
+        kind = run.config.objective.kind
+        if kind not in TASK_CLASSES:
+            raise ConfigError(f"objective.kind={kind} has no head for a task: nothing to predict but tokens")
+        self.run, self.kind, self.labels = run, kind, _stored_labels(folder)
+        if kind in ("classification", "tagging") and not self.labels:
+            names = run.config.model.head.classes
+            self.labels = tuple(f"label {number}" for number in range(names))
+
+    def scores(self, examples: Sequence[Any]) -> tuple[np.ndarray, Any]:
+        """Returns (scores of the head [N, (T,) C], the encoded rows) of examples."""
+        run, config = self.run, self.run.config
+        delimiters = RowDelimiters.of(run.tokenizer, config.model.vocab_size)
+        encoded = self.task.encode(examples, run.tokenizer, delimiters, config.data.sequence_length)
+        arrays = {name: encoded.arrays[name] for name in ("tokens", "segments") if name in encoded.arrays}
+        # Rows of texts that fill less than a row are read at their own length, as in training.
+        width = max(1, int((arrays["tokens"] != PADDING).sum(axis=1).max()))
+        batch = {name: array[:, :width] for name, array in arrays.items()}
+        objective = run.objective
+        return np.asarray(_head_scores(objective, split(run.model)[0], run.params, run.stats, batch)), encoded
+
+    @property
+    def task(self) -> Any:
+        """The rows of its examples."""
+        config = self.run.config
+        if self.kind == "extraction":
+            return TASK_CLASSES[self.kind](config.data.stride, config.objective.longest_answer, unanswerable=False)
+        return TASK_CLASSES[self.kind](self.labels)
+
+
+def predict_examples(predictor: TaskPredictor, examples: Sequence[str | tuple[str, str]]) -> list[Prediction]:
+    """Returns the prediction for each example; see `LoadedModel.predict`."""
+    if not examples:
+        return []
+    pairs = [isinstance(example, tuple | list) for example in examples]
+    if any(pairs) != all(pairs):
+        raise ConfigError("some examples are pairs of texts and some are single texts")
+    return _PREDICT[predictor.kind](predictor, [tuple(e) if pair else (e, None) for e, pair in zip(examples, pairs)])
+
+
+def _classes(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> list[Prediction]:
+    texts = [LabelledText(text, second, predictor.labels[0]) for text, second in examples]
+    found = []
+    for row in _softmax(predictor.scores(texts)[0]):
+        probabilities = dict(zip(predictor.labels, row.tolist(), strict=True))
+        found.append(Prediction(max(probabilities, key=probabilities.get), probabilities))
+    return found
+
+
+def _numbers(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> list[Prediction]:
+    scores, _ = predictor.scores([LabelledText(text, second, 0.0) for text, second in examples])
+    return [Prediction(float(row[0])) for row in scores]
+
+
+def _tags(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> list[Prediction]:
+    _refuse_pairs(predictor, examples)
+    sentences = [tuple(text.split()) for text, _ in examples]
+    tagged = [TaggedWords(words, (predictor.labels[0],) * len(words)) for words in sentences]
+    scores, encoded = predictor.scores(tagged)
+    tags = predictor.task.predicted(scores.argmax(axis=-1), tagged, encoded)
+    return [Prediction(list(zip(words, found, strict=True))) for words, found in zip(sentences, tags, strict=True)]
+
+
+def _answers(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> list[Prediction]:
+    if any(question is None for _, question in examples):
+        raise ConfigError("objective.kind=extraction answers questions: give pairs (context, question)")
+    asked = [Question(context, question, ()) for context, question in examples]
+    scores, encoded = predictor.scores(asked)
+    outputs = {"start_scores": scores[..., 0], "end_scores": scores[..., 1]}
+    return [Prediction(answer) for answer in predictor.task.answers(outputs, asked, encoded)]
+
+
+_PREDICT = {"classification": _classes, "regression": _numbers, "tagging": _tags, "extraction": _answers}
+
+
+def _refuse_pairs(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> None:
+    if any(second is not None for _, second in examples):
+        raise ConfigError(f"objective.kind={predictor.kind} reads single texts")
+
+
+def _stored_labels(folder: Path) -> tuple[str, ...]:
+    """Returns the names of the labels that a run's meta.json has; empty without any."""
+    try:
+        labels = read_json(folder / "meta.json")["data"]["labels"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ()
+    return tuple(map(str, labels)) if isinstance(labels, list) else ()
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    shifted = np.exp((scores - scores.max(axis=-1, keepdims=True)).astype(np.float64))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _head_scores(objective: Any, graph: nnx.GraphDef, params: Params, stats: Any, batch: dict[str, Array]) -> Array:
+    return objective.scores(nnx.merge(graph, params, stats), batch, objective.constants, EVALUATION)

@@ -1,0 +1,143 @@
+"""Settings of published config files that do not change what a model computes, with the reason.
+
+`SettingsReader` skips a setting that is in this list with a value that is listed, and rejects it
+with the reason if it has another value. A setting that its importer reads is never looked up here.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class InertSettings:
+    """Settings that are inert for the same reason.
+
+    Attributes:
+        names: the settings.
+        why: the reason; for settings with values, it also says what another value would mean.
+        values: the values that change nothing; None if no value does. A value of None never does.
+        of: the model types that the entry is for; empty for all.
+    """
+
+    names: tuple[str, ...]
+    why: str
+    values: tuple[Any, ...] | None = None
+    of: tuple[str, ...] = ()
+
+
+BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
+GPTS = ("openai-gpt", "gpt2", "gptj")
+LLAMAS = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text")
+BARTS = ("bart", "mbart", "marian")
+T5S = ("t5", "mt5", "umt5")
+
+INERT_SETTINGS = (
+    InertSettings(
+        ("_name_or_path", "_commit_hash", "architectures", "model_type", "transformers_version",
+         "transformers.js_config", "unsloth_fixed", "unsloth_version", "name", "language", "sentence_transformers"),
+        "where the file comes from, and what other programs do with it",
+    ),
+    InertSettings(
+        ("dtype", "torch_dtype", "torchscript", "use_bfloat16", "_attn_implementation", "_attn_implementation_autoset",
+         "attn_implementation", "_flash_attn_2_enabled", "use_flash_attention", "chunk_size_feed_forward", "use_cache",
+         "gradient_checkpointing", "cache_implementation", "hybrid_cache_implementation"),
+        "how numbers are stored and the computation is carried out",
+    ),
+    InertSettings(
+        ("bad_words_ids", "begin_suppress_tokens", "decoder_start_token_id", "diversity_penalty", "do_sample",
+         "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id",
+         "forced_eos_token_id", "length_penalty", "max_length", "max_new_tokens", "min_length", "no_repeat_ngram_size",
+         "num_beam_groups", "num_beams", "num_return_sequences", "prefix", "remove_invalid_values",
+         "repetition_penalty", "suppress_tokens", "task_specific_params", "temperature", "top_k", "top_p", "typical_p"),
+        "choices of generation",
+    ),
+    InertSettings(
+        ("output_attentions", "output_hidden_states", "output_past", "output_scores", "return_dict",
+         "return_dict_in_generate", "keys_to_ignore_at_inference"),
+        "what the class returns besides",
+    ),
+    InertSettings(
+        ("bos_token_id", "cls_token_id", "eos_token_id", "mask_token_id", "pad_token_id", "sep_token_id",
+         "unk_token_id", "tokenizer_class", "tokenizer_name"),
+        "the tokenizer's",
+    ),
+    InertSettings(
+        ("finetuning_task", "id2label", "label2id", "num_labels", "_num_labels", "problem_type", "tf_legacy_loss"),
+        "labels of a task; a class with a head for one reads them",
+    ),
+    InertSettings(
+        ("add_cross_attention", "is_decoder"), "a model that reads another one's states is another model", (False,)
+    ),
+    InertSettings(("is_encoder_decoder", "tie_encoder_decoder"), "sides are those of the class", (False,)),
+    InertSettings(("cross_attention_hidden_size",), "a model that reads another one's states is another model", ()),
+    InertSettings(("pruned_heads",), "models whose layers differ in heads are not supported", ({},)),
+    # Numbers of training alone: this library drops at fewer places, or has heads of its own.
+    InertSettings(
+        ("classifier_dropout", "classif_dropout", "qa_dropout", "seq_classif_dropout", "summary_first_dropout"),
+        "dropout before the head of a task, in training",
+    ),
+    InertSettings(("activation_dropout",), "dropout inside the feed-forward, in training", of=(*BARTS, "fairseq")),
+    InertSettings(("initializer_factor",), "the scale of initial values", of=T5S),
+    # Families
+    InertSettings(
+        ("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+         "pooler_size_per_head", "pooler_type"),
+        "a pooler of the authors' code that no class has", of=BERTS,
+    ),
+    InertSettings(("onnx_export",), "the export to another format", of=("longformer",)),
+    InertSettings(("tie_weights_",), "old files repeat what the class does", (True,), ("distilbert",)),
+    InertSettings(
+        ("summary_activation", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
+        "the head of a class for multiple choice", of=(*GPTS, "gpt_neox"),
+    ),
+    InertSettings(("n_ctx", "n_special", "predict_special_tokens"), "sizes that no class reads", of=GPTS),
+    InertSettings(("reorder_and_upcast_attn",), "scores in float32, as here", of=("gpt2",)),
+    InertSettings(("rotary",), "the class always has rotary positions", (True,), ("gptj",)),
+    InertSettings(("scale_attn_weights",), "the class always scales scores", (True,), ("gptj",)),
+    InertSettings(
+        ("attention_probs_dropout_prob", "hidden_dropout_prob"), "names that the class does not read", (0,),
+        ("gpt_neox",),
+    ),
+    InertSettings(("num_steps", "custom_pipelines"), "notes of the authors", of=("gpt_neox",)),
+    InertSettings(("pretraining_tp", "max_sequence_length", "use_mrope"), "read by no class any more", of=LLAMAS),
+    InertSettings(("is_llama_config",), "the layout is LLaMA's", (True,), ("llama",)),
+    InertSettings(("rope_interleaved",), "the class pairs the halves of a head", (False,), ("llama",)),
+    InertSettings(("max_window_layers",), "the class reads layer_types", of=("smollm3",)),
+    InertSettings(
+        ("attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
+         "skip_bias_add_qkv", "seq_length", "slow_but_exact"),
+        "details of the training program", of=("bloom",),
+    ),
+    InertSettings(
+        ("auto_map", "init_config", "init_device", "learned_pos_emb", "max_seq_len", "verbose"),
+        "how the authors' code builds a model; ALiBi needs no table of positions", of=("mpt",),
+    ),
+    InertSettings(
+        ("attn_impl", "tie_word_embeddings"), "the choice of a kernel, and what is set outside", of=("mpt.attn_config",)
+    ),
+    InertSettings(("num_hidden_layers",), "a copy of the encoder's depth", of=BARTS),
+    InertSettings(("extra_pos_embeddings", "force_bos_token_to_be_generated"), "read by no class any more", of=BARTS),
+    InertSettings(("max_position_embeddings",), "sinusoids are computed for any length", of=("marian",)),
+    InertSettings(("n_positions", "scalable_attention"), "read by no class", of=T5S),
+    InertSettings(
+        ("ff_chunks", "auto_check_redraw", "kernel_fn", "local_window_size", "axial_position_shape"),
+        "how computation is cut and when redrawing is checked, and details of what is rejected",
+        of=("performer-pytorch",),
+    ),
+    InertSettings(
+        ("adaptive_softmax_dropout", "best_bleu", "encoder_embed_path", "decoder_embed_path",
+         "left_pad_source", "left_pad_target", "max_source_positions", "max_target_positions", "no_epoch_checkpoints",
+         "no_last_checkpoints", "no_progress_bar", "no_reshard_after_forward", "no_save", "no_save_optimizer_state",
+         "no_seed_provided", "source_lang", "target_lang", "task", "tie_adaptive_weights", "relu_dropout",
+         "checkpoint_activations", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar"),
+        "training, saving and batching", of=("fairseq",),
+    ),
+)  # fmt: skip
+
+
+@functools.cache
+def inert_settings(model_type: str) -> Mapping[str, InertSettings]:
+    """Returns the entries for a model type, by the name of the setting."""
+    return {name: entry for entry in INERT_SETTINGS if not entry.of or model_type in entry.of for name in entry.names}

@@ -1,0 +1,64 @@
+"""Text for a terminal: control characters in names, messages and records are shown, not obeyed."""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+# Control characters (C0, DEL, C1), line and paragraph separators, marks that reorder text, and lone
+# surrogates, which no terminal's encoding has.
+_UNSAFE_ALONE = r"\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_UNSAFE = re.compile(rf"[\x00-\x1f{_UNSAFE_ALONE}]")
+_UNSAFE_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f{_UNSAFE_ALONE}]")
+
+
+def escape(text: str) -> str:
+    """Returns text with unsafe characters as in a Python string, e.g. an escape as `\\x1b`; line
+    breaks and tabs stay.
+    """
+    return _UNSAFE_IN_LINES.sub(_escaped, text)
+
+
+def escape_line(text: str) -> str:
+    """Returns text on one line: as `escape`, with line breaks and tabs escaped too."""
+    return _UNSAFE.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+class EscapedStream:
+    """A text stream whose `write` escapes; everything else is that of the stream inside.
+
+    Attributes:
+        unescaped: the stream inside.
+    """
+
+    def __init__(self, stream: TextIO):
+        self.unescaped = stream
+
+    def write(self, text: str) -> int:
+        """Writes escaped text; returns the number of characters that were given."""
+        self.unescaped.write(escape(text))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        """Writes escaped lines."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unescaped, name)
+
+
+@contextlib.contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escapes what is written to standard output and standard error."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (one if isinstance(one, EscapedStream) else EscapedStream(one) for one in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

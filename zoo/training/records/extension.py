@@ -1,0 +1,99 @@
+"""Training a run longer than it was planned: whether that is possible, and how it is recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo import config as configs
+from zoo.config import ResolvedConfig
+from zoo.config.kinds.schedule_kinds import horizon_free_updates
+from zoo.files import write_json
+from zoo.nested import flatten
+from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.record_reader import read_meta
+
+# How a run goes on that cannot be extended.
+NEW_RUN = "a new run whose training.start_from names this folder goes on from its parameters, with a new optimizer"
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A growth of `training.steps` from `before` to `after`, when `step` updates had been done."""
+
+    before: int
+    after: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"training.steps grew from {self.before} to {self.after} at step {self.step}"
+
+
+def find_extension(workdir: Path, before: ResolvedConfig, now: ResolvedConfig) -> Extension | None:
+    """Returns how `training.steps` of the run in `workdir` grows; None if it does not.
+
+    Args:
+        workdir: the run's folder.
+        before: its config so far.
+        now: the config that it is to be continued with.
+    """
+    old, new = before.training.steps, now.training.steps
+    return Extension(old, new, max(checkpoint_steps(workdir / "checkpoints"), default=0)) if new > old else None
+
+
+def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extension) -> str | None:
+    """Returns why the run in `workdir` cannot be trained longer, or None if it can.
+
+    It can if all updates that it has done would have been the same with the larger
+    `training.steps`, on which only the learning rate depends.
+    """
+    meta, flat = read_meta(workdir), flatten(before)
+    schedule, unchanged = flat["schedule.kind"], horizon_free_updates(flat)
+    if made := next((word for word in ("imported", "averaged") if word in meta), None):
+        reason = f"its parameters were {made}, so there is no state of an optimizer"
+    elif extension.step <= unchanged:
+        return None
+    elif unchanged:
+        reason = (
+            f"its learning rate decays from update {unchanged + 1} on (schedule.kind={schedule}), and its newest "
+            f"checkpoint is that of step {extension.step}"
+        )
+    else:
+        reason = f"its learning rates so far depend on the number of steps (schedule.kind={schedule})"
+    return f"training.steps={extension.before} cannot grow to {extension.after}: {reason}; {NEW_RUN}"
+
+
+def record_extension(folder: Path, now: ResolvedConfig, extension: Extension) -> None:
+    """Records in status.json and meta.json that a run is not done yet and will be trained longer.
+
+    To be called before the new config.json is written: after a kill in between, the extension is
+    found again.
+
+    Args:
+        folder: where the run's records are.
+        now: the config with the larger `training.steps`.
+        extension: how it grows.
+    """
+    status = {"state": "preempted", "step": extension.step, "steps": extension.after, "reason": str(extension)}
+    write_json(folder / "status.json", status)
+    meta = read_meta(folder)
+    entry = {"from": extension.before, "to": extension.after, "step": extension.step}
+    recorded = [entry for entry in _entries(meta) if _parse(entry)]
+    if extension.step and entry not in recorded:
+        recorded.append(entry)
+    write_json(folder / "meta.json", meta | {"identity": configs.identity(now), "extensions": recorded})
+
+
+def recorded_extensions(meta: Mapping[str, Any]) -> list[Extension]:
+    """Returns the extensions that a run's meta.json records."""
+    return [extension for entry in _entries(meta) if (extension := _parse(entry))]
+
+
+def _entries(meta: Mapping[str, Any]) -> list[Any]:
+    entries = meta.get("extensions")
+    return entries if isinstance(entries, list) else []
+
+
+def _parse(entry: Any) -> Extension | None:
+    numbers = [entry.get(key) for key in ("from", "to", "step")] if isinstance(entry, dict) else [None]
+    return Extension(*numbers) if all(type(number) is int for number in numbers) else None
