@@ -87,7 +87,7 @@ def test_the_folder_of_a_run(tmp_path):
 
 def state(size):
     values = np.random.default_rng(0).normal(size=size).astype(np.float32)
-    return {"step": jnp.zeros((), jnp.int32), "params": {"w": jnp.asarray(values)}, "stats": {}}
+    return {"step": jnp.ones((), jnp.int32), "params": {"w": jnp.asarray(values)}, "stats": {}}
 
 
 @pytest.mark.parametrize("moment", ["poll", "save", "close"])
