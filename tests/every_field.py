@@ -285,6 +285,7 @@ NEEDS = {
 OTHER = {
     "model.num_layers": 3,
     "model.vocab_size": 300,
+    "model.vocab_multiple": 64,
     "model.layers.pattern": ("a",),
     "model.position.max_length": 32,
     "model.position.fraction": 0.5,

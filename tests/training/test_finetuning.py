@@ -128,7 +128,7 @@ def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_
             ["generate", "--prompt", "a"],
             "objective.kind=classification: the run has a head for its task and none for tokens",
         ),
-        (["export", "--out"], "objective.kind=classification has a head for its task, which no supported class"),
+        (["export", "--out"], "no class can express this config; BertForSequenceClassification, which comes closest"),
     ],
 )
 def test_what_needs_a_head_for_tokens_is_refused_in_a_line(tuned, tmp_path, capsys, command, message):

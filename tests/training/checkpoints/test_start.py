@@ -68,6 +68,9 @@ def test_its_origin_must_not_change_before_the_first_checkpoint(first, tmp_path)
     run(config, tmp_path / "next", quiet)
     shutil.rmtree(tmp_path / "next" / "checkpoints")
     (tmp_path / "next" / "status.json").unlink()
+    # As after a kill before the first checkpoint.
+    metrics = tmp_path / "next" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().partition("\n")[0] + "\n")
     shutil.rmtree(origin)
     run(small(**BATCHNORM, seed=9), origin, quiet)
     with pytest.raises(ConfigError, match="have changed since the run"):
