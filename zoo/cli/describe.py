@@ -1,10 +1,15 @@
-"""`zoo describe`: lists and explains variants and config fields."""
+"""`zoo describe|configs|experiments`: lists and explains variants, config fields and the files that
+come with zoo.
+"""
 
 import argparse
 import ast
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
+from zoo import config as configs
 from zoo.config import BY_PATH, FIELDS, GROUPS, Field
 from zoo.config.fields import GROUP_ONLY, has_condition
 from zoo.config.scopes import scoped
@@ -16,6 +21,10 @@ EXAMPLES = """examples:
   zoo describe position      the fields of position encodings and their choices
   zoo describe schedule.warmup_steps
   zoo describe configs/bert.py"""
+LISTS = {
+    configs.CONFIGS: "zoo config show llama:7b\n  zoo train --config=llama:tiny --workdir=runs/first",
+    configs.EXPERIMENTS: "zoo run norm_placement:quick",
+}
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -31,6 +40,16 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
     )
     parser.set_defaults(handler=run)
+    for kind, example in LISTS.items():
+        listing = subparsers.add_parser(
+            kind,
+            help=f"list the {kind} that come with zoo",
+            epilog=f"A name stands for its file in any folder:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            description=f"Lists the {kind} that come with zoo: their names, their sizes and what they are.",
+        )
+        listing.add_argument("--json", action="store_true", help="print one JSON list")
+        listing.set_defaults(handler=run_list, kind=kind)
 
 
 def describe_field(field: Field) -> list[str]:
@@ -54,7 +73,8 @@ def _fields(name: str) -> list[Field]:
 
 def _config_file(name: str) -> str | None:
     """Returns the docstring of a config file, which is not executed; None without such a file."""
-    path = Path(name if name.endswith(".py") else f"configs/{name}.py")
+    shipped = configs.shipped_folder(configs.CONFIGS) / f"{name}.py"
+    path = Path(name) if name.endswith(".py") else shipped
     if not path.is_file():
         return None
     try:
@@ -104,6 +124,30 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"nothing is called {shown(args.name)}{did_you_mean(wanted, names)}; zoo describe lists all names"
         )
+    return 0
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Prints the files of one kind that come with zoo."""
+    from zoo.lab.sizes import SIZES
+
+    listed = []
+    for name in configs.shipped_names(args.kind):
+        path = configs.shipped_folder(args.kind) / f"{name}.py"
+        module = configs.import_file(path, "file")
+        shared = SIZES if args.kind == configs.EXPERIMENTS else {}
+        sizes = [*getattr(module, "SIZES", shared), *(["tiny", "smoke"] if hasattr(module, "sized") else [])]
+        paragraph = " ".join((module.__doc__ or "").split("\n\n")[0].split())
+        title = re.split(r"[.] +(?=[A-Z])", paragraph.removesuffix("."))[0]
+        listed.append({"name": name, "sizes": list(dict.fromkeys(sizes)), "what": title})
+    if args.json:
+        print(json.dumps(listed, indent=2))
+        return 0
+    width = max(len(each["name"]) for each in listed)
+    for each in listed:
+        print(f"{each['name']:{width}s}  {each['what']}")
+        if each["sizes"]:
+            print(f"{'':{width}s}  sizes {', '.join(each['sizes'])}")
     return 0
 
 

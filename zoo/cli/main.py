@@ -19,6 +19,7 @@ GROUPS = {
         "watch": ("zoo.cli.sweeps.watch", "follow active runs in a browser or in the terminal"),
         "report": ("zoo.cli.sweeps.report", "write the report of a sweep"),
         "compare": ("zoo.cli.sweeps.report", "compare any runs on one page"),
+        "experiments": ("zoo.cli.describe", "list the experiments that come with zoo"),
         "results": ("zoo.cli.sweeps.results", "archive the results of finished sweeps"),
     },
     "single runs": {
@@ -32,6 +33,7 @@ GROUPS = {
     },
     "models and data": {
         "describe": ("zoo.cli.describe", "list and explain variants and config fields"),
+        "configs": ("zoo.cli.describe", "list the configs that come with zoo"),
         "config": ("zoo.cli.config", "show, compare or validate configs"),
         "plan": ("zoo.cli.plan_resources", "plan a run on many devices: memory, communication, time"),
         "data": ("zoo.cli.data", "show the data that a model reads"),
@@ -63,7 +65,7 @@ def usage() -> str:
         "",
     ]
     for title, commands in GROUPS.items():
-        lines += [f"{title}:", *(f"  {name:10s} {text}" for name, (_, text) in commands.items()), ""]
+        lines += [f"{title}:", *(f"  {name:11s} {text}" for name, (_, text) in commands.items()), ""]
     return "\n".join([*lines, EXAMPLES])
 
 

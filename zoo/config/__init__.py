@@ -23,7 +23,6 @@ from zoo.config.loading import (
     override_fields,
     parse_argument,
     parse_overrides,
-    split_spec,
 )
 from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, is_selected
 from zoo.config.presets import shrink, sized
@@ -40,11 +39,14 @@ from zoo.config.resolve import (
     to_plain,
 )
 from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.shipped import CONFIGS, EXPERIMENTS, locate, shipped_folder, shipped_names, split_spec
 
 __all__ = [
     "ATTENTION_SUPPORT",
     "AUTO",
     "BY_PATH",
+    "CONFIGS",
+    "EXPERIMENTS",
     "FIELDS",
     "GATED",
     "GROUPS",
@@ -74,6 +76,7 @@ __all__ = [
     "layer_kind",
     "load",
     "load_with_plugins",
+    "locate",
     "loss_weight_path",
     "override",
     "override_fields",
@@ -84,6 +87,8 @@ __all__ = [
     "resolve",
     "resolve_fields",
     "result_relevant",
+    "shipped_folder",
+    "shipped_names",
     "shrink",
     "side",
     "sized",

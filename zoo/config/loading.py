@@ -17,6 +17,7 @@ from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
+from zoo.config.shipped import CONFIGS, locate
 from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
 from zoo.files import read_json
 from zoo.nested import flatten
@@ -74,17 +75,10 @@ def _renamed_hint(error: Exception) -> str:
     return "".join(f" ({line})" for line in found)
 
 
-def split_spec(spec: str) -> tuple[Path, str | None]:
-    """Splits "configs/llama.py:tiny" into its path and its argument."""
-    if Path(spec).exists():
-        return Path(spec), None
-    path, colon, argument = spec.partition(":")
-    return Path(path), argument if colon else None
-
-
 def load(spec: str) -> ml_collections.ConfigDict:
-    """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which
-    executes nothing but the run's plug-ins, if the user trusts them).
+    """Loads an unresolved config from `FILE.py[:argument]`, from the name of one that comes with zoo
+    (`llama:tiny`) or from a run's `config.json` (which executes nothing but the run's plug-ins, if
+    the user trusts them).
 
     In a `config.json` a `data.tokenizer.path` that is "." or no longer exists becomes the run's own
     folder, wherever that is now.
@@ -93,7 +87,7 @@ def load(spec: str) -> ml_collections.ConfigDict:
         ConfigError: the file is missing or broken, has no `get_config`, or has unknown fields; the
             run has plug-ins that are not trusted.
     """
-    path, argument = split_spec(spec)
+    path, argument = locate(spec, CONFIGS)
     if path.is_dir() and (path / "config.json").is_file():
         path = path / "config.json"
     if path.suffix == ".json":

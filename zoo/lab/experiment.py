@@ -180,12 +180,12 @@ def required_measures(experiment: Experiment) -> list[str]:
 
 
 def load_experiment(spec: str) -> Experiment:
-    """Loads an experiment from `FILE.py[:size]`.
+    """Loads an experiment from `FILE.py[:size]`, or by name if it comes with zoo (`heads:tiny`).
 
     Raises:
         ConfigError: the file is missing or broken, or the experiment is invalid.
     """
-    path, argument = config.split_spec(spec)
+    path, argument = config.locate(spec, config.EXPERIMENTS)
     module = config.import_file(path, "experiment file")
     if not hasattr(module, "get_experiment"):
         hint = "; it has get_config: use --config=FILE with --vary" if hasattr(module, "get_config") else ""

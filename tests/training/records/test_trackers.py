@@ -189,7 +189,7 @@ def test_no_tracker_is_asked_for(fakes, tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("wandb", "needs the package wandb, which is not installed: pip install 'zoo[wandb]'"),
+        ("wandb", "needs the package wandb, which is not installed: pip install 'ablation-zoo[wandb]'"),
         ("wandbb", '(did you mean "wandb"?)'),
     ],
 )

@@ -138,7 +138,7 @@ def check_trackers(names: Iterable[str]) -> None:
             package = TRACKERS[name][0]
             problems.append(
                 f"training.trackers={name} needs the package {package}, which is not installed: "
-                f"pip install 'zoo[{name}]'"
+                f"pip install 'ablation-zoo[{name}]'"
             )
     if problems:
         raise ConfigError(problems)

@@ -1,0 +1,78 @@
+"""What is installed from a wheel works outside the checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.lab.experiment import load_experiment
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with the content of the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("ablation_zoo-*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "content")
+    return folder / "content"
+
+
+def zoo(installed, folder, *arguments):
+    """Runs a command of the installed package in a folder without the checkout."""
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; from zoo.cli.main import main; sys.exit(main())", *arguments],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(installed)}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.promise
+def test_wheel_runs_what_comes_with_it_from_an_empty_folder(installed, tmp_path):
+    planned = zoo(installed, tmp_path, "run", "norm_placement:quick", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert "12 of 12 runs would be trained" in planned.stdout
+    # An experiment that builds on a config finds it in the wheel too.
+    listed = {each["name"] for each in json.loads(zoo(installed, tmp_path, "experiments", "--json").stdout)}
+    assert listed == {path.stem for path in (ROOT / "experiments").glob("*.py")}
+    built = zoo(installed, tmp_path, "run", "next_sentence", "--dry-run")
+    assert built.returncode == 0, built.stderr
+    checked = zoo(installed, tmp_path, "config", "validate", "finetune/tagging:tiny")
+    assert checked.returncode == 0, checked.stderr
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_names_are_found_from_any_folder_and_files_come_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert configs.load("llama:tiny") == configs.load(f"{ROOT}/configs/llama.py:tiny")
+    assert load_experiment("heads").name == load_experiment(f"{ROOT}/experiments/heads.py").name
+    # A run's folder with the name of a config is that run.
+    (tmp_path / "llama").mkdir()
+    (tmp_path / "llama" / "config.json").write_text(json.dumps({"model": {"dim": 24}}))
+    assert configs.load("llama").model.dim == 24
+
+
+@pytest.mark.parametrize(
+    ("load", "spec", "says"),
+    [
+        (configs.load, "lama:tiny", 'did you mean "llama"'),
+        (configs.load, "heads", "heads is the name of an experiment"),
+        (configs.load, "configs/llama.py:tiny", "the one that comes with zoo is called llama"),
+        (load_experiment, "llama", "llama is the name of a config"),
+        (load_experiment, "head", 'did you mean "heads"'),
+        (load_experiment, "experiments/heads.py", "the one that comes with zoo is called heads"),
+        (load_experiment, "experiments/nothing.py", "does not exist"),
+    ],
+)
+def test_a_name_that_is_not_found_gets_one_line(tmp_path, monkeypatch, load, spec, says):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=says):
+        load(spec)
