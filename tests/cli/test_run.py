@@ -355,6 +355,17 @@ def test_ad_hoc(zoo, folder):
     assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
 
 
+def test_arms_from_the_command_line(zoo, folder):
+    flags = ("--config=small.py", "--arm", "plain=", "--arm", "norm=model.norm.kind=rmsnorm", "--seeds", "2")
+    code, out, err = zoo(*flags, "--allow", "parameters,flops")
+    assert (code, err) == (0, "")
+    assert "How do plain and norm differ?" in out
+    record = json.loads((folder / "runs/small-plain-norm/experiment.json").read_text())
+    assert record["command"][:6] == ["zoo", "run", "--config=small.py", "--arm", "plain=", "--arm"]
+    made = json.loads((folder / "runs/small-plain-norm/arm=norm-seed1/config.json").read_text())
+    assert made["model"]["norm"]["kind"] == "rmsnorm"
+
+
 def test_what_differs_besides_is_refused_or_allowed_or_matched(zoo, folder):
     flags = ("--config=small.py", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64")
     code, _, err = zoo(*flags)
@@ -411,11 +422,12 @@ def test_seeds_alone_are_enough(zoo, folder):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "give either an experiment file or --config=FILE"),
+        ([], "give either an experiment file, or --config=FILE"),
+        (["norms.py", "--arm", "a=small.py"], "norms.py and --arm a=small.py are both given"),
         (["norms.py", "--config=small.py"], "norms.py and small.py are both given"),
         (["norms.py", "--vary", "model.dim=1,2"], "--vary needs --config=FILE"),
         (["norms.py", "--name", "x"], "--name needs --config=FILE"),
-        (["--config=small.py"], "--config without --vary"),
+        (["--config=small.py"], "--config without --vary, --arm or --seeds"),
         (["nroms.py"], 'nroms.py does not exist (did you mean "norms.py"?)'),
         (["norms.py", "--set", "model.dim"], "--set model.dim: expected PATH=VALUE"),
         (["norms.py", "--set", "model.dmi=3"], 'unknown field model.dmi (did you mean "model.dim"?)'),

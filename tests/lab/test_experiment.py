@@ -163,6 +163,48 @@ def test_experiment_from_flags(tmp_path):
     assert experiment_from_flags(file, ["model.dim=32,64"], name="widths").name == "widths"
 
 
+def test_arms_that_are_configs_of_their_own_resolve_to_those_configs():
+    made = experiment_from_flags(None, [], arms=["bert=bert:tiny", "t5=t5:tiny", "gemma=gemma3:smoke,model.dim=32"])
+    assert made.name == "bert-t5-gemma"
+    for name, spec in (("bert", "bert:tiny"), ("t5", "t5:tiny"), ("gemma", "gemma3:smoke,model.dim=32")):
+        arm = config.override(made.base, made.factors["arm"][name])
+        assert config.identity(config.resolve(arm, vocab_size=300)) == config.identity(
+            config.resolve(config.load(spec), vocab_size=300)
+        )
+    # What all of them say alike is not a level, so that --set can change it for all of them.
+    arms = list(made.factors["arm"].values())
+    assert all(any(arm.get(path) != arms[0].get(path) for arm in arms) for path in {**arms[0], **arms[1], **arms[2]})
+
+
+def test_arms_that_set_several_fields(tmp_path):
+    arms = ["plain=", "llama=model.norm.kind=rmsnorm,model.ffn.kind=swiglu"]
+    made = experiment_from_flags(config_file(tmp_path), ["model.dim=32,64"], arms=arms)
+    assert made.name == "small-plain-llama-dim"
+    assert made.factors["arm"] == {
+        "plain": {}, "llama": {"model.norm.kind": "rmsnorm", "model.ffn.kind": "swiglu"}
+    }  # fmt: skip
+    assert list(made.factors) == ["arm", "dim"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "arms", "says"),
+    [
+        (None, ["a=llama:tiny"], "one arm has nothing to be compared with"),
+        (None, ["a=llama:tiny", "a=bert:tiny"], "--arm a is given twice"),
+        (None, ["a=model.dim=3", "b=bert:tiny"], "needs --config=FILE"),
+        (None, ["a=", "b=bert:tiny"], "expected NAME=CONFIG"),
+        ("gpt2:tiny", ["a=llama:tiny", "b="], "leave --config out if every arm is a config"),
+        ("gpt2:tiny", ["a=model.dmi=3", "b="], 'did you mean "model.dim"'),
+        ("gpt2:tiny", ["a=model.dim=3,oops", "b="], "'oops' is not PATH=VALUE"),
+        ("gpt2:tiny", ["a=model.layers.pattern=x", "b="], "write an experiment file"),
+        (None, ["a=lama:tiny", "b=bert:tiny"], 'did you mean "llama"'),
+    ],
+)
+def test_arms_that_cannot_be_read(spec, arms, says):
+    with pytest.raises(ConfigError, match=says):
+        experiment_from_flags(spec, [], arms=arms)
+
+
 def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
     file = config_file(tmp_path)
     made = experiment_from_flags(

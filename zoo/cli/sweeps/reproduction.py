@@ -6,6 +6,7 @@ import argparse
 # trained and stored.
 FLAGS = {
     "vary": "--vary",
+    "arms": "--arm",
     "name": "--name",
     "seeds": "--seeds",
     "allow": "--allow",
@@ -22,7 +23,11 @@ FLAGS = {
 
 def reproduction_command(args: argparse.Namespace) -> list[str]:
     """Returns the words of the command, e.g. ["zoo", "run", "experiments/x.py", "--seeds", "5"]."""
-    words = ["zoo", "run", args.experiment or f"--config={args.config}"]
+    words = [
+        "zoo",
+        "run",
+        *([args.experiment] if args.experiment else [f"--config={args.config}"] if args.config else []),
+    ]
     words += [word for path in args.plugin for word in ("--plugin", str(path))]
     for attribute, flag in FLAGS.items():
         value = getattr(args, attribute)

@@ -19,7 +19,9 @@ sweep that was stopped.
 
 EPILOG = """examples:
   zoo run experiments/norm_placement.py:small --jobs 4
-  zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
+  zoo run --config=llama:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
+  zoo run --arm bert=bert:tiny --arm roberta=roberta:tiny --allow parameters,rows,targets
+  zoo run --config=gpt2:tiny --arm gpt2= --arm llama=model.norm.kind=rmsnorm,model.ffn.kind=swiglu
   zoo run experiments/norm_placement.py:quick --tune optimizer.learning_rate=1e-3,3e-3,1e-2
   zoo run experiments/norm_placement.py:quick --until-decided --max-seeds 8
   zoo run experiments/norm_placement.py --population
@@ -35,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "run",
         help="run an experiment: train every arm with every seed, then write the report",
-        usage="zoo run (FILE[:SIZE] | --config FILE --vary PATH=A,B) [options]",
+        usage="zoo run (FILE[:SIZE] | --config FILE --vary PATH=A,B | --arm NAME=CONFIG --arm ...) [options]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -63,7 +65,18 @@ def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="with --config: a field and its values; repeat for further fields",
     )
-    group.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
+    group.add_argument(
+        "--arm",
+        metavar="NAME=CONFIG|NAME=PATH=VALUE,...",
+        dest="arms",
+        action="append",
+        default=[],
+        help="an arm of its own; repeat for further arms: each a config, or with --config each the fields that it "
+        "sets (NAME= sets none)",
+    )
+    group.add_argument(
+        "--name", help="with --config or --arm: name of the sweep (default: from the config file and the fields)"
+    )
     group.add_argument(
         "--set",
         metavar="PATH=VALUE",
@@ -206,7 +219,7 @@ def _experiment(args: argparse.Namespace):
     experiment = (
         load_experiment(args.experiment)
         if args.experiment
-        else experiment_from_flags(args.config, args.vary, args.name)
+        else experiment_from_flags(args.config, args.vary, args.name, args.arms)
     )
     varied = {
         path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level
@@ -233,17 +246,18 @@ def _experiment(args: argparse.Namespace):
 
 def _check_source(args: argparse.Namespace) -> None:
     """Refuses flags that name no experiment, or two."""
-    if bool(args.experiment) == bool(args.config):
+    if bool(args.experiment) == bool(args.config or args.arms):
+        other = args.config or (f"--arm {args.arms[0]}" if args.arms else "")
         raise ConfigError(
-            "give either an experiment file or --config=FILE with --vary PATH=A,B"
-            + (f"; {args.experiment} and {args.config} are both given" if args.config else "")
+            "give either an experiment file, or --config=FILE with --vary PATH=A,B, or --arm NAME=CONFIG twice"
+            + (f"; {args.experiment} and {other} are both given" if other else "")
         )
     if args.experiment and (args.vary or args.name):
         raise ConfigError(
             f"{'--vary' if args.vary else '--name'} needs --config=FILE; an experiment file declares its own factors"
         )
-    if args.config and not args.vary and not args.seeds:
-        raise ConfigError("--config without --vary or --seeds: nothing varies; for a single run use train.py")
+    if args.config and not (args.vary or args.arms or args.seeds):
+        raise ConfigError("--config without --vary, --arm or --seeds: nothing varies; for a single run use train.py")
 
 
 def _tune(args: argparse.Namespace, experiment):
