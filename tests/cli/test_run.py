@@ -355,17 +355,6 @@ def test_ad_hoc(zoo, folder):
     assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
 
 
-def test_arms_from_the_command_line(zoo, folder):
-    flags = ("--config=small.py", "--arm", "plain=", "--arm", "norm=model.norm.kind=rmsnorm", "--seeds", "2")
-    code, out, err = zoo(*flags, "--allow", "parameters,flops")
-    assert (code, err) == (0, "")
-    assert "How do plain and norm differ?" in out
-    record = json.loads((folder / "runs/small-plain-norm/experiment.json").read_text())
-    assert record["command"][:6] == ["zoo", "run", "--config=small.py", "--arm", "plain=", "--arm"]
-    made = json.loads((folder / "runs/small-plain-norm/arm=norm-seed1/config.json").read_text())
-    assert made["model"]["norm"]["kind"] == "rmsnorm"
-
-
 def test_what_differs_besides_is_refused_or_allowed_or_matched(zoo, folder):
     flags = ("--config=small.py", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64")
     code, _, err = zoo(*flags)

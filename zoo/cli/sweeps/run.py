@@ -196,14 +196,17 @@ def _show_resources(devices: int, device: str | None, runs) -> None:
 
 
 def _report(folder: Path, console) -> None:
-    """Writes the report of a sweep; prints its path and the verdict."""
+    """Writes the report of a sweep; prints its tables of results, its path and the verdict."""
+    from zoo.cli.sweeps.result_summary import print_results
     from zoo.lab.launch.display import print_line
     from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.build import build_report
     from zoo.lab.results.sweep_results import load_sweep
 
     compute_missing_measures(folder, lambda line: print_line(console, line))
-    report = build_report(load_sweep(folder), folder / "report.html")
+    sweep = load_sweep(folder)
+    print_results(console, sweep)
+    report = build_report(sweep, folder / "report.html")
     print_line(console, f"report: {report.path}")
     print_line(console, report.verdict.paragraph)
 

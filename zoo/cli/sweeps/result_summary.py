@@ -1,0 +1,57 @@
+"""The tables that end a sweep in the terminal: what the arms reached, and what each factor changes."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
+from zoo.lab.report.result_tables import effect_levels
+from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.statistics.paired import spread
+
+
+def print_results(console: Console, sweep: SweepResults) -> None:
+    """Prints mean and standard deviation of every arm, and its difference to the first arm with an
+    interval; with several factors their main effects too.
+    """
+    level = f"{confidence_level(sweep.alpha)} interval"
+    against = baseline_differences(sweep)
+    arms = _table("arm", "seeds", f"final {sweep.metric}", "difference to the first", level)
+    for arm in sweep.arms:
+        values = final_values(sweep, arm.name, sweep.metric)
+        found, difference = spread(values.values()), against.get(arm.name)
+        reached = "–" if found is None else plus_minus(found.mean, found.sd) if found.n > 1 else number(found.mean)
+        compared = difference is not None and difference.n > 1
+        arms.add_row(
+            Text(arm.label),
+            str(len(values)),
+            reached,
+            rounded_mean(difference.mean, difference.low, difference.high) if compared else "",
+            interval(difference.low, difference.high) if compared else "",
+        )
+    console.print()
+    console.print(arms)
+    effects = [effect for effect in estimate_effects(sweep) if len(effect.what) == 1 and effect.difference.n > 1]
+    if effects:
+        table = _table("factor", "levels", "main effect", level)
+        for effect in effects:
+            difference = effect.difference
+            table.add_row(
+                Text(effect.what[0]),
+                Text(effect_levels(effect)),
+                rounded_mean(difference.mean, difference.low, difference.high),
+                interval(difference.low, difference.high),
+            )
+        console.print()
+        console.print(table)
+    console.print()
+
+
+def _table(*header: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    texts = 2 if header[0] == "factor" else 1
+    for place, name in enumerate(header):
+        table.add_column(Text(name), justify="left" if place < texts else "right", no_wrap=place >= texts)
+    return table
