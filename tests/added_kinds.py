@@ -31,8 +31,9 @@ SGD = Kind(
 )
 
 
-def sgd(values):
+def sgd(values, traits):
     """m <- momentum * m + (1 - damping) * gradient, and once more for Nesterov's."""
+    del traits
     momentum = optax.trace(values["optimizer.momentum"], nesterov=values["optimizer.nesterov"])
     return optax.chain(optax.scale(1 - values["optimizer.damping"]), momentum)
 

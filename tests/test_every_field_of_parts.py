@@ -115,6 +115,8 @@ GROUP = {
 }
 # That a number is read, and not only an argument, tests/training/test_population.py shows.
 IN_GROUP = {"select": "axes:mlp", "rate_factor": 0.5, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3, "weight_decay": 0.0}
+MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp"}
+IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_scale": "spectral"}
 
 
 @pytest.mark.parametrize("name", IN_GROUP)
@@ -122,11 +124,15 @@ def test_a_field_of_a_group_changes_the_result(name):
     assert differ(resolve(GROUP | {f"{GROUPS}.a.{name}": IN_GROUP[name]}), resolve(GROUP))
 
 
+@pytest.mark.parametrize("name", IN_MUON)
+def test_a_field_of_a_group_of_matrices_changes_the_result(name):
+    muon = MATRICES | {f"{GROUPS}.a.kind": "muon"}
+    assert differ(resolve(muon | {f"{GROUPS}.a.{name}": IN_MUON[name]}), resolve(muon))
+
+
 def test_a_group_has_no_other_fields():
-    # There is one kind so far: nothing to change to.
-    assert len(configs.BY_PATH["optimizer.kind"].choices) == 1
     assert overridable(f"{GROUPS}.a") == [f"optimizer.{name}" for name in configs.fields.group_fields()]
-    assert {*IN_GROUP, "kind"} == set(configs.fields.group_fields())
+    assert {*IN_GROUP, *IN_MUON} == set(configs.fields.group_fields())
 
 
 def test_the_lists_name_fields_that_a_part_may_set():

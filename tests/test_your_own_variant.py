@@ -18,7 +18,7 @@ from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
 from zoo.models import cost
-from zoo.training.optimizer import make_schedule
+from zoo.training.optimization.schedules import make_schedule
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "your_own_variant.md").read_text()

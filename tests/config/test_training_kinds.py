@@ -12,7 +12,7 @@ from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS, Kind
 from zoo.config.scopes import overridable
 from zoo.errors import ConfigError
 from zoo.nested import flatten
-from zoo.training.optimizer import constant
+from zoo.training.optimization.schedules import constant
 
 GROUP = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"}
 OWN = {"optimizer.group.a.kind": "sgd", "optimizer.group.a.momentum": 0.5}
@@ -61,7 +61,7 @@ def test_they_are_choices_with_own_fields():
         *(
             (
                 {"optimizer.kind": "sgd", f"optimizer.{name}": 0.5},
-                f"optimizer.{name}=0.5 has no effect: it is read only when optimizer.kind is adamw, and "
+                f"optimizer.{name}=0.5 has no effect: it is read only when optimizer.kind is adamw or muon, and "
                 f"optimizer.kind is sgd; leave it at {BY_PATH[f'optimizer.{name}'].default!r}",
             )
             for name in ("beta1", "beta2", "epsilon")
@@ -83,7 +83,7 @@ def test_they_are_choices_with_own_fields():
         ),
         (
             {**GROUP, **OWN, "optimizer.group.a.beta2": 0.5},
-            "optimizer.group.a.beta2=0.5 has no effect: it is read only when optimizer.kind is adamw, and there it is "
+            "optimizer.group.a.beta2=0.5 has no effect: it is read only when optimizer.kind is adamw or muon, and there it is "
             "sgd; leave it out",
         ),
     ],
@@ -186,4 +186,4 @@ def test_a_condition_is_one_only_where_a_choice_does_not_meet_it(monkeypatch):
     averaging = Kind("optimizer.kind", "sgd", "now it reads them", frozenset({"moments", "epsilon"}))
     monkeypatch.setitem(OPTIMIZER_KINDS.by_name, "sgd", averaging)
     assert not has_condition(BY_PATH["optimizer.beta1"])
-    assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "sgd"]
+    assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "muon", "sgd"]

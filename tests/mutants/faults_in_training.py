@@ -4,12 +4,14 @@ from tests.mutants.mutant import Mutant
 
 ACCUMULATION, SHARDING = "zoo/training/accumulation.py", "zoo/layers/activation_sharding.py"
 SHARDED_TESTS = ("tests/training/test_sharded_programs.py",)
-LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimizer.py"
+LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimization/optimizer.py"
+SCHEDULES, MUON = "zoo/training/optimization/schedules.py", "zoo/training/optimization/muon.py"
 EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
 EXECUTOR, STREAMS = "zoo/training/population/population_executor.py", "zoo/training/population/batch_streams.py"
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
 GROUP_TESTS = ("tests/training/test_parameter_groups.py",)
+MUON_TESTS = ("tests/training/test_muon.py",)
 OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/test_optimizer.py",), ("tests/training/test_mesh.py",)
 CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
 POPULATION_TESTS = ("tests/training/test_population.py",)
@@ -81,14 +83,17 @@ MUTANTS = (
         "return updates, optimizer_state",
         ("tests/training/test_freezing.py",),
     ),
-    Mutant("schedule: counts from 0", OPTIMIZER, "update = count + 1", "update = count", OPTIMIZER_TESTS),
+    Mutant("schedule: counts from 0", SCHEDULES, "update = count + 1", "update = count", OPTIMIZER_TESTS),
     Mutant(
         "schedule: half a cosine",
-        OPTIMIZER,
+        SCHEDULES,
         "jnp.cos(jnp.pi * step.since / step.remaining)",
         "jnp.cos(jnp.pi / 2 * step.since / step.remaining)",
         OPTIMIZER_TESTS,
     ),
+    Mutant("Muon: stacked layers are one matrix", MUON, "axis=(-2, -1), keepdims", "keepdims", MUON_TESTS),
+    Mutant("Muon: the aspect of PyTorch's layout", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
+    Mutant("Muon: plain momentum", MUON, "jax.tree.map(averaged, momentum, gradient)", "momentum", MUON_TESTS),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
     Mutant(
         "groups: the optimizer's rate for all",

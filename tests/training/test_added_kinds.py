@@ -9,7 +9,9 @@ from small_runs import curves, lines, small
 from tests.added_kinds import both_added
 from zoo import config as configs
 from zoo.files import read_json
-from zoo.training.optimizer import make_optimizer, make_schedule
+from zoo.models.functional import ParameterTraits
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.optimization.schedules import make_schedule
 from zoo.training.startup import RunRequest
 from zoo.training.trainer import run, train_runs
 
@@ -46,7 +48,7 @@ def test_a_schedule_is_one_function_of_the_update(numbers):
 def updated(params, labels=None, **changes):
     """Parameters after 3 updates by the gradient 1, 2, 3."""
     config = configs.resolve(small(**RULE | changes))
-    optimizer = make_optimizer(config, jax.tree.map(jnp.ndim, params), labels=labels)
+    optimizer = make_optimizer(config, ParameterTraits(jax.tree.map(jnp.ndim, params), {}), labels=labels)
     state = optimizer.init(params)
     for gradient in (1.0, 2.0, 3.0):
         updates, state = optimizer.update(jax.tree.map(lambda leaf, g=gradient: 0 * leaf + g, params), state, params)

@@ -9,7 +9,9 @@ import pytest
 from small_runs import small
 
 from zoo import config as configs
-from zoo.training.optimizer import make_optimizer, make_schedule
+from zoo.models.functional import ParameterTraits
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.optimization.schedules import make_schedule
 
 
 def rates(**overrides):
@@ -47,7 +49,7 @@ def test_adamw_is_the_paper_s_update_and_spares_vectors():
     config = configs.resolve(small(optimizer__weight_decay=0.1, optimizer__learning_rate=0.01, optimizer__beta2=0.98))
     params = {"kernel": jnp.full((2, 3), 2.0), "bias": jnp.full((3,), 2.0)}
     gradient = {"kernel": jnp.full((2, 3), 0.5), "bias": jnp.full((3,), -0.25)}
-    optimizer = make_optimizer(config, {"kernel": 2, "bias": 1})
+    optimizer = make_optimizer(config, ParameterTraits({"kernel": 2, "bias": 1}, {"kernel": True, "bias": False}))
     state = optimizer.init(params)
     first, second = {"kernel": 0.0, "bias": 0.0}, {"kernel": 0.0, "bias": 0.0}
     expected = {"kernel": 2.0, "bias": 2.0}
@@ -65,7 +67,7 @@ def test_adamw_is_the_paper_s_update_and_spares_vectors():
 
 def test_clipping_limits_the_global_norm():
     config = configs.resolve(small(optimizer__clip_norm=1.0))
-    optimizer = make_optimizer(config, {"a": 1, "b": 1})
+    optimizer = make_optimizer(config, ParameterTraits({"a": 1, "b": 1}, {"a": False, "b": False}))
     gradient = {"a": jnp.full((4,), 30.0), "b": jnp.full((4,), 40.0)}
     _, state = optimizer.update(gradient, optimizer.init(gradient), gradient)
     moments = state["adamw"].mu

@@ -15,10 +15,12 @@ from zoo.config.resolve import resolve
 from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json
 from zoo.models.architectures import make_model
-from zoo.models.functional import logical_axes, split, unrolled_ndim
+from zoo.models.functional import logical_axes, parameter_traits, split
 from zoo.models.parameter_groups import group_labels
 from zoo.training.mesh import parameter_shardings
-from zoo.training.optimizer import OPTIMIZERS, SCHEDULES, make_optimizer, make_schedule
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.optimization.schedules import SCHEDULES, make_schedule
+from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.training.startup import RunRequest
 from zoo.training.state import abstract_state
 from zoo.training.trainer import run, train_runs
@@ -82,7 +84,7 @@ def updated(groups=(), steps=4):
     gradients = [
         jax.tree.map(lambda leaf: draw.normal(size=leaf.shape).astype(np.float32), params) for _ in range(steps)
     ]
-    optimizer = make_optimizer(config, unrolled_ndim(model), labels=labels)
+    optimizer = make_optimizer(config, parameter_traits(model), labels=labels)
 
     @jax.jit
     def step(params, state, gradient):
@@ -147,7 +149,7 @@ def test_moments_lie_where_their_parameters_do():
     config = resolve(small(model__vocab_size=264, **COMMON, **GROUPS))
     model = make_model(config)
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
-    optimizer = make_optimizer(config, unrolled_ndim(model), labels=group_labels(config, model))
+    optimizer = make_optimizer(config, parameter_traits(model), labels=group_labels(config, model))
     state = abstract_state(model, optimizer, mesh)
     wanted = paths(parameter_shardings(mesh, logical_axes(model), split(model)[1]))
     groups, seen = state["optimizer"]["groups"].inner_states, []

@@ -11,7 +11,7 @@ from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS, horizon_free_updates
 from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json, write_json
 from zoo.nested import flatten
-from zoo.training.optimizer import make_schedule
+from zoo.training.optimization.schedules import make_schedule
 from zoo.training.records.extension import Extension, recorded_extensions
 from zoo.training.startup import RunRequest
 from zoo.training.trainer import run, train_runs

@@ -6,7 +6,7 @@ used: it would cost several times a small step.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,13 +58,27 @@ def logical_axes(module: nnx.Module) -> Params:
     return unflatten({"/".join(path): variable.get_metadata("axes") for path, variable in _leaves(module)}, "/")
 
 
-def unrolled_ndim(module: nnx.Module) -> Params:
-    """Returns each parameter's number of dimensions within one layer."""
-    return jax.tree.map(
-        lambda axes: len(axes) - (axes[:1] == ("layers",)),
-        logical_axes(module),
-        is_leaf=lambda node: isinstance(node, tuple),
-    )
+class ParameterTraits(NamedTuple):
+    """What the update of a parameter depends on besides its values; each nested like the parameters.
+
+    Attributes:
+        ndim: number of dimensions within one layer.
+        is_hidden_matrix: whether it is the weight of a linear map between hidden states: its last two
+            dimensions are inputs and outputs, and stacked layers come before them.
+    """
+
+    ndim: Params
+    is_hidden_matrix: Params
+
+
+def parameter_traits(module: nnx.Module) -> ParameterTraits:
+    """Returns the traits of every parameter of a model."""
+    ndim, is_hidden_matrix = {}, {}
+    for path, variable in _leaves(module):
+        axes, name = variable.get_metadata("axes"), "/".join(path)
+        ndim[name] = len(axes) - (axes[:1] == ("layers",))
+        is_hidden_matrix[name] = ndim[name] == 2 and variable.get_metadata("role") == "matrix"
+    return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"))
 
 
 def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:

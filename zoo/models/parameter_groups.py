@@ -5,10 +5,11 @@ import math
 from flax import nnx
 
 from zoo.config import GROUPS, REST, ResolvedConfig, is_selected
+from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.config.scopes import values_in
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
-from zoo.models.functional import Params
+from zoo.models.functional import Params, parameter_traits
 from zoo.nested import flatten, unflatten
 
 
@@ -40,6 +41,15 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
         raise ConfigError(
             [f"{GROUPS}.{name}.select={selects[name]}: no parameter is left; {why[name in selected]}" for name in empty]
         )
+    hidden = flatten(parameter_traits(module).is_hidden_matrix, "/")
+    if without := [
+        f"{GROUPS}.{name}.kind={values_in(f'{GROUPS}.{name}', flat)['optimizer.kind']}: the group has no matrix of a "
+        "hidden layer, so its rule would be that of adamw; select role:matrix, or leave the kind out"
+        for name in names
+        if values_in(f"{GROUPS}.{name}", flat)["optimizer.kind"] in OPTIMIZER_KINDS.having("matrices")
+        and not any(hidden[path] for path, label in labels.items() if label == name)
+    ]:
+        raise ConfigError(without)
     return unflatten(labels, "/")
 
 

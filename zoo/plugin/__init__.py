@@ -34,7 +34,7 @@ from zoo.objectives import Objective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.plugin.registrations import KindRegistration, MetricRegistration
-from zoo.training.optimizer import ScheduleStep
+from zoo.training.optimization.schedules import ScheduleStep
 
 __all__ = [
     "AUTO",

@@ -21,7 +21,8 @@ from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
 from zoo.layers.norm import NORMS, LayerNorm, Norm, RMSNorm
 from zoo.layers.position import POSITIONS, Position
 from zoo.objectives import OBJECTIVES, Objective
-from zoo.training.optimizer import OPTIMIZERS, SCHEDULES
+from zoo.training.optimization.schedules import SCHEDULES
+from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import Variant
 

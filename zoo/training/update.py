@@ -13,7 +13,7 @@ from jaxtyping import Array
 from zoo.config import ResolvedConfig
 from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
-from zoo.models.functional import Params, logical_axes, refresh, split, unrolled_ndim
+from zoo.models.functional import Params, logical_axes, parameter_traits, refresh, split
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.objectives import Objective
@@ -22,7 +22,8 @@ from zoo.training.accumulation import accumulate_gradients, accumulation_parts, 
 from zoo.training.dynamics import UpdateStatistics, update_statistics
 from zoo.training.freezing import mask_updates, stop_gradient_where_frozen, trainable_mask
 from zoo.training.mesh import data_parallel_size
-from zoo.training.optimizer import make_optimizer, make_schedule
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.optimization.schedules import make_schedule
 from zoo.training.state import State
 
 DROPOUT_GENERATORS = {"threefry": "threefry2x32", "rbg": "rbg"}
@@ -51,7 +52,7 @@ class UpdateStep:
 
     def __init__(self, config: ResolvedConfig, model: nnx.Module, objective: Objective):
         self._config, self._model, self._objective = config, model, objective
-        self._graph, self._unrolled_ndim = split(model)[0], unrolled_ndim(model)
+        self._graph, self._traits = split(model)[0], parameter_traits(model)
         self._labels = group_labels(config, model)
         self._mask = trainable_mask(config, model)
         self._body_frozen, self._uses_dropout = config.training.trained_layers == 0, uses_dropout(config)
@@ -129,6 +130,6 @@ class UpdateStep:
 
     def _optimizer_updates(self, state: State, gradient: Params, constants: Constants) -> tuple[Params, Any]:
         """Returns (what is added to the parameters, the optimizer's state after it)."""
-        optimizer = make_optimizer(self._config, self._unrolled_ndim, constants["hyperparameters"], self._labels)
+        optimizer = make_optimizer(self._config, self._traits, constants["hyperparameters"], self._labels)
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return mask_updates(updates, self._mask), optimizer_state

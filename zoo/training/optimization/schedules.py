@@ -1,16 +1,13 @@
-"""Optimizers and learning-rate schedules, built from optax by name, for groups of parameters."""
+"""Learning-rate schedules by name."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int
 
-from zoo.config import GROUPS, REST, ResolvedConfig, traced_hyperparameters
-from zoo.config.scopes import scopes_in, values_in
-from zoo.models.functional import Params
+from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.nested import flatten
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
@@ -92,7 +89,7 @@ def make_schedule(config: ResolvedConfig, hyperparameters: Values | None = None)
         config: the whole resolved config.
         hyperparameters: values that replace the config's, traced in a compiled program.
     """
-    values, share = _values(config, hyperparameters), SCHEDULES[config.schedule.kind]
+    values, share = field_values(config, hyperparameters), SCHEDULES[config.schedule.kind]
     peak, warmup = values["optimizer.learning_rate"], values["schedule.warmup_steps"]
     remaining = jnp.maximum(1, config.training.steps - warmup)
 
@@ -106,68 +103,7 @@ def make_schedule(config: ResolvedConfig, hyperparameters: Values | None = None)
     return rate
 
 
-def _values(config: ResolvedConfig, hyperparameters: Values | None) -> dict[str, Any]:
+def field_values(config: ResolvedConfig, hyperparameters: Values | None) -> dict[str, Any]:
     """Returns the values of all fields, those of groups too; the given ones replace the config's."""
     static = flatten(config)
     return static | traced_hyperparameters(static) | dict(hyperparameters or {})
-
-
-def adamw(values: Values) -> optax.GradientTransformation:
-    """Returns Adam (Kingma & Ba 2015); its decay is decoupled (Loshchilov & Hutter 2019)."""
-    return optax.scale_by_adam(*(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon")))
-
-
-OPTIMIZERS: dict[str, Callable[[Values], optax.GradientTransformation]] = {"adamw": adamw}
-"""Update rules by `optimizer.kind`: functions of the values of all fields, as they hold for a group of
-parameters, that return what turns gradients into directions. Decay and rate are applied after it."""
-
-
-def make_optimizer(
-    config: ResolvedConfig, unrolled_ndim: Params, hyperparameters: Values | None = None, labels: Params | None = None
-) -> optax.GradientTransformation:
-    """Builds clipping, and after it the update rule, weight decay and learning rate of each group.
-
-    The global norm is that of all parameters. Without groups there is one rule for everything.
-
-    Args:
-        config: the whole resolved config.
-        unrolled_ndim: number of dimensions of every parameter within one layer; weight decay
-            applies to those with two or more, and in a group that sets its own weight decay to all.
-        hyperparameters: as in `make_schedule`. The layout of the state does not depend on them.
-        labels: name of every parameter's group (`zoo.models.parameter_groups`); needed only where
-            `optimizer.groups` names any.
-    """
-    static, values = flatten(config), _values(config, hyperparameters)
-    schedule = make_schedule(config, hyperparameters)
-    matrices = jax.tree.map(lambda ndim: ndim >= 2, unrolled_ndim)
-    stages = []
-    if static["optimizer.clip_norm"]:
-        stages.append(("clip", optax.clip_by_global_norm(values["optimizer.clip_norm"])))
-    if not static["optimizer.groups"]:
-        return optax.named_chain(*stages, *_rule(static, values, schedule, matrices))
-    rules, scopes = {}, scopes_in(static)
-    for name in (*static["optimizer.groups"], REST):
-        scope = f"{GROUPS}.{name}"
-        decayed = None if "optimizer.weight_decay" in scopes.get(scope, {}) else matrices
-        rules[name] = optax.named_chain(*_rule(values_in(scope, static), values_in(scope, values), schedule, decayed))
-    return optax.named_chain(*stages, ("groups", optax.partition(rules, labels)))
-
-
-def _rule(
-    static: Values, values: Values, schedule: Schedule, decayed: Params | None
-) -> list[tuple[str, optax.GradientTransformation]]:
-    """Returns the named stages after clipping, for all parameters or for a group.
-
-    Args:
-        static: fields by path as they hold for these parameters; a 0 removes a stage.
-        values: the same, with the traced numbers of a compiled program.
-        schedule: the learning rate of the optimizer.
-        decayed: which parameters weight decay applies to; None for all.
-    """
-    stages = [(static["optimizer.kind"], OPTIMIZERS[static["optimizer.kind"]](values))]
-    if static["optimizer.weight_decay"]:
-        stages.append(("decay", optax.add_decayed_weights(values["optimizer.weight_decay"], mask=decayed)))
-    factor = values.get("optimizer.rate_factor")
-    rate = schedule if factor is None else lambda count: factor * schedule(count)
-    stages.append(("rate", optax.scale_by_learning_rate(rate)))
-    return stages

@@ -1,0 +1,149 @@
+"""Muon against its equations and PyTorch's, on stacked layers, and in runs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_runs import curves, small, told_to_stop_at
+
+from zoo import config as configs
+from zoo.errors import ConfigError, Preempted
+from zoo.models.architectures import make_model
+from zoo.models.functional import parameter_traits, split
+from zoo.models.parameter_groups import group_labels
+from zoo.nested import flatten
+from zoo.training.optimization.muon import orthogonalise
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.trainer import run
+
+MUON = {"optimizer__kind": "muon", "optimizer__learning_rate": 0.01, "optimizer__weight_decay": 0.1}
+SHAPES = {"wide": (4, 10), "tall": (10, 4), "square": (6, 6)}
+
+
+def newton_schulz(m):
+    """The iteration, once more, for one matrix in double precision."""
+    x = m / np.linalg.norm(m)
+    x = x if m.shape[0] <= m.shape[1] else x.T
+    for _ in range(5):
+        a = x @ x.T
+        x = 3.4445 * x - 4.775 * a @ x + 2.0315 * a @ a @ x
+    return x if m.shape[0] <= m.shape[1] else x.T
+
+
+def test_singular_values_end_near_1_in_each_of_the_stacked_matrices():
+    draw = np.random.default_rng(0)
+    # One layer is far larger than the other: normalised together, it would swallow it.
+    stacked = draw.normal(size=(2, 16, 32)) * np.array([1.0, 1e3])[:, None, None]
+    got = np.asarray(orthogonalise(jnp.asarray(stacked, jnp.float32)))
+    for layer, matrix in zip(got, stacked, strict=True):
+        np.testing.assert_allclose(layer, newton_schulz(matrix), rtol=2e-4, atol=2e-5)
+        values = np.linalg.svd(layer, compute_uv=False)
+        assert 0.6 < values.min() < values.max() < 1.3
+    assert not np.asarray(orthogonalise(jnp.zeros((3, 4)))).any()
+
+
+def updated(config, model, labels=None, steps=10):
+    """(parameters before, gradients, parameters after some steps) by path."""
+    draw = np.random.default_rng(1)
+    params = jax.tree.map(lambda leaf: jnp.asarray(draw.normal(size=leaf.shape), jnp.float32), split(model)[1])
+    gradients = [
+        jax.tree.map(lambda leaf: draw.normal(size=leaf.shape).astype(np.float32), params) for _ in range(steps)
+    ]
+    optimizer = make_optimizer(config, parameter_traits(model), labels=labels)
+    before, state, step = params, optimizer.init(params), jax.jit(optimizer.update)
+    for gradient in gradients:
+        updates, state = step(gradient, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    return flatten(before, "/"), [flatten(gradient, "/") for gradient in gradients], flatten(params, "/")
+
+
+@pytest.mark.parametrize("scale", ["rms", "spectral"])
+def test_ten_updates_of_a_model_follow_the_equations(scale):
+    config = configs.resolve(small(model__vocab_size=257, model__dim=8, optimizer__muon_scale=scale, **MUON))
+    model = make_model(config)
+    before, gradients, after = updated(config, model)
+    hidden = flatten(parameter_traits(model).is_hidden_matrix, "/")
+    assert {path.split("/")[-2] for path in hidden if hidden[path]} >= {"query", "output", "down"}
+    assert not hidden["embedding"]
+    adam = configs.resolve(
+        small(model__vocab_size=257, model__dim=8, optimizer__learning_rate=0.01, optimizer__weight_decay=0.1)
+    )
+    others = updated(adam, model)[2]
+    for path, start in before.items():
+        if not hidden[path]:
+            np.testing.assert_array_equal(after[path], others[path], err_msg=path)
+            continue
+        for layer in range(start.shape[0]):
+            expected, momentum = np.float64(start[layer]), 0.0
+            inputs, outputs = expected.shape
+            size = 0.2 * max(inputs, outputs) ** 0.5 if scale == "rms" else max(1, outputs / inputs) ** 0.5
+            for gradient in gradients:
+                g = np.float64(gradient[path][layer])
+                momentum = 0.95 * momentum + 0.05 * g
+                direction = size * newton_schulz(0.95 * momentum + 0.05 * g)
+                expected = expected - 0.01 * (direction + 0.1 * expected)
+            np.testing.assert_allclose(after[path][layer], expected, rtol=1e-3, atol=2e-5, err_msg=path)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("scale", "adjusted"), [("rms", "match_rms_adamw"), ("spectral", "original")])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_ten_updates_equal_those_of_pytorch(shape, scale, adjusted, monkeypatch):
+    torch = pytest.importorskip("torch")
+    # PyTorch iterates in bfloat16, which would hide all but gross errors.
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda tensor: tensor.float())
+    draw = np.random.default_rng(2)
+    kernel = draw.normal(size=shape).astype(np.float32)
+    gradients = draw.normal(size=(10, *shape)).astype(np.float32)
+    # PyTorch's weights are (outputs, inputs).
+    weight = torch.nn.Parameter(torch.tensor(kernel.T.copy()))
+    reference = torch.optim.Muon([weight], lr=0.01, weight_decay=0.1, adjust_lr_fn=adjusted)
+    config = configs.resolve(small(optimizer__muon_scale=scale, **MUON))
+    traits = parameter_traits(make_model(configs.resolve(small(model__vocab_size=257))))
+    traits = traits._replace(ndim={"kernel": 2}, is_hidden_matrix={"kernel": True})
+    optimizer = make_optimizer(config, traits)
+    params = {"kernel": jnp.asarray(kernel)}
+    state = optimizer.init(params)
+    for gradient in gradients:
+        updates, state = optimizer.update({"kernel": jnp.asarray(gradient)}, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        weight.grad = torch.tensor(gradient.T.copy())
+        reference.step()
+    np.testing.assert_allclose(params["kernel"], weight.detach().numpy().T, rtol=1e-4, atol=1e-5)
+
+
+def test_a_group_gives_the_others_a_rate_of_their_own():
+    own = {
+        "optimizer__groups": ("tables",),
+        "optimizer__group__tables__select": "role:embedding,role:head",
+        "optimizer__group__tables__kind": "adamw",
+        "optimizer__group__tables__rate_factor": 0.5,
+        "optimizer__group__tables__weight_decay": 0.0,
+    }
+    config = configs.resolve(small(model__vocab_size=257, model__dim=8, **MUON, **own))
+    model = make_model(config)
+    before, _, after = updated(config, model, group_labels(config, model), steps=1)
+    hidden = flatten(parameter_traits(model).is_hidden_matrix, "/")
+    # The first step of Adam is the sign of the gradient.
+    np.testing.assert_allclose(np.abs(after["embedding"] - before["embedding"]), 0.005, rtol=1e-3)
+    assert all((after[path] != before[path]).any() for path in hidden)
+
+
+def test_a_group_without_matrices_is_refused():
+    own = {
+        "optimizer__groups": ("tables",),
+        "optimizer__group__tables__select": "role:embedding",
+        "optimizer__group__tables__kind": "muon",
+    }
+    config = configs.resolve(small(model__vocab_size=257, **own))
+    with pytest.raises(ConfigError, match=r"tables\.kind=muon: the group has no matrix of a hidden layer"):
+        group_labels(config, make_model(config))
+
+
+def test_a_run_with_muon_resumes_bit_for_bit(tmp_path, monkeypatch):
+    made = configs.override(small(), {path.replace("__", "."): value for path, value in MUON.items()})
+    run(made, tmp_path / "whole")
+    with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
+        run(made, tmp_path / "parts")
+    run(made, tmp_path / "parts")
+    assert curves(tmp_path / "whole") == curves(tmp_path / "parts")

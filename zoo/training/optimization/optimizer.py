@@ -1,0 +1,66 @@
+"""Builds the optimizer: clipping, and then the update rule, weight decay and learning rate of each
+group of parameters.
+"""
+
+import jax
+import optax
+
+from zoo.config import GROUPS, REST, ResolvedConfig
+from zoo.config.scopes import scopes_in, values_in
+from zoo.models.functional import ParameterTraits, Params
+from zoo.nested import flatten
+from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
+from zoo.training.optimization.update_rules import OPTIMIZERS
+
+
+def make_optimizer(
+    config: ResolvedConfig, traits: ParameterTraits, hyperparameters: Values | None = None, labels: Params | None = None
+) -> optax.GradientTransformation:
+    """Builds clipping, and after it the update rule, weight decay and learning rate of each group.
+
+    The global norm is that of all parameters. Without groups there is one rule for everything.
+
+    Args:
+        config: the whole resolved config.
+        traits: weight decay applies to parameters with two or more dimensions within one layer,
+            and in a group that sets its own weight decay to all.
+        hyperparameters: as in `make_schedule`. The layout of the state does not depend on them.
+        labels: name of every parameter's group (`zoo.models.parameter_groups`); needed only where
+            `optimizer.groups` names any.
+    """
+    static, values = flatten(config), field_values(config, hyperparameters)
+    schedule = make_schedule(config, hyperparameters)
+    matrices = jax.tree.map(lambda ndim: ndim >= 2, traits.ndim)
+    stages = []
+    if static["optimizer.clip_norm"]:
+        stages.append(("clip", optax.clip_by_global_norm(values["optimizer.clip_norm"])))
+    if not static["optimizer.groups"]:
+        return optax.named_chain(*stages, *_rule(static, values, traits, schedule, matrices))
+    rules, scopes = {}, scopes_in(static)
+    for name in (*static["optimizer.groups"], REST):
+        scope = f"{GROUPS}.{name}"
+        decayed = None if "optimizer.weight_decay" in scopes.get(scope, {}) else matrices
+        own = values_in(scope, static), values_in(scope, values)
+        rules[name] = optax.named_chain(*_rule(*own, traits, schedule, decayed))
+    return optax.named_chain(*stages, ("groups", optax.partition(rules, labels)))
+
+
+def _rule(
+    static: Values, values: Values, traits: ParameterTraits, schedule: Schedule, decayed: Params | None
+) -> list[tuple[str, optax.GradientTransformation]]:
+    """Returns the named stages after clipping, for all parameters or for a group.
+
+    Args:
+        static: fields by path as they hold for these parameters; a 0 removes a stage.
+        values: the same, with the traced numbers of a compiled program.
+        traits: of all parameters.
+        schedule: the learning rate of the optimizer.
+        decayed: which parameters weight decay applies to; None for all.
+    """
+    stages = [(static["optimizer.kind"], OPTIMIZERS[static["optimizer.kind"]](values, traits))]
+    if static["optimizer.weight_decay"]:
+        stages.append(("decay", optax.add_decayed_weights(values["optimizer.weight_decay"], mask=decayed)))
+    factor = values.get("optimizer.rate_factor")
+    rate = schedule if factor is None else lambda count: factor * schedule(count)
+    stages.append(("rate", optax.scale_by_learning_rate(rate)))
+    return stages
