@@ -7,6 +7,7 @@ nothing.
 """
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -158,6 +159,25 @@ def test_p5_values_are_not_rotated():
     # A token that sees itself alone reads its own value, wherever it stands.
     np.testing.assert_array_equal(attended("rope", there, 1), attended("none", here, 1))
     assert abs(attended("rope", there, 0) - attended("none", here, 0)).max() > 0.01
+
+
+def test_p6_rope_s_bound_decays_with_the_distance():
+    """P6: "RoPE's bound on the score decays with distance"."""
+    from zoo.draw.rope_pictures import score_bound
+
+    def over_ranges(theta):
+        fields = {"model.position.kind": "rope", "model.attention.head_dim": 128, "model.position.theta": theta}
+        bound = score_bound(tiny(fields).model, 1024)
+        # At distance 0 no pair is rotated, and the j-th partial sum is j.
+        assert bound[0] == pytest.approx((64 + 1) / 2)
+        return [bound[start : 4 * start].mean() for start in (1, 4, 16, 64, 256)]
+
+    # Not at every step, but from each range of distances to the next.
+    means = over_ranges(10_000.0)
+    assert all(near > 1.2 * far for near, far in itertools.pairwise(means))
+    assert means[0] < 65 / 2
+    # What decays is the sum over many frequencies: pairs that all turn alike keep theirs.
+    np.testing.assert_allclose(over_ranges(1.0 + 1e-9), 65 / 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", SCHEMES)
