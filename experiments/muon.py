@@ -25,7 +25,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Does Muon end below AdamW after the same number of steps?",
         base=decoder(size),
         factors={"optimizer": levels("optimizer.kind", "adamw", "muon")},
-        tune=rates(size, 0.16, 0.4, 1, 2.5),
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
         claim=Claim("V1", "Muon ends below AdamW after the same number of steps", "Jordan 2024; Liu et al. 2025"),
         contrasts=(
             Contrast(
