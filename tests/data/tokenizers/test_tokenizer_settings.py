@@ -110,21 +110,21 @@ REFUSED = {
     ),
     "words that are never split": (lambda folder: wordpiece(folder, never_split=["[X]"]), "sets never_split="),
     "no basic tokens": (lambda folder: wordpiece(folder, do_basic_tokenize=False), "sets do_basic_tokenize=False"),
-    "CLIP by its class": (
-        lambda folder: byte_pairs(folder, ["<|endoftext|>", "a"], tokenizer_class="CLIPTokenizer"),
-        "names CLIPTokenizer",
-    ),
-    "CLIP by its tokens": (
+    "words with marked ends": (
         lambda folder: byte_pairs(folder, ["<|endoftext|>", "a</w>"]),
         "'a</w>' marks the end of a word, so this is no byte-level BPE",
     ),
-    "XLM-R by the name of its file": (
+    "words with marked ends, of a class without": (
+        lambda folder: byte_pairs(folder, ["<|startoftext|>", "a</w>"], tokenizer_class="GPT2Tokenizer"),
+        "'a</w>' marks the end of a word, so this is no byte-level BPE",
+    ),
+    "XLM-R, mBART or CamemBERT": (
         lambda folder: sentencepiece(folder, "sentencepiece.bpe.model"),
         "belong to XLM-R, mBART and CamemBERT",
     ),
-    "XLM-R by its class": (
-        lambda folder: sentencepiece(folder, "sentencepiece.bpe.model", tokenizer_class="XLMRobertaTokenizer"),
-        "names XLMRobertaTokenizer",
+    "mBART by its class": (
+        lambda folder: sentencepiece(folder, "sentencepiece.bpe.model", tokenizer_class="MBartTokenizer"),
+        "names MBartTokenizer",
     ),
     "a class of spiece.model": (
         lambda folder: sentencepiece(folder, "spiece.model", tokenizer_class="AlbertTokenizer"),

@@ -13,7 +13,8 @@ from zoo.errors import DataError
 
 # Names of the token that opens a document, in the order in which a vocabulary is searched, of the
 # mask and of the separator.
-OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>", "</s>", "<pad>")
+# The last is GPT-1's: the end of a paragraph, which its tokenizer never makes of a text.
+OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", "<|endoftext|>", "</s>", "<pad>", "\n</w>")
 MASKS = ("[MASK]", "<mask>")
 SEPARATORS = ("[SEP]", "</s>")
 
@@ -43,7 +44,8 @@ class FastTokenizer(Tokenizer):
         special_ids = {id for id, token in model.get_added_tokens_decoder().items() if token.special}
         bos_id = next((vocabulary[name] for name in OPENING if name in vocabulary), None)
         if bos_id is None:
-            raise DataError(f"the tokenizer has no token that could open a document; looked for {', '.join(OPENING)}")
+            names = ", ".join(OPENING).replace("\n", "\\n")
+            raise DataError(f"the tokenizer has no token that could open a document; looked for {names}")
         to_bytes = byte_of_symbol()
         texts = {id: token for token, id in vocabulary.items() if id not in special_ids and id != bos_id}
         self.lossless = _is_byte_level(model) and all(

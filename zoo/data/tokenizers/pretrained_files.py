@@ -4,14 +4,20 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer, read_sentencepiece
+from zoo.data.tokenizers.sentencepiece_files import PIECES, SentencePieceTokenizer, read_sentencepiece
 from zoo.data.tokenizers.tokenizer_settings import (
     BYTE_LEVEL_CLASSES,
+    CLIP_CLASS,
+    GPT1_CLASS,
     SENTENCEPIECE_CLASSES,
+    SETTINGS_FILE,
+    SHIFTED_CLASSES,
     WORDPIECE_CLASSES,
     read_settings,
 )
+from zoo.data.tokenizers.word_end_files import clip_model, gpt1_model
 from zoo.errors import ConfigError
+from zoo.files import read_json, read_object_or_empty
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 # The name under which XLM-R, mBART and CamemBERT save a model whose ids they shift.
@@ -28,8 +34,11 @@ LISTED_SPECIALS = (
     "</s>",
     "<unk>",
     "<mask>",
+    "<|startoftext|>",
     "<|endoftext|>",
 )
+# Tokens that tell CLIP's vocabulary from GPT-1's.
+WORD_END_KINDS = {"<|startoftext|>": CLIP_CLASS, "\n</w>": GPT1_CLASS}
 READABLE_FILES = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
 
 
@@ -72,42 +81,61 @@ def read_wordpiece_vocabulary(path: Path) -> Any:
 
 
 def read_byte_pair_merges(path: Path) -> Any:
-    """Reads GPT-2's `vocab.json` with its `merges.txt`: byte-level BPE.
+    """Reads `vocab.json` with its `merges.txt`: GPT-2's byte-level BPE, CLIP's or GPT-1's.
+
+    The class in `tokenizer_config.json` says which; without one, tokens do that end in "</w>".
 
     Raises:
-        ConfigError: see `read_settings`; or the files are those of another BPE, in which the last
-            piece of a word is marked (CLIP, GPT-1).
+        ConfigError: see `read_settings`; or the files are those of yet another BPE.
     """
+    settings = read_settings(path, {*BYTE_LEVEL_CLASSES, CLIP_CLASS, GPT1_CLASS})
+    vocabulary = read_json(path)
+    name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    marked = next((token for token in vocabulary if token.endswith("</w>")), None)
+    if name not in (CLIP_CLASS, GPT1_CLASS) and marked:
+        name = next((kind for token, kind in WORD_END_KINDS.items() if token in vocabulary), None)
+        if name is None or settings.get("tokenizer_class") not in (None, "PreTrainedTokenizerFast"):
+            raise ConfigError(
+                f"data.tokenizer.path={path}: {marked!r} marks the end of a word, so this is no byte-level BPE; save "
+                "the tokenizer as tokenizer.json"
+            )
+    make = {CLIP_CLASS: clip_model, GPT1_CLASS: gpt1_model}.get(name)
+    if make is not None:
+        return _with_special_tokens(make(path), vocabulary)
     from tokenizers import Tokenizer as Model
     from tokenizers import decoders, models, pre_tokenizers
 
-    settings = read_settings(path, BYTE_LEVEL_CLASSES)
     model = Model(models.BPE.from_file(str(path), str(path.with_name("merges.txt"))))
-    if marked := next((token for token in model.get_vocab() if token.endswith("</w>")), None):
-        raise ConfigError(
-            f"data.tokenizer.path={path}: {marked!r} marks the end of a word, so this is no byte-level BPE; save the "
-            "tokenizer as tokenizer.json"
-        )
     model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
     model.decoder = decoders.ByteLevel()
-    return _with_special_tokens(model, model.get_vocab())
+    return _with_special_tokens(model, vocabulary)
 
 
 def read_sentencepiece_model(path: Path) -> SentencePieceTokenizer:
-    """Reads SentencePiece's `.model`, whose ids are those of its pieces.
+    """Reads SentencePiece's `.model`, whose ids are those of its pieces, or XLM-R's or CamemBERT's.
 
     Raises:
         ConfigError: see `read_settings`; or the file is named as those of XLM-R, mBART and CamemBERT,
-            which number the pieces in a way of their own.
+            which number the pieces in ways of their own, and nothing says whose it is.
         DataError: it is damaged.
     """
-    settings = read_settings(path, SENTENCEPIECE_CLASSES)
-    if path.name == SHIFTED_NAME and not settings.get("tokenizer_class"):
+    settings = read_settings(path, {*SENTENCEPIECE_CLASSES, *SHIFTED_CLASSES})
+    name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    if name in SENTENCEPIECE_CLASSES or path.name != SHIFTED_NAME:
+        return read_sentencepiece(path, SHIFTED_CLASSES.get(name, PIECES))
+    layout = SHIFTED_CLASSES.get(name, _model_type(path))
+    if layout not in SHIFTED_CLASSES.values():
         raise ConfigError(
             f"data.tokenizer.path={path}: files of this name belong to XLM-R, mBART and CamemBERT, whose ids are not "
-            "those of the pieces; save the tokenizer as tokenizer.json"
+            f"those of the pieces; add {SETTINGS_FILE} with its tokenizer_class ({', '.join(SHIFTED_CLASSES)} are "
+            "read), or save the tokenizer as tokenizer.json"
         )
-    return read_sentencepiece(path)
+    return read_sentencepiece(path, layout)
+
+
+def _model_type(path: Path) -> Any:
+    """Returns the kind of model that config.json beside a tokenizer names; None without one."""
+    return read_object_or_empty(path.with_name("config.json")).get("model_type")
 
 
 def _with_special_tokens(model: Any, tokens: Collection[str]) -> Any:

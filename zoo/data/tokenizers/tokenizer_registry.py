@@ -78,9 +78,9 @@ def _from_saved(content: dict[str, Any]) -> Tokenizer:
 def read_pretrained(path: str | Path) -> Tokenizer:
     """Reads the tokenizer of a file, or of a folder that holds one.
 
-    Files are the `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, GPT-2's
-    `vocab.json` with `merges.txt`, a SentencePiece `.model`, or the `tokenizer.json` of a run,
-    of any kind.
+    Files are the `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, the `vocab.json`
+    with `merges.txt` of GPT-2, CLIP or GPT-1, a SentencePiece `.model` (that of XLM-R or CamemBERT
+    included), or the `tokenizer.json` of a run, of any kind.
 
     Raises:
         ConfigError: no such file, or none that can be read.

@@ -19,6 +19,10 @@ BYTE_LEVEL_CLASSES = frozenset(
     {"GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "CodeGenTokenizer"}
 )
 SENTENCEPIECE_CLASSES = frozenset({"T5Tokenizer", "MT5Tokenizer", "LlamaTokenizer", "GemmaTokenizer"})
+# Those whose ids are not the numbers of the pieces, with the layout that is theirs.
+SHIFTED_CLASSES = {"XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert"}
+# BPE in which the last piece of a word is marked.
+CLIP_CLASS, GPT1_CLASS = "CLIPTokenizer", "OpenAIGPTTokenizer"
 # Text with one of these in it has other ids than without.
 _CHANGES_TEXT = {"never_split": (None, []), "do_basic_tokenize": (True,), "do_word_tokenize": (True,)}
 
