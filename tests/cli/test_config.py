@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from zoo import config as configs
-from zoo.cli import main
+from zoo.cli import describe, main
 from zoo.layers.attention.kernel_choice import Platform
+from zoo.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]
 GEMMA = str(ROOT / "configs" / "gemma3.py:smoke")
@@ -107,3 +108,29 @@ def test_validate_names_what_was_meant_inside_a_part(capsys):
 def test_describe_a_field_that_a_switch_opens(capsys):
     assert main.main(["describe", "next_sentence"]) == 0
     assert "read only when model.head.pooler is true" in capsys.readouterr().out
+
+
+def test_every_variant_is_listed_with_the_fields_that_choose_it(capsys):
+    assert main.main(["describe", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in listed] == [variant.name for variant in VARIANTS]
+    assert all(configs.field_at(path) for each in listed for path in each["fields"])
+    assert main.main(["describe"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line[:2] == ["rmsnorm", "norm.kind=rmsnorm"]]
+    assert main.main(["describe", "rope", "--json"]) == 2
+
+
+@pytest.mark.parametrize("word", describe.SYNONYMS)
+def test_other_names_lead_to_what_they_mean(word, capsys):
+    assert main.main(["describe", word.upper().replace("-", "_")]) == 0
+    told = capsys.readouterr().out
+    assert main.main(["describe", describe.SYNONYMS[word]]) == 0
+    assert told == capsys.readouterr().out
+    # No name of this project is hidden.
+    assert word not in {variant.name for variant in VARIANTS} | set(configs.BY_PATH)
+
+
+def test_a_difference_of_configs_as_json(capsys):
+    assert main.main(["config", "diff", "gpt2:tiny", "llama:tiny", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model.norm.kind"] == ["layernorm", "rmsnorm"]

@@ -37,6 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     diff = actions.add_parser("diff", help="print the fields in which two configs differ", allow_abbrev=False)
     diff.add_argument("one", metavar="CONFIG")
     diff.add_argument("other", metavar="CONFIG")
+    diff.add_argument("--json", action="store_true", help="print one JSON object: {field: [value, other value]}")
     diff.set_defaults(handler=run_diff)
     validate = actions.add_parser("validate", help="check configs; prints one line per problem", allow_abbrev=False)
     validate.add_argument("configs", metavar="CONFIG", nargs="+")
@@ -119,6 +120,9 @@ def run_diff(args: argparse.Namespace) -> int:
     """Prints the fields that differ between two resolved configs; returns 0 in any case."""
     one, other = resolved_config(args.one, []), resolved_config(args.other, [])
     different = configs.difference(one, other)
+    if args.json:
+        print(json.dumps(different, indent=2))
+        return 0
     if not different:
         print("no difference")
     width = max(map(len, different), default=0)

@@ -21,6 +21,30 @@ EXAMPLES = """examples:
   zoo describe position      the fields of position encodings and their choices
   zoo describe schedule.warmup_steps
   zoo describe configs/bert.py"""
+# Other names of variants and fields.
+SYNONYMS = {
+    "mha": "multi-head",
+    "gqa": "grouped-query",
+    "mqa": "multi-query",
+    "swa": "window",
+    "sliding-window": "window",
+    "flash": "model.attention.implementation",
+    "flash-attention": "model.attention.implementation",
+    "swish": "silu",
+    "glu": "model.ffn.kind",
+    "rotary": "rope",
+    "pre-norm": "pre",
+    "post-norm": "post",
+    "mlm": "masked-lm",
+    "nsp": "next-sentence",
+    "ntk": "rope-dynamic",
+    "yarn": "rope-yarn",
+    "lr": "optimizer.learning_rate",
+    "warmup": "schedule.warmup_steps",
+    "warm-up": "schedule.warmup_steps",
+}
+# Width of the column of fields; longer ones push the rest to the right.
+COLUMN = 48
 LISTS = {
     configs.CONFIGS: "zoo config show llama:7b\n  zoo train --config=llama:tiny --workdir=runs/first",
     configs.EXPERIMENTS: "zoo run norm_placement:quick",
@@ -39,6 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
     )
+    parser.add_argument("--json", action="store_true", help="without NAME: print one JSON list of the variants")
     parser.set_defaults(handler=run)
     for kind, example in LISTS.items():
         listing = subparsers.add_parser(
@@ -86,28 +111,16 @@ def _config_file(name: str) -> str | None:
 def run(args: argparse.Namespace) -> int:
     """Prints a description of the name; without a name, one line per variant."""
     from zoo.variants import VARIANTS
-    from zoo.variants.variant_page import render, summary_line
+    from zoo.variants.variant_page import render
 
+    if args.json and args.name is not None:
+        raise ConfigError("--json lists all variants; leave the name out")
     if args.name is None:
-        width = max(len(variant.name) for variant in VARIANTS)
-        for part in dict.fromkeys(variant.part for variant in VARIANTS):
-            print(part)
-            print(
-                "\n".join(
-                    f"    {variant.name:{width}s}  {summary_line(variant)}"
-                    for variant in VARIANTS
-                    if variant.part == part
-                )
-            )
-        print("\nfields with choices")
-        chosen = [field for field in FIELDS if field.choices]
-        print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
-        print(
-            "\nzoo describe NAME explains one of these; zoo describe model (or objective, data, optimizer, schedule) "
-            "lists the fields."
-        )
+        _list_variants(args.json)
         return 0
     wanted = args.name.lower().replace("_", "-")
+    if wanted in SYNONYMS:
+        args.name = wanted = SYNONYMS[wanted]
     for variant in VARIANTS:
         if variant.name == wanted:
             _show(render(variant))
@@ -125,6 +138,48 @@ def run(args: argparse.Namespace) -> int:
             f"nothing is called {shown(args.name)}{did_you_mean(wanted, names)}; zoo describe lists all names"
         )
     return 0
+
+
+def _list_variants(as_json: bool) -> None:
+    """Prints every variant with the fields that choose it, and the fields that have choices."""
+    from zoo.variants import VARIANTS
+    from zoo.variants.variant_page import summary_line
+
+    listed = [
+        {
+            "name": variant.name,
+            "part": variant.part,
+            "fields": dict(variant.chosen or variant.changes),
+            "what": summary_line(variant),
+        }
+        for variant in VARIANTS
+    ]
+    if as_json:
+        print(json.dumps(listed, indent=2))
+        return
+    assignments = [
+        " ".join(f"{path.removeprefix('model.')}={_text(value)}" for path, value in each["fields"].items())
+        for each in listed
+    ]
+    names = max(len(each["name"]) for each in listed)
+    width = min(COLUMN, max(map(len, assignments)))
+    part = None
+    for each, assignment in zip(listed, assignments, strict=True):
+        if each["part"] != part:
+            part = each["part"]
+            print(part)
+        print(f"    {each['name']:{names}s}  {assignment:{width}s}  {each['what']}")
+    print("\nfields with choices")
+    chosen = [field for field in FIELDS if field.choices]
+    print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
+    print(
+        "\nThe second column leaves out model. in front of a field. zoo describe NAME explains a variant or a field;"
+        "\nzoo describe model (or objective, data, optimizer, schedule) lists the fields."
+    )
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
 
 
 def run_list(args: argparse.Namespace) -> int:
