@@ -71,7 +71,7 @@ def test_every_claim_has_a_row(output, tmp_path):
     tests.mkdir()
     (tests / "test_exact.py").write_text("def test_a4_it_is_so():\n")
     page = build(output, tests).read_text()
-    assert "4 claims: 1 supported, 1 exact, 1 on a page of its own, 1 not judged yet." in page
+    assert "4 claims: 1 supported, 1 exact, 1 on a separate page, 1 not judged yet." in page
     rows = [line for line in page.splitlines() if line.startswith("| A")]
     assert rows[0] == (
         "| A1 | a \\| b | x 2020 | **supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 1: -0.032 (-0.050 to "

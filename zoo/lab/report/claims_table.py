@@ -65,7 +65,7 @@ def claims_lines(
         elif not found:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
-            verdicts.append("on a page of its own" if page else _OPEN)
+            verdicts.append("on a separate page" if page else _OPEN)
     count = Counter(verdicts)
     shown = ", ".join(f"{count[verdict]} {verdict}" for verdict in _order(count))
     return [
@@ -79,7 +79,7 @@ def claims_lines(
 
 
 def _order(verdicts: Mapping[str, int]) -> list[str]:
-    first = ("supported", "not supported", "undecided", "exact", "on a page of its own", _OPEN)
+    first = ("supported", "not supported", "undecided", "exact", "on a separate page", _OPEN)
     return [verdict for verdict in first if verdict in verdicts] + sorted(set(verdicts) - set(first))
 
 
