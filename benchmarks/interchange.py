@@ -25,9 +25,7 @@ BERT_BASE = {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "
              "max_position_embeddings": 512}  # fmt: skip
 SMOKE = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
          "max_position_embeddings": 32}  # fmt: skip
-MODULES = (
-    "import jax, zoo.cli.interchange, zoo.interop.importing, zoo.interop.exporting, zoo.training.trainer; jax.devices()"
-)
+MODULES = "import jax, zoo.cli.checkpoints.interchange, zoo.interop.importing, zoo.interop.exporting, zoo.training.trainer; jax.devices()"
 
 
 def run(arguments: list[str], environment: dict[str, str]) -> tuple[float, int]:

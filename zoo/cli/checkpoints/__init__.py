@@ -1,0 +1,1 @@
+"""Commands that read or write checkpoints: `zoo average`, `zoo import`, `zoo export`."""

@@ -1,0 +1,113 @@
+"""`zoo new experiment|variant NAME`: writes a commented file that works as it is."""
+
+import argparse
+import re
+from pathlib import Path
+
+from zoo.errors import ConfigError, shown
+from zoo.files import write_atomic
+
+EXPERIMENT = '''"""TITLE: what is expected, and where that was published.
+
+    zoo run FILE --dry-run     checks it and shows the arms with their cost
+    zoo run FILE               trains them and writes runs/NAME/report.html
+
+Stated beforehand, on `eval/loss` at the last step: RMSNorm and LayerNorm end within 0.02 nats of each other.
+"""
+
+from zoo.lab.experiment import Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates
+
+
+def get_experiment(size: str = "tiny") -> Experiment:
+    """The arms are all combinations of the levels of `factors`; `FILE:small` passes size="small"."""
+    return Experiment(
+        name="NAME",
+        question="Does RMSNorm converge like LayerNorm?",
+        # What all arms share. decoder(size) is a small GPT; config.load("bert:tiny") is another start, and
+        # config.override(base, {"field": value}) changes fields. `zoo config show` lists them.
+        base=decoder(size),
+        # factor -> levels. A level may also set several fields: {"name": {"field": value, ...}, ...}.
+        factors={"norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
+        # Every arm is trained once with each seed; 3 detect differences above 3.3 standard deviations.
+        seeds=(0, 1, 2),
+        # Finds the best learning rate of each arm first, with another seed; None trains all arms alike.
+        tune=rates(size),
+        # The rules that decide: superiority, non_inferiority or equivalence, with a margin in the metric's unit.
+        contrasts=(
+            Contrast(
+                "they end alike",
+                a=Side({"norm": "rmsnorm"}),
+                b=Side({"norm": "layernorm"}),
+                rule="equivalence",
+                margin=0.02,
+                expected="they end within 0.02 nats of each other",
+            ),
+        ),
+        size=size,
+    )
+'''
+
+VARIANT = '''"""A variant of the feed-forward layer.
+
+    zoo describe NAME --plugin FILE
+    zoo run --plugin FILE --config=gpt2:tiny --vary model.ffn.kind=gelu,NAME --seeds 3
+"""
+
+import jax
+import jax.numpy as jnp
+
+from zoo import plugin
+
+
+class CLASS(plugin.FeedForward):
+    """y = max(0, x W_up)^2 W_down (So et al. 2021). The first sentence is what `zoo describe` shows."""
+
+    def nonlinearity(self, x):
+        """Returns what is computed between the two matrices, elementwise."""
+        return jnp.square(jax.nn.relu(x))
+
+
+# The field that gets a new choice, the choice's name, and one line for people with the equation and the paper.
+# Norms, positions, attention, objectives, optimizers and schedules are registered the same way
+# (docs/your_own_variant.md).
+plugin.register(plugin.Kind("model.ffn.kind", "NAME", "max(0, x W_up)^2 W_down (So et al. 2021)"), CLASS)
+'''
+TEMPLATES = {"experiment": EXPERIMENT, "variant": VARIANT}
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser(
+        "new",
+        help="write a commented experiment or variant file to start from",
+        description="Writes NAME.py, a commented file that works as it is, into the current folder.",
+        epilog="examples:\n  zoo new experiment warmup\n  zoo run warmup.py --dry-run\n  zoo new variant relu_squared",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", choices=TEMPLATES, help="which kind of file")
+    parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and _")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the file and says what to do with it."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", args.name):
+        raise ConfigError(f"name {shown(args.name)}: use lower-case letters, digits and _, beginning with a letter")
+    path = Path(f"{args.name}.py")
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} exists already; nothing was written")
+    words = args.name.split("_")
+    content = TEMPLATES[args.what]
+    for placeholder, text in (
+        ("TITLE", " ".join(words).capitalize()),
+        ("CLASS", "".join(word.capitalize() for word in words)),
+        ("FILE", str(path)),
+        ("NAME", args.name),
+    ):
+        content = content.replace(placeholder, text)
+    write_atomic(path, content)
+    use = content.split('"""')[1].strip().splitlines()[2:4]
+    print("\n".join([f"{path} was written; it works as it is. Next:", *(f"  {line.strip()}" for line in use)]))
+    return 0
