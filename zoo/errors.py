@@ -180,3 +180,15 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             return ConfigError.exit_code
 
     return wrapper
+
+
+def line_of(error: BaseException, file: str) -> str:
+    """Returns ", line N" for the line of a file at which an exception was raised."""
+    lines, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == file:
+        lines.append(error.lineno)
+    return f", line {lines[-1]}," if lines else ""

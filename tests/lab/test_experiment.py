@@ -6,7 +6,7 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.experiment import Contrast, Side, levels, load_experiment
+from zoo.lab.experiment import Contrast, Match, Side, levels, load_experiment
 from zoo.lab.planning.adhoc import experiment_from_flags
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
@@ -238,3 +238,40 @@ def test_flags_with_problems_tell_all_of_them(tmp_path):
         )
     assert len(error.value.problems) == 5
     assert 'did you mean "model.dim"' in error.value.problems[0]
+
+
+BAD = """
+from zoo.lab.experiment import Experiment, levels
+from zoo.lab.sizes import decoder
+def get_experiment(size="tiny"):
+    fields = dict(name="x", question="?", base=decoder(size), factors={"norm": levels("model.norm.kind", "layernorm", "rmsnorm")})
+    return Experiment(**fields | dict(CHANGE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("seeds=3", "line 6: seeds: expected a sequence of whole numbers, got 3 (int)"),
+        ("base=None", "line 6: base: expected a config, got None (NoneType)"),
+        ("contrasts=('a',)", "line 6: contrasts: expected a sequence of Contrast, got 'a' (str)"),
+        ("tune={'a': 1}", "line 6: tune: expected a Tune"),
+        ("claim='N1'", "line 6: claim: expected a Claim, got 'N1' (str)"),
+        ("match='parameters'", "line 6: match: 'parameters': expected WHAT:FIELD"),
+        ("allow='tokens'", "line 6: allow: expected a sequence of names, got 'tokens' (str)"),
+        ("name=nothing", "line 6, fails: NameError"),
+    ],
+)
+def test_wrong_types_name_the_line_and_the_field(tmp_path, change, told):
+    file = tmp_path / "mine.py"
+    file.write_text(BAD.replace("CHANGE", change))
+    with pytest.raises(ConfigError) as refused:
+        load_experiment(str(file))
+    (line,) = refused.value.problems
+    assert told in line
+
+
+def test_a_match_may_be_a_text(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(BAD.replace("CHANGE", "match='parameters:model.ffn.hidden_dim'"))
+    assert load_experiment(str(file)).match == Match("parameters", "model.ffn.hidden_dim")

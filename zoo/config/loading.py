@@ -18,7 +18,7 @@ from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
 from zoo.config.shipped import CONFIGS, locate
-from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
+from zoo.errors import ConfigError, did_you_mean, line_of, listed, shortened, shown
 from zoo.files import read_json
 from zoo.nested import flatten
 
@@ -44,7 +44,8 @@ def import_file(path: Path, what: str) -> Any:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"{what} {path} fails on import: {type(error).__name__}: {error}") from error
+        line = line_of(error, str(path))
+        raise ConfigError(f"{what} {path}{line} fails on import: {type(error).__name__}: {error}") from error
     finally:
         sys.dont_write_bytecode = writes
     return module
@@ -57,12 +58,14 @@ def call_with_argument(function: Callable[..., Any], argument: str | None, what:
     try:
         return function() if argument is None else function(argument)
     except ConfigError as error:
-        raise ConfigError([f"{what}: {problem}" for problem in error.problems]) from error
+        line = line_of(error, function.__code__.co_filename).removesuffix(",")
+        raise ConfigError([f"{what}{line}: {problem}" for problem in error.problems]) from error
     except Exception as error:
         text = " ".join(str(error).split())
         # ml_collections lists the whole config between the unknown name and its suggestion.
         text = re.sub(r" Other fields present: .*?(Did you mean .*)?$", r" \1", text)
-        raise ConfigError(f"{what} fails: {type(error).__name__}: {text}{_renamed_hint(error)}") from error
+        line = line_of(error, function.__code__.co_filename)
+        raise ConfigError(f"{what}{line} fails: {type(error).__name__}: {text}{_renamed_hint(error)}") from error
 
 
 def _renamed_hint(error: Exception) -> str:

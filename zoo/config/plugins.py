@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, line_of
 from zoo.files import cache_directory, write_atomic
 
 FOLDER = "plugins"
@@ -165,7 +165,7 @@ def _execute(plugin: Plugin) -> None:
     except ConfigError as error:
         raise ConfigError([f"plug-in {plugin.origin}: {problem}" for problem in error.problems]) from error
     except (Exception, SystemExit) as error:
-        line = _line_of(error, str(plugin.origin))
+        line = line_of(error, str(plugin.origin))
         raise ConfigError(f"plug-in {plugin.origin}{line} fails: {type(error).__name__}: {error}") from error
     finally:
         _executing.pop()
@@ -176,18 +176,6 @@ def _execute(plugin: Plugin) -> None:
     except ConfigError as error:
         raise ConfigError([f"plug-in {plugin.origin}: {problem}" for problem in error.problems]) from error
     _loaded[plugin.name] = plugin
-
-
-def _line_of(error: BaseException, origin: str) -> str:
-    """Returns ", line N" for the line of the plug-in at which an exception was raised."""
-    lines, trace = [], error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == origin:
-            lines.append(trace.tb_lineno)
-        trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.filename == origin:
-        lines.append(error.lineno)
-    return f", line {lines[-1]}," if lines else ""
 
 
 def unload(plugin: Plugin) -> None:

@@ -8,10 +8,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from zoo import config
-from zoo.errors import did_you_mean, listed, shown
+from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.metrics import base_name, is_known_metric, known_metrics
 
 # Valid names of an experiment; the sweep's folder has this name.
@@ -134,6 +134,18 @@ class Match:
 
     what: str
     field: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Returns the match of WHAT:FIELD.
+
+        Raises:
+            ConfigError: there is no colon.
+        """
+        what, colon, field = text.partition(":")
+        if not colon:
+            raise ConfigError(f"match: {shown(text)}: expected WHAT:FIELD, e.g. parameters:model.ffn.hidden_dim")
+        return cls(what, field)
 
     def problems(self, factors: Factors) -> Iterator[str]:
         """Yields what is wrong with the declaration."""

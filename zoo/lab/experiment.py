@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import ml_collections
+
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.declarations import (
@@ -61,7 +63,8 @@ class Experiment:
         size: name of the size, for the record.
         allow: names of `DIFFERENCES` that arms may have besides their factors. Other differences
             are refused; allowed ones are listed in the report.
-        match: None, or how arms are made equally large.
+        match: None, or how arms are made equally large; "parameters:model.ffn.hidden_dim" stands for
+            Match("parameters", "model.ffn.hidden_dim").
         looks: {number of seeds: level of the intervals} if seeds are added until the contrasts are
             decided (group-sequential); empty for a single analysis.
         prerequisites: runs that are trained before the arms that start from them, by name: an arm sets
@@ -88,7 +91,7 @@ class Experiment:
     contrasts: tuple[Contrast, ...] = ()
     size: str = ""
     allow: tuple[str, ...] = ()
-    match: Match | None = None
+    match: Match | str | None = None
     looks: Mapping[int, float] = field(default_factory=dict)
     prerequisites: Mapping[str, Prerequisite] = field(default_factory=dict)
     tune: Tune | None = None
@@ -96,8 +99,42 @@ class Experiment:
     measures: tuple[str, ...] = ()
 
     def __post_init__(self):
+        if problems := list(_type_problems(self)):
+            raise ConfigError(problems)
+        if isinstance(self.match, str):
+            object.__setattr__(self, "match", Match.parse(self.match))
         if problems := list(_problems(self)):
             raise ConfigError(problems)
+
+
+# Types of the fields: what a field is, what its items are if it is a sequence, and how that is called.
+_TYPES: Mapping[str, tuple[Any, Any, str]] = {
+    "name": (str, None, "a text"),
+    "question": (str, None, "a text"),
+    "base": (Mapping | ml_collections.ConfigDict, None, "a config"),
+    "factors": (Mapping, None, "{factor: {level: {field: value}}}"),
+    "seeds": (tuple | list | range, None, "a sequence of whole numbers"),
+    "metric": (str, None, "the name of a metric"),
+    "claim": (Claim | None, None, "a Claim"),
+    "contrasts": (tuple | list, Contrast, "a sequence of Contrast"),
+    "size": (str, None, "a text"),
+    "allow": (tuple | list, str, "a sequence of names"),
+    "match": (Match | str | None, None, "a Match, or a text such as parameters:model.ffn.hidden_dim"),
+    "looks": (Mapping, None, "{number of seeds: level}"),
+    "prerequisites": (Mapping, None, "{name: Prerequisite}"),
+    "tune": (Tune | None, None, "a Tune"),
+    "measures": (tuple | list, str, "a sequence of names"),
+}
+
+
+def _type_problems(experiment: Experiment) -> Iterator[str]:
+    for name, (kind, items, described) in _TYPES.items():
+        value = getattr(experiment, name)
+        wrong = [value] if not isinstance(value, kind) else []
+        if not wrong and items is not None:
+            wrong = [item for item in value if not isinstance(item, items)]
+        if wrong:
+            yield f"{name}: expected {described}, got {shown(wrong[0])} ({type(wrong[0]).__name__})"
 
 
 def _problems(experiment: Experiment) -> Iterator[str]:

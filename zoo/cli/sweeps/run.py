@@ -214,7 +214,7 @@ def _report(folder: Path, console) -> None:
 def _experiment(args: argparse.Namespace):
     """Returns the experiment of the flags, with their seeds and changes to the base."""
     from zoo import config
-    from zoo.lab.experiment import Match, load_experiment
+    from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
 
     changes = _changes(args)
@@ -231,9 +231,6 @@ def _experiment(args: argparse.Namespace):
         raise ConfigError(clash)
     if "seed" in changes:
         raise ConfigError("seed cannot be set for all runs; use --seeds")
-    what, colon, path = (args.match or "").partition(":")
-    if args.match and not colon:
-        raise ConfigError(f"--match {args.match}: expected WHAT:FIELD, e.g. parameters:model.ffn.hidden_dim")
     if args.tune_seeds and not (args.tune or experiment.tune):
         raise ConfigError("--tune-seeds needs --tune")
     allowed = (name.strip() for name in args.allow.split(",") if name.strip())
@@ -243,7 +240,7 @@ def _experiment(args: argparse.Namespace):
         base=config.override(experiment.base, changes),
         seeds=args.seeds or experiment.seeds,
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
-        match=Match(what, path) if args.match else experiment.match,
+        match=args.match or experiment.match,
     )
 
 
