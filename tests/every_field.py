@@ -281,6 +281,8 @@ NEEDS = {
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
     "schedule.final_fraction": {"schedule.kind": "cosine"},
     "schedule.decay_fraction": {"schedule.kind": "wsd"},
+    "optimizer.muon_momentum": {"optimizer.kind": "muon"},
+    "optimizer.muon_scale": {"optimizer.kind": "muon"},
 }
 OTHER = {
     "model.num_layers": 3,

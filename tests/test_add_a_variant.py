@@ -134,7 +134,7 @@ import optax
 from zoo import plugin
 
 
-def sign_momentum(values):
+def sign_momentum(values, traits):
     """Returns the sign of the averaged gradient (Bernstein et al. 2018, algorithm 2)."""
     return optax.chain(optax.trace(values["optimizer.memory"]), optax.stateless(lambda g, p: jax.tree.map(jnp.sign, g)))
 

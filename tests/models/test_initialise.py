@@ -13,7 +13,7 @@ from flax import nnx
 import zoo.config
 from tests.building import call, tiny
 from zoo.models.architectures import make_model
-from zoo.models.functional import initialise, logical_axes, split, unrolled_ndim
+from zoo.models.functional import initialise, logical_axes, parameter_traits, split
 
 # GPT-like with an untied head: every kind of parameter there is.
 FULL = {
@@ -183,7 +183,7 @@ def test_axes_name_every_dimension():
     shapes = split(model)[1]
     axes = jax.tree.leaves(logical_axes(model), is_leaf=lambda node: isinstance(node, tuple))
     for shape, names, unrolled in zip(
-        jax.tree.leaves(shapes), axes, jax.tree.leaves(unrolled_ndim(model)), strict=True
+        jax.tree.leaves(shapes), axes, jax.tree.leaves(parameter_traits(model).ndim), strict=True
     ):
         assert len(names) == len(shape.shape)
         assert unrolled == len(shape.shape) - ("layers" in names)

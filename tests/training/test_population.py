@@ -275,6 +275,7 @@ def test_executors_with_different_results_do_not_continue_each_other(tmp_path, m
 
 
 NUMBERS = {
+    "optimizer.muon_momentum": 0.8,
     "optimizer.learning_rate": 2e-3,
     "optimizer.weight_decay": 0.3,
     "optimizer.beta1": 0.5,
@@ -295,6 +296,8 @@ NUMBERS = {
     "objective.z_loss": 1e-1,
 }
 WITH_ALL = DROPPING | {
+    "optimizer__kind": "muon",
+    "optimizer__group__a__kind": "adamw",
     "objective__z_loss": 1e-3,
     "optimizer__groups": ("a",),
     "optimizer__group__a__select": "role:embedding",
