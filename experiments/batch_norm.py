@@ -3,7 +3,9 @@
     zoo run experiments/batch_norm.py
     zoo run experiments/batch_norm.py:small
 
-The decoder of `zoo.lab.sizes` with BatchNorm and with LayerNorm, on batches of 2, 4, 8 and 32 rows.
+An encoder of the sizes of `zoo.lab.sizes` that predicts masked tokens, with BatchNorm and with
+LayerNorm, on batches of 2, 4, 8 and 32 rows. It is no decoder, because the statistics of a batch
+would tell a decoder something of the tokens that it is to predict.
 All arms take the same number of steps, so larger batches read more text. The contrasts compare the
 two norms at one batch size, not batch sizes.
 
@@ -33,7 +35,14 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Does BatchNorm need larger batches than LayerNorm?",
         # All held-out text is scored, because a sample would depend on the batch size.
         base=config.override(
-            decoder(size), {"training.eval_batches": 0, "training.eval_every": 0, "data.validation_fraction": 0.01}
+            decoder(size),
+            {
+                "model.architecture": "encoder",
+                "objective.kind": "masked",
+                "training.eval_batches": 0,
+                "training.eval_every": 0,
+                "data.validation_fraction": 0.01,
+            },
         ),
         factors={
             "norm": levels("model.norm.kind", "batchnorm", "layernorm"),
