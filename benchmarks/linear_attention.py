@@ -12,15 +12,13 @@ length before: 2 is linear where the length doubles, 4 quadratic.
 """
 
 import argparse
-import os
 import statistics
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from claims.turns import Settings, take_turns
 from flax import nnx
-from step_time import busy_seconds
 
 from zoo import config as configs
 from zoo.layers.context import Context
@@ -60,30 +58,6 @@ def compiled(overrides: dict, length: int, sets: list[str]):
     return run, program.memory_analysis().temp_size_in_bytes
 
 
-def take_turns(runs: dict, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], int]:
-    """Milliseconds of every variant in each clean turn, and the number of turns that were thrown
-    away.
-    """
-    times, dropped = {name: [] for name in runs}, 0
-    while len(next(iter(times.values()))) < arguments.rounds and dropped < 5 * arguments.rounds:
-        turn, clean = {}, True
-        for name, run in runs.items():
-            busy, own, began = busy_seconds(), time.process_time(), time.perf_counter()
-            for _ in range(arguments.steps):
-                run()
-            seconds = time.perf_counter() - began
-            clean &= busy_seconds() - busy - (time.process_time() - own) < arguments.foreign * seconds * (
-                os.cpu_count() or 1
-            )
-            turn[name] = 1000 * seconds / arguments.steps
-        if clean:
-            for name, milliseconds in turn.items():
-                times[name].append(milliseconds)
-        else:
-            dropped += 1
-    return times, dropped
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,15 +73,12 @@ def main() -> None:
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of all variants"
     )
     arguments = parser.parse_args()
+    settings = Settings(arguments.rounds, arguments.steps, arguments.foreign)
     before: dict[str, tuple[float, float]] = {}
     print(f"{'tokens':>6s} {'attention':27s} {'ms':>8s} {'ratio':>6s} {'MiB':>8s} {'ratio':>6s}")
     for length in arguments.lengths:
         built = {name: compiled(overrides, length, arguments.set) for name, overrides in VARIANTS.items()}
-        for run, _ in built.values():
-            run()
-        times, dropped = take_turns({name: run for name, (run, _) in built.items()}, arguments)
-        if not times["full, causal"]:
-            raise SystemExit(f"{length} tokens: no turn was clean; the machine is busy (raise --foreign)")
+        times = take_turns({name: run for name, (run, _) in built.items()}, settings)
         for name, (_, memory) in built.items():
             now = statistics.median(times[name]), memory / 2**20
             ratios = (
@@ -115,7 +86,6 @@ def main() -> None:
             )
             before[name] = now
             print(f"{length:6d} {name:27s} {now[0]:8.1f} {ratios[0]} {now[1]:8.1f} {ratios[1]}", flush=True)
-        print(f"       n={len(times['full, causal'])}, {dropped} dropped", flush=True)
 
 
 if __name__ == "__main__":

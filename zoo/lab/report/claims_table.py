@@ -1,7 +1,8 @@
 """The table of all claims: what each says, and what was found so far.
 
 The claims are listed in claims.csv beside the results: id, statement, source, and a page written by
-hand if there is one. A claim without a result, test or page is shown as such.
+hand if there is one. Claims about time and memory are measured by benchmarks, which leave a verdict
+and a page in measured/. A claim without a result, measurement, test or page is shown as such.
 """
 
 import csv
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
+from zoo.files import read_json
 from zoo.lab.formatting import interval, rounded_mean
 
 CLAIMS_FILE = "claims.csv"
+MEASURED = "measured"
 _COLUMNS = {"id", "statement", "source", "page"}
 _OPEN = "not judged yet"
 # Contrasts of one experiment whose effects fit into a cell.
@@ -39,9 +42,27 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     return claims
 
 
+def read_measured(folder: Path) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Returns (name, record) of the measurements in `folder`/measured, by the claim's id.
+
+    Raises:
+        ConfigError: a record cannot be read.
+    """
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for path in sorted((folder / MEASURED).glob("*/measured.json")):
+        try:
+            record = read_json(path)
+            {name: record[name] for name in ("verdict", "effect", "device")}
+            found.setdefault(record["claim"], []).append((path.parent.name, record))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(f"{path}: not readable as a measurement ({type(error).__name__}: {error})") from error
+    return found
+
+
 def claims_lines(
     claims: Sequence[Mapping[str, str]],
     results: Mapping[str, Sequence[tuple[str, Mapping[str, Any], Sequence[Mapping[str, str]]]]],
+    measured: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]],
     tests: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """Returns the lines of the table in Markdown, after a line that counts the verdicts.
@@ -50,6 +71,7 @@ def claims_lines(
         claims: from `read_claims`.
         results: (name of the folder, result.json, rows of contrasts.csv) of each experiment, by the
             claim's id.
+        measured: from `read_measured`.
         tests: links to the tests of exact claims, by the claim's id.
     """
     rows, verdicts = [], []
@@ -58,11 +80,16 @@ def claims_lines(
         for name, result, contrasts in found:
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
             rows.append(_row(claim, f"**{result['verdict']}**", _effects(contrasts), seeds, f"[{name}](#{name})"))
-        verdicts += [result["verdict"] for _, result, _ in found[:1]]
+        timed = measured.get(claim["id"], ())
+        for name, record in timed:
+            link = f"[{name}]({MEASURED}/{name}/README.md)"
+            rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], link))
+        # A claim is counted once: by its experiment, then its measurement, then its test.
+        verdicts += [record["verdict"] for record in (*(one[1] for one in found), *(one[1] for one in timed))][:1]
         if exact:
             rows.append(_row(claim, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
-            verdicts += [] if found else ["exact"]
-        elif not found:
+            verdicts += [] if found or timed else ["exact"]
+        elif not found and not timed:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
             verdicts.append("on a separate page" if page else _OPEN)

@@ -13,7 +13,7 @@ from typing import Any
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.formatting import plus_minus
-from zoo.lab.report.claims_table import claims_lines, read_claims
+from zoo.lab.report.claims_table import claims_lines, read_claims, read_measured
 from zoo.lab.report.forest_plot import write_forest_plot
 from zoo.lab.report.noise_floor import NOISE_FILE
 
@@ -57,12 +57,17 @@ def build(output: Path, tests: Path | None = None) -> Path:
     if problems:
         raise ConfigError(problems)
     results.sort(key=lambda found: found[0])
-    page, claims, exact = output / "README.md", read_claims(output), _exact_tests(output, tests)
+    page, claims, exact, measured = (
+        output / "README.md",
+        read_claims(output),
+        _exact_tests(output, tests),
+        read_measured(output),
+    )
     try:
         drawn = write_forest_plot([(label, row) for (_, label), row in sorted(effects, key=lambda one: one[0])], output)
         lines = [
             *HEAD,
-            *(claims_lines(claims, by_claim, exact) if claims else []),
+            *(claims_lines(claims, by_claim, measured, exact) if claims else []),
             *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
             *([*TABLE, *(row for _, row, _ in results), ""] if not claims else []),
             *_other(output),
