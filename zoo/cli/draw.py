@@ -1,11 +1,13 @@
 """`zoo draw`: figures of a model's architecture and activations."""
 
 import argparse
+import re
 from pathlib import Path
 
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
+  zoo draw architecture configs/transformer.py configs/llama.py:7b
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
   zoo draw sinusoids --length 128 --dim 64 --out figures
   zoo draw rope configs/llama.py:7b --out figures
@@ -13,10 +15,11 @@ EXAMPLES = """examples:
   zoo draw biases runs/t5 --out figures; zoo draw biases --heads 8 --out figures
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
-A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, and its path is
-printed."""
+A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
+the folder figures, and its path is printed."""
 
 WHAT = {
+    "architecture": "one or two architectures as block diagrams, with differences marked",
     "attention": "attention maps of every head on a text, for the trained run and for its initial values",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
@@ -24,8 +27,9 @@ WHAT = {
     "biases": "the bias that ALiBi, or a run's learned bias, adds to scores by distance",
     "learned-positions": "the similarity of a run's learned positions, by distance",
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
-    "compare": "the architectures of two configs side by side, with differences marked",
+    "compare": "the fields of two architectures side by side, with differences marked",
 }
+DIAGRAMS = ("architecture",)
 MAX_TOKENS_READ = 128
 
 
@@ -34,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "draw",
-        help="draw attention, positions, sizes, or two architectures",
+        help="draw architectures, attention, masks, positions, sizes",
         epilog=EXAMPLES,
         formatter_class=raw,
         description="Draws a figure of a model; zoo draw WHAT --help shows its options.",
@@ -45,6 +49,20 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False)
         for name, text in WHAT.items()
     }
+    _add_subjects(made)
+    _add_options(made)
+    for each in made.values():
+        each.add_argument(
+            "--out", type=Path, default=Path("figures"), metavar="DIR", help="folder to write into (default: figures)"
+        )
+        each.add_argument(
+            "--format", default="png,svg", metavar="KINDS", help="png, svg, pdf, or several (default: %(default)s)"
+        )
+        each.set_defaults(handler=run)
+
+
+def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
+    """Adds what each figure is of."""
     for name in ("attention", "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
@@ -62,8 +80,15 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         default="configs/llama.py:7b",
         help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
+    spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
+    made["architecture"].add_argument("config", metavar="CONFIG", help=spec)
+    made["architecture"].add_argument("other", metavar="CONFIG2", nargs="?", help="another one, to its right")
     for name in ("one", "other"):
-        made["compare"].add_argument(name, metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
+        made["compare"].add_argument(name, metavar="CONFIG", help=spec)
+
+
+def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
+    """Adds the options of each figure."""
     made["attention"].add_argument(
         "--target", default="", metavar="TEXT", help="text of the decoder, for an encoder-decoder"
     )
@@ -89,12 +114,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
-    for each in made.values():
-        each.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
-        each.add_argument(
-            "--format", default="png,svg", metavar="KINDS", help="png, svg, or both (default: %(default)s)"
-        )
-        each.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,7 +123,9 @@ def run(args: argparse.Namespace) -> int:
     kinds = args.format.split(",")
     for kind in kinds:
         if kind not in IMAGE_FORMATS:
-            raise ConfigError(f"--format {kind}: figures are written as png or svg{did_you_mean(kind, IMAGE_FORMATS)}")
+            raise ConfigError(
+                f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
+            )
     for name in ("length", "dim", "heads"):
         value = getattr(args, name, None)
         if (
@@ -123,9 +144,24 @@ def run(args: argparse.Namespace) -> int:
         written = attention_maps.draw(found, args.out, kinds, args.layers, args.heads)
     else:
         page = _page(args)
-        written = [save(page, args.out / f"{args.what}.{kind}") for kind in kinds]
+        name = "-".join([args.what, *map(_short_name, _specs(args))])
+        written = [save(page, args.out / f"{name}.{kind}") for kind in kinds]
     print("\n".join(map(str, written)))
     return 0
+
+
+def _specs(args: argparse.Namespace) -> list[str]:
+    """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
+    if args.what not in DIAGRAMS:
+        return []
+    return [spec for spec in (args.config, getattr(args, "other", None)) if spec is not None]
+
+
+def _short_name(spec: str) -> str:
+    """Returns a config's name as a part of a file's name: llama-7b of configs/llama.py:7b."""
+    path = Path(spec.partition(":")[0])
+    name = path.parent.name if path.name == "config.json" else path.name.removesuffix(".py")
+    return re.sub(r"[^\w.=]+", "-", name + spec[len(spec.partition(":")[0]) :]).strip("-")[:80]
 
 
 def _page(args: argparse.Namespace):
@@ -158,6 +194,11 @@ def _page(args: argparse.Namespace):
             read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MAX_TOKENS_READ)
         )
     from zoo.cli.config import resolved_config
+
+    if args.what == "architecture":
+        from zoo.draw.diagrams import architecture_diagram
+
+        return architecture_diagram.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))

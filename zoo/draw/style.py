@@ -16,10 +16,10 @@ from zoo.lab.results.curves import COLOURS
 
 __all__ = ["COLOURS", "IMAGE_FORMATS", "depth_colours", "figure", "image_format", "save"]
 
-IMAGE_FORMATS = ("png", "svg")
+IMAGE_FORMATS = ("png", "svg", "pdf")
 # A figure that is drawn again has the same bytes: no dates, no random names inside an SVG.
-STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none"}
-WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}}
+STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none", "pdf.fonttype": 42}
+WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, list[Axes]]:
@@ -53,7 +53,7 @@ def image_format(path: Path) -> str:
         ConfigError: the suffix is not one of `IMAGE_FORMATS`.
     """
     if path.suffix[1:] not in IMAGE_FORMATS:
-        raise ConfigError(f"{path}: figures are written as .png or .svg")
+        raise ConfigError(f"{path}: figures are written as .png, .svg or .pdf")
     return path.suffix[1:]
 
 

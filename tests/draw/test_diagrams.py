@@ -1,0 +1,143 @@
+"""Diagrams of configs: the parts and their order, and what the files say."""
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import FancyBboxPatch
+from small_runs import OBJECTIVES, small
+
+from zoo.cli.main import main
+from zoo.config import override, resolve
+from zoo.draw.diagrams import architecture_diagram, block_steps
+from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns
+from zoo.draw.diagrams.block_steps import Branch
+
+TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4}
+
+
+def resolved(kind="causal", **changes):
+    return resolve(small(**OBJECTIVES[kind], **TINY, **changes))
+
+
+def outline(steps):
+    """The roles of nested steps, a branch as a tuple."""
+    for step in steps:
+        if isinstance(step, Part):
+            yield step.role
+        elif isinstance(step, Addition):
+            yield "+" + step.part.role
+        elif isinstance(step, Parallel):
+            yield [tuple(outline(branch)) for branch in step.branches]
+        else:
+            yield ("+" if isinstance(step, Branch) and step.residual else "", *outline(step.steps))
+
+
+@pytest.mark.parametrize(("placement", "steps"), [
+    ("pre", [("+", "norm", "f")]),
+    ("post", [("+", "f"), "norm"]),
+    ("deepnorm", [("+", "f"), "norm"]),
+    ("sandwich", [("+", "norm", "f", "norm")]),
+    ("reordered", [("+", "f", "norm")]),
+])  # fmt: skip
+def test_the_order_of_a_sublayer_is_that_of_the_block(placement, steps):
+    model = resolved(model__norm__placement=placement).model
+    found = block_steps.sublayer_steps(model)
+
+    def named(steps):
+        return [
+            ("+", *named(step.steps)) if isinstance(step, Branch) else step.replace("sublayer", "f") for step in steps
+        ]
+
+    assert named(found) == steps
+    assert [step.factor for step in found if isinstance(step, Branch)] == ["α" if placement == "deepnorm" else ""]
+
+
+def test_a_placement_that_computes_otherwise_is_a_sublayer_alone(monkeypatch):
+    class Streams(block_steps.PLACEMENTS["pre"]):
+        def sublayer(self, x, f, norm, output_norm, context, part):
+            return x * 2 + f(x)
+
+    monkeypatch.setitem(block_steps.PLACEMENTS, "pre", Streams)
+    assert block_steps.sublayer_steps(resolved().model) == (Branch(("sublayer",), residual=False),)
+
+
+def test_a_decoder():
+    (column,) = columns(resolved(model__position__kind="rope", model__attention__num_kv_heads=2))
+    assert list(outline(column.steps)) == [
+        "embedding", ("", ("+", "norm", "attention"), ("+", "norm", "ffn")), "norm", "head", "softmax"
+    ]  # fmt: skip
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    attention = repeat.steps[0].steps[1]
+    assert repeat.count == "2 ×"
+    assert attention.title == "Grouped-query self-attention"
+    assert attention.inputs == (("Q, 4 heads", "RoPE"), ("K, 2 heads", "RoPE"), ("V, 2 heads",))
+    assert attention.cached
+
+
+def test_a_prefix_is_seen_by_all():
+    (column,) = columns(resolved("prefix decoder"))
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    assert repeat.steps[0].steps[1].details == ("causal after a prefix that all see",)
+
+
+def test_positions_parallel_sublayers_and_no_residual():
+    (column,) = columns(resolved(model__parallel="shared_norm", model__residual=False))
+    assert list(outline(column.steps))[:3] == [
+        "embedding", "+position", ("", ("", "norm", [("attention",), ("ffn",)]))
+    ]  # fmt: skip
+
+
+def test_an_encoder_decoder():
+    encoder, decoder = columns(resolved("span", model__norm__placement="post"))
+    assert list(outline(encoder.steps))[-1] == ("", ("+", "attention"), "norm", ("+", "ffn"), "norm")
+    assert list(outline(decoder.steps))[2][3] == ("+", "attention")
+    cross = decoder.steps[2].steps[2].steps[0]
+    assert cross.memory
+    assert [steps[0][0] for steps in cross.inputs] == ["K", "V", "Q"]
+
+
+def test_kinds_of_layers_share_a_block():
+    changes = {"model.layers.pattern": ("near", "near", "far"), "model.layers.kinds.near.attention.window": 4}
+    changes["model.layers.kinds.far.attention.window"] = 0
+    (column,) = columns(resolve(override(small(**TINY), changes)))
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    assert repeat.count == "2 × (2 near, far, in turn)"
+    assert repeat.steps[0].steps[1].details == ("near: causal, window of 4", "far: causal")
+
+
+def test_what_differs_is_marked_and_sizes_are_not():
+    one = resolved()
+    other = resolved(model__position__kind="rope", model__norm__kind="rmsnorm", model__ffn__hidden_dim=20)
+    drawn = architecture_diagram.page([one, other], ["one", "other"])
+    boxes = [patch for patch in drawn.axes[0].patches if isinstance(patch, FancyBboxPatch)]
+    marked = [box.get_label() for box in boxes if box.get_linewidth() > 1]
+    assert sorted(marked) == ["input"] + ["norm"] * 6 + ["position"] * 3
+    texts = [text.get_text() for text in drawn.axes[0].texts]
+    assert {"one", "other", "16 → 20 → 16", "RMSNorm", "Learned positions"} <= set(texts)
+    same = architecture_diagram.page([one, one], ["one", "other"])
+    assert [box.get_label() for box in same.axes[0].patches if box.get_linewidth() > 1.5] == ["input"]
+
+
+def test_text_fits_into_boxes_and_boxes_into_the_page():
+    drawn = architecture_diagram.page([resolved("span")], ["a name"])
+    (axes,), renderer = drawn.axes, FigureCanvasAgg(drawn).get_renderer()
+    page = drawn.bbox.padded(0.5)
+    for artist in (*axes.texts, *axes.patches):
+        extent = artist.get_window_extent(renderer)
+        assert page.contains(extent.x0, extent.y0), artist
+        assert page.contains(extent.x1, extent.y1), artist
+    widest = max(
+        box.get_width() for box in axes.patches if isinstance(box, FancyBboxPatch) and box.get_label() == "ffn"
+    )
+    texts = [text.get_window_extent(renderer).width for text in axes.texts]
+    assert max(texts) < widest * drawn.dpi
+
+
+def test_the_file_is_named_by_its_configs(tmp_path, capsys):
+    specs = ["configs/gpt2.py:tiny", "configs/llama.py:tiny,model.dim=64"]
+    assert main(["draw", "architecture", *specs, "--out", str(tmp_path / "figures"), "--format", "svg,pdf"]) == 0
+    name = "architecture-gpt2-tiny-llama-tiny-model.dim=64"
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [f"{name}.pdf", f"{name}.svg"]
+    assert ">Feed-forward, SwiGLU</text>" in (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["draw", "architecture", "configs/gpt2.py:huge"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
