@@ -1,5 +1,6 @@
 """Diagrams of configs: the parts and their order, and what the files say."""
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
@@ -7,7 +8,7 @@ from small_runs import OBJECTIVES, small
 
 from zoo.cli.main import main
 from zoo.config import override, resolve
-from zoo.draw.diagrams import architecture_diagram, block_steps
+from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps
 from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns
 from zoo.draw.diagrams.block_steps import Branch
 
@@ -141,3 +142,66 @@ def test_the_file_is_named_by_its_configs(tmp_path, capsys):
     capsys.readouterr()
     assert main(["draw", "architecture", "configs/gpt2.py:huge"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_masks_of_windows_documents_and_prefixes():
+    query, key = np.mgrid[:40, :40]
+    (plain,) = attention_masks.masks(resolved(model__attention__window=5), 32)
+    small_query, small_key = np.mgrid[:32, :32]
+    np.testing.assert_array_equal(plain.visible, (small_key <= small_query) & (small_query - small_key < 5))
+    assert (plain.title, plain.notes) == ("self-attention, all layers", "causal, window of 5")
+
+    changes = {"model__attention__window": 3, "model__attention__dilations": (1, 2), "data__isolate_documents": True}
+    one, two = attention_masks.masks(resolved(model__position__kind="none", **changes), 40)
+    document = np.searchsorted(two.documents, np.arange(40), side="right")
+    near = (key <= query) & (query - key < 6) & ((query - key) % 2 == 0) & (document[query] == document[key])
+    np.testing.assert_array_equal(two.visible, near)
+    assert one.notes == "causal, window of 3, dilation 1 (heads 0, 2)"
+
+    (prefix,) = attention_masks.masks(resolved("prefix decoder"), 32)
+    np.testing.assert_array_equal(prefix.visible, (small_key <= small_query) | (small_key < 6))
+
+
+def test_a_long_row_is_shown_in_part():
+    (mask,) = attention_masks.masks(resolved(model__attention__window=100), 320)
+    query, key = 10 * np.mgrid[:32, :32]
+    np.testing.assert_array_equal(mask.visible, (key <= query) & (query - key < 100))
+    assert mask.places[-1] == 310
+    assert attention_masks.row_length(resolved(model__attention__window=100)) == 250
+
+
+def test_masks_of_both_sides():
+    encoder, decoder, cross = attention_masks.masks(resolved("span"), 8)
+    assert encoder.visible.all()
+    assert cross.visible.all()
+    np.testing.assert_array_equal(decoder.visible, np.tri(8, dtype=bool))
+
+
+def test_a_receptive_field_grows_by_a_window_in_each_layer():
+    (field,) = attention_masks.receptive_fields(resolved(model__attention__window=5, data__sequence_length=64))
+    np.testing.assert_array_equal(field.tokens, [1, 5, 9])
+    near, far = np.eye(6, dtype=bool) | np.eye(6, k=-1, dtype=bool), np.tri(6, dtype=bool)
+    np.testing.assert_array_equal(
+        attention_masks.reach_by_layer({"near": near, "far": far}, ("near", "near", "far"), 5), [1, 2, 3, 6]
+    )
+    np.testing.assert_array_equal(
+        attention_masks.reach_by_layer({"near": near, "far": far}, ("far", "near", "near"), 3), [1, 4, 4, 4]
+    )
+
+
+def test_masks_are_drawn(tmp_path, capsys):
+    drawn = attention_masks.page(resolved("span"), "a config")
+    assert [axes.get_title().splitlines()[0] for axes in drawn.axes] == [
+        "encoder self-attention, all layers",
+        "decoder self-attention, all layers",
+        "cross-attention",
+        "receptive field: tokens of a row",
+    ]
+    assert drawn.get_suptitle().startswith("a config")
+    for arguments, line in (
+        (["configs/elmo.py:tiny"], "model.architecture=elmo has no attention"),
+        (["configs/gpt2.py:tiny", "--length", "-1"], "--length -1 must be at least 1"),
+    ):
+        assert main(["draw", "mask", *arguments, "--out", str(tmp_path / "out")]) == 2
+        assert line in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

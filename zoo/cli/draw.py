@@ -8,6 +8,7 @@ from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
   zoo draw architecture configs/transformer.py configs/llama.py:7b
+  zoo draw mask configs/gemma3.py
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
   zoo draw sinusoids --length 128 --dim 64 --out figures
   zoo draw rope configs/llama.py:7b --out figures
@@ -20,6 +21,7 @@ the folder figures, and its path is printed."""
 
 WHAT = {
     "architecture": "one or two architectures as block diagrams, with differences marked",
+    "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
     "attention": "attention maps of every head on a text, for the trained run and for its initial values",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
@@ -29,7 +31,7 @@ WHAT = {
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
     "compare": "the fields of two architectures side by side, with differences marked",
 }
-DIAGRAMS = ("architecture",)
+DIAGRAMS = ("architecture", "mask")
 MAX_TOKENS_READ = 128
 
 
@@ -81,7 +83,8 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
         help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
     spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
-    made["architecture"].add_argument("config", metavar="CONFIG", help=spec)
+    for name in DIAGRAMS:
+        made[name].add_argument("config", metavar="CONFIG", help=spec)
     made["architecture"].add_argument("other", metavar="CONFIG2", nargs="?", help="another one, to its right")
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help=spec)
@@ -107,6 +110,9 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
         )
     for name in ("sinusoids", "rope", "rope-bound", "biases"):
         made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
+    made["mask"].add_argument(
+        "--length", type=int, default=0, metavar="N", help="tokens of a row (default: enough to show the windows)"
+    )
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
@@ -131,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         if (
             isinstance(value, int)
             and value < 1
-            and not (name == "length" and args.what == "learned-positions" and value == 0)
+            and not (name == "length" and args.what in ("learned-positions", "mask") and value == 0)
         ):
             raise ConfigError(f"--{name} {value} must be at least 1")
     if args.out.exists() and not args.out.is_dir():
@@ -199,6 +205,10 @@ def _page(args: argparse.Namespace):
         from zoo.draw.diagrams import architecture_diagram
 
         return architecture_diagram.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
+    if args.what == "mask":
+        from zoo.draw.diagrams import attention_masks
+
+        return attention_masks.page(resolved_config(args.config, []), args.config, args.length)
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))
