@@ -8,7 +8,7 @@ from small_runs import OBJECTIVES, small
 
 from zoo.cli.main import main
 from zoo.config import override, resolve
-from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps
+from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
 from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns
 from zoo.draw.diagrams.block_steps import Branch
 
@@ -140,8 +140,10 @@ def test_the_file_is_named_by_its_configs(tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [f"{name}.pdf", f"{name}.svg"]
     assert ">Feed-forward, SwiGLU</text>" in (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
     capsys.readouterr()
-    assert main(["draw", "architecture", "configs/gpt2.py:huge"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    for wrong, line in ((["configs/gpt2.py:huge"], "size 'huge'"), ([specs[0]] * 3, "one config or two, not 3")):
+        assert main(["draw", "architecture", *wrong]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert line in error
 
 
 def test_masks_of_windows_documents_and_prefixes():
@@ -205,3 +207,37 @@ def test_masks_are_drawn(tmp_path, capsys):
         assert main(["draw", "mask", *arguments, "--out", str(tmp_path / "out")]) == 2
         assert line in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_heads_and_what_they_share():
+    (grouped,) = head_sharing.sharings(resolved(model__attention__num_kv_heads=2, model__attention__num_query_heads=1))
+    assert grouped.scheme == "grouped-query (GQA)"
+    assert grouped.readers(grouped.groups) == [[0, 1], [2, 3]]
+    assert grouped.readers(grouped.queries) == [[0, 1, 2, 3]]
+    # Keys and values of 2 heads of 4 dimensions, in 2 layers, in float32.
+    assert grouped.cached_bytes == 2 * 2 * 4 * 2 * 4
+    both = head_sharing.sharings(resolved("span", model__attention__cross_kv_heads=1))
+    assert [(each.title, each.groups, each.cached_bytes > 0) for each in both] == [
+        ("encoder self-attention", 4, False), ("decoder self-attention", 4, True), ("cross-attention", 1, True)
+    ]  # fmt: skip
+
+
+def test_kinds_of_layers_that_share_alike_are_drawn_once():
+    changes = {
+        "model.layers.pattern": ("a", "b", "c"),
+        "model.num_layers": 3,
+        "model.layers.kinds.a.attention.window": 4,
+        "model.layers.kinds.b.attention.num_kv_heads": 1,
+        "model.layers.kinds.c.attention.window": 8,
+    }
+    config = resolve(override(small(**TINY), changes))
+    found = head_sharing.sharings(config)
+    assert [(each.title, each.groups) for each in found] == [("a and c self-attention", 4), ("b self-attention", 1)]
+    drawn = head_sharing.page([config], ["a name"])
+    roles = [patch.get_label() for patch in drawn.axes[0].patches]
+    assert [roles.count(role) for role in ("attention", "ffn", "softmax")] == [8, 5, 5]
+
+
+def test_without_heads_is_one_line(capsys):
+    assert main(["draw", "heads", "configs/elmo.py:tiny"]) == 2
+    assert "model.architecture=elmo has no attention heads" in capsys.readouterr().err

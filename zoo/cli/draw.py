@@ -9,6 +9,7 @@ from zoo.errors import ConfigError, did_you_mean
 EXAMPLES = """examples:
   zoo draw architecture configs/transformer.py configs/llama.py:7b
   zoo draw mask configs/gemma3.py
+  zoo draw heads configs/gpt2.py configs/mistral.py configs/gemma3.py
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
   zoo draw sinusoids --length 128 --dim 64 --out figures
   zoo draw rope configs/llama.py:7b --out figures
@@ -22,6 +23,7 @@ the folder figures, and its path is printed."""
 WHAT = {
     "architecture": "one or two architectures as block diagrams, with differences marked",
     "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
+    "heads": "the heads of each kind of attention layers, and the keys and values that they share",
     "attention": "attention maps of every head on a text, for the trained run and for its initial values",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
@@ -31,7 +33,7 @@ WHAT = {
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
     "compare": "the fields of two architectures side by side, with differences marked",
 }
-DIAGRAMS = ("architecture", "mask")
+DIAGRAMS = ("architecture", "mask", "heads")
 MAX_TOKENS_READ = 128
 
 
@@ -85,7 +87,8 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
     for name in DIAGRAMS:
         made[name].add_argument("config", metavar="CONFIG", help=spec)
-    made["architecture"].add_argument("other", metavar="CONFIG2", nargs="?", help="another one, to its right")
+    made["architecture"].add_argument("others", metavar="CONFIG2", nargs="*", help="another one, drawn beside it")
+    made["heads"].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help=spec)
 
@@ -160,7 +163,7 @@ def _specs(args: argparse.Namespace) -> list[str]:
     """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
     if args.what not in DIAGRAMS:
         return []
-    return [spec for spec in (args.config, getattr(args, "other", None)) if spec is not None]
+    return [args.config, *getattr(args, "others", [])]
 
 
 def _short_name(spec: str) -> str:
@@ -204,7 +207,13 @@ def _page(args: argparse.Namespace):
     if args.what == "architecture":
         from zoo.draw.diagrams import architecture_diagram
 
+        if len(_specs(args)) > 2:
+            raise ConfigError(f"zoo draw architecture draws one config or two, not {len(_specs(args))}")
         return architecture_diagram.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
+    if args.what == "heads":
+        from zoo.draw.diagrams import head_sharing
+
+        return head_sharing.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
     if args.what == "mask":
         from zoo.draw.diagrams import attention_masks
 

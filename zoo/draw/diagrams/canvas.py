@@ -56,7 +56,7 @@ class Canvas:
         patch = FancyBboxPatch(
             (left, bottom),
             *size,
-            boxstyle="round,pad=0,rounding_size=0.06",
+            boxstyle=f"round,pad=0,rounding_size={min(0.06, 0.3 * min(size)):.3g}",
             facecolor=FILLS[role],
             edgecolor=MARK if marked else EDGE,
             linewidth=1.6 if marked else 0.8,
