@@ -8,6 +8,7 @@ from small_runs import OBJECTIVES, small
 
 from zoo.cli.main import main
 from zoo.config import override, resolve
+from zoo.draw import position_tables
 from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
 from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns
 from zoo.draw.diagrams.block_steps import Branch
@@ -241,3 +242,37 @@ def test_kinds_of_layers_that_share_alike_are_drawn_once():
 def test_without_heads_is_one_line(capsys):
     assert main(["draw", "heads", "configs/elmo.py:tiny"]) == 2
     assert "model.architecture=elmo has no attention heads" in capsys.readouterr().err
+
+
+def test_positions_before_training():
+    rope = resolved(model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8)
+    np.testing.assert_allclose(
+        position_tables.wavelengths(rope.model, 16), 2 * np.pi * 100.0 ** (np.arange(4) / 4), rtol=1e-6
+    )
+    t5 = resolved(model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16)
+    distances = np.array([3, 0, -1, -3, -4, -16, -40])
+    np.testing.assert_array_equal(position_tables.buckets_by_distance(t5.model, distances), [0, 0, 1, 3, 4, 7, 7])
+
+
+@pytest.mark.parametrize(("kind", "titles"), [
+    ("alibi", ["encoder: ALiBi: slope of each head", "decoder: ALiBi: slope of each head"]),
+    ("sinusoidal", ["sinusoids, interleaved"]),
+])  # fmt: skip
+def test_both_sides_are_drawn_where_they_differ(kind, titles):
+    drawn = position_tables.page(resolved("span", model__position__kind=kind), "a name", 12)
+    assert [axes.get_title() for axes in drawn.axes if axes.get_title()][::2] == titles
+    image = next(image for axes in drawn.axes for image in axes.images)
+    if kind == "alibi":
+        np.testing.assert_allclose(image.get_array()[0], -0.25 * np.abs(np.arange(-11, 12)))
+    else:
+        assert image.get_array().shape == (12, 16)
+
+
+def test_positions_that_are_not_fixed_are_one_line(capsys):
+    for config, line in (
+        ("configs/gpt2.py:tiny", "kind=learned has nothing fixed to draw; zoo draw learned-positions RUN"),
+        ("configs/elmo.py:tiny", "has no positions to draw"),
+    ):
+        assert main(["draw", "positions", config]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert line in error

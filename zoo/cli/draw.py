@@ -10,6 +10,7 @@ EXAMPLES = """examples:
   zoo draw architecture configs/transformer.py configs/llama.py:7b
   zoo draw mask configs/gemma3.py
   zoo draw heads configs/gpt2.py configs/mistral.py configs/gemma3.py
+  zoo draw positions configs/bloom.py
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
   zoo draw sinusoids --length 128 --dim 64 --out figures
   zoo draw rope configs/llama.py:7b --out figures
@@ -24,6 +25,7 @@ WHAT = {
     "architecture": "one or two architectures as block diagrams, with differences marked",
     "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
     "heads": "the heads of each kind of attention layers, and the keys and values that they share",
+    "positions": "what a config's positions are before training: slopes, buckets, wavelengths, sinusoids",
     "attention": "attention maps of every head on a text, for the trained run and for its initial values",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
@@ -33,7 +35,7 @@ WHAT = {
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
     "compare": "the fields of two architectures side by side, with differences marked",
 }
-DIAGRAMS = ("architecture", "mask", "heads")
+DIAGRAMS = ("architecture", "mask", "heads", "positions")
 MAX_TOKENS_READ = 128
 
 
@@ -111,7 +113,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
-    for name in ("sinusoids", "rope", "rope-bound", "biases"):
+    for name in ("positions", "sinusoids", "rope", "rope-bound", "biases"):
         made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
     made["mask"].add_argument(
         "--length", type=int, default=0, metavar="N", help="tokens of a row (default: enough to show the windows)"
@@ -214,6 +216,10 @@ def _page(args: argparse.Namespace):
         from zoo.draw.diagrams import head_sharing
 
         return head_sharing.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
+    if args.what == "positions":
+        from zoo.draw import position_tables
+
+        return position_tables.page(resolved_config(args.config, []), args.config, args.length)
     if args.what == "mask":
         from zoo.draw.diagrams import attention_masks
 
