@@ -12,6 +12,7 @@ EXAMPLES = """examples:
   zoo draw heads configs/gpt2.py configs/mistral.py configs/gemma3.py
   zoo draw positions configs/bloom.py
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
+  zoo draw query runs/bert --text "the law will never be perfect , but its application should be just" --token its
   zoo draw sinusoids --length 128 --dim 64 --out figures
   zoo draw rope configs/llama.py:7b --out figures
   zoo draw rope-bound runs/llama --out figures --format svg
@@ -27,6 +28,7 @@ WHAT = {
     "heads": "the heads of each kind of attention layers, and the keys and values that they share",
     "positions": "what a config's positions are before training: slopes, buckets, wavelengths, sinusoids",
     "attention": "attention maps of every head on a text, for the trained run and for its initial values",
+    "query": "what one token attends to, as lines to the other tokens, one colour for each head",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
     "rope-bound": "the bound of RoPE on scores by distance, and the scores of a run",
@@ -36,6 +38,7 @@ WHAT = {
     "compare": "the fields of two architectures side by side, with differences marked",
 }
 DIAGRAMS = ("architecture", "mask", "heads", "positions")
+MAPS = ("attention", "query")
 MAX_TOKENS_READ = 128
 
 
@@ -69,7 +72,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
-    for name in ("attention", "learned-positions", "residual"):
+    for name in (*MAPS, "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
     made["rope"].add_argument(
@@ -97,11 +100,13 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
 
 def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds the options of each figure."""
-    made["attention"].add_argument(
-        "--target", default="", metavar="TEXT", help="text of the decoder, for an encoder-decoder"
-    )
-    made["attention"].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
-    made["attention"].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+    for name in MAPS:
+        made[name].add_argument(
+            "--target", default="", metavar="TEXT", help="text of the decoder, for an encoder-decoder"
+        )
+        made[name].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
+        made[name].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+    made["query"].add_argument("--token", default="", metavar="TEXT", help="the query (default: the last token)")
     made["biases"].add_argument(
         "--heads", type=int, metavar="H", help="number of heads for ALiBi, without a run (default: 8)"
     )
@@ -109,7 +114,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
-    for name in ("attention", "rope-bound", "residual"):
+    for name in (*MAPS, "rope-bound", "residual"):
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
@@ -121,7 +126,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
-    for name in ("attention", "rope-bound", "biases", "learned-positions", "residual"):
+    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
@@ -147,12 +152,16 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} {value} must be at least 1")
     if args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file, not a folder")
-    if args.what == "attention":
-        from zoo.draw import attention_maps
+    if args.what in MAPS:
+        from zoo.draw import attention_maps, query_lines
         from zoo.draw.run_activations import default_text, read_text
 
         found = read_text(args.run, args.text or default_text(), args.target, args.step)
-        written = attention_maps.draw(found, args.out, kinds, args.layers, args.heads)
+        which = args.layers, args.heads
+        if args.what == "attention":
+            written = attention_maps.draw(found, args.out, kinds, *which)
+        else:
+            written = query_lines.draw(found, args.out, kinds, args.token, *which)
     else:
         page = _page(args)
         name = "-".join([args.what, *map(_short_name, _specs(args))])
