@@ -1,31 +1,44 @@
 """`zoo draw`: figures of a model's architecture and activations."""
 
 import argparse
+import re
 from pathlib import Path
 
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
+  zoo draw architecture configs/transformer.py configs/llama.py:7b
+  zoo draw mask configs/gemma3.py
+  zoo draw heads configs/gpt2.py configs/mistral.py configs/gemma3.py
+  zoo draw positions configs/bloom.py
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
+  zoo draw query runs/bert --text "the law will never be perfect , but its application should be just" --token its
   zoo draw sinusoids --length 128 --dim 64 --out figures
   zoo draw rope configs/llama.py:7b --out figures
   zoo draw rope-bound runs/llama --out figures --format svg
   zoo draw biases runs/t5 --out figures; zoo draw biases --heads 8 --out figures
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
-A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, and its path is
-printed."""
+A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
+the folder figures, and its path is printed."""
 
 WHAT = {
+    "architecture": "one or two architectures as block diagrams, with differences marked",
+    "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
+    "heads": "the heads of each kind of attention layers, and the keys and values that they share",
+    "positions": "what a config's positions are before training: slopes, buckets, wavelengths, sinusoids",
     "attention": "attention maps of every head on a text, for the trained run and for its initial values",
+    "query": "what one token attends to, as lines to the other tokens, one colour for each head",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
     "rope-bound": "the bound of RoPE on scores by distance, and the scores of a run",
     "biases": "the bias that ALiBi, or a run's learned bias, adds to scores by distance",
     "learned-positions": "the similarity of a run's learned positions, by distance",
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
-    "compare": "the architectures of two configs side by side, with differences marked",
+    "compare": "the fields of two architectures side by side, with differences marked",
 }
+DIAGRAMS = ("architecture", "mask", "heads", "positions")
+MAPS = ("attention", "query")
 MAX_TOKENS_READ = 128
 
 
@@ -34,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "draw",
-        help="draw attention, positions, sizes, or two architectures",
+        help="draw architectures, attention, masks, positions, sizes",
         epilog=EXAMPLES,
         formatter_class=raw,
         description="Draws a figure of a model; zoo draw WHAT --help shows its options.",
@@ -45,7 +58,21 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False)
         for name, text in WHAT.items()
     }
-    for name in ("attention", "learned-positions", "residual"):
+    _add_subjects(made)
+    _add_options(made)
+    for each in made.values():
+        each.add_argument(
+            "--out", type=Path, default=Path("figures"), metavar="DIR", help="folder to write into (default: figures)"
+        )
+        each.add_argument(
+            "--format", default="png,svg", metavar="KINDS", help="png, svg, pdf, or several (default: %(default)s)"
+        )
+        each.set_defaults(handler=run)
+
+
+def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
+    """Adds what each figure is of."""
+    for name in (*MAPS, "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
     made["rope"].add_argument(
@@ -62,13 +89,24 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         default="configs/llama.py:7b",
         help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
+    spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
+    for name in DIAGRAMS:
+        made[name].add_argument("config", metavar="CONFIG", help=spec)
+    made["architecture"].add_argument("others", metavar="CONFIG2", nargs="*", help="another one, drawn beside it")
+    made["heads"].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
     for name in ("one", "other"):
-        made["compare"].add_argument(name, metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
-    made["attention"].add_argument(
-        "--target", default="", metavar="TEXT", help="text of the decoder, for an encoder-decoder"
-    )
-    made["attention"].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
-    made["attention"].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+        made["compare"].add_argument(name, metavar="CONFIG", help=spec)
+
+
+def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
+    """Adds the options of each figure."""
+    for name in MAPS:
+        made[name].add_argument(
+            "--target", default="", metavar="TEXT", help="text of the decoder, for an encoder-decoder"
+        )
+        made[name].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
+        made[name].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+    made["query"].add_argument("--token", default="", metavar="TEXT", help="the query (default: the last token)")
     made["biases"].add_argument(
         "--heads", type=int, metavar="H", help="number of heads for ALiBi, without a run (default: 8)"
     )
@@ -76,25 +114,22 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
-    for name in ("attention", "rope-bound", "residual"):
+    for name in (*MAPS, "rope-bound", "residual"):
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
-    for name in ("sinusoids", "rope", "rope-bound", "biases"):
+    for name in ("positions", "sinusoids", "rope", "rope-bound", "biases"):
         made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
+    made["mask"].add_argument(
+        "--length", type=int, default=0, metavar="N", help="tokens of a row (default: enough to show the windows)"
+    )
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
-    for name in ("attention", "rope-bound", "biases", "learned-positions", "residual"):
+    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
-    for each in made.values():
-        each.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
-        each.add_argument(
-            "--format", default="png,svg", metavar="KINDS", help="png, svg, or both (default: %(default)s)"
-        )
-        each.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,28 +139,49 @@ def run(args: argparse.Namespace) -> int:
     kinds = args.format.split(",")
     for kind in kinds:
         if kind not in IMAGE_FORMATS:
-            raise ConfigError(f"--format {kind}: figures are written as png or svg{did_you_mean(kind, IMAGE_FORMATS)}")
+            raise ConfigError(
+                f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
+            )
     for name in ("length", "dim", "heads"):
         value = getattr(args, name, None)
         if (
             isinstance(value, int)
             and value < 1
-            and not (name == "length" and args.what == "learned-positions" and value == 0)
+            and not (name == "length" and args.what in ("learned-positions", "mask") and value == 0)
         ):
             raise ConfigError(f"--{name} {value} must be at least 1")
     if args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file, not a folder")
-    if args.what == "attention":
-        from zoo.draw import attention_maps
+    if args.what in MAPS:
+        from zoo.draw import attention_maps, query_lines
         from zoo.draw.run_activations import default_text, read_text
 
         found = read_text(args.run, args.text or default_text(), args.target, args.step)
-        written = attention_maps.draw(found, args.out, kinds, args.layers, args.heads)
+        which = args.layers, args.heads
+        if args.what == "attention":
+            written = attention_maps.draw(found, args.out, kinds, *which)
+        else:
+            written = query_lines.draw(found, args.out, kinds, args.token, *which)
     else:
         page = _page(args)
-        written = [save(page, args.out / f"{args.what}.{kind}") for kind in kinds]
+        name = "-".join([args.what, *map(_short_name, _specs(args))])
+        written = [save(page, args.out / f"{name}.{kind}") for kind in kinds]
     print("\n".join(map(str, written)))
     return 0
+
+
+def _specs(args: argparse.Namespace) -> list[str]:
+    """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
+    if args.what not in DIAGRAMS:
+        return []
+    return [args.config, *getattr(args, "others", [])]
+
+
+def _short_name(spec: str) -> str:
+    """Returns a config's name as a part of a file's name: llama-7b of configs/llama.py:7b."""
+    path = Path(spec.partition(":")[0])
+    name = path.parent.name if path.name == "config.json" else path.name.removesuffix(".py")
+    return re.sub(r"[^\w.=]+", "-", name + spec[len(spec.partition(":")[0]) :]).strip("-")[:80]
 
 
 def _page(args: argparse.Namespace):
@@ -158,6 +214,25 @@ def _page(args: argparse.Namespace):
             read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MAX_TOKENS_READ)
         )
     from zoo.cli.config import resolved_config
+
+    if args.what == "architecture":
+        from zoo.draw.diagrams import architecture_diagram
+
+        if len(_specs(args)) > 2:
+            raise ConfigError(f"zoo draw architecture draws one config or two, not {len(_specs(args))}")
+        return architecture_diagram.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
+    if args.what == "heads":
+        from zoo.draw.diagrams import head_sharing
+
+        return head_sharing.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
+    if args.what == "positions":
+        from zoo.draw import position_tables
+
+        return position_tables.page(resolved_config(args.config, []), args.config, args.length)
+    if args.what == "mask":
+        from zoo.draw.diagrams import attention_masks
+
+        return attention_masks.page(resolved_config(args.config, []), args.config, args.length)
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))

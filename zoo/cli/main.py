@@ -39,7 +39,7 @@ GROUPS = {
         "plan": ("zoo.cli.plan_resources", "plan a run on many devices: memory, communication, time"),
         "data": ("zoo.cli.data", "show the data that a model reads"),
         "doctor": ("zoo.cli.doctor", "show what this machine offers, and how fast it is"),
-        "draw": ("zoo.cli.draw", "draw attention, positions, sizes, or two architectures"),
+        "draw": ("zoo.cli.draw", "draw architectures, attention, masks, positions, sizes"),
     },
 }
 SUBCOMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}

@@ -1,24 +1,49 @@
 """Attention maps of every head of a run, trained and at initial values side by side."""
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from zoo.draw.run_activations import RunActivations, parse_indices
-from zoo.draw.style import figure, save
+from zoo.draw.style import PRINT_DPI, figure, save
 from zoo.errors import ConfigError
 from zoo.training.trained_run import INITIAL, TRAINED
 
-COLUMNS = 4
+CELL, LETTER, MAP = 0.1, 0.066, 1.5
+"""Sizes in inches: of a token in a map, of a letter of its label, and the least of a map."""
+MAX_LABELS = 100
+"""Tokens from which on the labels are left out."""
 # The colour follows the square root of a probability; otherwise 1 / 30, the average over 30
 # tokens, would look white.
 SCALE = PowerNorm(0.5, vmin=0, vmax=1)
 
 
-def pages(activations: RunActivations, layers: str = "", heads: str = "") -> dict[str, Figure]:
-    """Draws a page for each layer and kind of attention, and returns them by file name.
+class LayerMaps(NamedTuple):
+    """The maps of a layer.
+
+    Attributes:
+        name: end of a file's name.
+        title: which layer.
+        queries, keys: labels of the tokens.
+        maps: [H, T, S] by `TRAINED` and `INITIAL`.
+        heads: the heads to draw.
+    """
+
+    name: str
+    title: str
+    queries: list[str]
+    keys: list[str]
+    maps: dict[str, np.ndarray]
+    heads: list[int]
+
+
+def layer_maps(activations: RunActivations, layers: str = "", heads: str = "") -> Iterator[LayerMaps]:
+    """Yields the maps of each layer and kind of attention.
 
     Args:
         activations: from `zoo.draw.run_activations`.
@@ -27,55 +52,75 @@ def pages(activations: RunActivations, layers: str = "", heads: str = "") -> dic
     Raises:
         ConfigError: the run computes no attention probabilities, or has no such layer or head.
     """
-    found = {}
-    for side, stack in activations.stacks[TRAINED].items():
+    computed = False
+    for where, stack in activations.stacks[TRAINED].items():
         for part, maps in stack.probabilities.items():
+            cross = part == "cross_attention"
             for layer in parse_indices(layers, len(maps), "layer"):
                 if maps[layer] is None:
                     continue
+                computed = True
                 pair = {
-                    name: activations.stacks[name][side].probabilities[part][layer][0] for name in (TRAINED, INITIAL)
+                    name: activations.stacks[name][where].probabilities[part][layer][0] for name in (TRAINED, INITIAL)
                 }
-                keys = activations.labels["encoder" if part == "cross_attention" else side]
-                title = " ".join(filter(None, (side, part.replace("_", "-"), f"layer {layer}")))
-                name = "-".join(
-                    filter(None, ("attention", side, "cross" if part == "cross_attention" else "", f"layer{layer}"))
-                )
-                indices = parse_indices(heads, len(pair[TRAINED]), "head")
-                found[name] = _page(pair, activations.labels[side], keys, indices, title)
-    if not found:
+                keys = activations.labels["encoder" if cross else where]
+                title = " ".join(filter(None, (where, part.replace("_", "-"), f"layer {layer}")))
+                name = "-".join(filter(None, (where, "cross" if cross else "", f"layer{layer}")))
+                chosen = list(parse_indices(heads, len(pair[TRAINED]), "head"))
+                yield LayerMaps(name, title, activations.labels[where], keys, pair, chosen)
+    if not computed:
         raise ConfigError("no layer of this run computes attention probabilities")
-    return found
 
 
-def _page(pair: dict[str, np.ndarray], queries: list[str], keys: list[str], heads, title: str) -> Figure:
+def pages(activations: RunActivations, layers: str = "", heads: str = "") -> dict[str, Figure]:
+    """Draws a page for each layer and kind of attention, and returns them by file name; arguments and
+    errors are those of `layer_maps`.
+    """
+    return {
+        f"attention-{each.name}": _page(each, activations.source) for each in layer_maps(activations, layers, heads)
+    }
+
+
+def _columns(heads: int) -> int:
+    """Returns a number of heads side by side for a page that is about square, with two maps for each
+    head and full rows if possible.
+    """
+    least = math.ceil((heads / 2) ** 0.5)
+    return next((count for count in range(least, 2 * least) if heads % count == 0), least)
+
+
+def _page(found: LayerMaps, source: str) -> Figure:
     """Draws two maps for every head, next to each other."""
-    columns = min(COLUMNS, len(heads))
-    rows = -(-len(heads) // columns)
-    longest = max(map(len, (*queries, *keys)))
-    side = max(1.6, 0.11 * max(len(queries), len(keys)))
+    named = max(len(found.queries), len(found.keys)) <= MAX_LABELS
+    label = LETTER * max(map(len, (*found.queries, *found.keys))) if named else 0.2
+    cell = CELL if named else 0.03
+    width, height = (max(MAP, cell * len(labels)) for labels in (found.keys, found.queries))
+    columns = _columns(len(found.heads))
+    rows = -(-len(found.heads) // columns)
     page, panels = figure(
-        columns * 2 * side + 0.09 * longest + 1.0, rows * (side + 0.25) + 0.09 * longest + 0.5, rows, 2 * columns
+        columns * 2 * (width + 0.08) + label + 1.0, rows * (height + 0.42) + label + 0.8, rows, 2 * columns
     )
-    names = len(keys) <= 60
     shown = None
     for panel, axes in enumerate(panels):
         row, place = divmod(panel, 2 * columns)
         number, which = row * columns + place // 2, (TRAINED, INITIAL)[place % 2]
-        if number >= len(heads):
+        if number >= len(found.heads):
             axes.set_axis_off()
             continue
-        shown = axes.imshow(pair[which][heads[number]], cmap="Blues", norm=SCALE, aspect="auto")
-        axes.set_title(f"head {heads[number]}\n{which}", fontsize=7)
-        below = (row + 1) * columns + place // 2 >= len(heads)
-        axes.set_xticks(range(len(keys)), keys if names and below else [], rotation=90, fontsize=5, parse_math=False)
-        axes.set_yticks(range(len(queries)), queries if names and place == 0 else [], fontsize=5, parse_math=False)
+        head = found.heads[number]
+        shown = axes.imshow(found.maps[which][head], cmap="Blues", norm=SCALE, aspect="auto", interpolation="nearest")
+        axes.set_title(f"head {head}\n{which}", fontsize=8)
+        below = (row + 1) * columns + place // 2 >= len(found.heads)
+        bottom, left = found.keys if named and below else [], found.queries if named and place == 0 else []
+        axes.set_xticks(range(len(bottom)), bottom, rotation=90, fontsize=6.5, parse_math=False)
+        axes.set_yticks(range(len(left)), left, fontsize=6.5, parse_math=False)
         axes.tick_params(length=0)
         for edge in axes.spines.values():
             edge.set_visible(True)
             edge.set_color("0.8")
-    page.suptitle(f"{title}: rows are queries, columns are keys", fontsize=9)
-    bar = page.colorbar(shown, ax=panels, shrink=0.6, pad=0.01, aspect=30)
+    title = f"{source}\n{found.title}: rows are queries, columns are keys".strip()
+    page.suptitle(title, fontsize=9, parse_math=False)
+    bar = page.colorbar(shown, ax=panels, shrink=min(0.8, 3 / page.get_figheight()), pad=0.01, aspect=25, fraction=0.03)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=6)
     return page
@@ -84,7 +129,7 @@ def _page(pair: dict[str, np.ndarray], queries: list[str], keys: list[str], head
 def draw(activations: RunActivations, out: Path, formats, layers: str = "", heads: str = "") -> list[Path]:
     """Writes every page in every format, and returns the paths."""
     return [
-        save(page, out / f"{name}.{kind}")
+        save(page, out / f"{name}.{kind}", PRINT_DPI)
         for name, page in pages(activations, layers, heads).items()
         for kind in formats
     ]

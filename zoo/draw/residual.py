@@ -16,7 +16,7 @@ def rms_by_layer(states: np.ndarray) -> np.ndarray:
 def page(activations: RunActivations) -> Figure:
     """Draws a panel for each side."""
     sides = list(activations.stacks[TRAINED])
-    drawn, panels = figure(0.8 + 4 * len(sides), 3.2, columns=len(sides))
+    drawn, panels = figure(max(6, 0.8 + 4 * len(sides)), 3.6, columns=len(sides))
     for axes, where in zip(panels, sides, strict=True):
         for colour, which in zip(COLOURS, (TRAINED, INITIAL), strict=False):
             values = rms_by_layer(activations.stacks[which][where].states)
@@ -30,4 +30,5 @@ def page(activations: RunActivations) -> Figure:
         )
         axes.grid(alpha=0.25)
     panels[-1].legend(frameon=False)
+    drawn.suptitle(activations.source, fontsize=8, parse_math=False)
     return drawn

@@ -102,4 +102,5 @@ def bound_page(
         )
         axes.grid(alpha=0.25)
     panels[-1].legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
+    drawn.suptitle(activations.source, fontsize=8, parse_math=False)
     return drawn

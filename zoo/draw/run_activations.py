@@ -12,6 +12,9 @@ from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.errors import ConfigError
 from zoo.training.trained_run import TrainedRun, load_trained, trained_and_initial
 
+MAX_TEXT = 90
+"""Characters of a text that a title shows."""
+
 
 @dataclass(frozen=True)
 class RunActivations:
@@ -21,11 +24,13 @@ class RunActivations:
         run: the run.
         labels: by side ("", or "encoder" and "decoder"), the text shown for each token.
         stacks: by `TRAINED` and `INITIAL`, then by side, the activations of a batch of one.
+        source: the run's folder, the step and the text, for titles.
     """
 
     run: TrainedRun
     labels: dict[str, list[str]]
     stacks: dict[str, dict[str, StackActivations]]
+    source: str = ""
 
 
 def default_text(sentences: int = 1) -> str:
@@ -78,7 +83,13 @@ def read_text(
         name: record_activations(config, run.model, *values, *inputs)
         for name, values in trained_and_initial(run).items()
     }
-    return RunActivations(run, labels, stacks)
+    return RunActivations(run, labels, stacks, describe_source(folder, run.step, text, target))
+
+
+def describe_source(folder: Path, step: int, *texts: str) -> str:
+    """Returns the run, its step and the beginnings of the texts that it reads, for a title."""
+    short = [text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…" for text in texts if text]
+    return "\n".join([f"{folder}, step {step:,}", *(f"“{text}”" for text in short)])
 
 
 def _encode(tokenizer, text: str, begin: bool, end: bool, max_tokens: int | None) -> tuple[list[int], list[str]]:

@@ -14,12 +14,13 @@ from zoo.files import write_atomic
 from zoo.lab.report.figures import SETTINGS
 from zoo.lab.results.curves import COLOURS
 
-__all__ = ["COLOURS", "IMAGE_FORMATS", "depth_colours", "figure", "image_format", "save"]
+__all__ = ["COLOURS", "IMAGE_FORMATS", "PRINT_DPI", "depth_colours", "figure", "image_format", "save"]
 
-IMAGE_FORMATS = ("png", "svg")
+PRINT_DPI = 220
+IMAGE_FORMATS = ("png", "svg", "pdf")
 # A figure that is drawn again has the same bytes: no dates, no random names inside an SVG.
-STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none"}
-WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}}
+STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none", "pdf.fonttype": 42}
+WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, list[Axes]]:
@@ -53,12 +54,17 @@ def image_format(path: Path) -> str:
         ConfigError: the suffix is not one of `IMAGE_FORMATS`.
     """
     if path.suffix[1:] not in IMAGE_FORMATS:
-        raise ConfigError(f"{path}: figures are written as .png or .svg")
+        raise ConfigError(f"{path}: figures are written as .png, .svg or .pdf")
     return path.suffix[1:]
 
 
-def save(page: Figure, path: Path) -> Path:
+def save(page: Figure, path: Path, dpi: int = 110) -> Path:
     """Writes a page atomically, in the format of the suffix, and returns the path.
+
+    Args:
+        page: the figure.
+        path: where to write it.
+        dpi: dots per inch of a PNG, and of images inside other formats.
 
     Raises:
         ConfigError: the suffix is unknown, or the folder cannot be written.
@@ -68,7 +74,7 @@ def save(page: Figure, path: Path) -> Path:
     with rc_context(SETTINGS | STEADY), warnings.catch_warnings():
         # A character that the default font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph")
-        page.savefig(buffer, format=kind, dpi=110, metadata=WITHOUT_DATE[kind])
+        page.savefig(buffer, format=kind, dpi=dpi, metadata=WITHOUT_DATE[kind])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, buffer.getvalue())

@@ -1,0 +1,278 @@
+"""Diagrams of configs: the parts and their order, and what the files say."""
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import FancyBboxPatch
+from small_runs import OBJECTIVES, small
+
+from zoo.cli.main import main
+from zoo.config import override, resolve
+from zoo.draw import position_tables
+from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
+from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns
+from zoo.draw.diagrams.block_steps import Branch
+
+TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4}
+
+
+def resolved(kind="causal", **changes):
+    return resolve(small(**OBJECTIVES[kind], **TINY, **changes))
+
+
+def outline(steps):
+    """The roles of nested steps, a branch as a tuple."""
+    for step in steps:
+        if isinstance(step, Part):
+            yield step.role
+        elif isinstance(step, Addition):
+            yield "+" + step.part.role
+        elif isinstance(step, Parallel):
+            yield [tuple(outline(branch)) for branch in step.branches]
+        else:
+            yield ("+" if isinstance(step, Branch) and step.residual else "", *outline(step.steps))
+
+
+@pytest.mark.parametrize(("placement", "steps"), [
+    ("pre", [("+", "norm", "f")]),
+    ("post", [("+", "f"), "norm"]),
+    ("deepnorm", [("+", "f"), "norm"]),
+    ("sandwich", [("+", "norm", "f", "norm")]),
+    ("reordered", [("+", "f", "norm")]),
+])  # fmt: skip
+def test_the_order_of_a_sublayer_is_that_of_the_block(placement, steps):
+    model = resolved(model__norm__placement=placement).model
+    found = block_steps.sublayer_steps(model)
+
+    def named(steps):
+        return [
+            ("+", *named(step.steps)) if isinstance(step, Branch) else step.replace("sublayer", "f") for step in steps
+        ]
+
+    assert named(found) == steps
+    assert [step.factor for step in found if isinstance(step, Branch)] == ["α" if placement == "deepnorm" else ""]
+
+
+def test_a_placement_that_computes_otherwise_is_a_sublayer_alone(monkeypatch):
+    class Streams(block_steps.PLACEMENTS["pre"]):
+        def sublayer(self, x, f, norm, output_norm, context, part):
+            return x * 2 + f(x)
+
+    monkeypatch.setitem(block_steps.PLACEMENTS, "pre", Streams)
+    assert block_steps.sublayer_steps(resolved().model) == (Branch(("sublayer",), residual=False),)
+
+
+def test_a_decoder():
+    (column,) = columns(resolved(model__position__kind="rope", model__attention__num_kv_heads=2))
+    assert list(outline(column.steps)) == [
+        "embedding", ("", ("+", "norm", "attention"), ("+", "norm", "ffn")), "norm", "head", "softmax"
+    ]  # fmt: skip
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    attention = repeat.steps[0].steps[1]
+    assert repeat.count == "2 ×"
+    assert attention.title == "Grouped-query self-attention"
+    assert attention.inputs == (("Q, 4 heads", "RoPE"), ("K, 2 heads", "RoPE"), ("V, 2 heads",))
+    assert attention.cached
+
+
+def test_a_prefix_is_seen_by_all():
+    (column,) = columns(resolved("prefix decoder"))
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    assert repeat.steps[0].steps[1].details == ("causal after a prefix that all see",)
+
+
+def test_positions_parallel_sublayers_and_no_residual():
+    (column,) = columns(resolved(model__parallel="shared_norm", model__residual=False))
+    assert list(outline(column.steps))[:3] == [
+        "embedding", "+position", ("", ("", "norm", [("attention",), ("ffn",)]))
+    ]  # fmt: skip
+
+
+def test_an_encoder_decoder():
+    encoder, decoder = columns(resolved("span", model__norm__placement="post"))
+    assert list(outline(encoder.steps))[-1] == ("", ("+", "attention"), "norm", ("+", "ffn"), "norm")
+    assert list(outline(decoder.steps))[2][3] == ("+", "attention")
+    cross = decoder.steps[2].steps[2].steps[0]
+    assert cross.memory
+    assert [steps[0][0] for steps in cross.inputs] == ["K", "V", "Q"]
+
+
+def test_kinds_of_layers_share_a_block():
+    changes = {"model.layers.pattern": ("near", "near", "far"), "model.layers.kinds.near.attention.window": 4}
+    changes["model.layers.kinds.far.attention.window"] = 0
+    (column,) = columns(resolve(override(small(**TINY), changes)))
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    assert repeat.count == "2 × (2 near, far, in turn)"
+    assert repeat.steps[0].steps[1].details == ("near: causal, window of 4", "far: causal")
+
+
+def test_what_differs_is_marked_and_sizes_are_not():
+    one = resolved()
+    other = resolved(model__position__kind="rope", model__norm__kind="rmsnorm", model__ffn__hidden_dim=20)
+    drawn = architecture_diagram.page([one, other], ["one", "other"])
+    boxes = [patch for patch in drawn.axes[0].patches if isinstance(patch, FancyBboxPatch)]
+    marked = [box.get_label() for box in boxes if box.get_linewidth() > 1]
+    assert sorted(marked) == ["input"] + ["norm"] * 6 + ["position"] * 3
+    texts = [text.get_text() for text in drawn.axes[0].texts]
+    assert {"one", "other", "16 → 20 → 16", "RMSNorm", "Learned positions"} <= set(texts)
+    same = architecture_diagram.page([one, one], ["one", "other"])
+    assert [box.get_label() for box in same.axes[0].patches if box.get_linewidth() > 1.5] == ["input"]
+
+
+def test_text_fits_into_boxes_and_boxes_into_the_page():
+    drawn = architecture_diagram.page([resolved("span")], ["a name"])
+    (axes,), renderer = drawn.axes, FigureCanvasAgg(drawn).get_renderer()
+    page = drawn.bbox.padded(0.5)
+    for artist in (*axes.texts, *axes.patches):
+        extent = artist.get_window_extent(renderer)
+        assert page.contains(extent.x0, extent.y0), artist
+        assert page.contains(extent.x1, extent.y1), artist
+    widest = max(
+        box.get_width() for box in axes.patches if isinstance(box, FancyBboxPatch) and box.get_label() == "ffn"
+    )
+    texts = [text.get_window_extent(renderer).width for text in axes.texts]
+    assert max(texts) < widest * drawn.dpi
+
+
+def test_the_file_is_named_by_its_configs(tmp_path, capsys):
+    specs = ["configs/gpt2.py:tiny", "configs/llama.py:tiny,model.dim=64"]
+    assert main(["draw", "architecture", *specs, "--out", str(tmp_path / "figures"), "--format", "svg,pdf"]) == 0
+    name = "architecture-gpt2-tiny-llama-tiny-model.dim=64"
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [f"{name}.pdf", f"{name}.svg"]
+    assert ">Feed-forward, SwiGLU</text>" in (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+    capsys.readouterr()
+    for wrong, line in ((["configs/gpt2.py:huge"], "size 'huge'"), ([specs[0]] * 3, "one config or two, not 3")):
+        assert main(["draw", "architecture", *wrong]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert line in error
+
+
+def test_masks_of_windows_documents_and_prefixes():
+    query, key = np.mgrid[:40, :40]
+    (plain,) = attention_masks.masks(resolved(model__attention__window=5), 32)
+    small_query, small_key = np.mgrid[:32, :32]
+    np.testing.assert_array_equal(plain.visible, (small_key <= small_query) & (small_query - small_key < 5))
+    assert (plain.title, plain.notes) == ("self-attention, all layers", "causal, window of 5")
+
+    changes = {"model__attention__window": 3, "model__attention__dilations": (1, 2), "data__isolate_documents": True}
+    one, two = attention_masks.masks(resolved(model__position__kind="none", **changes), 40)
+    document = np.searchsorted(two.documents, np.arange(40), side="right")
+    near = (key <= query) & (query - key < 6) & ((query - key) % 2 == 0) & (document[query] == document[key])
+    np.testing.assert_array_equal(two.visible, near)
+    assert one.notes == "causal, window of 3, dilation 1 (heads 0, 2)"
+
+    (prefix,) = attention_masks.masks(resolved("prefix decoder"), 32)
+    np.testing.assert_array_equal(prefix.visible, (small_key <= small_query) | (small_key < 6))
+
+
+def test_a_long_row_is_shown_in_part():
+    (mask,) = attention_masks.masks(resolved(model__attention__window=100), 320)
+    query, key = 10 * np.mgrid[:32, :32]
+    np.testing.assert_array_equal(mask.visible, (key <= query) & (query - key < 100))
+    assert mask.places[-1] == 310
+    assert attention_masks.row_length(resolved(model__attention__window=100)) == 250
+
+
+def test_masks_of_both_sides():
+    encoder, decoder, cross = attention_masks.masks(resolved("span"), 8)
+    assert encoder.visible.all()
+    assert cross.visible.all()
+    np.testing.assert_array_equal(decoder.visible, np.tri(8, dtype=bool))
+
+
+def test_a_receptive_field_grows_by_a_window_in_each_layer():
+    (field,) = attention_masks.receptive_fields(resolved(model__attention__window=5, data__sequence_length=64))
+    np.testing.assert_array_equal(field.tokens, [1, 5, 9])
+    near, far = np.eye(6, dtype=bool) | np.eye(6, k=-1, dtype=bool), np.tri(6, dtype=bool)
+    np.testing.assert_array_equal(
+        attention_masks.reach_by_layer({"near": near, "far": far}, ("near", "near", "far"), 5), [1, 2, 3, 6]
+    )
+    np.testing.assert_array_equal(
+        attention_masks.reach_by_layer({"near": near, "far": far}, ("far", "near", "near"), 3), [1, 4, 4, 4]
+    )
+
+
+def test_masks_are_drawn(tmp_path, capsys):
+    drawn = attention_masks.page(resolved("span"), "a config")
+    assert [axes.get_title().splitlines()[0] for axes in drawn.axes] == [
+        "encoder self-attention, all layers",
+        "decoder self-attention, all layers",
+        "cross-attention",
+        "receptive field: tokens of a row",
+    ]
+    assert drawn.get_suptitle().startswith("a config")
+    for arguments, line in (
+        (["configs/elmo.py:tiny"], "model.architecture=elmo has no attention"),
+        (["configs/gpt2.py:tiny", "--length", "-1"], "--length -1 must be at least 1"),
+    ):
+        assert main(["draw", "mask", *arguments, "--out", str(tmp_path / "out")]) == 2
+        assert line in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_heads_and_what_they_share():
+    (grouped,) = head_sharing.sharings(resolved(model__attention__num_kv_heads=2, model__attention__num_query_heads=1))
+    assert grouped.scheme == "grouped-query (GQA)"
+    assert grouped.readers(grouped.groups) == [[0, 1], [2, 3]]
+    assert grouped.readers(grouped.queries) == [[0, 1, 2, 3]]
+    # Keys and values of 2 heads of 4 dimensions, in 2 layers, in float32.
+    assert grouped.cached_bytes == 2 * 2 * 4 * 2 * 4
+    both = head_sharing.sharings(resolved("span", model__attention__cross_kv_heads=1))
+    assert [(each.title, each.groups, each.cached_bytes > 0) for each in both] == [
+        ("encoder self-attention", 4, False), ("decoder self-attention", 4, True), ("cross-attention", 1, True)
+    ]  # fmt: skip
+
+
+def test_kinds_of_layers_that_share_alike_are_drawn_once():
+    changes = {
+        "model.layers.pattern": ("a", "b", "c"),
+        "model.num_layers": 3,
+        "model.layers.kinds.a.attention.window": 4,
+        "model.layers.kinds.b.attention.num_kv_heads": 1,
+        "model.layers.kinds.c.attention.window": 8,
+    }
+    config = resolve(override(small(**TINY), changes))
+    found = head_sharing.sharings(config)
+    assert [(each.title, each.groups) for each in found] == [("a and c self-attention", 4), ("b self-attention", 1)]
+    drawn = head_sharing.page([config], ["a name"])
+    roles = [patch.get_label() for patch in drawn.axes[0].patches]
+    assert [roles.count(role) for role in ("attention", "ffn", "softmax")] == [8, 5, 5]
+
+
+def test_without_heads_is_one_line(capsys):
+    assert main(["draw", "heads", "configs/elmo.py:tiny"]) == 2
+    assert "model.architecture=elmo has no attention heads" in capsys.readouterr().err
+
+
+def test_positions_before_training():
+    rope = resolved(model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8)
+    np.testing.assert_allclose(
+        position_tables.wavelengths(rope.model, 16), 2 * np.pi * 100.0 ** (np.arange(4) / 4), rtol=1e-6
+    )
+    t5 = resolved(model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16)
+    distances = np.array([3, 0, -1, -3, -4, -16, -40])
+    np.testing.assert_array_equal(position_tables.buckets_by_distance(t5.model, distances), [0, 0, 1, 3, 4, 7, 7])
+
+
+@pytest.mark.parametrize(("kind", "titles"), [
+    ("alibi", ["encoder: ALiBi: slope of each head", "decoder: ALiBi: slope of each head"]),
+    ("sinusoidal", ["sinusoids, interleaved"]),
+])  # fmt: skip
+def test_both_sides_are_drawn_where_they_differ(kind, titles):
+    drawn = position_tables.page(resolved("span", model__position__kind=kind), "a name", 12)
+    assert [axes.get_title() for axes in drawn.axes if axes.get_title()][::2] == titles
+    image = next(image for axes in drawn.axes for image in axes.images)
+    if kind == "alibi":
+        np.testing.assert_allclose(image.get_array()[0], -0.25 * np.abs(np.arange(-11, 12)))
+    else:
+        assert image.get_array().shape == (12, 16)
+
+
+def test_positions_that_are_not_fixed_are_one_line(capsys):
+    for config, line in (
+        ("configs/gpt2.py:tiny", "kind=learned has nothing fixed to draw; zoo draw learned-positions RUN"),
+        ("configs/elmo.py:tiny", "has no positions to draw"),
+    ):
+        assert main(["draw", "positions", config]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert line in error

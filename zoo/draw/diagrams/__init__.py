@@ -1,0 +1,1 @@
+"""Diagrams of what a config says, without a trained run: blocks, heads."""

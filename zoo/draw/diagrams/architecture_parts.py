@@ -1,0 +1,330 @@
+"""The parts of an architecture, from tokens to predictions, as its config describes them."""
+
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from zoo.config import AUTO, ResolvedConfig, layer_kind, side
+from zoo.config.kinds import FEED_FORWARD_KINDS
+from zoo.config.kinds.objective_kinds import is_prefix_decoder
+from zoo.draw.diagrams.block_steps import NORM, SUBLAYER, Branch, sublayer_steps
+from zoo.layers.block import PLACEMENTS
+from zoo.layers.feedforward import hidden_dim
+from zoo.layers.position import POSITIONS, Position
+from zoo.nested import flatten
+
+LINE = 46
+"""Characters of a line in a box."""
+
+
+class Part(NamedTuple):
+    """A box.
+
+    Attributes:
+        role: what it is, which gives its colour.
+        title: its name.
+        details: what it does.
+        sizes: numbers, which say how large it is.
+        inputs: for attention, the steps between what it reads and its queries, keys and values.
+        cached: decoding keeps its keys and values.
+        memory: it reads the encoder's output.
+    """
+
+    role: str
+    title: str
+    details: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    inputs: tuple[tuple[str, ...], ...] = ()
+    cached: bool = False
+    memory: bool = False
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What distinguishes it from a part of another architecture, whatever its size."""
+        return (self.role, self.title, *self.details)
+
+
+class Addition(NamedTuple):
+    """A vector that is added to every token."""
+
+    part: Part
+
+
+class Parallel(NamedTuple):
+    """Branches that read the same input, and whose results are added."""
+
+    branches: tuple[tuple[Part, ...], ...]
+
+
+class Repeat(NamedTuple):
+    """A block that is repeated."""
+
+    count: str
+    steps: tuple[Any, ...]
+
+
+class Column(NamedTuple):
+    """Steps from the input, at the bottom, to the output."""
+
+    name: str
+    source: str
+    steps: tuple[Any, ...]
+
+
+def columns(config: ResolvedConfig) -> tuple[Column, ...]:
+    """Returns the stack of an architecture, or encoder and decoder, from `config.model`."""
+    model = config.model
+    if model.architecture == "elmo":
+        return (_elmo(model),)
+    if model.architecture != "encoder_decoder":
+        prefix = is_prefix_decoder(flatten(config), model.architecture)
+        return (Column(model.architecture, "tokens", (*_stack(model, False, prefix), *_head(model))),)
+    encoder, decoder = side(model, "encoder"), side(model, "decoder")
+    return (
+        Column("encoder", "source tokens", tuple(_stack(encoder, False))),
+        Column("decoder", "target tokens, shifted right", (*_stack(decoder, True), *_head(model))),
+    )
+
+
+def parts_of(steps: tuple[Any, ...]) -> Iterator[Part]:
+    """Yields every part of nested steps, from bottom to top."""
+    for step in steps:
+        if isinstance(step, Part):
+            yield step
+        elif isinstance(step, Addition):
+            yield step.part
+        elif isinstance(step, Parallel):
+            yield from parts_of(tuple(part for branch in step.branches for part in branch))
+        else:
+            yield from parts_of(step.steps)
+
+
+def kinds_of(described: tuple[Column, ...]) -> set:
+    """Returns what the parts of an architecture are, and the steps of their inputs."""
+    every = [part for column in described for part in parts_of(column.steps)]
+    return {part.kind for part in every} | {step for part in every for steps in part.inputs for step in steps[1:]}
+
+
+def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator[Any]:
+    """Yields the steps from tokens to the last norm."""
+    scaled = ("times √D",) if model.embedding.scale == "sqrt_dim" else ()
+    own = () if model.embedding.shared else ("one for each side",)
+    size = f"{_number(model.vocab_size)} × {_number(model.dim)}"
+    yield Part("embedding", "Token embedding", (*scaled, *own), (size,))
+    if hook := _position_hook(model, "embed"):
+        yield Addition(hook)
+    if model.architecture == "encoder" and model.embedding.segments:
+        yield Addition(Part("position", "Segments", sizes=(str(model.embedding.segments),)))
+    if model.embedding.norm:
+        yield _norm(model)
+    pattern = tuple(model.layers.pattern)
+    kinds = {name: layer_kind(model, name) for name in dict.fromkeys(pattern)} or {"": model}
+    count = f"{model.num_layers} ×"
+    if len(kinds) > 1:
+        count += f" ({_counted(pattern)}, in turn)"
+    yield Repeat(count, tuple(_block(model, kinds, cross, prefix)))
+    if PLACEMENTS[model.norm.placement].final_norm and model.norm.kind != "none":
+        yield _norm(model)
+
+
+def _counted(pattern: tuple[str, ...]) -> str:
+    names = dict.fromkeys(pattern)
+    return ", ".join(f"{pattern.count(name)} {name}" if pattern.count(name) > 1 else name for name in names)
+
+
+def _block(model: ResolvedConfig, kinds: dict[str, ResolvedConfig], cross: bool, prefix: bool) -> Iterator[Any]:
+    """Yields the steps of one block."""
+    attention = _merged(kinds, lambda each: _attention(each, False, prefix))
+    ffn = _merged(kinds, _feed_forward)
+    first = next(iter(kinds.values()))
+    if model.parallel != "none":
+        norm = () if model.norm.kind == "none" else (_norm(model),)
+        if model.parallel == "shared_norm":
+            yield Branch((*norm, Parallel(((attention,), (ffn,)))), first.residual)
+        else:
+            yield Branch((Parallel(((*norm, attention), (*norm, ffn))),), first.residual)
+        return
+    steps = sublayer_steps(first)
+    for part in (attention, *((_attention(first, True),) if cross else ()), ffn):
+        yield from _filled(steps, {NORM: _norm(model), SUBLAYER: part})
+
+
+def _filled(steps: tuple[Any, ...], parts: dict[str, Part]) -> Iterator[Any]:
+    for step in steps:
+        if isinstance(step, Branch):
+            yield step._replace(steps=tuple(_filled(step.steps, parts)))
+        else:
+            yield parts[step]
+
+
+def _merged(kinds: dict[str, ResolvedConfig], make: Callable[[ResolvedConfig], Part]) -> Part:
+    """Returns one part for all kinds of layers, with the lines in which they differ named."""
+    made = {name: make(config) for name, config in kinds.items()}
+    first = next(iter(made.values()))
+    if len(set(made.values())) == 1:
+        return first
+
+    def lines(field: str) -> tuple[str, ...]:
+        every = [getattr(part, field) for part in made.values()]
+        common = tuple(line for line in every[0] if all(line in each for each in every))
+        more = {name: [line for line in getattr(part, field) if line not in common] for name, part in made.items()}
+        return common + tuple(f"{name}: {', '.join(each)}" for name, each in more.items() if each)
+
+    titles = tuple(dict.fromkeys(part.title for part in made.values()))
+    inputs = zip(*(part.inputs for part in made.values()), strict=False)
+    return first._replace(
+        title=" / ".join(titles),
+        details=lines("details"),
+        sizes=lines("sizes"),
+        inputs=tuple(tuple(dict.fromkeys(step for steps in each for step in steps)) for each in inputs),
+    )
+
+
+def _norm(model: ResolvedConfig) -> Part:
+    names = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "batchnorm": "BatchNorm", "centering": "Centering"}
+    return Part("norm", names.get(model.norm.kind, model.norm.kind))
+
+
+def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part:
+    attention = model.attention
+    heads, groups = attention.num_heads, attention.num_kv_heads
+    if heads == AUTO or groups == AUTO:
+        # A token mixer without heads.
+        return Part("attention", attention.kind.replace("_", " "))
+    if cross and attention.cross_kv_heads != AUTO:
+        groups = attention.cross_kv_heads
+    sharing = "Multi-head" if groups == heads else "Multi-query" if groups == 1 else "Grouped-query"
+    more = {"scores capped": attention.softcap, "sinks": attention.sinks}
+    details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
+    sizes = [f"{heads} heads of {attention.head_dim}"]
+    if groups != heads:
+        sizes[0] += f", {heads // groups} share a key and value"
+    normed = () if attention.qk_norm == "none" else ("RMSNorm",)
+    rotated = ()
+    if not cross:
+        rotated = _rotation(model)
+        if scored := _position_hook(model, "score_bias"):
+            details.append(f"{scored.title} added to the scores")
+        if model.position.kind == "rope" and model.position.theta != 10_000:
+            sizes.append(f"RoPE with base {model.position.theta:,.0f}")
+    chips = {
+        "Q": (f"Q, {attention.num_query_heads} heads", *normed, *rotated),
+        "K": (f"K, {groups} heads", *normed, *rotated),
+        "V": (f"V, {groups} heads",),
+    }
+    inputs = tuple(_headed(chips[name]) for name in ("KVQ" if cross else "QKV"))
+    performer = "" if attention.kind == "softmax" else f" ({attention.kind})"
+    title = f"{sharing} {'cross' if cross else 'self'}-attention{performer}"
+    return Part("attention", title, tuple(details), tuple(sizes), inputs, model.architecture == "decoder", cross)
+
+
+def _and(more: dict[str, Any]) -> tuple[str, ...]:
+    """Returns one line with the names of what is on, or none."""
+    return (", ".join(name for name, on in more.items() if on),) if any(more.values()) else ()
+
+
+def _headed(steps: tuple[str, ...]) -> tuple[str, ...]:
+    return (steps[0].removesuffix("s") if steps[0].split()[1] == "1" else steps[0], *steps[1:])
+
+
+def _visibility(model: ResolvedConfig, prefix: bool) -> str:
+    attention = model.attention
+    seen = "causal" if model.architecture == "decoder" else "bidirectional"
+    seen += " after a prefix that all see" if prefix else ""
+    if attention.window:
+        seen += f", window of {_number(attention.window)}"
+        if attention.dilations:
+            seen += f", dilated by {', '.join(map(str, attention.dilations))}"
+        if attention.global_tokens:
+            seen += f", {attention.global_tokens} global token{'s' * (attention.global_tokens > 1)}"
+    return seen
+
+
+def _rotation(model: ResolvedConfig) -> tuple[str, ...]:
+    if POSITIONS[model.position.kind].rotate is Position.rotate:
+        return ()
+    if model.position.kind != "rope":
+        return (model.position.kind,)
+    return ("RoPE",) if model.position.fraction == 1 else (f"RoPE on {100 * model.position.fraction:.3g} %",)
+
+
+def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
+    """Returns what a scheme adds to the embedding or to the scores, or None."""
+    kind = model.position.kind
+    if getattr(POSITIONS[kind], hook) is getattr(Position, hook):
+        return None
+    names = {
+        "learned": "Learned positions",
+        "sinusoidal": "Sinusoids",
+        "alibi": "ALiBi",
+        "relative_bias": "learned bias by distance",
+        "shaw": "relative vectors",
+    }
+    length = model.position.max_length
+    sizes = (f"{_number(length)} × {_number(model.dim)}",) if kind == "learned" and length != AUTO else ()
+    return Part("position", names.get(kind, kind), sizes=sizes)
+
+
+def _feed_forward(model: ResolvedConfig) -> Part:
+    kind = model.ffn.kind
+    names = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "swiglu": "SwiGLU", "geglu": "GeGLU", "reglu": "ReGLU"}
+    # The equation, without the citation that follows it.
+    equation = FEED_FORWARD_KINDS.by_name[kind].meaning.split(", also ")[0]
+    equation = equation.rsplit(" (", 1)[0] if equation.endswith(")") else equation
+    width, inner = _number(model.dim), _number(hidden_dim(model))
+    return Part("ffn", f"Feed-forward, {names.get(kind, kind)}", (equation,), (f"{width} → {inner} → {width}",))
+
+
+def _head(model: ResolvedConfig) -> Iterator[Part]:
+    head = model.head
+    if head.classes != AUTO:
+        if head.pooler:
+            yield Part("head", "Pooler", ("dense layer and tanh",))
+        pooled = () if head.pooling == AUTO else (f"of the {head.pooling} token{'s' * (head.pooling == 'mean')}",)
+        yield Part("head", "Linear", pooled, (f"{_number(model.dim)} × {head.classes}",))
+        return
+    if head.transform:
+        yield Part("head", "Linear, activation, norm", (), (f"{_number(model.dim)} × {_number(model.dim)}",))
+    tied = "the token embedding, transposed" if model.tie_embeddings else "a matrix of its own"
+    more = {"with a bias": head.bias, "divided by √D": head.scale != "none", "logits capped": head.softcap}
+    yield Part("head", "Linear", (tied, *_and(more)), (f"{_number(model.dim)} × {_number(model.vocab_size)}",))
+    yield Part("softmax", "Softmax")
+
+
+def _elmo(model: ResolvedConfig) -> Column:
+    elmo = model.elmo
+    widths = tuple(elmo.filters)[::2]
+    steps = [
+        Part("embedding", "Character embedding", sizes=(f"{elmo.characters} characters × {elmo.character_dim}",)),
+        Part(
+            "ffn",
+            "Convolutions, maximum over time",
+            (f"widths {', '.join(map(str, widths))}",),
+            (f"{_number(sum(tuple(elmo.filters)[1::2]))} filters",),
+        ),
+    ]
+    if elmo.highways:
+        steps.append(Part("ffn", f"Highway layers, {elmo.highways}", ("and a projection",)))
+    from_second = ("added to its input from the second layer on",) if model.residual else ()
+    lstm = Part(
+        "attention",
+        "LSTM",
+        ("forward and backward, with weights of their own", *from_second),
+        (f"cells of {_number(elmo.cell_dim)}, projected to {_number(model.dim)}",),
+    )
+    steps.append(Repeat(f"{model.num_layers} ×", (Branch((lstm,), model.residual),)))
+    if model.head.classes == AUTO:
+        size = f"{_number(model.dim)} × {_number(model.vocab_size)}"
+        steps += [Part("head", "Linear", ("one for both directions",), (size,)), Part("softmax", "Softmax")]
+    else:
+        steps += [Part("head", "Weighted mean of all layers"), *_head(model)]
+    return Column("ELMo", "characters of each token", tuple(steps))
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def wrapped(lines: tuple[str, ...], length: int = LINE) -> list[str]:
+    """Returns lines that fit into a box."""
+    return [short for line in lines for short in textwrap.wrap(line, length)]

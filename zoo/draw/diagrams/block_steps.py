@@ -1,0 +1,59 @@
+"""The order of norm, sublayer and residual connection of a placement, from the code of its block."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from zoo.config import ResolvedConfig
+from zoo.layers.block import PLACEMENTS
+
+NORM, SUBLAYER = "norm", "sublayer"
+
+
+class Branch(NamedTuple):
+    """Steps whose result is added to what they read.
+
+    Attributes:
+        steps: in the order of computation.
+        residual: whether it is added; otherwise the result replaces what was read.
+        factor: what the residual connection multiplies by, as text; "" for 1.
+    """
+
+    steps: tuple[Any, ...]
+    residual: bool = True
+    factor: str = ""
+
+
+class _Stream(NamedTuple):
+    """A residual stream that remembers the steps that made it."""
+
+    steps: tuple[Any, ...] = ()
+
+    def after(self, step: Any) -> "_Stream":
+        return _Stream((*self.steps, step))
+
+
+def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
+    """Returns the steps of one sublayer: `NORM`, `SUBLAYER`, and `Branch`es of them.
+
+    `Block.sublayer` of the config's placement is called with steps instead of arrays, so that the
+    order is that of the code. A placement that computes with several streams cannot be followed;
+    its steps are those of a sublayer alone.
+
+    Args:
+        config: the `model` part, as the layer sees it.
+    """
+    placement = PLACEMENTS[config.norm.placement]
+    factor = "α" if placement.constants(config, None)[0] != 1 else ""
+
+    def add(x: _Stream, y: _Stream, *_: Any) -> _Stream:
+        return x.after(Branch(y.steps[len(x.steps) :], config.residual, factor))
+
+    def norm(x: _Stream, *_: Any) -> _Stream:
+        return x if config.norm.kind == "none" else x.after(NORM)
+
+    block = SimpleNamespace(add=add, combine=add)
+    try:
+        found = placement.sublayer(block, _Stream(), lambda x: x.after(SUBLAYER), norm, norm, None, "attention")
+        return found.steps
+    except (AttributeError, TypeError):
+        return (Branch((SUBLAYER,), residual=False),)
