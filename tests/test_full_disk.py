@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from zoo import data
 from zoo.errors import ConfigError, ZooError, is_disk_full, not_writable, reported
 from zoo.files import read_json, write_atomic
 from zoo.training.checkpoints import checkpoint as checkpoint_module
-from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.checkpoints.checkpoint import Checkpoints, _remove_unfinished
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.trainer import run
 from zoo.training.training_run import RunFiles
@@ -88,6 +89,22 @@ def test_the_folder_of_a_run(tmp_path):
 def state(size, step=1):
     values = np.random.default_rng(0).normal(size=size).astype(np.float32)
     return {"step": jnp.full((), step, jnp.int32), "params": {"w": jnp.asarray(values)}, "stats": {}}
+
+
+def test_what_a_failed_save_still_writes_is_removed_too(tmp_path, monkeypatch):
+    left = tmp_path / "2.orbax-checkpoint-tmp"
+    left.mkdir()
+    # A thread of the failed save writes once more after the first attempt.
+    late = iter([lambda: left.mkdir(), lambda: None])
+    remove = shutil.rmtree
+
+    def remove_and_write_again(path, **options):
+        remove(path, **options)
+        next(late)()
+
+    monkeypatch.setattr(shutil, "rmtree", remove_and_write_again)
+    _remove_unfinished(tmp_path)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("moment", ["poll", "save", "close"])

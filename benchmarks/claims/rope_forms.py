@@ -67,7 +67,8 @@ def measure(settings: Settings) -> list[Row]:
 
             runs[name] = partial(_wait_for, program, queries, *others)
         for name, result in results.items():
-            np.testing.assert_allclose(result, results["elementwise"], atol=2e-4, err_msg=name)
+            # Angles of thousands of radians are exact to some 1e-4 in float32.
+            np.testing.assert_allclose(result, results["elementwise"], atol=2e-3, err_msg=name)
         times = take_turns(runs, settings)
         rows += [
             {"length": length, "form": name, **timing_columns(times, name, "elementwise"), "MiB": memory[name]}

@@ -17,6 +17,7 @@ from small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.files import write_json
+from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.runtime.processes import from_flags
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.trainer import run
@@ -119,12 +120,15 @@ def test_a_lost_process_ends_the_other_in_one_line(tmp_path, monkeypatch, victim
     monkeypatch.setenv("ZOO_PARTNER_SECONDS", "3")
     together = start(tmp_path, "two", small(training__steps=10**6, **STEPS | {"training__checkpoint_every": 1}))
     deadline = time.monotonic() + 200
-    while not (tmp_path / "two/checkpoints/2").exists() and time.monotonic() < deadline:
+    # Old checkpoints are removed, so that a certain one may come and go unseen.
+    while max(checkpoint_steps(tmp_path / "two/checkpoints"), default=0) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     together[victim].kill()
     code = finish(together)[1 - victim]
     log = (tmp_path / f"two-{1 - victim}.log").read_text()
-    assert code == (1 if victim else -signal.SIGABRT), log
+    # Without process 0, which runs its coordination service, JAX may abort before the watch ends
+    # the process.
+    assert code in ((1,) if victim else (1, -signal.SIGABRT)), log
     assert len(re.findall(rf"^error: process {victim} of 2 has ended or cannot be reached", log, re.MULTILINE)) == 1
     assert "Traceback" not in log
     assert "stack trace" not in log

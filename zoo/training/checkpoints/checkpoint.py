@@ -10,6 +10,7 @@ import logging
 import math
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,14 @@ from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 
 class _WithoutTracebacks(logging.Filter):
-    """Drops what Orbax logs, with tracebacks, of errors that it also raises."""
+    """Drops what Orbax and its event loops log, with tracebacks, of errors that it also raises."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and record.exc_info[1])
 
+
+# Of removing what a failed save has left, and the seconds between them.
+_ATTEMPTS, _PAUSE = 20, 0.1
 
 # One object: a logger keeps each filter once.
 _WITHOUT_TRACEBACKS = _WithoutTracebacks()
@@ -83,7 +87,9 @@ class Checkpoints:
 
     def _open(self) -> Any:
         if self._checkpointer is None:
-            logging.getLogger("absl").addFilter(_WITHOUT_TRACEBACKS)
+            # The second one tells of writes that end when a failed save has closed its event loop.
+            for logger in ("absl", "concurrent.futures"):
+                logging.getLogger(logger).addFilter(_WITHOUT_TRACEBACKS)
             self._checkpointer = ocp.training.Checkpointer(
                 self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only
             )
@@ -320,8 +326,7 @@ class Checkpoints:
             with contextlib.suppress(Exception):  # It raises the same error again.
                 checkpointer.close()
             if is_main_process():
-                for unfinished in self.folder.glob("*.orbax-checkpoint-tmp"):
-                    shutil.rmtree(unfinished, ignore_errors=True)
+                _remove_unfinished(self.folder)
             raise
 
     def close(self) -> None:
@@ -330,6 +335,20 @@ class Checkpoints:
         if self._checkpointer is not None:
             self._checkpointer.close()
             self._checkpointer = None
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Removes the folders of saves that were not committed.
+
+    Threads of a save that has failed may go on to write for a moment, so it is tried again.
+    """
+    for _ in range(_ATTEMPTS):
+        unfinished = list(folder.glob("*.orbax-checkpoint-tmp"))
+        for path in unfinished:
+            shutil.rmtree(path, ignore_errors=True)
+        if not any(path.exists() for path in unfinished):
+            return
+        time.sleep(_PAUSE)
 
 
 def _check_step(name: int, step: Any) -> None:
