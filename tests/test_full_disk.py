@@ -18,7 +18,8 @@ from zoo import data
 from zoo.errors import ConfigError, ZooError, is_disk_full, not_writable, reported
 from zoo.files import read_json, write_atomic
 from zoo.training.checkpoints import checkpoint as checkpoint_module
-from zoo.training.checkpoints.checkpoint import Checkpoints, _remove_unfinished
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.checkpoints.failed_saves import remove_unfinished
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.trainer import run
 from zoo.training.training_run import RunFiles
@@ -103,7 +104,7 @@ def test_what_a_failed_save_still_writes_is_removed_too(tmp_path, monkeypatch):
         next(late)()
 
     monkeypatch.setattr(shutil, "rmtree", remove_and_write_again)
-    _remove_unfinished(tmp_path)
+    remove_unfinished(tmp_path)
     assert not left.exists()
 
 

@@ -6,11 +6,9 @@ none. It does not notice damaged bytes; `zoo.training.checkpoints.integrity` doe
 
 import contextlib
 import json
-import logging
 import math
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import jax
 from orbax.checkpoint import v1 as ocp
 
 from zoo.errors import ConfigError, DataError
+from zoo.training.checkpoints.failed_saves import drop_logged_errors, remove_unfinished
 from zoo.training.checkpoints.integrity import find_damage, has_manifest, write_manifest
 from zoo.training.checkpoints.tree_differences import (
     NOTHING_REPLACEABLE,
@@ -29,20 +28,6 @@ from zoo.training.checkpoints.tree_differences import (
 from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.metrics_file import read_lines_with_step
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
-
-
-class _WithoutTracebacks(logging.Filter):
-    """Drops what Orbax and its event loops log, with tracebacks, of errors that it also raises."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and record.exc_info[1])
-
-
-# Of removing what a failed save has left, and the seconds between them.
-_ATTEMPTS, _PAUSE = 20, 0.1
-
-# One object: a logger keeps each filter once.
-_WITHOUT_TRACEBACKS = _WithoutTracebacks()
 
 
 class Checkpoints:
@@ -87,9 +72,7 @@ class Checkpoints:
 
     def _open(self) -> Any:
         if self._checkpointer is None:
-            # The second one tells of writes that end when a failed save has closed its event loop.
-            for logger in ("absl", "concurrent.futures"):
-                logging.getLogger(logger).addFilter(_WITHOUT_TRACEBACKS)
+            drop_logged_errors()
             self._checkpointer = ocp.training.Checkpointer(
                 self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only
             )
@@ -326,7 +309,7 @@ class Checkpoints:
             with contextlib.suppress(Exception):  # It raises the same error again.
                 checkpointer.close()
             if is_main_process():
-                _remove_unfinished(self.folder)
+                remove_unfinished(self.folder)
             raise
 
     def close(self) -> None:
@@ -335,20 +318,6 @@ class Checkpoints:
         if self._checkpointer is not None:
             self._checkpointer.close()
             self._checkpointer = None
-
-
-def _remove_unfinished(folder: Path) -> None:
-    """Removes the folders of saves that were not committed.
-
-    Threads of a save that has failed may go on to write for a moment, so it is tried again.
-    """
-    for _ in range(_ATTEMPTS):
-        unfinished = list(folder.glob("*.orbax-checkpoint-tmp"))
-        for path in unfinished:
-            shutil.rmtree(path, ignore_errors=True)
-        if not any(path.exists() for path in unfinished):
-            return
-        time.sleep(_PAUSE)
 
 
 def _check_step(name: int, step: Any) -> None:

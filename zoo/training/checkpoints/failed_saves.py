@@ -1,0 +1,44 @@
+"""What a save that fails leaves behind: folders that are not committed, and logged tracebacks."""
+
+import logging
+import shutil
+import time
+from pathlib import Path
+
+# Of removing what a failed save has left, and the seconds between them.
+_ATTEMPTS, _PAUSE = 20, 0.1
+
+
+class _WithoutTracebacks(logging.Filter):
+    """Drops what Orbax and its event loops log, with tracebacks, of errors that it also raises."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and record.exc_info[1])
+
+
+# One object: a logger keeps each filter once.
+_WITHOUT_TRACEBACKS = _WithoutTracebacks()
+
+
+def drop_logged_errors() -> None:
+    """Keeps errors that Orbax also raises out of the log."""
+    # The second one tells of writes that end when a failed save has closed its event loop.
+    for logger in ("absl", "concurrent.futures"):
+        logging.getLogger(logger).addFilter(_WITHOUT_TRACEBACKS)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes the folders of saves that were not committed.
+
+    Threads of a save that has failed may go on to write for a moment, so it is tried again.
+
+    Args:
+        folder: the checkpoints of a run.
+    """
+    for _ in range(_ATTEMPTS):
+        unfinished = list(folder.glob("*.orbax-checkpoint-tmp"))
+        for path in unfinished:
+            shutil.rmtree(path, ignore_errors=True)
+        if not any(path.exists() for path in unfinished):
+            return
+        time.sleep(_PAUSE)
