@@ -10,7 +10,7 @@ separate seed.
 
 Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats of each other
 (equivalence). That is 2 % of perplexity. The parameters are counted, not judged; `python
-benchmarks/norm_time.py` measures the time of a norm alone and of a whole step.
+benchmarks/measure_claims.py norm_time` measures the time of a norm alone and of a whole step.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels

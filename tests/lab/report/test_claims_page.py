@@ -84,6 +84,33 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
 
 
+def write_measured(folder, record):
+    (folder / "measured/speed").mkdir(parents=True)
+    (folder / "measured/speed/measured.json").write_text(json.dumps(record))
+
+
+def test_a_measured_claim_has_a_row_and_is_counted_once(output, tmp_path):
+    write_claims(output, CLAIMS)
+    record = {"claim": "A4", "verdict": "not supported", "effect": "0.9 of the time", "device": "1 x cpu"}
+    write_measured(output, record)
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_exact.py").write_text("def test_a4_it_is_so():\n")
+    page = build(output, tests).read_text()
+    assert "4 claims: 1 supported, 1 not supported, 1 on a separate page, 1 not judged yet." in page
+    rows = [line for line in page.splitlines() if line.startswith("| A4")]
+    assert rows[0] == (
+        "| A4 | a property | z 2022 | **not supported** | 0.9 of the time | 1 x cpu | [speed](measured/speed/README.md) |"
+    )
+    assert "**exact**" in rows[1]
+
+
+def test_a_measurement_that_cannot_be_read(output):
+    write_measured(output, {"claim": "A4", "verdict": "supported"})
+    with pytest.raises(ConfigError, match=r"measured.json: not readable as a measurement \(KeyError: 'effect'\)"):
+        build(output)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
