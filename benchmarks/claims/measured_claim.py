@@ -11,6 +11,8 @@ from typing import Any
 
 from claims.turns import Row, Settings
 
+# Values that differ by a larger factor are drawn on a logarithmic axis.
+_WIDE = 3
 TABLE, RESULT, PAGE, PICTURE = "measurements.csv", "measured.json", "README.md", "plot.svg"
 
 
@@ -36,7 +38,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture of the measurements, both axes logarithmic.
+    """A picture of the measurements; the axis of x is logarithmic, that of y where values lie far apart.
 
     Attributes:
         x, y: columns of the axes.
@@ -170,6 +172,7 @@ def _write_record(claim: MeasuredClaim, record: dict[str, Any], folder: Path) ->
 def _draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
     from zoo.lab.report.figures import SETTINGS
 
@@ -185,17 +188,21 @@ def _draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
                 label = ", ".join(map(str, names))
                 axes.plot([row[plot.x] for row in points], [row[plot.y] for row in points], "o-", label=label)
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
+            values = [row[plot.y] for row in rows]
+            if max(values) > _WIDE * min(values):
+                axes.set_yscale("log")
+                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.set_xticks(
                 ticks := sorted({row[plot.x] for row in rows}),
                 [f"{x:,}" for x in ticks],
                 rotation=45 * (len(ticks) > 6),
             )
-            axes.minorticks_off()
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_minor_locator(NullLocator())
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.grid(alpha=0.25)
             axes.set_xlabel(plot.x_label)
-            axes.set_title(f"{panel}" if panel is not None else "", fontsize=9)
+            axes.set_title(f"{plot.panels} {panel}" if isinstance(panel, int) else panel or "", fontsize=9)
         figure.axes[0].set_ylabel(plot.y_label)
         figure.axes[-1].legend(frameon=False, fontsize=8)
         figure.savefig(path, metadata={"Date": None})
