@@ -11,7 +11,13 @@ PAGES = sorted((Path(__file__).parents[1] / "docs" / "walkthroughs").glob("*.md"
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+# Pages that compile a model take seconds.
+MARKS = {"verdict": ()}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, pytest.mark.promise)) for page in PAGES]
+)
 def test_a_page_shows_what_its_code_prints(page):
     """The Python blocks of a page share their names; a text block is what the one before prints."""
     names, printed = {"__name__": page.stem}, None
