@@ -17,9 +17,9 @@ def _sgd_problems(flat, architecture):
 
 
 # It reads neither moments nor epsilon.
-SGD = Kind(
+HEAVY_BALL = Kind(
     "optimizer.kind",
-    "sgd",
+    "heavy_ball",
     "gradient descent with momentum",
     fields=(
         Field("optimizer.momentum", 0.9, float, "decay of the direction", minimum=0, maximum=0.999, traced=True),
@@ -31,7 +31,7 @@ SGD = Kind(
 )
 
 
-def sgd(values, traits):
+def heavy_ball(values, traits):
     """m <- momentum * m + (1 - damping) * gradient, and once more for Nesterov's."""
     del traits
     momentum = optax.trace(values["optimizer.momentum"], nesterov=values["optimizer.nesterov"])
@@ -77,5 +77,5 @@ def kinds_added(*pairs):
 
 
 def both_added():
-    """Registers `SGD` and `HALVING`."""
-    return kinds_added((SGD, sgd), (HALVING, halving))
+    """Registers `HEAVY_BALL` and `HALVING`."""
+    return kinds_added((HEAVY_BALL, heavy_ball), (HALVING, halving))

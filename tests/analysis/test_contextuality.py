@@ -162,7 +162,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert "| input table | 1 |" in capsys.readouterr().out
     for bad, line in (
         (["--text", str(tmp_path / "none")], "none"),
-        (["--figure", str(tmp_path / "x.pdf")], ".png or .svg"),
+        (["--figure", str(tmp_path / "x.bmp")], ".png, .svg or .pdf"),
     ):
         assert contextuality.main([str(run), *bad]) == 2
         (error,) = capsys.readouterr().err.splitlines()

@@ -15,7 +15,7 @@ from zoo.nested import flatten
 from zoo.training.optimization.schedules import constant
 
 GROUP = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"}
-OWN = {"optimizer.group.a.kind": "sgd", "optimizer.group.a.momentum": 0.5}
+OWN = {"optimizer.group.a.kind": "heavy_ball", "optimizer.group.a.momentum": 0.5}
 BUILT_IN = group_fields()
 
 
@@ -24,7 +24,7 @@ def added():
     """Adds both for each test, and shows that nothing of them stays."""
     with both_added():
         yield
-    assert "sgd" not in BY_PATH["optimizer.kind"].choices
+    assert "heavy_ball" not in BY_PATH["optimizer.kind"].choices
     assert "halving" not in BY_PATH["schedule.kind"].choices
     assert group_fields() == BUILT_IN
     assert not configs.is_traced("optimizer.momentum")
@@ -48,7 +48,7 @@ def refused(*changes):
 
 
 def test_they_are_choices_with_own_fields():
-    resolved = resolve({"optimizer.kind": "sgd", "optimizer.momentum": "0.8", "schedule.kind": "halving"})
+    resolved = resolve({"optimizer.kind": "heavy_ball", "optimizer.momentum": "0.8", "schedule.kind": "halving"})
     assert (resolved.optimizer.momentum, resolved.schedule.halvings) == (0.8, 3.0)
     assert configs.resolve(resolved) == resolved
     assert list(SCHEDULE_KINDS.choices) == ["constant", "cosine", "linear", "inverse_sqrt", "wsd", "halving"]
@@ -60,15 +60,15 @@ def test_they_are_choices_with_own_fields():
     [
         *(
             (
-                {"optimizer.kind": "sgd", f"optimizer.{name}": 0.5},
+                {"optimizer.kind": "heavy_ball", f"optimizer.{name}": 0.5},
                 f"optimizer.{name}=0.5 has no effect: it is read only when optimizer.kind is adamw or muon, and "
-                f"optimizer.kind is sgd; leave it at {BY_PATH[f'optimizer.{name}'].default!r}",
+                f"optimizer.kind is heavy_ball; leave it at {BY_PATH[f'optimizer.{name}'].default!r}",
             )
             for name in ("beta1", "beta2", "epsilon")
         ),
         (
             {"optimizer.momentum": 0.5},
-            "optimizer.momentum=0.5 has no effect: it is read only when optimizer.kind is sgd, and optimizer.kind is "
+            "optimizer.momentum=0.5 has no effect: it is read only when optimizer.kind is heavy_ball, and optimizer.kind is "
             "adamw; leave it at 0.9",
         ),
         (
@@ -78,13 +78,13 @@ def test_they_are_choices_with_own_fields():
         ),
         (
             {**GROUP, "optimizer.group.a.momentum": 0.5},
-            "optimizer.group.a.momentum=0.5 has no effect: it is read only when optimizer.kind is sgd, and there it "
+            "optimizer.group.a.momentum=0.5 has no effect: it is read only when optimizer.kind is heavy_ball, and there it "
             "is adamw; leave it out",
         ),
         (
             {**GROUP, **OWN, "optimizer.group.a.beta2": 0.5},
             "optimizer.group.a.beta2=0.5 has no effect: it is read only when optimizer.kind is adamw or muon, and there it is "
-            "sgd; leave it out",
+            "heavy_ball; leave it out",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_group_may_be_of_another_kind():
     resolved = resolve(GROUP | OWN | {"optimizer.beta1": 0.8})
     assert (resolved.optimizer.kind, resolved.optimizer.group.a.momentum) == ("adamw", 0.5)
     assert configs.resolve(resolved) == resolved
-    other = {"optimizer.kind": "sgd", "optimizer.group.a.kind": "adamw", "optimizer.group.a.beta1": 0.5}
+    other = {"optimizer.kind": "heavy_ball", "optimizer.group.a.kind": "adamw", "optimizer.group.a.beta1": 0.5}
     assert resolve(GROUP | other).optimizer.group.a.beta1 == 0.5
     assert overridable("optimizer.group.a") == [
         f"optimizer.{name}" for name in (*BUILT_IN, "momentum", "nesterov", "damping")
@@ -104,21 +104,21 @@ def test_a_group_may_be_of_another_kind():
 
 
 def test_a_group_derives_what_is_automatic_for_its_kind():
-    assert resolve({"optimizer.kind": "sgd", "optimizer.nesterov": True}).optimizer.damping == 0.25
+    assert resolve({"optimizer.kind": "heavy_ball", "optimizer.nesterov": True}).optimizer.damping == 0.25
     resolved = resolve(GROUP | OWN)
     assert resolved.optimizer.damping == configs.AUTO
     assert resolved.optimizer.group.a.damping == 0.0
     assert resolve(GROUP | OWN | {"optimizer.group.a.nesterov": True}).optimizer.group.a.damping == 0.25
     # What is set, or as it is elsewhere, is not derived.
     assert resolve(GROUP | OWN | {"optimizer.group.a.damping": 0.5}).optimizer.group.a.damping == 0.5
-    assert "damping" not in resolve({"optimizer.kind": "sgd", **GROUP, **OWN}).optimizer.group.a
-    assert resolve({"optimizer.kind": "sgd", "optimizer.damping": 0.5, **GROUP, **OWN}).optimizer.damping == 0.5
+    assert "damping" not in resolve({"optimizer.kind": "heavy_ball", **GROUP, **OWN}).optimizer.group.a
+    assert resolve({"optimizer.kind": "heavy_ball", "optimizer.damping": 0.5, **GROUP, **OWN}).optimizer.damping == 0.5
 
 
 def test_another_kind_leaves_nothing_of_the_last_one():
     before = {"optimizer.beta1": 0.5, "optimizer.epsilon": 1e-3, "schedule.kind": "wsd", "schedule.decay_fraction": 0.5}
-    assert resolve(before, {"optimizer.kind": "sgd", "schedule.kind": "halving"}) == resolve(
-        {"optimizer.kind": "sgd", "schedule.kind": "halving"}
+    assert resolve(before, {"optimizer.kind": "heavy_ball", "schedule.kind": "halving"}) == resolve(
+        {"optimizer.kind": "heavy_ball", "schedule.kind": "halving"}
     )
     after = resolve(GROUP | OWN, {"optimizer.group.a.kind": "adamw"})
     assert set(after.optimizer.group.a) == {"select", "kind"}
@@ -127,13 +127,13 @@ def test_another_kind_leaves_nothing_of_the_last_one():
 def test_problems_of_a_kind_are_said_once_and_for_each_group():
     line = "optimizer.nesterov=true needs optimizer.momentum above 0"
     wrong = {"optimizer.nesterov": True, "optimizer.momentum": 0.0}
-    assert refused({"optimizer.kind": "sgd", **wrong}) == [line]
+    assert refused({"optimizer.kind": "heavy_ball", **wrong}) == [line]
     inside = {f"optimizer.group.a.{path.removeprefix('optimizer.')}": value for path, value in wrong.items()}
     assert refused(GROUP | OWN | inside) == [f"optimizer.group.a: {line}"]
     # As those of one optimizer are not of layers, or again of a group like it.
     layers = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2}
     factor = GROUP | {"optimizer.group.a.rate_factor": 0.5}
-    assert refused({"optimizer.kind": "sgd", **wrong, **layers, **factor}) == [line]
+    assert refused({"optimizer.kind": "heavy_ball", **wrong, **layers, **factor}) == [line]
     stairs = {"schedule.kind": "halving", "schedule.stairs": 2000}
     assert refused(stairs | layers) == ["schedule.stairs=2000 is more than training.steps=1000"]
     assert refused({"schedule.kind": "halving", "schedule.stairs": 2000, "model.architecture": "elmo",
@@ -183,7 +183,7 @@ def test_a_condition_is_one_only_where_a_choice_does_not_meet_it(monkeypatch):
     assert has_condition(BY_PATH["schedule.final_fraction"])
     assert has_condition(BY_PATH["data.hub.split"])
     assert not has_condition(BY_PATH["optimizer.learning_rate"])
-    averaging = Kind("optimizer.kind", "sgd", "now it reads them", frozenset({"moments", "epsilon"}))
-    monkeypatch.setitem(OPTIMIZER_KINDS.by_name, "sgd", averaging)
+    averaging = Kind("optimizer.kind", "heavy_ball", "now it reads them", frozenset({"moments", "epsilon"}))
+    monkeypatch.setitem(OPTIMIZER_KINDS.by_name, "heavy_ball", averaging)
     assert not has_condition(BY_PATH["optimizer.beta1"])
-    assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "muon", "sgd"]
+    assert list(OPTIMIZER_KINDS.having("moments")) == ["adamw", "muon", "heavy_ball"]

@@ -15,7 +15,7 @@ from zoo.training.optimization.schedules import make_schedule
 from zoo.training.startup import RunRequest
 from zoo.training.trainer import run, train_runs
 
-RULE = {"optimizer__kind": "sgd", "optimizer__momentum": 0.5, "optimizer__learning_rate": 0.1}
+RULE = {"optimizer__kind": "heavy_ball", "optimizer__momentum": 0.5, "optimizer__learning_rate": 0.1}
 CHANGES = RULE | {
     "schedule__kind": "halving",
     "schedule__halvings": 2.0,
@@ -68,16 +68,16 @@ def test_a_rule_reads_own_numbers_and_switches(nesterov, momentum):
 def test_a_group_has_the_rule_of_its_kind():
     params, labels = {"x": jnp.zeros(2), "y": jnp.zeros(2)}, {"x": "a", "y": "rest"}
     group = {"optimizer__groups": ("a",), "optimizer__group__a__select": "role:vector"}
-    own = {f"optimizer__group__a__{name}": value for name, value in {"kind": "sgd", "momentum": 0.25}.items()}
-    sgd_alone = updated(params, optimizer__momentum=0.25)["x"]
+    own = {f"optimizer__group__a__{name}": value for name, value in {"kind": "heavy_ball", "momentum": 0.25}.items()}
+    heavy_ball_alone = updated(params, optimizer__momentum=0.25)["x"]
     adamw_alone = updated(params, optimizer__kind="adamw", optimizer__momentum=0.9)["x"]
-    assert not np.allclose(sgd_alone, adamw_alone)
+    assert not np.allclose(heavy_ball_alone, adamw_alone)
     mixed = updated(params, labels, **{"optimizer__kind": "adamw", "optimizer__momentum": 0.9}, **group, **own)
-    np.testing.assert_allclose((mixed["x"], mixed["y"]), (sgd_alone, adamw_alone), rtol=1e-6)
+    np.testing.assert_allclose((mixed["x"], mixed["y"]), (heavy_ball_alone, adamw_alone), rtol=1e-6)
     # One of the same kind differs in its own number alone.
     factor = updated(params, labels, optimizer__momentum=0.5, **group, optimizer__group__a__momentum=0.25)
-    np.testing.assert_allclose(factor["x"], sgd_alone, rtol=1e-6)
-    assert not np.allclose(factor["y"], sgd_alone)
+    np.testing.assert_allclose(factor["x"], heavy_ball_alone, rtol=1e-6)
+    assert not np.allclose(factor["y"], heavy_ball_alone)
 
 
 def test_runs_train_alone_and_as_one_program_bit_for_bit(tmp_path):

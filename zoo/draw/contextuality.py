@@ -100,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
         "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
     )
     made.add_argument("--json", action="store_true", help="print one JSON object")
-    made.add_argument("--figure", type=Path, metavar="FILE", help="write a figure, .png or .svg")
+    made.add_argument("--figure", type=Path, metavar="FILE", help="write a figure, .png, .svg or .pdf")
     return made
 
 
