@@ -281,8 +281,15 @@ NEEDS = {
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
     "schedule.final_fraction": {"schedule.kind": "cosine"},
     "schedule.decay_fraction": {"schedule.kind": "wsd"},
-    "optimizer.muon_momentum": {"optimizer.kind": "muon"},
-    "optimizer.muon_scale": {"optimizer.kind": "muon"},
+    **{
+        f"optimizer.{name}": {"optimizer.kind": name.partition("_")[0]}
+        for name in (
+            *("muon_momentum", "muon_scale", "sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
+            *("adagrad_initial", "ademamix_beta3", "ademamix_alpha", "ademamix_warmup"),
+            *("adafactor_decay", "adafactor_clip", "adafactor_scaled", "adafactor_min_factored"),
+        )
+    },
+    "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
 }
 OTHER = {
     "model.num_layers": 3,

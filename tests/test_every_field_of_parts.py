@@ -5,12 +5,17 @@ What is compared is the initial state and the forward pass in training; how they
 the same for every model.
 """
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, differ, fingerprint, other_value, resolve
 from zoo import config as configs
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
+from zoo.models.functional import ParameterTraits
+from zoo.training.optimization.optimizer import make_optimizer
 
 PATTERN = {
     "model.layers.pattern": ("one", "two"),
@@ -114,9 +119,29 @@ GROUP = {
     f"{GROUPS}.a.weight_decay": 0.1,
 }
 # That a number is read, and not only an argument, tests/training/test_population.py shows.
-IN_GROUP = {"select": "axes:mlp", "rate_factor": 0.5, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3, "weight_decay": 0.0}
+IN_GROUP = {
+    "select": "axes:mlp",
+    "rate_factor": 0.5,
+    "beta1": 0.5,
+    "beta2": 0.9,
+    "epsilon": 1e-3,
+    "weight_decay": 0.0,
+    "weight_decay_form": "cautious",
+}
 MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp"}
 IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_scale": "spectral"}
+IN_OTHER_KINDS = {
+    "sgd": {"sgd_momentum": 0.5, "sgd_nesterov": True},
+    "lion": {"lion_beta1": 0.5, "lion_beta2": 0.5},
+    "adagrad": {"adagrad_initial": 0.5},
+    "adafactor": {
+        "adafactor_decay": 0.5,
+        "adafactor_clip": 0.5,
+        "adafactor_scaled": False,
+        "adafactor_min_factored": 2,
+    },
+    "ademamix": {"ademamix_beta3": 0.99, "ademamix_alpha": 2.0, "ademamix_warmup": 5},
+}
 
 
 @pytest.mark.parametrize("name", IN_GROUP)
@@ -130,9 +155,33 @@ def test_a_field_of_a_group_of_matrices_changes_the_result(name):
     assert differ(resolve(muon | {f"{GROUPS}.a.{name}": IN_MUON[name]}), resolve(muon))
 
 
+def updated(changes):
+    """Three updates of a matrix by the rule of group a."""
+    labels = {"a": "a", "rest": "rest"}
+    traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, False))
+    optimizer = make_optimizer(resolve(changes), traits, labels=labels)
+    params = dict.fromkeys(labels, jnp.linspace(-1.0, 2.0, 12).reshape(3, 4))
+    state = optimizer.init(params)
+    for scale in (1.0, -2.0, 3.0):
+        updates, state = optimizer.update(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    return params
+
+
+@pytest.mark.parametrize("kind", IN_OTHER_KINDS)
+def test_fields_of_a_group_of_another_kind_change_its_parameters(kind):
+    changes = GROUP | {f"{GROUPS}.a.kind": kind, f"{GROUPS}.a.weight_decay": 0.0}
+    before = updated(changes)
+    for name, value in IN_OTHER_KINDS[kind].items():
+        after = updated(changes | {f"{GROUPS}.a.{name}": value})
+        assert not np.array_equal(after["a"], before["a"]), name
+        np.testing.assert_array_equal(after["rest"], before["rest"])
+
+
 def test_a_group_has_no_other_fields():
     assert overridable(f"{GROUPS}.a") == [f"optimizer.{name}" for name in configs.fields.group_fields()]
-    assert {*IN_GROUP, *IN_MUON} == set(configs.fields.group_fields())
+    others = {name for own in IN_OTHER_KINDS.values() for name in own}
+    assert {*IN_GROUP, *IN_MUON, *others} == set(configs.fields.group_fields())
 
 
 def test_the_lists_name_fields_that_a_part_may_set():

@@ -75,7 +75,7 @@ ONE = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector", "o
         (
             {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"},
             ["optimizer.group.a changes nothing: it sets none of rate_factor, kind, beta1, beta2, epsilon, "
-             "weight_decay, muon_momentum, muon_scale"],
+             "weight_decay, weight_decay_form"],
         ),
         (
             ONE | {"optimizer.group.a.rate_factor": 0.0},

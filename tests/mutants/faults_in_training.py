@@ -10,9 +10,9 @@ EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
 EXECUTOR, STREAMS = "zoo/training/population/population_executor.py", "zoo/training/population/batch_streams.py"
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
-GROUP_TESTS = ("tests/training/test_parameter_groups.py",)
-MUON_TESTS = ("tests/training/test_muon.py",)
-OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/test_optimizer.py",), ("tests/training/test_mesh.py",)
+GROUP_TESTS = ("tests/training/optimization/test_parameter_groups.py",)
+MUON_TESTS = ("tests/training/optimization/test_muon.py",)
+OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/optimization/test_optimizer.py",), ("tests/training/test_mesh.py",)
 CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
 POPULATION_TESTS = ("tests/training/test_population.py",)
 

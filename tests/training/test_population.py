@@ -21,6 +21,7 @@ from small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
 
 from tests.untrained import untrained
 from zoo import config as configs
+from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.data import load
 from zoo.errors import ConfigError, Diverged, Preempted
 from zoo.files import read_json, write_json
@@ -274,7 +275,15 @@ def test_executors_with_different_results_do_not_continue_each_other(tmp_path, m
     assert together([{}], tmp_path, "vmap")[0]["state"] == "done"
 
 
+# A group of parameters for each other kind of optimizer with numbers of its own.
+OTHER_KINDS = {
+    "sgd": {"select": "path:*/query/*", "sgd_momentum": 0.5},
+    "lion": {"select": "path:*/key/*", "lion_beta1": 0.5, "lion_beta2": 0.5},
+    "adafactor": {"select": "path:*/value/*", "adafactor_decay": 0.5, "adafactor_clip": 0.5},
+    "ademamix": {"select": "path:*/up/*", "ademamix_beta3": 0.5, "ademamix_alpha": 0.5},
+}
 NUMBERS = {
+    **{f"optimizer.group.{kind}.{name}": 0.7 for kind, own in OTHER_KINDS.items() for name in own if name != "select"},
     "optimizer.muon_momentum": 0.8,
     "optimizer.learning_rate": 2e-3,
     "optimizer.weight_decay": 0.3,
@@ -299,9 +308,14 @@ WITH_ALL = DROPPING | {
     "optimizer__kind": "muon",
     "optimizer__group__a__kind": "adamw",
     "objective__z_loss": 1e-3,
-    "optimizer__groups": ("a",),
+    "optimizer__groups": ("a", *OTHER_KINDS),
     "optimizer__group__a__select": "role:embedding",
     "optimizer__group__a__rate_factor": 0.5,
+    **{
+        f"optimizer__group__{kind}__{name}": value
+        for kind, own in OTHER_KINDS.items()
+        for name, value in {"kind": kind, **own}.items()
+    },
     "optimizer__group__a__beta1": 0.5,
     "optimizer__group__a__beta2": 0.8,
     "optimizer__group__a__epsilon": 1e-4,
@@ -353,7 +367,12 @@ def test_so_are_those_of_a_teacher(tmp_path):
 
 
 def test_there_are_no_other_numbers_but_of_a_teacher():
-    read = {path for path in flatten(configs.resolve(small(**WITH_ALL))) if configs.is_traced(path)}
+    of_other_kinds = {field.path for kind in OTHER_KINDS for field in OPTIMIZER_KINDS.by_name[kind].fields}
+    read = {
+        path
+        for path in flatten(configs.resolve(small(**WITH_ALL)))
+        if configs.is_traced(path) and path not in of_other_kinds
+    }
     assert {path for path in read if not path.startswith("objective.distillation")} == set(NUMBERS)
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Int
 
 from zoo.config import AUTO, ResolvedConfig
@@ -41,15 +41,25 @@ def abstract_state(model: nnx.Module, optimizer: optax.GradientTransformation, m
         "stats": jax.tree.map(lambda _: replicated, shapes["stats"]),
         "optimizer": optax.tree_utils.tree_map_params(
             optimizer,
-            lambda leaf, sharding: leaf if isinstance(leaf, optax.MaskedNode) else sharding,
+            _sharding_of_state,
             shapes["optimizer"],
             of_params,
+            shapes["params"],
             transform_non_params=lambda _: replicated,
             # In the state of a group of parameters, the place of another group's.
             is_leaf=lambda node: isinstance(node, optax.MaskedNode),
         ),
     }
     return jax.tree.map(_with_sharding, shapes, shardings)
+
+
+def _sharding_of_state(leaf: Any, sharding: NamedSharding, parameter: jax.ShapeDtypeStruct) -> Any:
+    """Returns the sharding of an optimizer's state of a parameter. What has another shape than the
+    parameter is small, such as averages by row, and is replicated.
+    """
+    if isinstance(leaf, optax.MaskedNode):
+        return leaf
+    return sharding if leaf.shape == parameter.shape else replicated_sharding(sharding.mesh)
 
 
 def abstract_weights(model: nnx.Module, mesh: Mesh) -> dict[str, Any]:

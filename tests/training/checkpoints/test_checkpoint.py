@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,30 @@ def test_what_was_saved_comes_back(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, restored, state(2))
     checkpoints.close()
     assert all((folder / str(step) / MANIFEST).is_file() for step in (1, 2))
+
+
+class Averages(NamedTuple):
+    """A state whose fields are not in the order of the alphabet."""
+
+    count: jax.Array
+    averages: jax.Array
+
+
+def test_a_named_tuple_comes_back_and_another_type_is_told_with_its_path(tmp_path):
+    made = {"optimizer": Averages(jnp.asarray(3), jnp.arange(4.0))}
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 1)
+    checkpoints.save(0, made, {}, None)
+    checkpoints.close()
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), made)
+    reader = Checkpoints(tmp_path / "checkpoints", 1, read_only=True)
+    jax.tree.map(np.testing.assert_array_equal, reader.restore(0, wanted)[0], made)
+    other = {
+        "optimizer": wanted["optimizer"]._replace(averages=jax.ShapeDtypeStruct((4,), jnp.int32, sharding=sharding))
+    }
+    with pytest.raises(ConfigError, match=r"holds float32 in optimizer/averages, where int32 is expected"):
+        reader.restore(0, other)
+    reader.close()
 
 
 @pytest.mark.parametrize("zero_copy", [False, True])

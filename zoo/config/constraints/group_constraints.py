@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.fields import group_fields
+from zoo.config.fields import BY_PATH, group_fields
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 from zoo.config.parameter_selection import REST, select_problems
 from zoo.config.scopes import GROUPS, scoped
 from zoo.errors import shown
 
 SELECT, FACTOR = "optimizer.select", "optimizer.rate_factor"
+KIND = "optimizer.kind"
+DECAY, FORM = "optimizer.weight_decay", "optimizer.weight_decay_form"
 
 
 def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -41,8 +43,10 @@ def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Ite
             yield from (f"{scope}.select: {problem}" for problem in select_problems(changes[SELECT]))
         own = [path for path in changes if path != SELECT]
         if not own:
-            others = ", ".join(name for name in group_fields() if name != "select")
-            yield f"{scope} changes nothing: it sets none of {others}"
+            kind = OPTIMIZER_KINDS.by_name[flat[KIND]]
+            foreign = {field.path for field in OPTIMIZER_KINDS.fields} - {field.path for field in kind.fields}
+            fields = [name for name in group_fields() if name != "select" and f"optimizer.{name}" not in foreign]
+            yield f"{scope} changes nothing: it sets none of {', '.join(fields)}"
         elif changes.get(FACTOR) == 0:
             yield from (
                 f"{scoped(scope, path)}={shown(changes[path])} has no effect with {scope}.rate_factor=0; leave it out"
@@ -60,8 +64,14 @@ def check_kinds(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iter
     """
     architecture = flat["model.architecture"]
     yield from SCHEDULE_KINDS.problems(flat, architecture)
+    if flat[FORM] != BY_PATH[FORM].default and not any(
+        {DECAY: flat[DECAY], **own}[DECAY] for own in ({}, *groups.values())
+    ):
+        yield f"{FORM}={flat[FORM]} has no effect with {DECAY}=0"
     everywhere = list(OPTIMIZER_KINDS.problems(flat, architecture))
     yield from everywhere
     for scope, changes in groups.items():
+        if FORM in changes and not {DECAY: flat[DECAY], **changes}[DECAY]:
+            yield f"{scoped(scope, FORM)}={changes[FORM]} has no effect with {DECAY}=0; leave it out"
         lines = OPTIMIZER_KINDS.problems(flat | changes, architecture)
         yield from (f"{scope}: {line}" for line in lines if line not in everywhere)

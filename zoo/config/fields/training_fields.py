@@ -30,6 +30,18 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         traced=True,
     ),
     Field(
+        "optimizer.weight_decay_form",
+        "decoupled",
+        str,
+        "where the decayed parameter enters the update, with the direction u, the rate r and its peak R",
+        {
+            "decoupled": "W <- W - r (u + decay W) (Loshchilov & Hutter 2019)",
+            "coupled": "decay W is added to the gradient: L2 regularization",
+            "independent": "W <- W - r u - (r/R) decay W: not scaled by the peak (Wortsman et al. 2024)",
+            "cautious": "as decoupled, where u W >= 0; elsewhere none (Chen et al. 2025)",
+        },
+    ),
+    Field(
         "optimizer.beta1",
         0.9,
         float,

@@ -1,9 +1,21 @@
 """Kinds of optimizer."""
 
-from zoo.config.field import Field
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zoo.config.field import AUTO, Field
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "optimizer.kind"
+
+
+def _sgd_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["optimizer.sgd_nesterov"] and not flat["optimizer.sgd_momentum"]:
+        yield "optimizer.sgd_nesterov=true has no effect with optimizer.sgd_momentum=0"
+    if flat["optimizer.weight_decay_form"] == "coupled" and not flat["optimizer.sgd_momentum"]:
+        yield "optimizer.weight_decay_form=coupled is the same as decoupled with optimizer.sgd_momentum=0; leave it out"
+
 
 # Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "epsilon" (it
 # divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers).
@@ -42,6 +54,132 @@ OPTIMIZER_KINDS = KindTable(
                     },
                 ),
             ),
+        ),
+        Kind(
+            KIND,
+            "sgd",
+            "gradient descent with momentum (Sutskever et al. 2013)",
+            fields=(
+                Field(
+                    "optimizer.sgd_momentum",
+                    0.9,
+                    float,
+                    "decay of the sum of gradients",
+                    minimum=0,
+                    maximum=0.99999,
+                    traced=True,
+                ),
+                Field("optimizer.sgd_nesterov", False, bool, "Nesterov's momentum"),
+            ),
+            problems=_sgd_problems,
+        ),
+        Kind(
+            KIND,
+            "nadamw",
+            "AdamW whose first moment looks ahead by one step, as Nesterov's momentum does (Dozat 2016)",
+            frozenset({"moments", "epsilon"}),
+        ),
+        Kind(
+            KIND,
+            "lion",
+            "the sign of the momentum; rates 3 to 10 times below AdamW's, decay as much higher (Chen et al. 2023)",
+            fields=(
+                Field(
+                    "optimizer.lion_beta1",
+                    0.9,
+                    float,
+                    "share of the momentum in the direction; the rest is the gradient",
+                    minimum=0,
+                    maximum=0.99999,
+                    traced=True,
+                ),
+                Field(
+                    "optimizer.lion_beta2",
+                    0.99,
+                    float,
+                    "decay of the momentum",
+                    minimum=0,
+                    maximum=0.9999999,
+                    traced=True,
+                ),
+            ),
+        ),
+        Kind(
+            KIND,
+            "adagrad",
+            "divided by the root of the sum of all squared gradients (Duchi et al. 2011)",
+            fields=(Field("optimizer.adagrad_initial", 0.1, float, "what the sum starts from", minimum=0),),
+        ),
+        Kind(
+            KIND,
+            "adafactor",
+            "second moments of matrices by row and column, no momentum (Shazeer & Stern 2018)",
+            fields=(
+                Field(
+                    "optimizer.adafactor_decay",
+                    0.8,
+                    float,
+                    "exponent c of the decay of the second moment, 1 - t^-c",
+                    above=0,
+                    maximum=1,
+                    traced=True,
+                ),
+                Field(
+                    "optimizer.adafactor_clip",
+                    1.0,
+                    float,
+                    "largest root mean square of the direction of a parameter",
+                    above=0,
+                    traced=True,
+                ),
+                Field(
+                    "optimizer.adafactor_scaled",
+                    True,
+                    bool,
+                    "directions are scaled by the root mean square of the parameter, at least 0.001: rates about 0.01",
+                ),
+                Field(
+                    "optimizer.adafactor_min_factored",
+                    128,
+                    int,
+                    "smaller side of the smallest matrix whose second moments are kept by row and column",
+                    minimum=1,
+                ),
+            ),
+        ),
+        Kind(
+            KIND,
+            "ademamix",
+            "AdamW with a second, slow average of the gradients (Pagliardini et al. 2024)",
+            frozenset({"moments", "epsilon"}),
+            fields=(
+                Field(
+                    "optimizer.ademamix_beta3",
+                    0.9999,
+                    float,
+                    "decay of the slow average",
+                    above=0,
+                    maximum=0.9999999,
+                    traced=True,
+                ),
+                Field("optimizer.ademamix_alpha", 5.0, float, "weight of the slow average", above=0, traced=True),
+                Field(
+                    "optimizer.ademamix_warmup",
+                    AUTO,
+                    int,
+                    "updates over which weight and decay of the slow average rise",
+                    minimum=0,
+                    auto="training.steps",
+                ),
+            ),
+            derive=lambda flat: {"optimizer.ademamix_warmup": flat["training.steps"]},
+        ),
+        Kind(
+            KIND,
+            "adopt",
+            "gradients divided by the second moment before them, and then averaged; published with beta2 0.9999 and "
+            "epsilon 1e-6 (Taniguchi et al. 2024)",
+            frozenset({"moments", "epsilon"}),
         ),
     ),
 )

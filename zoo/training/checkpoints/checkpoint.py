@@ -23,6 +23,7 @@ from zoo.training.checkpoints.tree_differences import (
     NOTHING_REPLACEABLE,
     ReplaceableParts,
     tree_differences,
+    type_differences,
     without_replaceable,
 )
 from zoo.training.records.checkpoint_steps import checkpoint_steps
@@ -176,14 +177,12 @@ class Checkpoints:
         """
         checkpointer = self._open()
         contents = checkpointer.checkpointables_metadata(step)
-        saved = jax.tree.leaves(contents.metadata["state"])
-        wanted = jax.tree.leaves(abstract_state)
-        for one, other in zip(saved, wanted, strict=False):
-            if one.dtype != other.dtype:
-                raise ConfigError(
-                    f"checkpoint {step} in {self.folder} holds {one.dtype} where {other.dtype} is expected; "
-                    "was it written by another version?"
-                )
+        if found := type_differences(contents.metadata["state"], abstract_state):
+            path, one, other = found[0]
+            raise ConfigError(
+                f"checkpoint {step} in {self.folder} holds {one} in {path}, where {other} is expected; "
+                "was it written by another version?"
+            )
         restored = checkpointer.load_checkpointables(step, {"state": abstract_state})
         if "state" not in restored:
             raise ValueError(f"checkpoint {step} holds no state")

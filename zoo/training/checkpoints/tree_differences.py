@@ -40,6 +40,21 @@ def tree_differences(saved: Any, wanted: Any) -> list[str]:
     ]
 
 
+def type_differences(saved: Any, wanted: Any) -> list[tuple[str, str, str]]:
+    """Returns (path, type saved, type wanted) of every array that both have with another type.
+
+    Arrays are matched by path: a checkpoint knows no named tuples, so that the order may differ.
+    """
+    one, other = (
+        {
+            jax.tree_util.keystr(path, simple=True, separator="/"): str(leaf.dtype)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        }
+        for tree in (saved, wanted)
+    )
+    return [(path, one[path], other[path]) for path in other if path in one and one[path] != other[path]]
+
+
 def without_replaceable(
     saved: dict[str, Any], wanted: dict[str, Any], replaceable: ReplaceableParts
 ) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,6 +11,7 @@ from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
+from zoo.training.optimization.weight_decay import BEFORE_THE_RULE, weight_decay
 
 
 def make_optimizer(
@@ -59,7 +60,9 @@ def _rule(
     """
     stages = [(static["optimizer.kind"], OPTIMIZERS[static["optimizer.kind"]](values, traits))]
     if static["optimizer.weight_decay"]:
-        stages.append(("decay", optax.add_decayed_weights(values["optimizer.weight_decay"], mask=decayed)))
+        form = static["optimizer.weight_decay_form"]
+        place = 0 if form == BEFORE_THE_RULE else 1
+        stages.insert(place, ("decay", weight_decay(form, values, decayed)))
     factor = values.get("optimizer.rate_factor")
     rate = schedule if factor is None else lambda count: factor * schedule(count)
     stages.append(("rate", optax.scale_by_learning_rate(rate)))

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits
+from zoo.training.optimization.adafactor import adafactor
 from zoo.training.optimization.muon import muon
 from zoo.training.optimization.schedules import Values
 
@@ -12,12 +15,94 @@ from zoo.training.optimization.schedules import Values
 def adamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
     """Returns Adam (Kingma & Ba 2015); its decay is decoupled (Loshchilov & Hutter 2019)."""
     del traits
-    return optax.scale_by_adam(*(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon")))
+    return optax.scale_by_adam(*_of(values, "beta1", "beta2", "epsilon"))
+
+
+def nadamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns Adam whose first moment looks ahead (Dozat 2016): at update t, with the gradient g,
+
+    m' = beta1 m / (1 - beta1^(t+1)) + (1 - beta1) g / (1 - beta1^t),  v' = v / (1 - beta2^t)
+
+    and the direction m' / (sqrt(v') + epsilon).
+    """
+    del traits
+    return optax.scale_by_adam(*_of(values, "beta1", "beta2", "epsilon"), nesterov=True)
+
+
+def sgd(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns m <- `sgd_momentum` m + g, and g + `sgd_momentum` m with `sgd_nesterov`
+    (Sutskever et al. 2013).
+    """
+    del traits
+    momentum, nesterov = _of(values, "sgd_momentum", "sgd_nesterov")
+    return optax.trace(momentum, nesterov=nesterov)
+
+
+def lion(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns sign(`lion_beta1` m + (1 - `lion_beta1`) g), and after it
+    m <- `lion_beta2` m + (1 - `lion_beta2`) g (Chen et al. 2023, algorithm 2).
+    """
+    del traits
+    return optax.scale_by_lion(*_of(values, "lion_beta1", "lion_beta2"))
+
+
+def adagrad(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns g / sqrt(s), 0 where s is 0, with s <- s + g^2 from s = `adagrad_initial` on
+    (Duchi et al. 2011).
+    """
+    del traits
+    return optax.scale_by_rss(*_of(values, "adagrad_initial"), eps=0.0)
+
+
+def ademamix(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns Adam with a second, slow average of the gradients (Pagliardini et al. 2024, section 3):
+
+    m <- beta1 m + (1 - beta1) g,  n <- beta3(t) n + (1 - beta3(t)) g,
+    direction = (m / (1 - beta1^t) + alpha(t) n) / (sqrt(v / (1 - beta2^t)) + epsilon)
+
+    Over the first `ademamix_warmup` updates, alpha(t) rises linearly from 0, and beta3(t) from beta1
+    so that 1 / log(beta3) is linear in t.
+    """
+    del traits
+    beta1, beta2, epsilon = _of(values, "beta1", "beta2", "epsilon")
+    beta3, alpha, warmup = _of(values, "ademamix_beta3", "ademamix_alpha", "ademamix_warmup")
+
+    def share(count: Int[Array, ""]) -> Float[Array, ""]:
+        return jnp.minimum(1.0, (count + 1) / jnp.maximum(warmup, 1))
+
+    def slow(count: Int[Array, ""]) -> Float[Array, ""]:
+        return jnp.exp(1 / ((1 - share(count)) / jnp.log(beta1) + share(count) / jnp.log(beta3)))
+
+    return optax.contrib.scale_by_ademamix(beta1, beta2, b3=slow, alpha=lambda count: alpha * share(count), eps=epsilon)
+
+
+def adopt(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns ADOPT (Taniguchi et al. 2024, algorithm 2): each gradient is divided by the root of the
+    second moment *before* it, clipped, and then averaged.
+
+    m <- beta1 m + (1 - beta1) clip(g / max(sqrt(v), epsilon), t^(1/4))
+    v <- beta2 v + (1 - beta2) g^2
+
+    with t the number of updates before; the first one sets v and moves nothing.
+    """
+    del traits
+    return optax.contrib.scale_by_adopt(*_of(values, "beta1", "beta2", "epsilon"))
+
+
+def _of(values: Values, *names: str) -> tuple:
+    return tuple(values[f"optimizer.{name}"] for name in names)
 
 
 OPTIMIZERS: dict[str, Callable[[Values, ParameterTraits], optax.GradientTransformation]] = {
     "adamw": adamw,
     "muon": muon,
+    "sgd": sgd,
+    "nadamw": nadamw,
+    "lion": lion,
+    "adagrad": adagrad,
+    "adafactor": adafactor,
+    "ademamix": ademamix,
+    "adopt": adopt,
 }
 """Update rules by `optimizer.kind`: functions of the values of all fields, as they hold for a group of
 parameters, and of the traits of all parameters. Decay and rate are applied after what they return."""

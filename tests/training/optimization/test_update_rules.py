@@ -1,0 +1,246 @@
+"""Update rules against their equations in double precision, and against those of other libraries."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_runs import curves, small, told_to_stop_at
+
+from zoo import config as configs
+from zoo.errors import ConfigError, Preempted
+from zoo.models.functional import ParameterTraits
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.trainer import run
+
+RATE, STEPS = 0.01, 10
+# Two layers of a matrix, two of a vector, and a matrix that is not stacked.
+SHAPES = {"stacked": (2, 6, 4), "vectors": (2, 4), "table": (5, 4)}
+TRAITS = ParameterTraits({"stacked": 2, "vectors": 1, "table": 2}, dict.fromkeys(SHAPES, False))
+FIELDS = {
+    "adamw": {},
+    "sgd": {"sgd_momentum": 0.8},
+    "sgd with Nesterov": {"sgd_nesterov": True},
+    "nadamw": {"beta1": 0.8, "epsilon": 1e-3},
+    "lion": {"lion_beta1": 0.7},
+    "adagrad": {"adagrad_initial": 0.2},
+    "adafactor": {"adafactor_min_factored": 2},
+    "adafactor, whole": {"adafactor_decay": 0.6, "adafactor_clip": 0.5, "adafactor_scaled": False},
+    "ademamix": {"ademamix_beta3": 0.999, "ademamix_alpha": 3.0, "ademamix_warmup": 6},
+    "ademamix at once": {"ademamix_warmup": 0, "beta2": 0.99},
+    "adopt": {"beta2": 0.9},
+}
+
+
+def kind_of(name):
+    return name.split(",")[0].split()[0]
+
+
+def draw():
+    """(initial values, gradients of every step) by name; the gradient of a layer of its own scale."""
+    numbers = np.random.default_rng(0)
+    params = {name: numbers.normal(size=shape) for name, shape in SHAPES.items()}
+    params["stacked"][1] *= 10
+    scale = {"stacked": np.array([1.0, 30.0])[:, None, None], "vectors": 0.1, "table": 1.0}
+    gradients = [
+        {name: scale[name] * numbers.normal(size=shape) for name, shape in SHAPES.items()} for _ in range(STEPS)
+    ]
+    return params, gradients
+
+
+def config_of(name, **changes):
+    own = {f"optimizer__{field}": value for field, value in FIELDS[name].items()}
+    return configs.resolve(
+        small(
+            optimizer__kind=kind_of(name), optimizer__learning_rate=RATE, **own | {"training__steps": STEPS} | changes
+        )
+    )
+
+
+def updated(name, params, gradients, traits=TRAITS, **changes):
+    """Parameters after the updates, in float32."""
+    optimizer = make_optimizer(config_of(name, **changes), traits)
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
+    for gradient in gradients:
+        updates, state = step(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient), state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    return params
+
+
+def followed(name, start, gradients):
+    """One parameter of one layer after the updates, in double precision."""
+    values = configs.resolve(config_of(name)).optimizer
+    first = second = slow = 0.0
+    total = values.adagrad_initial if kind_of(name) == "adagrad" else 0.0
+    kind, parameter = kind_of(name), start
+    for step, g in enumerate(gradients, 1):
+        if kind in ("adamw", "nadamw", "ademamix"):
+            b1, b2 = values.beta1, values.beta2
+            first, second = b1 * first + (1 - b1) * g, b2 * second + (1 - b2) * g**2
+            root = np.sqrt(second / (1 - b2**step)) + values.epsilon
+        if kind == "adamw":
+            direction = first / (1 - b1**step) / root
+        elif kind == "nadamw":
+            direction = (b1 * first / (1 - b1 ** (step + 1)) + (1 - b1) * g / (1 - b1**step)) / root
+        elif kind == "ademamix":
+            share = min(1, step / max(values.ademamix_warmup, 1))
+            half_life = (1 - share) / np.log(b1) + share / np.log(values.ademamix_beta3)
+            decay = np.exp(1 / half_life)
+            slow = decay * slow + (1 - decay) * g
+            direction = (first / (1 - b1**step) + share * values.ademamix_alpha * slow) / root
+        elif kind == "sgd":
+            first = values.sgd_momentum * first + g
+            direction = g + values.sgd_momentum * first if values.sgd_nesterov else first
+        elif kind == "lion":
+            direction = np.sign(values.lion_beta1 * first + (1 - values.lion_beta1) * g)
+            first = values.lion_beta2 * first + (1 - values.lion_beta2) * g
+        elif kind == "adagrad":
+            total = total + g**2
+            direction = g / np.sqrt(total)
+        elif kind == "adopt":
+            if step > 1:
+                clipped = np.clip(
+                    g / np.maximum(np.sqrt(second), values.epsilon), -((step - 1) ** 0.25), (step - 1) ** 0.25
+                )
+                first = values.beta1 * first + (1 - values.beta1) * clipped
+            direction = first
+            second = values.beta2 * second + (1 - values.beta2) * g**2 if step > 1 else g**2
+        elif kind == "adafactor":
+            decay = 1 - step**-values.adafactor_decay
+            square = g**2 + 1e-30
+            total = decay * total + (1 - decay) * square
+            whole = total
+            if g.ndim == 2 and min(g.shape) >= values.adafactor_min_factored:
+                whole = np.outer(total.mean(1), total.mean(0)) / total.mean()
+            direction = g / np.sqrt(whole)
+            direction = direction / max(1, np.sqrt((direction**2).mean()) / values.adafactor_clip)
+            if values.adafactor_scaled:
+                direction = direction * max(1e-3, np.sqrt((parameter**2).mean()))
+        parameter = parameter - RATE * direction
+    return parameter
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_ten_updates_follow_the_equations_in_each_layer(name):
+    params, gradients = draw()
+    found = updated(name, params, gradients)
+    for leaf, start in params.items():
+        layers = [()] if leaf == "table" else [0, 1]
+        for layer in layers:
+            expected = followed(name, start[layer], [gradient[leaf][layer] for gradient in gradients])
+            np.testing.assert_allclose(found[leaf][layer], expected, rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}")
+
+
+def reference(name, weight):
+    """The optimizer of PyTorch, transformers or pytorch-optimizer with the same settings."""
+    import pytorch_optimizer
+    import torch
+    from transformers.optimization import Adafactor
+
+    values = config_of(name).optimizer
+    made = {
+        "adamw": lambda: torch.optim.AdamW([weight], lr=RATE, weight_decay=0),
+        "sgd": lambda: torch.optim.SGD([weight], lr=RATE, momentum=values.sgd_momentum, nesterov=values.sgd_nesterov),
+        "lion": lambda: pytorch_optimizer.Lion(
+            [weight], lr=RATE, betas=(values.lion_beta1, values.lion_beta2), weight_decay=0
+        ),
+        "adagrad": lambda: torch.optim.Adagrad(
+            [weight], lr=RATE, initial_accumulator_value=values.adagrad_initial, eps=0
+        ),
+        "adafactor": lambda: Adafactor(
+            [weight],
+            lr=RATE,
+            eps=(1e-30, 1e-3),
+            clip_threshold=values.adafactor_clip,
+            decay_rate=-values.adafactor_decay,
+            scale_parameter=values.adafactor_scaled,
+            relative_step=False,
+            warmup_init=False,
+        ),
+        "ademamix": lambda: pytorch_optimizer.AdEMAMix(
+            [weight],
+            lr=RATE,
+            betas=(values.beta1, values.beta2, values.ademamix_beta3),
+            alpha=values.ademamix_alpha,
+            t_alpha_beta3=values.ademamix_warmup or None,
+            eps=values.epsilon,
+        ),
+        "adopt": lambda: pytorch_optimizer.ADOPT(
+            [weight], lr=RATE, betas=(values.beta1, values.beta2), eps=values.epsilon, clip_lambda=published_clip()
+        ),
+    }
+    return made[kind_of(name)]()
+
+
+def published_clip():
+    """The bound of the paper, t^(1/4) with t the updates before; the library counts from 1."""
+    return lambda step: (step - 1) ** 0.25
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", [name for name in FIELDS if kind_of(name) != "nadamw"])
+def test_ten_updates_equal_those_of_another_library(name):
+    torch = pytest.importorskip("torch")
+    params, gradients = draw()
+    found = updated(name, params, gradients)
+    for leaf, layer in (("stacked", 0), ("stacked", 1), ("vectors", 0), ("table", slice(None))):
+        if name == "adafactor, whole" and leaf != "vectors":
+            continue  # There every matrix is kept by row and column.
+        weight = torch.nn.Parameter(torch.tensor(params[leaf][layer], dtype=torch.float32))
+        other = reference(name, weight)
+        for gradient in gradients:
+            weight.grad = torch.tensor(gradient[leaf][layer], dtype=torch.float32)
+            other.step()
+        np.testing.assert_allclose(
+            found[leaf][layer], weight.detach().numpy(), rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}"
+        )
+
+
+GROUPED = {
+    "tables": {"select": "role:embedding", "kind": "ademamix", "ademamix_warmup": 6},
+    "down": {"select": "path:*/down/kernel", "kind": "adafactor", "adafactor_min_factored": 8},
+    "up": {"select": "axes:mlp", "kind": "nadamw"},
+    "attention": {"select": "path:*/query/*", "kind": "adopt"},
+    "keys": {"select": "path:*/key/*", "kind": "adagrad", "rate_factor": 5.0},
+    "vectors": {"select": "role:vector", "kind": "lion", "weight_decay": 0.1, "weight_decay_form": "cautious"},
+}
+
+
+@pytest.mark.promise
+def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypatch):
+    groups = {
+        f"optimizer__group__{name}__{field}": value for name, own in GROUPED.items() for field, value in own.items()
+    }
+    made = small(
+        optimizer__kind="sgd",
+        optimizer__learning_rate=3e-3,
+        optimizer__weight_decay=0.1,
+        optimizer__weight_decay_form="coupled",
+        optimizer__groups=tuple(GROUPED),
+        **groups,
+    )
+    run(made, tmp_path / "whole")
+    with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
+        run(made, tmp_path / "parts")
+    run(made, tmp_path / "parts")
+    assert curves(tmp_path / "whole") == curves(tmp_path / "parts")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"optimizer__sgd_nesterov": True, "optimizer__sgd_momentum": 0.0},
+            "optimizer.sgd_nesterov=true has no effect with optimizer.sgd_momentum=0",
+        ),
+        (
+            {"optimizer__weight_decay": 0.1, "optimizer__weight_decay_form": "coupled", "optimizer__sgd_momentum": 0.0},
+            "optimizer.weight_decay_form=coupled is the same as decoupled with optimizer.sgd_momentum=0; leave it out",
+        ),
+    ],
+    ids=["nesterov", "coupled"],
+)
+def test_what_changes_nothing_is_refused(changes, line):
+    with pytest.raises(ConfigError) as caught:
+        configs.resolve(small(optimizer__kind="sgd", **changes))
+    assert caught.value.problems == [line]
