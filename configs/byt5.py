@@ -6,9 +6,8 @@ Sizes: small (299,637,760 parameters, 12 and 4 layers), base (581,653,248, 18 an
 (1,228,183,552, 36 and 12), xl (3,737,801,728, 36 and 12) and xxl (12,906,899,328, 36 and 12); tiny
 and smoke for a CPU. Of the 384 ids, 359 are used: three special ones, the bytes, and a hundred
 sentinels. Stated by the paper (section 3.1): a million steps of 1024 rows of 1024 bytes (what is
-left of 1193), spans of 20 bytes on average, otherwise as mT5. As in `configs/t5.py`, Adam stands
-for Adafactor, and one deviation for the initial values of all matrices gives scores as large as the
-authors'.
+left of 1193), spans of 20 bytes on average, otherwise as mT5. As in `configs/t5.py`, one
+deviation for the initial values of all matrices gives scores as large as the authors'.
 """
 
 from zoo.config import default, override, sized
@@ -65,9 +64,11 @@ def get_config(argument: str = "small"):
             "training.steps": 1_000_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
-            "optimizer.learning_rate": 1e-3,
+            "optimizer.kind": "adafactor",
+            "optimizer.learning_rate": 0.01,
             "schedule.kind": "inverse_sqrt",
             "schedule.warmup_steps": 10_000,
+            "schedule.hold": True,
         },
     )
     return sized(argument, base, SIZES)

@@ -4,10 +4,10 @@ direction with a skip connection.
     python train.py --config=configs/elmo.py:tiny --workdir=runs/elmo
 
 Sizes: original (93,600,848 parameters and a softmax of 793,471 words, 407,050,623); tiny and smoke
-for a CPU. Sizes, dropout, batch, clipping and budget are those of the authors' own training script
+for a CPU. Sizes, dropout, batch, optimizer, clipping and budget are those of the authors' own training script
 (bilm-tf): rows of 20 tokens, 128 on each of 3 GPUs, ten epochs of the 1 Billion Word Benchmark's
-768,648,884 tokens, a softmax over 8192 sampled words in training, and a gradient norm of 10 for the
-sum over a row's 20 tokens. What differs: the optimizer there is Adagrad (rate 0.2), here AdamW;
+768,648,884 tokens, a softmax over 8192 sampled words in training, Adagrad with a rate of 0.2 from a
+sum of squares of 1, and a gradient norm of 10, both for the sum over a row's 20 tokens. What differs:
 tokens there are words, here pieces of words.
 """
 
@@ -50,7 +50,10 @@ def get_config(argument: str = "original"):
             "training.steps": 1_000_840,
             "training.eval_every": 10_000,
             "training.checkpoint_every": 10_000,
-            "optimizer.learning_rate": 1e-3,
+            "optimizer.kind": "adagrad",
+            "optimizer.learning_rate": 0.2,
+            # 1 for the sum over a row's 20 tokens; the loss here is their mean.
+            "optimizer.adagrad_initial": 1 / 20**2,
             "optimizer.clip_norm": 0.5,
         },
     )

@@ -7,7 +7,7 @@ Sizes, with the head for masked tokens: base (148,711,257 parameters) and large 
 and smoke for a CPU. A window of 513 is the token itself and 256 on both sides, "512" in the paper;
 global tokens have query, key and value matrices of their own (section 3.1). Stated by the paper
 (section 5): the weights continue RoBERTa's for 65,000 updates of 64 rows of 4096 tokens, rate 3e-5
-after 500 steps, then a polynomial decay of power 3, which is a line here. Decay, betas and dropout
+after 500 steps, then a polynomial decay of power 3. Decay, betas and dropout
 are RoBERTa's.
 """
 
@@ -56,7 +56,8 @@ def get_config(argument: str = "base"):
             "optimizer.weight_decay": 0.01,
             "optimizer.beta2": 0.98,
             "optimizer.epsilon": 1e-6,
-            "schedule.kind": "linear",
+            "schedule.kind": "polynomial",
+            "schedule.power": 3.0,
             "schedule.warmup_steps": 500,
         },
     )

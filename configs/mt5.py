@@ -4,9 +4,9 @@
 
 Sizes: small (300,176,768 parameters), base (582,401,280), large (1,229,581,312), xl (3,742,619,648)
 and xxl (12,921,057,280); tiny and smoke for a CPU. Stated by the paper (section 3.2): a million
-steps of 1024 rows of 1024 tokens (what is left of 1137), no dropout, the rate and the spans of T5.
-As in `configs/t5.py`, Adam stands for Adafactor, and one deviation for the initial values of all
-matrices gives scores as large as the authors'.
+steps of 1024 rows of 1024 tokens (what is left of 1137), no dropout, Adafactor, the rate and the
+spans of T5. As in `configs/t5.py`, one deviation for the initial values of all matrices gives scores
+as large as the authors'.
 """
 
 from zoo.config import default, override, sized
@@ -63,9 +63,11 @@ def get_config(argument: str = "small"):
             "training.steps": 1_000_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
-            "optimizer.learning_rate": 1e-3,
+            "optimizer.kind": "adafactor",
+            "optimizer.learning_rate": 0.01,
             "schedule.kind": "inverse_sqrt",
             "schedule.warmup_steps": 10_000,
+            "schedule.hold": True,
         },
     )
     return sized(argument, base, SIZES)

@@ -281,6 +281,9 @@ NEEDS = {
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
     "schedule.final_fraction": {"schedule.kind": "cosine"},
     "schedule.decay_fraction": {"schedule.kind": "wsd"},
+    "schedule.decay_shape": {"schedule.kind": "wsd"},
+    "schedule.power": {"schedule.kind": "polynomial"},
+    "schedule.hold": {"schedule.kind": "inverse_sqrt", "schedule.warmup_steps": 2},
     **{
         f"optimizer.{name}": {"optimizer.kind": name.partition("_")[0]}
         for name in (
@@ -348,6 +351,8 @@ OTHER = {
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
     "data.sequence_length": 8,
     "optimizer.clip_norm": 1e-3,
+    "optimizer.adafactor_min_factored": 2,
+    "optimizer.ademamix_warmup": 3,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "objective.chunk_tokens": 4,

@@ -46,7 +46,9 @@ SIZE_FIELDS = {
     "objective.prefix_length",
     "objective.chunk_tokens",
     "objective.sampled_softmax",
+    "optimizer.adafactor_min_factored",
     "optimizer.learning_rate",
+    "schedule.hold",
     "schedule.warmup_steps",
 }
 TWO = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}

@@ -52,7 +52,15 @@ def test_they_are_choices_with_own_fields():
     resolved = resolve({"optimizer.kind": "heavy_ball", "optimizer.momentum": "0.8", "schedule.kind": "halving"})
     assert (resolved.optimizer.momentum, resolved.schedule.halvings) == (0.8, 3.0)
     assert configs.resolve(resolved) == resolved
-    assert list(SCHEDULE_KINDS.choices) == ["constant", "cosine", "linear", "inverse_sqrt", "wsd", "halving"]
+    assert list(SCHEDULE_KINDS.choices) == [
+        "constant",
+        "cosine",
+        "linear",
+        "polynomial",
+        "inverse_sqrt",
+        "wsd",
+        "halving",
+    ]
     assert resolve({"schedule.kind": "halving", "schedule.final_fraction": 0.5}).schedule.final_fraction == 0.5
 
 

@@ -297,6 +297,7 @@ NUMBERS = {
     "optimizer.group.a.epsilon": 1e-2,
     "optimizer.group.a.weight_decay": 0.2,
     "schedule.warmup_steps": 4,
+    "schedule.power": 3.0,
     "schedule.final_fraction": 0.5,
     "model.dropout": 0.4,
     "model.attention.dropout": 0.4,
@@ -306,6 +307,7 @@ NUMBERS = {
 }
 WITH_ALL = DROPPING | {
     "optimizer__kind": "muon",
+    "schedule__kind": "polynomial",
     "optimizer__group__a__kind": "adamw",
     "objective__z_loss": 1e-3,
     "optimizer__groups": ("a", *OTHER_KINDS),

@@ -40,6 +40,9 @@ SYNONYMS = {
     "ntk": "rope-dynamic",
     "yarn": "rope-yarn",
     "lr": "optimizer.learning_rate",
+    "adam": "optimizer.weight_decay_form",
+    "l2": "optimizer.weight_decay_form",
+    "wd": "optimizer.weight_decay",
     "warmup": "schedule.warmup_steps",
     "warm-up": "schedule.warmup_steps",
 }

@@ -16,6 +16,8 @@ PRESETS = {
     "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": 100},
     "smoke": {"dim": 32, "layers": 2, "heads": 4, "length": 16, "batch": 4, "steps": 4, "warmup": 1, "every": 2},
 }
+# Of kinds that need another rate than AdamW.
+RATES = {"adafactor": 0.03, "adagrad": 0.2}
 STRETCHED = ("dynamic", "yarn", "llama3")
 
 
@@ -70,10 +72,13 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "training.checkpoint_every": size["every"],
         "training.eval_batches": AUTO if whole["objective.kind"] in TASKS else 10,
         "training.log_every": max(1, size["steps"] // 20),
-        "optimizer.learning_rate": 3e-3,
+        "optimizer.learning_rate": RATES.get(whole["optimizer.kind"], 3e-3),
         "schedule.warmup_steps": min(whole["schedule.warmup_steps"], size["warmup"]),
+        "schedule.hold": whole["schedule.hold"] and size["warmup"] > 1,
         **{path: field.default for path, field in BY_PATH.items() if path.startswith("mesh.")},
     }
+    if whole["optimizer.kind"] == "adafactor":
+        changes["optimizer.adafactor_min_factored"] = min(whole["optimizer.adafactor_min_factored"], size["dim"])
     if whole["model.architecture"] == "elmo":
         changes |= {
             "model.elmo.characters": 12,

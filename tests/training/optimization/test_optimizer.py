@@ -9,6 +9,7 @@ import pytest
 from small_runs import small
 
 from zoo import config as configs
+from zoo.errors import ConfigError
 from zoo.models.functional import ParameterTraits
 from zoo.training.optimization.optimizer import make_optimizer
 from zoo.training.optimization.schedules import make_schedule
@@ -35,6 +36,12 @@ def test_decays_end_where_they_should(warmup):
     np.testing.assert_allclose(rates(schedule__kind="cosine", **common)[after], cosine[after], rtol=1e-5)
     linear = 2.0 * (1 - 0.9 * progress)
     np.testing.assert_allclose(rates(schedule__kind="linear", **common)[after], linear[after], rtol=1e-5)
+    power = 2.0 * (0.1 + 0.9 * (1 - progress) ** 3)
+    cubic = rates(schedule__kind="polynomial", schedule__power=3.0, **common)
+    np.testing.assert_allclose(cubic[after], power[after], rtol=1e-4)
+    root = np.where(update <= 80, 2.0, 2.0 - 1.8 * np.sqrt(np.maximum(0, update - 80) / 20))
+    shaped = rates(schedule__kind="wsd", schedule__decay_shape="sqrt", **common)
+    np.testing.assert_allclose(shaped[after], root[after], rtol=1e-4)
     stable = np.where(update <= 80, 2.0, 2.0 - 1.8 * (update - 80) / 20)
     np.testing.assert_allclose(rates(schedule__kind="wsd", **common)[after], stable[after], rtol=1e-5)
 
@@ -43,6 +50,14 @@ def test_inverse_sqrt_meets_the_peak():
     got = rates(schedule__kind="inverse_sqrt", schedule__warmup_steps=16)
     assert got[15] == pytest.approx(2.0)
     assert got[63] == pytest.approx(2.0 * math.sqrt(16 / 64))
+    held = rates(schedule__kind="inverse_sqrt", schedule__warmup_steps=16, schedule__hold=True)
+    np.testing.assert_allclose(held[:16], 2.0)
+    np.testing.assert_array_equal(held[16:], got[16:])
+
+
+def test_a_peak_is_held_only_during_a_warmup():
+    with pytest.raises(ConfigError, match=r"schedule\.hold=true has no effect with schedule\.warmup_steps=0"):
+        rates(schedule__kind="inverse_sqrt", schedule__hold=True)
 
 
 def test_adamw_is_the_paper_s_update_and_spares_vectors():

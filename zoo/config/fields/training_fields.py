@@ -25,7 +25,7 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.weight_decay",
         0.0,
         float,
-        "decoupled weight decay on matrices and embeddings; never on biases and norms",
+        "weight decay on matrices and embeddings; never on biases and norms",
         minimum=0,
         traced=True,
     ),

@@ -1,12 +1,23 @@
 """Kinds of learning-rate schedule."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from zoo.config.field import Field
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "schedule.kind"
+
+
+def _hold_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["schedule.hold"] and flat["schedule.warmup_steps"] <= 1:
+        yield (
+            f"schedule.hold=true has no effect with schedule.warmup_steps={flat['schedule.warmup_steps']}: it is for "
+            "the steps of the warm-up"
+        )
+
 
 # Traits: "final_fraction" (it ends at that share of the peak), "horizon_free" (its value at an update
 # does not depend on `training.steps`), "decay_fraction" (it is constant after the warm-up and decays
@@ -28,12 +39,42 @@ SCHEDULE_KINDS = KindTable(
             "linear, down to `final_fraction` of the peak at the last step",
             frozenset({"final_fraction"}),
         ),
-        Kind(KIND, "inverse_sqrt", "peak * sqrt(warm-up / step) (Vaswani et al. 2017)", frozenset({"horizon_free"})),
+        Kind(
+            KIND,
+            "polynomial",
+            "(1 - progress)^`power`, down to `final_fraction` of the peak at the last step",
+            frozenset({"final_fraction"}),
+            fields=(Field("schedule.power", 2.0, float, "exponent; 1 is `linear`", above=0, traced=True),),
+        ),
+        Kind(
+            KIND,
+            "inverse_sqrt",
+            "peak * sqrt(warm-up / step) (Vaswani et al. 2017)",
+            frozenset({"horizon_free"}),
+            fields=(
+                Field(
+                    "schedule.hold",
+                    False,
+                    bool,
+                    "the rate is at the peak during the warm-up, and does not rise to it (Raffel et al. 2020)",
+                ),
+            ),
+            problems=_hold_problems,
+        ),
         Kind(
             KIND,
             "wsd",
             "warm-up, stable, then linear decay over the last `decay_fraction` of the steps (Hu et al. 2024)",
             frozenset({"final_fraction", "decay_fraction"}),
+            fields=(
+                Field(
+                    "schedule.decay_shape",
+                    "linear",
+                    str,
+                    "how the rate falls over the last steps, x their share that is done",
+                    {"linear": "1 - x (Hu et al. 2024)", "sqrt": "1 - sqrt(x) (Hägele et al. 2024)"},
+                ),
+            ),
         ),
     ),
 )

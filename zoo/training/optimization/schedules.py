@@ -54,24 +54,36 @@ def linear(step: ScheduleStep) -> Float[Array, ""]:
     return 1 - (1 - step.values["schedule.final_fraction"]) * step.since / step.remaining
 
 
+def polynomial(step: ScheduleStep) -> Float[Array, ""]:
+    """Returns f + (1 - f) (1 - since/remaining)^p, with f = `final_fraction` and p = `power`."""
+    final = step.values["schedule.final_fraction"]
+    return final + (1 - final) * (1 - step.since / step.remaining) ** step.values["schedule.power"]
+
+
 def inverse_sqrt(step: ScheduleStep) -> Float[Array, ""]:
-    """Returns sqrt(warmup/update) (Vaswani et al. 2017, section 5.3); without warm-up, of 1 update."""
+    """Returns sqrt(warmup/update) (Vaswani et al. 2017, section 5.3), and 1 up to update `warmup`;
+    without warm-up, of 1 update.
+    """
     return jnp.sqrt(jnp.maximum(step.warmup, 1) / jnp.maximum(step.update, jnp.maximum(step.warmup, 1)))
 
 
 def wsd(step: ScheduleStep) -> Float[Array, ""]:
-    """Returns 1, then 1 - (1 - f) k/d at update k of the last d (Hu et al. 2024), with f =
-    `final_fraction` and d the share `decay_fraction` of all updates, at most those after the warm-up.
+    """Returns 1, then 1 - (1 - f) s(k/d) at update k of the last d, with f = `final_fraction` and d
+    the share `decay_fraction` of all updates, at most those after the warm-up.
+
+    s(x) is x (Hu et al. 2024), or sqrt(x) with `decay_shape` "sqrt" (Hägele et al. 2024, section 3).
     """
     fraction, final = (step.values[f"schedule.{name}_fraction"] for name in ("decay", "final"))
     decay = jnp.minimum(max(1, round(fraction * step.steps)), step.remaining)
-    return 1 - (1 - final) * jnp.maximum(0, step.since - (step.remaining - decay)) / decay
+    share = jnp.maximum(0, step.since - (step.remaining - decay)) / decay
+    return 1 - (1 - final) * (jnp.sqrt(share) if step.values["schedule.decay_shape"] == "sqrt" else share)
 
 
 SCHEDULES: dict[str, Callable[[ScheduleStep], Float[Array, ""]]] = {
     "constant": constant,
     "cosine": cosine,
     "linear": linear,
+    "polynomial": polynomial,
     "inverse_sqrt": inverse_sqrt,
     "wsd": wsd,
 }
@@ -82,8 +94,9 @@ for an update of the warm-up is not used."""
 def make_schedule(config: ResolvedConfig, hyperparameters: Values | None = None) -> Schedule:
     """Returns the learning rate as a function of the number of updates done before.
 
-    A linear warm-up reaches the peak at update number `warmup_steps`. `schedule.kind` names what
-    follows (`SCHEDULES`). The schedules of optax do not accept traced hyperparameters.
+    A linear warm-up reaches the peak at update number `warmup_steps`; with `schedule.hold` the rate
+    is at the peak until then. `schedule.kind` names what follows (`SCHEDULES`). The schedules of
+    optax do not accept traced hyperparameters.
 
     Args:
         config: the whole resolved config.
@@ -92,13 +105,15 @@ def make_schedule(config: ResolvedConfig, hyperparameters: Values | None = None)
     values, share = field_values(config, hyperparameters), SCHEDULES[config.schedule.kind]
     peak, warmup = values["optimizer.learning_rate"], values["schedule.warmup_steps"]
     remaining = jnp.maximum(1, config.training.steps - warmup)
+    held = config.schedule.kind == "inverse_sqrt" and config.schedule.hold
 
     def rate(count: jax.Array) -> jax.Array:
         # Counting updates from 1 gives the first one a rate above zero.
         update = count + 1
         since = jnp.clip(update - warmup, 0, remaining)
         after = share(ScheduleStep(update, warmup, config.training.steps, since, remaining, values))
-        return peak * jnp.where(update < warmup, update / jnp.maximum(warmup, 1), after)
+        rising = 1.0 if held else update / jnp.maximum(warmup, 1)
+        return peak * jnp.where(update < warmup, rising, after)
 
     return rate
 
