@@ -6,6 +6,10 @@ ACCUMULATION, SHARDING = "zoo/training/accumulation.py", "zoo/layers/activation_
 SHARDED_TESTS = ("tests/training/test_sharded_programs.py",)
 LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimization/optimizer.py"
 SCHEDULES, MUON = "zoo/training/optimization/schedules.py", "zoo/training/optimization/muon.py"
+ADAFACTOR, RULES = "zoo/training/optimization/adafactor.py", "zoo/training/optimization/update_rules.py"
+DECAY = "zoo/training/optimization/weight_decay.py"
+RULE_TESTS = ("tests/training/optimization/test_update_rules.py",)
+DECAY_TESTS = ("tests/training/optimization/test_weight_decay.py",)
 EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
 INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
 EXECUTOR, STREAMS = "zoo/training/population/population_executor.py", "zoo/training/population/batch_streams.py"
@@ -204,5 +208,48 @@ MUTANTS = (
         "for constant in constants]",
         "for constant in [constants[0]] * len(constants)]",
         POPULATION_TESTS,
+    ),
+    Mutant(
+        "adafactor: a stack of layers is clipped as one",
+        ADAFACTOR,
+        'return tuple(range(-dimensions[keystr(path, simple=True, separator="/")], 0))',
+        'return tuple(range(-dimensions[keystr(path, simple=True, separator="/")] - 1, 0))',
+        RULE_TESTS,
+    ),
+    Mutant(
+        "adafactor: rows are not relative to their mean",
+        ADAFACTOR,
+        "relative = rows / rows.mean(-1, keepdims=True)",
+        "relative = rows",
+        RULE_TESTS,
+    ),
+    Mutant(
+        "ademamix: counts from 0",
+        RULES,
+        "(count + 1) / jnp.maximum(warmup, 1)",
+        "count / jnp.maximum(warmup, 1)",
+        RULE_TESTS,
+    ),
+    Mutant("nadamw: looks at no next step", RULES, ", nesterov=True)", ")", RULE_TESTS),
+    Mutant(
+        "decay: cautious where the update grows",
+        DECAY,
+        "direction * parameter >= 0",
+        "direction * parameter < 0",
+        DECAY_TESTS,
+    ),
+    Mutant(
+        "decay: independent of the schedule as well",
+        DECAY,
+        'decay = decay / values["optimizer.learning_rate"]',
+        "decay = decay",
+        DECAY_TESTS,
+    ),
+    Mutant(
+        "checkpoint: types are compared in the order of leaves",
+        "zoo/training/checkpoints/tree_differences.py",
+        '            jax.tree_util.keystr(path, simple=True, separator="/"): str(leaf.dtype)\n            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)',
+        "            str(place): str(leaf.dtype)\n            for place, leaf in enumerate(jax.tree.leaves(tree))",
+        CHECKPOINT_TESTS,
     ),
 )
