@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: ablation test test-ci test-all test-faults lint clean
+.PHONY: ablation docs test test-ci test-all test-faults lint clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -37,6 +37,13 @@ test-all: test $(VENV)/.parity  ## every test except those that need an accelera
 
 test-faults: $(VENV)/.test  ## kills, signals, lost processes and full disks; KILLS=200 kills of a run at random moments
 	ZOO_TEST_KILLS=$(KILLS) $(PYTEST) -m "faults and not gpu" -o timeout=7200
+
+$(VENV)/.docs: $(VENV)/.base
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt
+	@touch $@
+
+docs: $(VENV)/.docs  ## the documentation as a site, in site/; any warning is an error
+	$(RUN) -m mkdocs build --strict --quiet
 
 lint: $(VENV)/.test
 	$(RUN) -m ruff check .

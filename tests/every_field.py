@@ -353,6 +353,7 @@ OTHER = {
     "optimizer.clip_norm": 1e-3,
     "optimizer.adafactor_min_factored": 2,
     "optimizer.ademamix_warmup": 3,
+    "optimizer.ema_steps": 5,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "objective.chunk_tokens": 4,

@@ -291,6 +291,7 @@ NUMBERS = {
     "optimizer.beta2": 0.9,
     "optimizer.epsilon": 1e-3,
     "optimizer.clip_norm": 0.1,
+    "optimizer.ema_steps": 7,
     "optimizer.group.a.rate_factor": 0.3,
     "optimizer.group.a.beta1": 0.3,
     "optimizer.group.a.beta2": 0.7,
@@ -308,6 +309,7 @@ NUMBERS = {
 WITH_ALL = DROPPING | {
     "optimizer__kind": "muon",
     "schedule__kind": "polynomial",
+    "optimizer__ema_steps": 5,
     "optimizer__group__a__kind": "adamw",
     "objective__z_loss": 1e-3,
     "optimizer__groups": ("a", *OTHER_KINDS),

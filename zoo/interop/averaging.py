@@ -14,8 +14,9 @@ from zoo.files import read_object_or_empty, write_json
 from zoo.interop.output_folder import atomic_folder
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.warm_start import read_weights
+from zoo.training.optimization.weight_average import averaged
 from zoo.training.records.run_record import parameters_sha256
-from zoo.training.trained_run import load_trained
+from zoo.training.trained_run import TrainedRun, load_trained
 
 
 def average_run(run: Path, last: int, out: Path) -> list[int]:
@@ -44,14 +45,44 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
             f"training.keep_checkpoints={max(last, 1)} a run keeps that many"
         )
     steps = there[-last:]
+    total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)
+    for step in steps:
+        weights, _ = read_weights(run, trained.program.abstract_state, str(step))
+        total = jax.tree.map(
+            lambda sum_, leaf: sum_ + np.asarray(jax.device_get(leaf), np.float64), total, weights["params"]
+        )
+    params = jax.tree.map(lambda sum_, leaf: (sum_ / last).astype(leaf.dtype), total, trained.params)
+    _write_run(run, out, trained, params, steps)
+    return steps
+
+
+def moving_average_run(run: Path, out: Path) -> int:
+    """Writes a run with the moving average of a run's parameters (`optimizer.ema_steps`).
+
+    Args:
+        run: folder of a run.
+        out: as in `average_run`.
+
+    Returns:
+        the step of the checkpoint that the average is taken from, the newest one.
+
+    Raises:
+        ConfigError: no such run, one without an average, or `out` is in use.
+        DataError: a damaged checkpoint.
+    """
+    trained = load_trained(run)
+    if not trained.config.optimizer.ema_steps:
+        raise ConfigError(f"--ema: {run} has no moving average; train it with optimizer.ema_steps above 0")
+    checkpoints = Checkpoints(run / "checkpoints", 1, read_only=True)
+    step = checkpoints.steps()[-1]
+    state, _ = checkpoints.restore(step, trained.program.abstract_state)
+    _write_run(run, out, trained, jax.device_get(averaged(state)["params"]), [step])
+    return step
+
+
+def _write_run(run: Path, out: Path, trained: TrainedRun, params: Any, steps: list[int]) -> None:
+    """Writes a run like another one, with other parameters."""
     with atomic_folder(out) as folder:
-        total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)
-        for step in steps:
-            weights, _ = read_weights(run, trained.program.abstract_state, str(step))
-            total = jax.tree.map(
-                lambda sum_, leaf: sum_ + np.asarray(jax.device_get(leaf), np.float64), total, weights["params"]
-            )
-        params: Any = jax.tree.map(lambda sum_, leaf: (sum_ / last).astype(leaf.dtype), total, trained.params)
         for name in ("config.json", "tokenizer.json", SOURCE_TOKENIZER_FILE):
             if (run / name).is_file():
                 shutil.copyfile(run / name, folder / name)
@@ -76,4 +107,3 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
                 "parameters_sha256": parameters_sha256(params),
             },
         )
-    return steps

@@ -118,4 +118,5 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
     if flat["objective.next_sentence"]:
         names += ("next_loss", "next_accuracy")
     names += used_loss_terms(flat)
-    return tuple(f"eval/{name}" for name in names)
+    prefixes = ("eval", "eval/ema") if flat["optimizer.ema_steps"] else ("eval",)
+    return tuple(f"{prefix}/{name}" for prefix in prefixes for name in names)

@@ -8,6 +8,7 @@ section 6.1). That run's training.keep_checkpoints and training.checkpoint_every
 are, and how far apart."""
 EXAMPLES = """examples:
   zoo average runs/multi30k --last 10 --out runs/multi30k-averaged
+  zoo average runs/gpt2 --ema --out runs/gpt2-averaged
   python eval.py runs/multi30k-averaged --translate"""
 
 
@@ -22,8 +23,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--last", type=int, metavar="K", help="number of checkpoints (default: 10)")
     parser.add_argument(
-        "--last", type=int, default=10, metavar="K", help="number of checkpoints (default: %(default)s)"
+        "--ema",
+        action="store_true",
+        help="instead of a mean of checkpoints, take the moving average that a run with optimizer.ema_steps keeps",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the new run; new or empty")
     parser.set_defaults(handler=run)
@@ -31,8 +35,15 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Averages the checkpoints and prints their steps."""
-    from zoo.interop.averaging import average_run
+    from zoo.errors import ConfigError
+    from zoo.interop.averaging import average_run, moving_average_run
 
-    steps = average_run(args.run, args.last, args.out)
+    if args.ema:
+        if args.last is not None:
+            raise ConfigError("--ema and --last are two averages; give one of them")
+        step = moving_average_run(args.run, args.out)
+        print(f"{args.out}: the moving average of {args.run} at step {step}")
+        return 0
+    steps = average_run(args.run, 10 if args.last is None else args.last, args.out)
     print(f"{args.out}: the mean of {args.run} at steps {', '.join(map(str, steps))}")
     return 0

@@ -20,6 +20,13 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
     yield from _check_accumulation(flat, scopes)
     yield from _check_dropout_generator(flat, scopes)
     yield from _check_mesh(flat, scopes)
+    if flat["optimizer.ema_steps"] == 1:
+        yield "optimizer.ema_steps=1 averages nothing: it is the last parameters; use at least 2, or 0 for none"
+    if flat["optimizer.ema_steps"] and flat["training.trained_layers"] != AUTO:
+        yield (
+            f"optimizer.ema_steps={flat['optimizer.ema_steps']} cannot be combined with training.trained_layers="
+            f"{flat['training.trained_layers']}: all averaged parameters have to be trained"
+        )
     if flat["training.eval_context"] >= flat["data.sequence_length"]:
         yield (
             f"training.eval_context={flat['training.eval_context']} leaves nothing of data.sequence_length="

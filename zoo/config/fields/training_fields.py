@@ -75,6 +75,15 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0, traced=True
     ),
     Field(
+        "optimizer.ema_steps",
+        0,
+        int,
+        "horizon, in updates, of a moving average of the parameters that is evaluated beside them as eval/ema/...; "
+        "0: none",
+        minimum=0,
+        traced=True,
+    ),
+    Field(
         "optimizer.groups",
         (),
         tuple,

@@ -9,6 +9,7 @@ from zoo.config import held_out_key
 from zoo.nested import flatten
 from zoo.training.evaluation.held_out import evaluate_runs, scores_of
 from zoo.training.executor import StepExecutor
+from zoo.training.optimization.weight_average import averaged
 from zoo.training.population.batch_streams import StackedBatches, number_distinct, stacked
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.state import State
@@ -26,7 +27,8 @@ def evaluate_lengths(
     """Evaluates at the training length and, after the last step, at `training.eval_lengths`.
 
     Lengths that the model or the objective cannot handle are skipped with a log line. Scores at the
-    training length have no suffix; those at `eval_lengths` end in "@" and the length.
+    training length have no suffix; those at `eval_lengths` end in "@" and the length. Scores of the
+    average of the parameters, if there is one, begin with "eval/ema".
 
     Args:
         executor, runs, state: as in `zoo.training.loop.train`.
@@ -40,20 +42,22 @@ def evaluate_lengths(
     config, program = runs[0].config, runs[0].program
     results: dict[int, dict[str, float]] = {index: {} for index in wanted}
     active = [index in results for index in range(len(runs))]
+    states = {"eval": state} | ({"eval/ema": averaged(state)} if config.optimizer.ema_steps else {})
     training_length, further = config.data.sequence_length, config.training.eval_lengths if last else ()
     for length in dict.fromkeys((training_length, *further)):
         if (reason := program.objective.why_too_long(program.model, length)) is not None:
             for index in wanted:
                 runs[index].log(f"not evaluated at length {length}: {reason}")
             continue
-        found = evaluate_runs(executor, state, held_out_batches(runs, length), active, stop)
-        if found is None:
-            return None
         suffixes = ([""] if length == training_length else []) + ([f"@{length}"] if length in further else [])
-        for index, parts in found.items():
-            scores = scores_of(program.objective, parts, partial(runs[index].dataset.measure, length=length))
-            for suffix in suffixes:
-                results[index] |= {f"eval/{name}{suffix}": value for name, value in scores.items()}
+        for prefix, evaluated in states.items():
+            found = evaluate_runs(executor, evaluated, held_out_batches(runs, length), active, stop)
+            if found is None:
+                return None
+            for index, parts in found.items():
+                scores = scores_of(program.objective, parts, partial(runs[index].dataset.measure, length=length))
+                for suffix in suffixes:
+                    results[index] |= {f"{prefix}/{name}{suffix}": value for name, value in scores.items()}
     return results
 
 

@@ -1,5 +1,5 @@
-"""Builds the optimizer: clipping, and then the update rule, weight decay and learning rate of each
-group of parameters.
+"""Builds the optimizer: clipping, then the update rule, weight decay and learning rate of each group
+of parameters, then the average of the parameters.
 """
 
 import jax
@@ -11,6 +11,7 @@ from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
+from zoo.training.optimization.weight_average import STAGE, weight_average
 from zoo.training.optimization.weight_decay import BEFORE_THE_RULE, weight_decay
 
 
@@ -35,15 +36,18 @@ def make_optimizer(
     stages = []
     if static["optimizer.clip_norm"]:
         stages.append(("clip", optax.clip_by_global_norm(values["optimizer.clip_norm"])))
+    last = []
+    if static["optimizer.ema_steps"]:
+        last.append((STAGE, weight_average(values["optimizer.ema_steps"])))
     if not static["optimizer.groups"]:
-        return optax.named_chain(*stages, *_rule(static, values, traits, schedule, matrices))
+        return optax.named_chain(*stages, *_rule(static, values, traits, schedule, matrices), *last)
     rules, scopes = {}, scopes_in(static)
     for name in (*static["optimizer.groups"], REST):
         scope = f"{GROUPS}.{name}"
         decayed = None if "optimizer.weight_decay" in scopes.get(scope, {}) else matrices
         own = values_in(scope, static), values_in(scope, values)
         rules[name] = optax.named_chain(*_rule(*own, traits, schedule, decayed))
-    return optax.named_chain(*stages, ("groups", optax.partition(rules, labels)))
+    return optax.named_chain(*stages, ("groups", optax.partition(rules, labels)), *last)
 
 
 def _rule(

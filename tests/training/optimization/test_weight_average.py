@@ -1,0 +1,111 @@
+"""The moving average of the parameters: equation, evaluation, resuming, and a run made of it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_runs import curves, lines, small, told_to_stop_at
+
+from zoo import config as configs
+from zoo.cli import main as command
+from zoo.errors import ConfigError, Preempted
+from zoo.lab.metrics import higher_is_better, is_known_metric, written_metrics
+from zoo.models.functional import ParameterTraits
+from zoo.nested import flatten
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.optimization.weight_average import averaged
+from zoo.training.startup import RunRequest
+from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run, train_runs
+
+
+@pytest.mark.parametrize("horizon", [2, 5, 1000])
+def test_it_is_the_mean_with_weights_that_fall_by_a_constant_factor(horizon):
+    config = configs.resolve(small(optimizer__learning_rate=0.1, optimizer__ema_steps=horizon))
+    optimizer = make_optimizer(config, ParameterTraits({"x": 1}, {"x": False}))
+    params = {"x": jnp.asarray([1.0, -2.0])}
+    state, seen, draw = optimizer.init(params), [], np.random.default_rng(0)
+    for _ in range(12):
+        updates, state = jax.jit(optimizer.update)({"x": jnp.asarray(draw.normal(size=2), jnp.float32)}, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        seen.append(np.asarray(params["x"]))
+        weights = (1 - 1 / horizon) ** np.arange(len(seen))[::-1]
+        expected = (weights[:, None] * np.stack(seen)).sum(0) / weights.sum()
+        np.testing.assert_allclose(averaged({"optimizer": state})["params"]["x"], expected, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with an average, one without, and one of a population."""
+    folder = tmp_path_factory.mktemp("runs")
+    made = small(optimizer__ema_steps=4)
+    run(made, folder / "with", lambda line: None)
+    run(small(), folder / "without", lambda line: None)
+    members = [made, small(optimizer__ema_steps=8)]
+    requests = [RunRequest(one, folder / f"member {index}", lambda line: None) for index, one in enumerate(members)]
+    train_runs(requests, "map")
+    return folder
+
+
+def test_it_is_evaluated_beside_the_parameters_and_changes_nothing_else(trained):
+    def of(name):
+        return [
+            {key: value for key, value in line.items() if "seconds" not in key and "ema" not in key}
+            for line in map(dict, curves(trained / name))
+        ]
+
+    assert of("with") == of("without")
+    scores = [line for line in lines(trained / "with") if "eval/loss" in line]
+    assert all(line["eval/ema/loss"] != line["eval/loss"] for line in scores)
+    assert not any("eval/ema/loss" in line for line in lines(trained / "without"))
+    assert set(written_metrics(flatten(configs.resolve(small(optimizer__ema_steps=4))))) == {
+        name for name in scores[0] if name.startswith("eval/")
+    }
+    assert is_known_metric("eval/ema/loss")
+    assert not higher_is_better("eval/ema/loss")
+
+
+def test_members_of_a_population_have_their_own(trained):
+    assert curves(trained / "member 0") == curves(trained / "with")
+    final = [lines(trained / name)[-1]["eval/ema/loss"] for name in ("member 0", "member 1")]
+    assert final[0] != final[1]
+
+
+def test_a_run_of_the_average_scores_as_the_average_did(trained, capsys):
+    assert command.main(["average", str(trained / "with"), "--ema", "--out", str(trained / "averaged")]) == 0
+    found = load_trained(trained / "averaged")
+    program, config = found.program, found.config
+    scored = [line for line in lines(trained / "with") if "eval/ema/loss" in line][-1]["eval/ema/loss"]
+    from zoo.data import load
+    from zoo.training.evaluation.held_out import evaluate
+
+    batches = load(config).evaluation_batches(config.data.sequence_length, program.data_parallel_size)
+    scores = evaluate(program, found.params, found.stats, batches, program.constants(0))
+    assert scores["loss"] == pytest.approx(scored, rel=1e-6)
+    for name, words, line in (
+        ("without", ["--ema"], "has no moving average; train it with optimizer.ema_steps above 0"),
+        ("with", ["--ema", "--last", "2"], "--ema and --last are two averages; give one of them"),
+    ):
+        assert command.main(["average", str(trained / name), *words, "--out", str(trained / "none")]) == 2
+        assert line in capsys.readouterr().err
+        assert not (trained / "none").exists()
+
+
+def test_it_resumes_bit_for_bit(trained, tmp_path, monkeypatch):
+    made = small(optimizer__ema_steps=4)
+    with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
+        run(made, tmp_path / "parts", lambda line: None)
+    run(made, tmp_path / "parts", lambda line: None)
+    assert curves(tmp_path / "parts") == curves(trained / "with")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"optimizer__ema_steps": 1}, "optimizer.ema_steps=1 averages nothing"),
+        ({"optimizer__ema_steps": -3}, "optimizer.ema_steps=-3"),
+    ],
+)
+def test_what_averages_nothing_is_refused(changes, line):
+    with pytest.raises(ConfigError, match=line):
+        configs.resolve(small(**changes))
