@@ -28,6 +28,8 @@ from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
             'unknown argument --layer (did you mean "--layers"?); see zoo draw --help',
         ),
         (["report", "x" * 300], "File name too long"),
+        (["train", "--config=configs/gpt2.py:smoke"], "arguments are required: --workdir; see train.py --help"),
+        (["eval", "run", "--lengths", "0"], "'0' is not a list of lengths, e.g. 128,256; see eval.py --help"),
     ],
 )
 def test_one_line(arguments, line, capsys):

@@ -123,6 +123,8 @@ def test_averages_that_cannot_be_are_told(trained, tmp_path, capsys):
     assert "--last 9" in error
     assert "training.keep_checkpoints=9" in error
     assert not (tmp_path / "mean").exists()
+    assert main(["average", str(trained), "--last", "0", "--out", str(tmp_path / "mean")]) == 2
+    assert "--last 0 must be at least 1" in capsys.readouterr().err
     (tmp_path / "full").mkdir()
     write_json(tmp_path / "full" / "x.json", {})
     assert main(["average", str(trained), "--last", "2", "--out", str(tmp_path / "full")]) == 2

@@ -42,6 +42,10 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
     typo.write_text(
         "from zoo.config import default\ndef get_config():\n    c = default()\n    c.model.dimm = 3\n    return c\n"
     )
+    leaves = tmp_path / "leaves.py"
+    leaves.write_text("import sys\ndef get_config():\n    sys.exit(3)\n")
+    leaves_on_import = tmp_path / "leaves_on_import.py"
+    leaves_on_import.write_text("import sys\nsys.exit(3)\n")
     not_json = tmp_path / "config.json"
     not_json.write_text("{")
     unknown = tmp_path / "unknown.json"
@@ -52,6 +56,8 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
         (empty, ["no function get_config"]),
         (typo, ["dimm", '"dim"']),
         (f"{typo}:tiny", ["takes no argument"]),
+        (leaves, ["leaves.py", "line 3", "fails: SystemExit: 3"]),
+        (leaves_on_import, ["fails on import: SystemExit: 3"]),
         (not_json, ["is not a config"]),
         (unknown, ["unknown field model.nrm.kind", "model.norm.kind"]),
         (ROOT / "README.md", ["README.md is not a Python (.py) file"]),

@@ -55,6 +55,7 @@ def test_auto_is_derived():
         ({"model.dim": "1.5"}, ["model.dim='1.5'", "whole number"]),
         ({"model.dim": True}, ["model.dim=True", "whole number"]),
         ({"optimizer.learning_rate": "nan"}, ["optimizer.learning_rate", "finite"]),
+        ({"optimizer.learning_rate": "1e300"}, ["optimizer.learning_rate", "fits in 32 bits"]),
         ({"optimizer.learning_rate": "0"}, ["above 0"]),
         ({"model.residual": "maybe"}, ["model.residual='maybe'", "true or false"]),
         ({"model.dropout": "1.0"}, ["at most 0.99"]),

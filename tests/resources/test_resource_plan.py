@@ -105,6 +105,10 @@ def test_the_smallest_change_that_fits_is_suggested(enough, expected):
     ("arguments", "problem"),
     [
         (["configs/gpt2.py:tiny", "--devices", "0"], "--devices=0 must be at least 1"),
+        (
+            ["configs/gpt2.py:tiny", "--devices", "1000000000"],
+            "--devices=1000000000 must be at least 1 and at most 2,048",
+        ),
         (["configs/gpt2.py:tiny", "--suggest"], "--suggest needs --device"),
         (["configs/gpt2.py:tiny", "--device", "h900"], "h900"),
         (["configs/nothing.py"], "configs/nothing.py"),

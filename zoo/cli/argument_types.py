@@ -1,7 +1,18 @@
-"""Types of command-line arguments that argparse does not have."""
+"""What argparse lacks: types of arguments, and errors in one line."""
 
 import argparse
 from collections.abc import Callable
+from typing import NoReturn
+
+from zoo.errors import ConfigError
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Reports bad arguments in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises the error that argparse would print below its usage."""
+        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def lengths(text: str) -> list[int]:

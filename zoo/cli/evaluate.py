@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_collections
 
 from zoo.cli import plugin_options
-from zoo.cli.argument_types import at_least, lengths
+from zoo.cli.argument_types import OneLineParser, at_least, lengths
 from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -26,7 +26,7 @@ task (classification ...) is scored on every held-out example with the metrics o
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line of `eval.py`."""
-    made = argparse.ArgumentParser(
+    made = OneLineParser(
         prog="eval.py",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -5,9 +5,11 @@ import importlib
 import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import zoo
 from zoo.cli import plugin_options
+from zoo.cli.argument_types import OneLineParser
 from zoo.errors import ConfigError, did_you_mean, reported, shown
 
 # Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
@@ -70,14 +72,14 @@ def usage() -> str:
     return "\n".join([*lines, EXAMPLES])
 
 
-class Parser(argparse.ArgumentParser):
-    """Reports bad arguments in one line, as do the parsers of its subcommands."""
+class Parser(OneLineParser):
+    """The parser of `zoo` and, as argparse makes them of its class, of its subcommands."""
 
-    def error(self, message: str) -> None:
-        """Raises the error that argparse would print below its usage."""
+    def error(self, message: str) -> NoReturn:
+        """Raises the error with what was probably meant."""
         if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             message += did_you_mean(found[1], [option.strip(" '") for option in found[2].split(",")])
-        raise ConfigError(f"{message}; see {self.prog} --help")
+        super().error(message)
 
     def _subparsers_of(self) -> list["Parser"]:
         return [

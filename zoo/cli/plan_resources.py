@@ -23,6 +23,9 @@ and the state are those of the real devices. Temporaries and bytes are upper bou
 and sends bfloat16 as float32, and sums a gradient on all devices where others keep only their share of the sum.
 Times are lower bounds, from the peaks of the device's data sheet."""
 
+# XLA fails to simulate more, or never ends.
+MOST_DEVICES = 2048
+
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
@@ -45,8 +48,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plans a run on simulated devices and prints the plan."""
-    if args.devices < 1:
-        raise ConfigError(f"--devices={args.devices} must be at least 1")
+    if not 1 <= args.devices <= MOST_DEVICES:
+        raise ConfigError(f"--devices={args.devices} must be at least 1 and at most {MOST_DEVICES:,}")
     if args.suggest and args.device is None:
         raise ConfigError("--suggest needs --device, whose memory the run must fit")
     config = resolved_config(args.config, args.overrides)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zoo import config as configs
 from zoo.cli import plugin_options
+from zoo.cli.argument_types import OneLineParser
 from zoo.errors import reported
 from zoo.training.runtime.folder_lock import check_run_folder
 
@@ -29,7 +30,7 @@ exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line of `train.py`."""
-    made = argparse.ArgumentParser(
+    made = OneLineParser(
         prog="train.py",
         description=DESCRIPTION,
         epilog=EPILOG,

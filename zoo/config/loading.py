@@ -43,7 +43,7 @@ def import_file(path: Path, what: str) -> Any:
         spec.loader.exec_module(module)
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = line_of(error, str(path))
         raise ConfigError(f"{what} {path}{line} fails on import: {type(error).__name__}: {error}") from error
     finally:
@@ -60,7 +60,7 @@ def call_with_argument(function: Callable[..., Any], argument: str | None, what:
     except ConfigError as error:
         line = line_of(error, function.__code__.co_filename).removesuffix(",")
         raise ConfigError([f"{what}{line}: {problem}" for problem in error.problems]) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         # ml_collections lists the whole config between the unknown name and its suggestion.
         text = re.sub(r" Other fields present: .*?(Did you mean .*)?$", r" \1", text)

@@ -15,6 +15,7 @@ from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELE
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError, did_you_mean, listed, shown
+from zoo.files import LARGEST_NUMBER
 from zoo.nested import flatten, unflatten
 
 ResolvedConfig = ml_collections.FrozenConfigDict
@@ -98,6 +99,11 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
         value = float(value)
         if not math.isfinite(value):
             return value, f"{field.path}={value!r}: expected a finite number"
+        if abs(value) > LARGEST_NUMBER:
+            return (
+                value,
+                f"{field.path}={value!r}: expected a number that fits in 32 bits, at most {LARGEST_NUMBER:.1e}",
+            )
         numbers = (value,)
     elif not isinstance(value, field.kind) or (field.kind is int and isinstance(value, bool)):
         return value, wrong

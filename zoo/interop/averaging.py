@@ -37,12 +37,14 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
         ConfigError: no such run, too few checkpoints, or `out` is in use.
         DataError: a damaged checkpoint.
     """
+    if last < 1:
+        raise ConfigError(f"--last {last} must be at least 1")
     trained = load_trained(run)
     there = Checkpoints(run / "checkpoints", 1, read_only=True).steps()
-    if last < 1 or len(there) < last:
+    if len(there) < last:
         raise ConfigError(
             f"--last {last}: {run} holds {len(there)} checkpoints, of the steps {', '.join(map(str, there))}; with "
-            f"training.keep_checkpoints={max(last, 1)} a run keeps that many"
+            f"training.keep_checkpoints={last} a run keeps that many"
         )
     steps = there[-last:]
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)

@@ -44,6 +44,13 @@ def test_what_is_put_beside_a_run_does_not_keep_it_from_going_on(tmp_path):
         check_run_folder(tmp_path)
 
 
+def test_a_file_is_no_folder_of_a_run(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("kept")
+    assert train.main(["--config=configs/gpt2.py:smoke", f"--workdir={tmp_path / 'text.txt'}"]) == 2
+    assert capsys.readouterr().err == f"error: --workdir {tmp_path / 'text.txt'} is a file; name a folder\n"
+    assert (tmp_path / "text.txt").read_text() == "kept"
+
+
 @pytest.mark.parametrize("workdir", ["", ".", "..", "sub/.."])
 def test_a_folder_needs_a_name(workdir, tmp_path, monkeypatch, capsys):
     (tmp_path / "sub").mkdir()

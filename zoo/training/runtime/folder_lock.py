@@ -24,6 +24,8 @@ def check_run_folder(workdir: Path) -> None:
     """
     if workdir.name in ("", ".."):
         raise ConfigError(f'--workdir needs a folder of its own, not "{workdir}"')
+    if workdir.exists() and not workdir.is_dir():
+        raise ConfigError(f"--workdir {workdir} is a file; name a folder")
     try:
         if (workdir / "experiment.json").exists():
             raise ConfigError(f"--workdir {workdir} is the folder of a sweep; a run needs one of its own")
