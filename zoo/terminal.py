@@ -1,6 +1,7 @@
 """Text for a terminal: control characters in names, messages and records are shown, not obeyed."""
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -53,9 +54,23 @@ class EscapedStream:
         return getattr(self.unescaped, name)
 
 
+def _open_closed_streams() -> None:
+    """Sends output nowhere where a process was started without it (`>&-`). Otherwise the next file
+    that is opened gets its descriptor, and what a library prints goes into that file.
+    """
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
+
+
 @contextlib.contextmanager
 def escaped_output() -> Iterator[None]:
     """Escapes what is written to standard output and standard error."""
+    _open_closed_streams()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (one if isinstance(one, EscapedStream) else EscapedStream(one) for one in before)
     try:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 
 import pytest
@@ -43,6 +44,17 @@ def test_output_and_errors_of_every_command(capsys):
     with pytest.raises(RuntimeError):
         command("traceback")
     assert (sys.stdout, sys.stderr) == streams
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "1 2"])
+def test_a_command_without_output_runs(closed, tmp_path):
+    """The shell closes the streams; a file of the command must not get their descriptors."""
+    words = " ".join(f"{one}>&-" for one in closed.split())
+    script = f'"{sys.executable}" -m zoo.cli.main new experiment mine {words}'
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "mine.py").read_text().startswith('"""')
 
 
 def test_tables_and_colours_of_a_terminal():
