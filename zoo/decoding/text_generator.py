@@ -14,6 +14,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
+from zoo.data.tokenizers.marian_files import MarianTokenizer
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
@@ -190,6 +191,8 @@ class TextGenerator:
 
     def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
         """Returns what the encoder reads of a prompt, and what the decoder begins with."""
+        if isinstance(self.source_tokenizer, MarianTokenizer):
+            return [*self.source_tokenizer.encode(prompt).tolist(), self.tokenizer.bos_id], [self.tokenizer.start_id]
         if self.source_tokenizer is not None:
             return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
         opens = self.tokenizer.bos_id
@@ -202,7 +205,8 @@ class TextGenerator:
             ]
             return [opens, *itertools.chain(*parts), opens], [opens]
         if self.objective.kind == "translation":
-            return [*self._encode(prompt), opens], [opens]
+            source = self.tokenizer.source_side.encode(prompt).tolist()
+            return [*source, opens], [self.tokenizer.start_id]
         tokens = self._encode(prompt)
         # A prompt with special tokens may begin with this one.
         tokens = tokens if tokens[:1] == [opens] else [opens, *tokens]

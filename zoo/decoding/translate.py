@@ -96,7 +96,7 @@ def translate(
     generator = Generator(model, params, stats)
     end, longest, rows = tokenizer.bos_id, config.data.sequence_length, config.data.batch_size
     cache, stop = generator.why_uncacheable() is None, stop_table(tokenizer.vocab_size, tokenizer.special_ids)
-    ids = [[*tokens[: longest - 1].tolist(), end] for tokens in tokenizer.encode_batch(list(sources))]
+    ids = [[*tokens[: longest - 1].tolist(), end] for tokens in tokenizer.source_side.encode_batch(list(sources))]
     order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
     found = [""] * len(ids)
     for start in range(0, len(order), rows):
@@ -107,7 +107,7 @@ def translate(
         together = [ids[number] for number in numbers] + [ids[numbers[-1]]] * (rows - len(numbers))
         max_new_tokens = min(2 * len(together[-1]) + 10, longest)
         made = generator.beam_search(
-            [[end]] * rows, max_new_tokens, *settings, stop, together, tokenizer.vocab_size, cache
+            [[tokenizer.start_id]] * rows, max_new_tokens, *settings, stop, together, tokenizer.vocab_size, cache
         )
         for number, tokens, length in zip(numbers, made.tokens[:, 0], made.lengths[:, 0], strict=False):
             found[number] = tokenizer.decode(

@@ -256,7 +256,7 @@ class LoadedModel:
         targets = None
         if both:
             ids = self.tokenizer.encode(target).tolist() if target else []
-            targets = np.array([[self.tokenizer.bos_id, *ids]], np.int32)
+            targets = np.array([[self.tokenizer.start_id, *ids]], np.int32)
         return record_activations(
             run.config, run.model, run.params, run.stats, self._encode([text]).tokens, targets, maps
         )

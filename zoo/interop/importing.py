@@ -12,8 +12,9 @@ from zoo import config as configs
 from zoo.config import BY_PATH, ResolvedConfig, plugins
 from zoo.config.fields import TASKS
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.marian_files import FILES as MARIAN_FILES
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
-from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import write_json
@@ -82,9 +83,10 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
             tensors.close()
         return read
 
-    names = (*TOKENIZER_NAMES, "merges.txt", "tokenizer_config.json")
+    names = (*TOKENIZER_NAMES, *MARIAN_FILES[:2], "merges.txt", "tokenizer_config.json")
     known = [folder / file for file in names if (folder / file).is_file()]
     tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else None
+    source = tokenizer and tokenizer.source_side
     metadata: dict[str, Any] = {"trained_length": length}
     metadata |= {"ignored": left_out} if left_out else {}
     if (folder / "tokenizer_config.json").is_file():
@@ -98,6 +100,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         tokenizer,
         metadata,
         (importer.note,) if importer.note else (),
+        extra_tokenizers={} if tokenizer in (None, source) else {SOURCE_TOKENIZER_FILE: source},
     )
 
 

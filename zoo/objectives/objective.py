@@ -88,7 +88,7 @@ class Objective:
     marks_padding = False
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
-        self.config, self.bos_id = config, tokenizer.bos_id
+        self.config, self.bos_id, self.start_id = config, tokenizer.bos_id, tokenizer.start_id
         self.layer_terms = LayerTerms(config)
         self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight"), **self.layer_terms.means}
         self.constants: dict[str, np.ndarray] = {

@@ -25,8 +25,8 @@ class SpanObjective(Objective):
     2020, section 3.1.4).
 
     A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, S], "targets": [B,
-    N]}, padded with -1. The decoder reads the token that opens documents and the targets but the
-    last. No token sees padding.
+    N]}, padded with -1. The decoder reads the tokenizer's `start_id` and the targets but the last. No
+    token sees padding.
     """
 
     marks_padding = True
@@ -42,7 +42,7 @@ class SpanObjective(Objective):
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the targets."""
         source, targets = batch["source"], batch["targets"]
-        inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.bos_id), targets[:, :-1]], axis=1)
+        inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.start_id), targets[:, :-1]], axis=1)
         source_context = make_context(mode, mark_padding(jnp.arange(source.shape[1])[None], source, mode), causal=False)
         context = make_context(mode, mark_padding(jnp.arange(inputs.shape[1])[None], inputs, mode))
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)

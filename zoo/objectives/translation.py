@@ -13,8 +13,8 @@ class TranslationObjective(SpanObjective):
     true y_<t (teacher forcing), and labels may be smoothed.
 
     A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, S], "targets": [B,
-    S]}, padded with -1; B and S differ from batch to batch. The decoder reads the token that opens
-    documents and the targets but the last. No token sees padding.
+    S]}, padded with -1; B and S differ from batch to batch. The decoder reads the tokenizer's
+    `start_id` and the targets but the last. No token sees padding.
     """
 
     packed_without_padding = False

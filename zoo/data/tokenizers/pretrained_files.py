@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from zoo.data.tokenizers.marian_files import FILES as MARIAN_FILES
+from zoo.data.tokenizers.marian_files import SOURCE_FILE, TARGET_FILE, is_marian, read_marian
 from zoo.data.tokenizers.sentencepiece_files import PIECES, SentencePieceTokenizer, read_sentencepiece
 from zoo.data.tokenizers.tokenizer_settings import (
     BYTE_LEVEL_CLASSES,
@@ -39,7 +41,10 @@ LISTED_SPECIALS = (
 )
 # Tokens that tell CLIP's vocabulary from GPT-1's.
 WORD_END_KINDS = {"<|startoftext|>": CLIP_CLASS, "\n</w>": GPT1_CLASS}
-READABLE_FILES = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
+READABLE_FILES = (
+    "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, or Marian's source.spm, target.spm "
+    "and vocab.json"
+)
 
 
 def read_library_json(path: Path) -> Any:
@@ -154,6 +159,8 @@ def find_reader(path: Path) -> tuple[Path, Callable[[Path], Any]]:
     Raises:
         ConfigError: there is none.
     """
+    if path.is_dir() and is_marian(path):
+        path = path / TARGET_FILE
     if path.is_dir():
         readers = {
             "tokenizer.json": read_library_json,
@@ -176,6 +183,12 @@ def find_reader(path: Path) -> tuple[Path, Callable[[Path], Any]]:
         if missing := [name for name in ("vocab.json", "merges.txt") if not path.with_name(name).is_file()]:
             raise ConfigError(f"data.tokenizer.path={path}: the folder has no {missing[0]}")
         return path, read_byte_pair_merges
+    if path.name in (SOURCE_FILE, TARGET_FILE):
+        if not is_marian(path.parent):
+            raise ConfigError(
+                f"data.tokenizer.path={path}: Marian's files are {', '.join(MARIAN_FILES)}; one is missing"
+            )
+        return path, read_marian
     if path.suffix == ".model":
         return path, read_sentencepiece_model
     if path.suffix != ".json":

@@ -72,6 +72,16 @@ class Tokenizer(ABC):
         self.separator_id = max(self.vocab_size, self.mask_id + 1) if separator_id is None else separator_id
         self.special_ids = frozenset({bos_id})
 
+    @property
+    def start_id(self) -> int:
+        """Id of the token that the decoder of an encoder-decoder begins with."""
+        return self.bos_id
+
+    @property
+    def source_side(self) -> "Tokenizer":
+        """The tokenizer of the texts that are translated; this one is that of the translations."""
+        return self
+
     @classmethod
     @abstractmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> "Tokenizer":

@@ -11,6 +11,7 @@ from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer, ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
+from zoo.data.tokenizers.marian_files import MarianTokenizer
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, find_reader, read_library_json
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.tokenizer import Tokenizer, parse_saved
@@ -49,6 +50,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
         UnigramTokenizer,
         PretrainedTokenizer,
         SentencePieceTokenizer,
+        MarianTokenizer,
     )
 }
 
@@ -80,7 +82,7 @@ def read_pretrained(path: str | Path) -> Tokenizer:
 
     Files are the `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, the `vocab.json`
     with `merges.txt` of GPT-2, CLIP or GPT-1, a SentencePiece `.model` (that of XLM-R or CamemBERT
-    included), or the `tokenizer.json` of a run, of any kind.
+    included), Marian's three files (the target's side), or the `tokenizer.json` of a run, of any kind.
 
     Raises:
         ConfigError: no such file, or none that can be read.

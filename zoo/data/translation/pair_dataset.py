@@ -48,9 +48,8 @@ class TranslationDataset(UnlabelledDataset):
 
     def _batches(self, pairs: TextPairs) -> PairBatches:
         data, end = self.config.data, self.tokenizer.bos_id
-        source, target = (
-            TokenSequences(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets)
-        )
+        sides = (self.tokenizer.source_side, pairs.sources), (self.tokenizer, pairs.targets)
+        source, target = (TokenSequences(tokenizer.encode_batch(texts), end) for tokenizer, texts in sides)
         return PairBatches(source, target, bucket_shapes(data.sequence_length, data.batch_size, data.buckets))
 
     @property

@@ -142,7 +142,7 @@ def interaction(cells: Sequence[Sequence[Mapping[int, float]]], alpha: float = A
     """Returns the interaction of two factors, (x11 - x01) - (x10 - x00), paired by seed.
 
     Args:
-        cells: cells[i][j] is {seed: value} of level i of the first factor and level j of the
+        cells: `cells[i][j]` is {seed: value} of level i of the first factor and level j of the
             second.
         alpha: level of the interval.
     """

@@ -1,0 +1,138 @@
+"""Marian's tokenizer files (OPUS-MT): two SentencePiece models, one for each language, whose pieces
+share the ids of one list.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
+from zoo.errors import ConfigError, DataError
+from zoo.files import read_json
+
+FILES = SOURCE_FILE, TARGET_FILE, LIST_FILE = "source.spm", "target.spm", "vocab.json"
+# A list of its own for each language.
+OTHER_LIST_FILE = "target_vocab.json"
+END, UNKNOWN, PADDING = "</s>", "<unk>", "<pad>"
+# In models of several target languages, the first token of a source names the language.
+LANGUAGE = re.compile(r">>.+?<<")
+
+
+class MarianTokenizer(Tokenizer):
+    """One side's tokenizer: pieces of its SentencePiece model, with the ids of the common list.
+
+    A text is ended by "</s>", and a decoder begins with "<pad>". A token ">>fra<<" at the beginning
+    of a text is kept whole. Text is read as it is: transformers normalises punctuation first if the
+    package sacremoses is installed. No loss per byte is defined: `token_bytes` is 0 everywhere.
+
+    Args:
+        contents: the bytes of the models, by "source" and "target".
+        ids: id of each piece, of both languages.
+        side: "source" or "target".
+
+    Raises:
+        DataError: no such models, or the list lacks a special token.
+    """
+
+    kind = "marian"
+
+    def __init__(self, contents: Mapping[str, bytes], ids: Mapping[str, int], side: str = "target"):
+        try:
+            import sentencepiece
+        except ModuleNotFoundError:
+            raise ConfigError(
+                "reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece"
+            ) from None
+        if missing := [token for token in (END, UNKNOWN, PADDING) if token not in ids]:
+            raise DataError(f"{LIST_FILE} has no {missing[0]}")
+        self._contents, self._ids, self._side = dict(contents), dict(ids), side
+        self._model = sentencepiece.SentencePieceProcessor()
+        try:
+            self._model.LoadFromSerializedProto(contents[side])
+        except (RuntimeError, ValueError) as error:
+            raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
+        special = {END, UNKNOWN, PADDING, *(token for token in ids if LANGUAGE.fullmatch(token))}
+        self._piece_of_id = {id: piece for piece, id in ids.items() if piece not in special}
+        pieces = [self._piece_of_id.get(id, "").encode() for id in range(max(ids.values()) + 1)]
+        super().__init__(pieces, ids[END])
+        self._start_id = ids[PADDING]
+        self.special_ids = frozenset(id for id, piece in enumerate(pieces) if not piece)
+
+    @property
+    def start_id(self) -> int:
+        return self._start_id
+
+    @property
+    def source_side(self) -> "MarianTokenizer":
+        return MarianTokenizer(self._contents, self._ids, "source")
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        return read_marian(Path(settings.path))
+
+    @classmethod
+    def known_vocab_size(cls, settings: Any) -> int:
+        return read_marian(Path(settings.path)).vocab_size
+
+    def encode(self, text: str) -> np.ndarray:
+        language = LANGUAGE.match(text)
+        names = [language[0]] if language else []
+        names += self._model.EncodeAsPieces(text[language.end() :] if language else text)
+        return np.array([self._ids.get(name, self._ids[UNKNOWN]) for name in names], np.int32)
+
+    def decode(self, ids: Iterable[int], document: str = "") -> str:
+        return document.join(
+            self._model.DecodePieces([self._piece_of_id[id] for id in part if id in self._piece_of_id])
+            for part in self.documents_of(ids)
+        )
+
+    def token_bytes(self) -> np.ndarray:
+        return np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> WordJoins:
+        """Returns joins by the mark of a space, which begins a word."""
+        return joins_by_marker([piece.decode() for piece in self.pieces], self.special_ids)
+
+    def to_json(self) -> dict[str, Any]:
+        contents = {name: base64.b64encode(content).decode() for name, content in sorted(self._contents.items())}
+        return {"contents": contents, "ids": self._ids, "side": self._side}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        models = {name: base64.b64decode(model, validate=True) for name, model in content["contents"].items()}
+        return cls(models, content["ids"], content["side"])
+
+
+def is_marian(folder: Path) -> bool:
+    """Returns whether a folder holds the files of a Marian tokenizer."""
+    return all((folder / name).is_file() for name in FILES)
+
+
+def read_marian(path: Path) -> MarianTokenizer:
+    """Reads the tokenizer of the target side; its `source_side` is that of the source.
+
+    Args:
+        path: one of the three files.
+
+    Raises:
+        ConfigError: the languages have lists of their own.
+        DataError: a file is damaged.
+    """
+    folder = path.parent
+    if (folder / OTHER_LIST_FILE).is_file():
+        raise ConfigError(
+            f"data.tokenizer.path={folder}: {OTHER_LIST_FILE} numbers the target's tokens apart from the source's; "
+            "only one list for both is supported"
+        )
+    ids = read_json(folder / LIST_FILE)
+    if not isinstance(ids, dict) or not all(isinstance(id, int) for id in ids.values()):
+        raise DataError(f"{LIST_FILE} does not map tokens to ids")
+    return MarianTokenizer(
+        {"source": (folder / SOURCE_FILE).read_bytes(), "target": (folder / TARGET_FILE).read_bytes()}, ids
+    )
