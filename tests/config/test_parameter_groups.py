@@ -37,6 +37,16 @@ def refused(*changes):
 ONE = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector", "optimizer.group.a.beta1": 0.5}
 
 
+def test_a_group_for_each_role():
+    fields = configs.by_role(embedding={"rate_factor": 0.3}, vector={"weight_decay": 0.1, "kind": "lion"})
+    resolved = configs.resolve(configs.override(configs.default(), fields))
+    assert resolved.optimizer.groups == ("embedding", "vector")
+    assert resolved.optimizer.group.embedding.to_dict() == {"select": "role:embedding", "rate_factor": 0.3}
+    assert resolved.optimizer.group.vector.to_dict() == {"select": "role:vector", "weight_decay": 0.1, "kind": "lion"}
+    with pytest.raises(ConfigError, match=r'by_role: vectors is not one of .*did you mean "vector"'):
+        configs.by_role(vectors={"weight_decay": 0.1})
+
+
 @pytest.mark.parametrize(
     ("changes", "lines"),
     [

@@ -24,7 +24,7 @@ from zoo.config.loading import (
     parse_argument,
     parse_overrides,
 )
-from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, is_selected
+from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, by_role, is_selected
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -58,6 +58,7 @@ __all__ = [
     "Field",
     "ResolvedConfig",
     "batch_key",
+    "by_role",
     "call_with_argument",
     "check_one_program",
     "default",

@@ -11,10 +11,11 @@ A path is that of the parameters' tree, in which the layers of a kind are one st
 no number of a layer. In patterns `*` stands for any text, slashes included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
-from zoo.errors import did_you_mean, listed, shortened, shown
+from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
 
 # What a parameter is for (`zoo.layers.parameter.parameter`).
 ROLES = {
@@ -28,6 +29,27 @@ ROLES = {
 LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "layers")
 # The parameters that no group selects.
 REST = "rest"
+
+
+def by_role(**settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a group of parameters for each of some roles, for `override`.
+
+        override(config, by_role(embedding={"rate_factor": 0.3}, vector={"weight_decay": 0.1}))
+
+    Args:
+        settings: by role, what its group sets, e.g. "rate_factor", "weight_decay", "kind", "beta1".
+
+    Raises:
+        ConfigError: one line for each unknown role.
+    """
+    if unknown := [role for role in settings if role not in ROLES]:
+        raise ConfigError(
+            [f"by_role: {role} is not one of {listed(ROLES)}{did_you_mean(role, ROLES)}" for role in unknown]
+        )
+    fields: dict[str, Any] = {"optimizer.groups": tuple(settings)}
+    for role, own in settings.items():
+        fields |= {f"optimizer.group.{role}.{name}": value for name, value in {"select": f"role:{role}", **own}.items()}
+    return fields
 
 
 def select_problems(select: str) -> Iterator[str]:
