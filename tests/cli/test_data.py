@@ -42,6 +42,21 @@ def test_pairs_show_their_segments_masks_targets_and_label(flags, capsys):
     assert "tokens of a row" in text
 
 
+def test_a_text_of_ones_own(flags, capsys):
+    pair = ["--text", "a fox", "--second", "ran"]
+    record = json.loads(show(capsys, *PAIRS, *flags, *pair, "--json"))
+    assert record["tokens"] == ["[CLS]", *"a fox", "[SEP]", *"ran", "[SEP]"]
+    assert record["segments"] == [0] * 7 + [1] * 4
+    assert record["ids"][1:6] == list(b"a fox")
+    text = show(capsys, *PAIRS, *flags, *pair)
+    assert "a row       11 tokens" in text
+    assert text.splitlines()[-1].split() == ["10", "[SEP]", "258", "segment", "1"]
+    record = json.loads(show(capsys, "configs/gpt2.py:tiny", *flags, "--text", "a fox", "--json"))
+    assert record["tokens"] == ["[BOS]", *"a fox"]
+    assert main(["data", "show", PAIRS[0], "--second", "ran"]) == 2
+    assert "--second needs --text" in capsys.readouterr().err
+
+
 def test_json_has_the_very_batch(flags, capsys):
     record = json.loads(show(capsys, *PAIRS, *flags, "--rows", "2", "--step", "3", "--json"))
     config = configs.resolve(configs.override(configs.load(PAIRS[0]), configs.parse_overrides([*PAIRS[1:], *flags])))

@@ -4,11 +4,16 @@ import argparse
 import itertools
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoo.config import ResolvedConfig
 
 EXAMPLES = """examples:
   zoo data show configs/bert.py:tiny
   zoo data show configs/t5.py:tiny --config.data.source=text:corpus.txt --rows 5
-  zoo data show runs/first --held-out --json"""
+  zoo data show runs/first --held-out --json
+  zoo data show runs/bert --text "this teddy bear is so cute" --second "i like it\""""
 # Enough rows to estimate padding and lengths at any batch size.
 _SAMPLE_ROWS = 512
 
@@ -35,6 +40,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")
     show.add_argument("--step", type=int, default=0, metavar="N", help="start with the batch of this step (default: 0)")
     show.add_argument("--held-out", action="store_true", help="show rows of the evaluation instead of training")
+    show.add_argument("--text", metavar="TEXT", help="show this text instead, token by token, as the model reads it")
+    show.add_argument("--second", metavar="TEXT", help="with --text: the second text of a pair")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
 
@@ -49,7 +56,11 @@ def run_show(args: argparse.Namespace) -> int:
 
     if args.rows < 0 or args.step < 0:
         raise ConfigError(f"--{'rows' if args.rows < 0 else 'step'}: expected 0 or more")
+    if args.second is not None and args.text is None:
+        raise ConfigError("--second needs --text")
     config = resolved_config(args.config, args.overrides)
+    if args.text is not None:
+        return _show_text(config, args)
     dataset = data.load(config)
     if isinstance(dataset, data.LabelledDataset):
         return _show_task(dataset, args)
@@ -93,6 +104,39 @@ def run_show(args: argparse.Namespace) -> int:
     for title, values, bins in (("document bytes", np.array(sizes), 10), ("tokens of a row", measured.lengths, 6)):
         _print_histogram(title, histogram(values, bins))
     _print_rows(dataset, args, ((place, formatter.row(*row)) for place, row in enumerate(rows)))
+    return 0
+
+
+def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
+    """Prints the tokens of a text, or of a pair of texts, with their ids and segments."""
+    from pathlib import Path
+
+    from zoo import data
+    from zoo.config.fields import TASKS
+    from zoo.data.pipeline.show import token_name
+    from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE
+
+    folder = Path(args.config)
+    own = (folder / TOKENIZER_FILE).is_file()
+    tokenizer = data.load_tokenizer(folder) if own else data.load(config).tokenizer
+    ends = config.data.row_format != "packed" or config.objective.kind in TASKS
+    has_separator = config.data.row_format != "packed" or tokenizer.separator_id < tokenizer.vocab_size
+    separators = [tokenizer.separator_id] if has_separator else []
+    ids = [tokenizer.bos_id, *tokenizer.encode(args.text).tolist(), *(separators if ends or args.second else [])]
+    segments = [0] * len(ids)
+    if args.second is not None:
+        ids += [*tokenizer.encode(args.second).tolist(), *separators]
+        segments += [1] * (len(ids) - len(segments))
+    names = [token_name(tokenizer, id, ends) for id in ids]
+    if args.json:
+        print(json.dumps({"tokens": names, "ids": ids, "segments": segments}, indent=2, ensure_ascii=False))
+        return 0
+    print(f"tokenizer   {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
+    print(f"a row       {len(ids)} tokens")
+    width = max(map(len, names))
+    for place, (name, id, segment) in enumerate(zip(names, ids, segments, strict=True)):
+        told = f"  segment {segment}" if args.second is not None else ""
+        print(f"{place:5d}  {name:{width}s}  {id:7d}{told}")
     return 0
 
 

@@ -15,6 +15,7 @@ from zoo.analysis.activations import EncodedTexts, StackActivations, encode_text
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.data.pipeline.show import token_name
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.text_generator import Completion, TextGenerator
@@ -279,12 +280,7 @@ class LoadedModel:
         return [TokenProbability(self._token_name(int(token)), float(probabilities[token])) for token in best]
 
     def _token_name(self, token: int) -> str:
-        tokenizer = self.tokenizer
-        names = {tokenizer.bos_id: "[CLS]" if self._ends_rows else "[BOS]"}
-        names = {tokenizer.mask_id: MASK, tokenizer.separator_id: "[SEP]"} | names
-        if token in names:
-            return names[token]
-        return tokenizer.pieces[token].decode(errors="replace") if token < len(tokenizer.pieces) else f"[{token}]"
+        return token_name(self.tokenizer, token, self._ends_rows)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

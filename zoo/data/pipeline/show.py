@@ -11,6 +11,21 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 _VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\0": "␀"}
 
 
+def token_name(tokenizer: Tokenizer, token: int, ends_rows: bool) -> str:
+    """Returns the text of a token, or the name that papers give to a special one.
+
+    Args:
+        tokenizer: its tokenizer.
+        token: its id.
+        ends_rows: a row ends with a separator, so that the token that opens it is [CLS].
+    """
+    names = {tokenizer.mask_id: "[MASK]", tokenizer.separator_id: "[SEP]"}
+    names |= {tokenizer.bos_id: "[CLS]" if ends_rows else "[BOS]"}
+    if token in names:
+        return names[token]
+    return tokenizer.pieces[token].decode(errors="replace") if token < len(tokenizer.pieces) else f"[{token}]"
+
+
 @dataclass(frozen=True)
 class DisplayToken:
     """One token for display.
