@@ -19,7 +19,7 @@ from zoo.objectives.objective import ForwardMode
 class FewTokens:
     """Thirteen ids; id i stands for i + 1 bytes, 9 opens a document."""
 
-    vocab_size, bos_id, separator_id = 13, 9, 13
+    vocab_size, bos_id, start_id, separator_id = 13, 9, 9, 13
     pieces = tuple(bytes(range(id, 2 * id + 1)) for id in range(13))
     token_bytes = Tokenizer.token_bytes
     token_characters = Tokenizer.token_characters

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.parity
 class Ids:
     """As many ids as the model has; no token opens a document in its middle."""
 
-    bos_id = 0
+    bos_id = start_id = 0
 
     def __init__(self, count):
         self.vocab_size = count

@@ -20,10 +20,10 @@ class PlaceholderTokenizer:
 
     Attributes:
         vocab_size: number of ids.
-        bos_id: id that opens documents.
+        bos_id, start_id: id that opens documents, and that a decoder begins with.
     """
 
-    bos_id = 0
+    bos_id = start_id = 0
 
     def __init__(self, vocab_size: int):
         self.vocab_size = vocab_size
