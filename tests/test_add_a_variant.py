@@ -157,15 +157,15 @@ from zoo import plugin
 
 def power(step):
     """Returns (1 - k/K)^p at update k of the K after the warm-up."""
-    return jnp.maximum(0, 1 - step.since / step.remaining) ** step.values["schedule.power"]
+    return jnp.maximum(0, 1 - step.since / step.remaining) ** step.values["schedule.exponent"]
 
 
 plugin.register(
     plugin.Kind(
         "schedule.kind",
-        "polynomial",
+        "decay_power",
         "peak * (1 - share of the steps done)^p",
-        fields=(plugin.Field("schedule.power", 2.0, float, "p", above=0, traced=True),),
+        fields=(plugin.Field("schedule.exponent", 2.0, float, "p", above=0, traced=True),),
     ),
     power,
 )
@@ -180,7 +180,7 @@ ADDED = {
     "attention kind": (MIXER, {"model.attention.kind": "token_shift"}, "y_t = (m * x_t + (1 - m) * x_(t-1)) W"),
     "objective": (FOCAL, {"objective.kind": "focal"}, "-(1 - p)^gamma log p"),
     "optimizer": (OPTIMIZER, {"optimizer.kind": "signum"}, "sign of the momentum"),
-    "schedule": (SCHEDULE, {"schedule.kind": "polynomial"}, "peak * (1 - share of the steps done)^p"),
+    "schedule": (SCHEDULE, {"schedule.kind": "decay_power"}, "peak * (1 - share of the steps done)^p"),
 }
 
 

@@ -69,7 +69,7 @@ def test_show_tells_the_attention_kernels_of_this_platform(capsys, monkeypatch):
 
 
 def test_a_group_without_parameters_is_not_valid(capsys):
-    empty = [*GROUP, "--config.optimizer.group.tables.beta1=0.5", "--config.optimizer.group.tables.select=path:x"]
+    empty = [*GROUP, "--config.optimizer.group.tables.rate_factor=0.5", "--config.optimizer.group.tables.select=path:x"]
     assert main.main(["config", "validate", BYT5, *empty]) == 2
     assert "optimizer.group.tables.select=path:x: no parameter is left" in capsys.readouterr().err
 

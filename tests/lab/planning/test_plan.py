@@ -272,10 +272,10 @@ def test_equal_arms_have_no_warnings():
             {
                 "rate": {
                     "low": {"optimizer.learning_rate": 1e-3},
-                    "high": {"optimizer.learning_rate": 1e-2, "optimizer.beta2": 0.98},
+                    "high": {"optimizer.learning_rate": 1e-2, "optimizer.clip_norm": 0.5},
                 }
             },
-            ['level "high" also sets optimizer.beta2, and level low does not'],
+            ['level "high" also sets optimizer.clip_norm, and level low does not'],
         ),
         ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["use eval/bits_per_byte"]),
     ],
