@@ -34,10 +34,10 @@ def _sigmoid_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[st
 
 
 def _forgetting_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
-    if architecture == "encoder":
+    if architecture != "decoder":
         yield (
-            f"model.attention.kind=forgetting forgets from left to right; an encoder needs another kind "
-            f"(model.architecture={flat['model.architecture']})"
+            "model.attention.kind=forgetting forgets from left to right; it needs model.architecture=decoder, got "
+            f"{flat['model.architecture']}"
         )
 
 
