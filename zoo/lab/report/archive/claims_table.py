@@ -1,7 +1,8 @@
 """The table of all claims: what each says, and what was found so far.
 
-The claims are listed in claims.csv beside the results: id, statement, source, and a page written by
-hand if there is one. Claims about time and memory are measured by benchmarks, which leave a verdict
+The claims are listed in claims.csv beside the results: id, statement, source, a page written by hand
+if there is one, what was published about it (`published`) and whether that speaks for or against the
+statement (`direction`), and the limits of its experiment (`limits`). Claims about time and memory are measured by benchmarks, which leave a verdict
 and a page in measured/. A claim without a result, measurement, test or page is shown as such.
 """
 
@@ -17,7 +18,14 @@ from zoo.lab.formatting import interval, rounded_mean
 
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
-_COLUMNS = {"id", "statement", "source", "page"}
+_COLUMNS = {"id", "statement", "source", "page", "published", "direction", "limits"}
+# What a verdict says of the published direction, by that direction.
+_AGREEMENT = {
+    "for": {"supported": "agrees", "not supported": "disagrees"},
+    "against": {"supported": "disagrees", "not supported": "agrees"},
+    "mixed": {},
+    "": {},
+}
 _OPEN = "not judged yet"
 # Contrasts of one experiment whose effects fit into a cell.
 _EFFECTS = 3
@@ -37,6 +45,8 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
         if missing := sorted(_COLUMNS - set(reader.fieldnames or ())):
             raise ConfigError(f"{path}: no column {', '.join(missing)}")
         claims = list(reader)
+    if unknown := sorted({claim["direction"] for claim in claims} - set(_AGREEMENT)):
+        raise ConfigError(f"{path}: direction {', '.join(unknown)} is not for, against, mixed or empty")
     if repeated := [name for name, count in Counter(claim["id"] for claim in claims).items() if count > 1]:
         raise ConfigError(f"{path}: {', '.join(repeated)} is listed more than once")
     return claims
@@ -79,7 +89,7 @@ def claims_lines(
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
         for name, result, contrasts in found:
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
-            rows.append(_row(claim, f"**{result['verdict']}**", _effects(contrasts), seeds, f"[{name}](#{name})"))
+            rows.append(_row(claim, f"**{result['verdict']}**", _effects(contrasts), seeds, f"[{name}]({name}/README.md)"))
         timed = measured.get(claim["id"], ())
         for name, record in timed:
             link = f"[{name}]({MEASURED}/{name}/README.md)"
@@ -98,8 +108,8 @@ def claims_lines(
     return [
         f"{len(claims)} claims: {shown}.",
         "",
-        "| | claim | source | verdict | effect | size | where |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| | claim | source | verdict | effect | size | published | where |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *rows,
         "",
     ]
@@ -111,7 +121,9 @@ def _order(verdicts: Mapping[str, int]) -> list[str]:
 
 
 def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: str) -> str:
-    cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, where)
+    agreement = _AGREEMENT[claim["direction"]].get(verdict.strip("*"))
+    published = ": ".join(filter(None, (agreement, claim["published"])))
+    cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, published, where)
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
