@@ -1,9 +1,10 @@
 """The table of all claims: what each says, and what was found so far.
 
 The claims are listed in claims.csv beside the results: id, statement, source, a page written by hand
-if there is one, what was published about it (`published`) and whether that speaks for or against the
-statement (`direction`), and the limits of its experiment (`limits`). Claims about time and memory are measured by benchmarks, which leave a verdict
-and a page in measured/. A claim without a result, measurement, test or page is shown as such.
+if there is one, what was published about it (`published`), whether that speaks for or against the
+statement (`direction`), and the limits of its experiment (`limits`). Claims about time and memory
+are measured by benchmarks, which leave a verdict and a page in measured/. A claim without a result,
+measurement, test or page is shown as such.
 """
 
 import csv
@@ -15,6 +16,7 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.formatting import interval, rounded_mean
+from zoo.lab.results.verdict import overall_verdict
 
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
@@ -87,15 +89,18 @@ def claims_lines(
     rows, verdicts = [], []
     for claim in claims:
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
+        judged = []
         for name, result, contrasts in found:
+            own = [row for row in contrasts if row.get("claim") in ("", None, claim["id"])]
+            judged.append(_verdict(result, contrasts, own))
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
-            rows.append(_row(claim, f"**{result['verdict']}**", _effects(contrasts), seeds, f"[{name}]({name}/README.md)"))
+            rows.append(_row(claim, f"**{judged[-1]}**", _effects(own), seeds, f"[{name}]({name}/README.md)"))
         timed = measured.get(claim["id"], ())
         for name, record in timed:
             link = f"[{name}]({MEASURED}/{name}/README.md)"
             rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], link))
         # A claim is counted once: by its experiment, then its measurement, then its test.
-        verdicts += [record["verdict"] for record in (*(one[1] for one in found), *(one[1] for one in timed))][:1]
+        verdicts += [*judged, *(record["verdict"] for _, record in timed)][:1]
         if exact:
             rows.append(_row(claim, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
             verdicts += [] if found or timed else ["exact"]
@@ -113,6 +118,14 @@ def claims_lines(
         *rows,
         "",
     ]
+
+
+def _verdict(result: Mapping[str, Any], contrasts: Sequence[Any], own: Sequence[Mapping[str, str]]) -> str:
+    """Returns the verdict on one of an experiment's claims, from the contrasts of that claim."""
+    if len(own) == len(contrasts):
+        return result["verdict"]
+    outcomes = {row["outcome"] for row in own}
+    return overall_verdict(outcomes) if outcomes else "no claim"
 
 
 def _order(verdicts: Mapping[str, int]) -> list[str]:

@@ -1,5 +1,5 @@
-"""Writes the pages about all archived results, from the files of `zoo.lab.report.archive.sweep_tables` alone:
-an index with the table of claims, and a page for each experiment.
+"""Writes the pages about all archived results: an index with the table of claims, and a page for each
+experiment. They are made of the files that `zoo.lab.report.archive.sweep_tables` writes.
 """
 
 import os
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
+from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts
 from zoo.lab.report.archive.forest_plot import write_forest_plot
@@ -27,7 +28,7 @@ TABLE = ["| claim | verdict | result | size |", "| --- | --- | --- | --- |"]
 
 
 def build(output: Path, tests: Path | None = None) -> Path:
-    """Writes `output`/README.md about all archived results in `output`, and a page into each one's folder.
+    """Writes `output`/README.md about all archived results, and a page into each one's folder.
 
     Args:
         output: the folder that `archive_results` wrote to. Other Markdown files in it are listed by
@@ -88,8 +89,7 @@ class _ResultPage(NamedTuple):
 def _read_result(path: Path, claims: Sequence[Mapping[str, str]]) -> _ResultPage:
     result, contrasts = read_json(path), read_contrasts(path.parent)
     claim = (result.get("claim") or {}).get("id") or "~"
-    listed = next((one for one in claims if one["id"] == claim), {})
-    text = experiment_page(path.parent, result, listed)
+    text = experiment_page(path.parent, result, [one for one in claims if one["id"] in claim_ids(claim)])
     return _ResultPage(path.parent.name, claim, result, contrasts, _row(path.parent.name, result), text)
 
 
@@ -100,13 +100,19 @@ def _index_lines(
     exact: Mapping[str, list[str]],
     measured: Mapping[str, list[tuple[str, dict[str, Any]]]],
 ) -> list[str]:
-    effects = [(f"{page.claim.strip('~')} {row['contrast']}".strip(), row) for page in pages for row in page.contrasts]
+    effects = [
+        (f"{row.get('claim') or page.claim.strip('~')} {row['contrast']}".strip(), row)
+        for page in pages
+        for row in page.contrasts
+    ]
     drawn = write_forest_plot(effects, output)
     by_claim: dict[str, list[tuple[str, dict[str, Any], list[dict[str, str]]]]] = {}
     for page in pages:
-        by_claim.setdefault(page.claim, []).append((page.name, page.result, page.contrasts))
+        for claim in claim_ids(page.claim):
+            by_claim.setdefault(claim, []).append((page.name, page.result, page.contrasts))
     # Experiments whose claim is not in the list have a table of their own.
-    unlisted = [page.row for page in pages if page.claim not in {claim["id"] for claim in claims}]
+    listed = {claim["id"] for claim in claims}
+    unlisted = [page.row for page in pages if not listed & set(claim_ids(page.claim))]
     return [
         *HEAD,
         *(claims_lines(claims, by_claim, measured, exact) if claims else []),

@@ -147,6 +147,7 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
         contrast, difference = outcome.contrast, outcome.difference
         yield {
             "contrast": contrast.name,
+            "claim": contrast.claim,
             "a": sweep.arm(contrast.a.arm).label,
             "b": sweep.arm(contrast.b.arm).label,
             "metric a": contrast.a.metric,
