@@ -197,3 +197,22 @@ def test_each_claim_of_an_experiment_has_its_own_verdict(output):
     rows = {line.split(" | ")[0]: line for line in build(output).read_text().splitlines() if line.startswith("| A")}
     assert "**supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 3: -0.032" in rows["| A1"]
     assert "**not supported** | contrast 1: -0.032" in rows["| A2"]
+
+
+def test_tables_of_a_page_are_made_of_data_files(output):
+    (output / "numbers.csv").write_text("step,loss,note\n1,2.123456789,\n2,,a | b\n")
+    page = output / "page.md"
+    text = "# A page\n\n<!-- table: numbers.csv; columns: loss, step; where: loss -->\nold\n<!-- end of table -->\n"
+    page.write_text(text + "<!-- table: numbers.csv -->\n<!-- end of table -->\nEnd.\n")
+    build(output)
+    one = "<!-- table: numbers.csv; columns: loss, step; where: loss -->\n\n| loss | step |\n| --- | --- |\n| 2.123 | 1 |\n\n<!-- end"
+    assert one in page.read_text()
+    assert "| 2 |  | a \\| b |\n\n<!-- end of table -->\nEnd.\n" in page.read_text()
+    for wrong, told in (
+        ("numbers.csv; columns: stepp", "no column 'stepp' .did you mean"),
+        ("numbers.csv; rows: step", "'rows' is not one of columns, where"),
+        ("none.csv", "none.csv cannot be read"),
+    ):
+        page.write_text(f"<!-- table: {wrong} -->\n<!-- end of table -->\n")
+        with pytest.raises(ConfigError, match=told):
+            build(output)

@@ -15,6 +15,7 @@ from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_
 from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts
 from zoo.lab.report.archive.forest_plot import write_forest_plot
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
+from zoo.lab.report.archive.page_tables import refresh_tables
 
 HEAD = [
     "# Results",
@@ -32,7 +33,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
 
     Args:
         output: the folder that `archive_results` wrote to. Other Markdown files in it are listed by
-            their titles.
+            their titles, and their tables are made of data files (`page_tables`).
         tests: folder of the tests of exact claims, which are listed too; `test_a4_...` tests the
             claim A4.
 
@@ -58,6 +59,8 @@ def build(output: Path, tests: Path | None = None) -> Path:
     pages.sort(key=lambda page: _order(page.claim))
     exact, measured, index = _exact_tests(output, tests), read_measured(output), output / PAGE
     try:
+        for written in sorted(output.glob("*.md")):
+            refresh_tables(written)
         for page in pages:
             write_atomic(output / page.name / PAGE, page.text)
         write_atomic(index, "\n".join(_index_lines(output, pages, claims, exact, measured)))
