@@ -242,6 +242,8 @@ NEEDS = {
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
+    "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},

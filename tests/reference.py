@@ -173,7 +173,20 @@ def activation_name(config):
 
 def feed_forward(config, params, x):
     """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
-    name, hidden = activation_name(config), linear(params["up"], x)
+    kind, hidden = config.ffn.kind, linear(params["up"], x)
+    if kind in ("relu_squared", "leaky_relu_squared"):
+        below = hidden * (config.ffn.negative_slope if kind.startswith("leaky") else 0)
+        return linear(params["down"], np.where(hidden > 0, hidden, below) ** 2)
+    if kind == "swiglu_clamped":
+        # OpenAI 2025 (gpt-oss), section 2.
+        gate, limit = np.minimum(linear(params["gate"], x), config.ffn.clamp), config.ffn.clamp
+        return linear(params["down"], (np.clip(hidden, -limit, limit) + 1) * gate / (1 + np.exp(-1.702 * gate)))
+    if kind == "xielu":
+        # Huang & Schlag 2024, with the constraint on the numbers that their section 3 describes.
+        positive, negative = np.log1p(np.exp(params["positive"])), 0.5 + np.log1p(np.exp(params["negative"]))
+        above, below = positive * hidden**2, negative * (np.exp(np.minimum(hidden, 0)) - 1 - hidden)
+        return linear(params["down"], np.where(hidden > 0, above, below) + hidden / 2)
+    name = activation_name(config)
     hidden = (
         activation(name, linear(params["gate"], x)) * hidden
         if config.ffn.kind.endswith("glu")

@@ -85,6 +85,11 @@ def normal(std: float) -> Initializer:
     return jax.nn.initializers.normal(std)
 
 
+def constant(value: float) -> Initializer:
+    """Returns an initializer that gives one value everywhere."""
+    return jax.nn.initializers.constant(value)
+
+
 def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: bool = False) -> Initializer:
     """Returns the initializer of weight matrices that `model.init.kernel` names.
 
