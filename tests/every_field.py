@@ -221,6 +221,8 @@ NEEDS = {
     "model.embedding.shared": ENCODER_DECODER,
     "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.norm.alpha_start": {"model.norm.kind": "dyt"},
+    "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
     "model.position.theta": ROPE,
     "model.position.fraction": ROPE,
     "model.position.layout": ROPE,

@@ -11,7 +11,7 @@ from zoo.config import GATED, ResolvedConfig
 from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
-from zoo.layers.parameter import Linear, constant, kernel_initializer, parameter
+from zoo.layers.parameter import Linear, constant, kernel_initializer, output_initializer, parameter
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
@@ -42,9 +42,7 @@ class FeedForward(nnx.Module):
     """
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
-        last = kernel_initializer(
-            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        )
+        last = output_initializer(config, gain)
         self.up = self.make_projection(config, gain)
         self.down = Linear(hidden_dim(config), config.dim, ("mlp", "embed"), config.ffn.bias, last)
         self.config = config
