@@ -9,6 +9,8 @@ COMPARISONS = (
                "tests.parity.test_shaw"),
     Comparison("sinks", "one layer's attention with a sink per head, with and without a window", "GptOssAttention",
                "tests.parity.test_sinks"),
+    Comparison("feed-forwards", "one layer: squared ReLU, xIELU, and an expert's clamped SwiGLU beyond its bounds",
+               "ArceeMLP, ApertusMLP and GptOssExperts", "tests.parity.test_feed_forwards"),
     Comparison("z-loss", "a loss: cross-entropy and the squared logarithm of its normaliser",
                "router_z_loss_func beside torch's cross_entropy", "tests.parity.test_z_loss"),
     Comparison("elmo-published", "the authors' small models, clipped, with and without a skip connection: states of 30 sentences each",

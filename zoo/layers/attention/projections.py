@@ -8,7 +8,7 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.norm import rms_norm
-from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
+from zoo.layers.parameter import Linear, kernel_initializer, ones, output_initializer, parameter, zeros
 from zoo.layers.position import Position, make_attention_position
 
 Projected = tuple[Float[Array, "B T H K"], Float[Array, "B S G K"], Float[Array, "B S G V"]]
@@ -57,11 +57,10 @@ class Attention(TokenMixer):
         H, Q = attention.num_heads, attention.num_query_heads
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        output_initializer = kernel_initializer(
-            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        )
         self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
-        self.output = Linear(H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer)
+        self.output = Linear(
+            H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer(config, gain)
+        )
         normed = attention.qk_norm != "none"
         self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
         self.position = Position(config) if cross else make_attention_position(config)
