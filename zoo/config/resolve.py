@@ -162,7 +162,7 @@ def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> Non
     if dim % heads == 0:
         fill("model.attention.head_dim", dim // heads)
     if (head_dim := flat["model.attention.head_dim"]) != AUTO:
-        fill("model.attention.scale", head_dim**-0.5)
+        fill("model.attention.scale", 1.0 if flat["model.attention.qk_norm"] == "cosine" else head_dim**-0.5)
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
