@@ -14,6 +14,7 @@ from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
 from zoo.layers.parameter import constant, ones, parameter, zeros
+from zoo.layers.parametrization import depth_ratio
 
 Hidden = Float[Array, "B T D"]
 Residual = Float[Array, "B T D"] | Float[Array, "B T N D"]
@@ -52,6 +53,7 @@ class Block(nnx.Module):
             if self.norms_output:
                 setattr(self, f"{part}_output_norm", make_norm(config))
         self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel
+        self.branch = 1 / depth_ratio(config)
 
     @staticmethod
     def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
@@ -87,9 +89,13 @@ class Block(nnx.Module):
         return self.combine(x, context.dropout(y, self.rate, part))
 
     def combine(self, x: Hidden, y: Hidden) -> Hidden:
-        """Returns alpha * x + y, or y alone without residual connections."""
+        """Returns alpha * x + y, or y alone without residual connections. Under CompleteP y is divided
+        by L / `base_num_layers` (Dey et al. 2025, table 1).
+        """
         if not self.residual:
             return y
+        if self.branch != 1.0:
+            y = y * jnp.asarray(self.branch, y.dtype)
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
     def __call__(

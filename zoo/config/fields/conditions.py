@@ -24,6 +24,7 @@ IGNORED_BY = {
         "model.embedding.",
         "model.vocab_multiple",
         "model.parallel",
+        "model.parametrization",
         "model.scan_layers",
         "model.remat",
         "model.head.transform",
