@@ -60,7 +60,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
     page, claims, exact, measured = (
         output / "README.md",
         read_claims(output),
-        _exact_tests(output, tests),
+        exact_tests(output, tests),
         read_measured(output),
     )
     try:
@@ -118,7 +118,7 @@ def _other(output: Path) -> list[str]:
     return lines + (["Other results, written by hand:", "", *hand_written, ""] if hand_written else [])
 
 
-def _exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
+def exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
     """Returns links to the tests of exact claims, by the claim's id, in order."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.glob("test_*.py")) if tests else []:
