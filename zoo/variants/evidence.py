@@ -12,7 +12,7 @@ from zoo.files import read_json
 from zoo.lab.experiment import Claim, Experiment, load_experiment
 from zoo.lab.planning.arm_resolution import arm_overrides
 from zoo.lab.report.claims_table import read_claims, read_measured
-from zoo.lab.report.results_page import exact_tests
+from zoo.lab.report.results_page import claim_order, exact_tests
 from zoo.nested import flatten
 from zoo.variants.variant import BASELINES, Variant
 
@@ -31,10 +31,17 @@ def has_variant(flat: Mapping[str, Any], variant: Variant) -> bool:
     """
     wanted = {**variant.changes, **dict(variant.chosen)} or BASELINES[variant.baseline]
     whole = {path: value for path, value in flat.items() if path in configs.BY_PATH}
+    # A window looks back in a decoder and to both sides in an encoder: two variants of one field.
+    if "model.attention.window" in wanted and whole["model.architecture"] != _architecture(variant):
+        return False
     parts = [whole, *(whole | scope for scope in scopes_in(dict(flat)).values())]
     # What names a kind of layers is told by the parts: some part has it, and some part has not.
     plain = {path: value for path, value in wanted.items() if path in configs.BY_PATH}
     return any(all(_same(part, path, value) for path, value in plain.items()) for part in parts)
+
+
+def _architecture(variant: Variant) -> str:
+    return BASELINES[variant.baseline].get("model.architecture", "decoder")
 
 
 def _same(part: Mapping[str, Any], path: str, value: Any) -> bool:
@@ -44,6 +51,8 @@ def _same(part: Mapping[str, Any], path: str, value: Any) -> bool:
     if path.endswith(("num_kv_heads", "num_query_heads", "cross_kv_heads")):
         heads = part["model.attention.num_heads"]
         return isinstance(found, int) and (found == 1 if value == 1 else 1 < found < heads)
+    if path == "model.head.classes":
+        return True  # The data set decides their number.
     if path in ("model.attention.num_heads", "model.attention.scale") or isinstance(value, bool | str):
         return found == value
     if isinstance(value, tuple):
@@ -89,7 +98,11 @@ def shipped_experiments() -> dict[str, tuple[Experiment, tuple[Mapping[str, Any]
 def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None]]:
     """Yields (name, claim) of the experiments in which some arms have the variant, others do not,
     and a factor sets the fields that choose it and few others.
+
+    An architecture differs from another one in more than a field; its entry names its claims.
     """
+    if variant.part == "architecture":
+        return
     chosen = {**variant.changes, **dict(variant.chosen)}
     for name, (experiment, arms) in shipped_experiments().items():
         levels = [level for factor in experiment.factors.values() for level in factor.values()]
@@ -161,7 +174,8 @@ def judged_by(variant: Variant, findings: Findings | None) -> list[str]:
         for id in claim.id.replace(" ", "").split(","):
             experiments.setdefault(id, []).append(name)
             statements.setdefault(id, f"{claim.statement} ({claim.source})")
-    return [_claim_line(id, names, statements, findings) for id, names in experiments.items()] + lines
+    ordered = sorted(experiments, key=claim_order)
+    return [_claim_line(id, experiments[id], statements, findings) for id in ordered] + lines
 
 
 def _claim_line(id: str, names: list[str], statements: Mapping[str, str], findings: Findings | None) -> str:

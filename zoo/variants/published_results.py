@@ -24,7 +24,8 @@ _LENGTHS = (
 _SHAW = (
     "Shaw et al. 2018, table 1, BLEU with sinusoids and with relative positions: English-German 26.5, 26.8 (base) and "
     "27.9, 29.2 (big).",
-    "The same, table 2, distances clipped at k: k = 0 12.5, k = 1 25.5, k = 2 25.8, k = 16 25.8. Vectors for keys alone "
+    "The same, table 2, distances clipped at k: k = 0 12.5, k = 1 25.5, k = 2 25.8, k = 16 25.8. Vectors for keys "
+    "alone "
     "are as good as for keys and values (25.8), for values alone 25.3.",
 )
 _ORDER = (
@@ -101,8 +102,10 @@ PUBLISHED: dict[str, tuple[str, ...]] = {
     "reglu": (_GLU, "Narang et al. 2021, table 1, T5 of 223M parameters, final loss: ReLU 1.838, ReGLU 1.803."),
     "masked-lm": (_MASKS,),
     "next-sentence": (
-        "Devlin et al. 2019, table 5, with and without the task: MNLI 84.4, 83.9; QNLI 88.4, 84.9; SQuAD F1 88.5, 87.9.",
-        "Liu et al. 2019, table 2, SQuAD 1.1 F1 and MNLI: segment pairs with the task 90.4, 84.0; full sentences without "
+        "Devlin et al. 2019, table 5, with and without the task: MNLI 84.4, 83.9; QNLI 88.4, 84.9; SQuAD F1 88.5, "
+        "87.9.",
+        "Liu et al. 2019, table 2, SQuAD 1.1 F1 and MNLI: segment pairs with the task 90.4, 84.0; full sentences "
+        "without "
         "it 90.4, 84.7; sentences of one document without it 90.6, 84.7.",
     ),
     "span-corruption": (_OBJECTIVES,),

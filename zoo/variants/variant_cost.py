@@ -155,5 +155,3 @@ def inference(variant: Variant) -> list[str]:
         crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES
         text += f", and {crossed:,} bytes for each token of the encoder's output"
     return [*lines, f"{text}."]
-
-

@@ -46,10 +46,12 @@ def build(output: Path, tests: Path | None = None) -> Path:
         try:
             name, result = path.parent.name, read_json(path)
             claim = (result.get("claim") or {}).get("id") or "~"
-            results.append((_order(claim), _row(name, result), "\n".join(_section(name, result))))
+            results.append((claim_order(claim), _row(name, result), "\n".join(_section(name, result))))
             contrasts = _read_contrasts(path.parent)
             by_claim.setdefault(claim, []).append((name, result, contrasts))
-            effects += [((_order(claim), f"{claim.strip('~')} {row['contrast']}".strip()), row) for row in contrasts]
+            effects += [
+                ((claim_order(claim), f"{claim.strip('~')} {row['contrast']}".strip()), row) for row in contrasts
+            ]
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             problems.append(
                 f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
@@ -80,7 +82,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
     return page
 
 
-def _order(claim: str) -> tuple[str, int]:
+def claim_order(claim: str) -> tuple[str, int]:
     """Returns a sort key that puts N2 before N10."""
     found = re.match(r"([A-Z]+)(\d+)", claim)
     return (found[1], int(found[2])) if found else (claim, 0)
@@ -126,7 +128,7 @@ def exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
             if match := re.match(r"def test_([a-z])(\d+)_(\w+)\(", line):
                 link = Path(os.path.relpath(path, output)).as_posix()
                 found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
-    return {claim: found[claim] for claim in sorted(found, key=_order)}
+    return {claim: found[claim] for claim in sorted(found, key=claim_order)}
 
 
 def _exact(tests: Mapping[str, list[str]]) -> list[str]:
