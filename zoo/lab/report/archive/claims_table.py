@@ -91,8 +91,8 @@ def claims_lines(
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
         judged = []
         for name, result, contrasts in found:
-            own = [row for row in contrasts if row.get("claim") in ("", None, claim["id"])]
-            judged.append(_verdict(result, contrasts, own))
+            own = contrasts_of_claim(contrasts, claim["id"])
+            judged.append(claim_verdict(result, contrasts, claim["id"]))
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
             rows.append(_row(claim, f"**{judged[-1]}**", _effects(own), seeds, f"[{name}]({name}/README.md)"))
         timed = measured.get(claim["id"], ())
@@ -120,8 +120,14 @@ def claims_lines(
     ]
 
 
-def _verdict(result: Mapping[str, Any], contrasts: Sequence[Any], own: Sequence[Mapping[str, str]]) -> str:
+def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> list[Mapping[str, str]]:
+    """Returns the rows of contrasts.csv that judge a claim; all where an experiment judges only one."""
+    return [row for row in contrasts if row.get("claim") in ("", None, claim)]
+
+
+def claim_verdict(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]], claim: str) -> str:
     """Returns the verdict on one of an experiment's claims, from the contrasts of that claim."""
+    own = contrasts_of_claim(contrasts, claim)
     if len(own) == len(contrasts):
         return result["verdict"]
     outcomes = {row["outcome"] for row in own}

@@ -56,8 +56,8 @@ def build(output: Path, tests: Path | None = None) -> Path:
             )
     if problems:
         raise ConfigError(problems)
-    pages.sort(key=lambda page: _order(page.claim))
-    exact, measured, index = _exact_tests(output, tests), read_measured(output), output / PAGE
+    pages.sort(key=lambda page: claim_order(page.claim))
+    exact, measured, index = exact_tests(output, tests), read_measured(output), output / PAGE
     try:
         for written in sorted(output.glob("*.md")):
             refresh_tables(written)
@@ -126,7 +126,7 @@ def _index_lines(
     ]
 
 
-def _order(claim: str) -> tuple[str, int]:
+def claim_order(claim: str) -> tuple[str, int]:
     """Returns a sort key that puts N2 before N10."""
     found = re.match(r"([A-Z]+)(\d+)", claim)
     return (found[1], int(found[2])) if found else (claim, 0)
@@ -156,7 +156,7 @@ def _other(output: Path) -> list[str]:
     return lines + (["Other results, written by hand:", "", *hand_written, ""] if hand_written else [])
 
 
-def _exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
+def exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
     """Returns links to the tests of exact claims, by the claim's id, in order."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.glob("test_*.py")) if tests else []:
@@ -164,7 +164,7 @@ def _exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
             if match := re.match(r"def test_([a-z])(\d+)_(\w+)\(", line):
                 link = Path(os.path.relpath(path, output)).as_posix()
                 found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
-    return {claim: found[claim] for claim in sorted(found, key=_order)}
+    return {claim: found[claim] for claim in sorted(found, key=claim_order)}
 
 
 def _exact(tests: Mapping[str, list[str]]) -> list[str]:
