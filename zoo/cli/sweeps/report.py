@@ -40,31 +40,30 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 # Imports are inside the functions because they load SciPy and Matplotlib, which --help does not
 # need.
 def run_report(args: argparse.Namespace) -> int:
-    """Writes a sweep's report; prints its path and the verdict."""
+    """Writes a sweep's report; prints its path, the verdict and what makes it doubtful."""
     from pathlib import Path
 
     from zoo.lab.measures import compute_missing_measures
-    from zoo.lab.report.build import build_report
     from zoo.lab.results.sweep_results import load_sweep
 
     compute_missing_measures(Path(args.folder), lambda line: print(line, file=sys.stderr))
-    return _print(build_report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html"))
+    return _report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html")
 
 
 def run_compare(args: argparse.Namespace) -> int:
     """Writes a comparison of runs; prints its path, a summary and what makes it doubtful."""
-    from zoo.lab.report.build import build_report
-    from zoo.lab.results.caveats import sweep_caveats
     from zoo.lab.results.comparison import load_comparison
 
-    sweep = load_comparison(args.folders)
-    code = _print(build_report(sweep, args.output))
-    for line in sweep_caveats(sweep):
-        print(f"caveat: {line}")
-    return code
+    return _report(load_comparison(args.folders), args.output)
 
 
-def _print(report) -> int:
+def _report(sweep, output) -> int:
+    from zoo.lab.report.build import build_report
+    from zoo.lab.results.caveats import sweep_caveats
+
+    report = build_report(sweep, output)
     print(report.path)
     print(report.verdict.paragraph)
+    for line in sweep_caveats(sweep):
+        print(f"caveat: {line}")
     return 0
