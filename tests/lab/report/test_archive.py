@@ -12,8 +12,8 @@ from lab_reports import write_report
 
 from zoo.cli.main import main
 from zoo.errors import ConfigError
-from zoo.lab.report.archive import archive_results
-from zoo.lab.report.results_page import build
+from zoo.lab.report.saved.archive import archive_results
+from zoo.lab.report.saved.results_page import build
 from zoo.lab.results.sweep_results import load_sweep
 
 ROOT = Path(__file__).parents[3]

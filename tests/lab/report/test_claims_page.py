@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError
-from zoo.lab.report.claims_table import read_claims
-from zoo.lab.report.noise_floor import noise_floors, paired_noise, write_noise_floor
-from zoo.lab.report.results_page import build
+from zoo.lab.report.saved.claims_table import read_claims
+from zoo.lab.report.saved.noise_floor import noise_floors, paired_noise, write_noise_floor
+from zoo.lab.report.saved.results_page import build
 
 CLAIMS = [
     ("A1", "a | b", "x 2020", ""),

@@ -19,17 +19,19 @@ from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import Verdict
 
 LEGEND = '<ul class="legend" aria-label="arms; press to hide one"></ul>'
-CUT = '<p class="note" id="{}-cut" hidden>Values far above the start are not shown.</p>'
 CONTROLS = """<div class="controls">
 <label>metric <select id="curves-metric"></select></label>
 <span class="choice" id="curves-x" role="group" aria-label="horizontal axis"></span>
+<label>side by side <select id="curves-beside"></select></label>
 <label>difference from <select id="curves-minus"></select></label>
+<label>band <select id="curves-band"></select></label>
 <label id="curves-smoothing" hidden>smoothing
 <select id="curves-window"><option value="0">none</option><option value="1">1 %</option><option value="3">3 %</option>
 <option value="10">10 %</option></select></label>
 <label><input type="checkbox" id="curves-log-x"> log x axis</label>
 <label><input type="checkbox" id="curves-log-y"> log y axis</label>
 <label><input type="checkbox" id="curves-late"> second half</label>
+<label><input type="checkbox" id="curves-whole"> whole range</label>
 <label><input type="checkbox" id="curves-seeds"> single seeds</label>
 </div>"""
 
@@ -91,8 +93,7 @@ def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns the verdict and its caveats, the main curves, the arms and the contrasts."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in sweep_caveats(sweep))
     metrics = main_metrics(sweep)
-    cut = CUT.format("overview")
-    drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update"), cut) if metrics else ""
+    drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update")) if metrics else ""
     return "".join(
         [
             _verdict(sweep, verdict),
@@ -120,13 +121,12 @@ def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) 
     if not main_metrics(sweep):
         return section("Learning curves", "<p>No run has written a metric yet.</p>")
     note = _note(
-        "Line: mean over seeds; band: lowest to highest seed; faint lines: single seeds, and raw values behind a "
+        "Line: mean over seeds; band: lowest to highest seed, or the t interval of the mean; faint lines: single seeds, and raw values behind a "
         "smoothed line. A mean ends where the first of its runs ends. A cross marks where a run diverged, an open "
         "circle where one failed, a triangle a loss spike. Differences from an arm are taken at equal values of the "
-        "x axis, seed by seed. Drag to zoom, double-click to reset; with the keyboard: arrows read values, + and − "
-        "zoom, Escape resets."
+        "x axis, seed by seed. Drag to zoom, double-click to reset; with the keyboard: arrows go from point to "
+        "point, + and − zoom, Escape resets. The address of the page holds what is shown, for a link to it."
     )
-    cut = CUT.format("curves")
     lengths = (
         ""
         if loss_by_length(sweep) is None
@@ -138,7 +138,14 @@ def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) 
         )
     )
     return (
-        section("Learning curves", LEGEND, CONTROLS, plot("curves", "learning curves of all arms"), cut, note) + lengths
+        section(
+            "Learning curves",
+            LEGEND,
+            CONTROLS,
+            f'<div id="curves-grid">{plot("curves", "learning curves of all arms")}</div>',
+            note,
+        )
+        + lengths
     )
 
 

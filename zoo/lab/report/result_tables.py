@@ -51,7 +51,8 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
 
 
 def _effect(difference: PairedDifference) -> str:
-    return f"{difference.effect:.2f}" if math.isfinite(difference.effect) else "–"
+    # With two pairs the small-sample correction is 0.
+    return f"{difference.effect:.2f}" if difference.n > 2 and math.isfinite(difference.effect) else "–"
 
 
 def arms_table(sweep: SweepResults) -> str:

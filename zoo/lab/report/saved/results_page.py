@@ -1,4 +1,4 @@
-"""Writes one page about all saved results, from the files of `zoo.lab.report.archive` alone."""
+"""Writes one page about all saved results, from the files of `zoo.lab.report.saved.archive` alone."""
 
 import csv
 import json
@@ -13,9 +13,9 @@ from typing import Any
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.formatting import plus_minus
-from zoo.lab.report.claims_table import claims_lines, read_claims, read_measured
-from zoo.lab.report.forest_plot import write_forest_plot
-from zoo.lab.report.noise_floor import NOISE_FILE
+from zoo.lab.report.saved.claims_table import claims_lines, read_claims, read_measured
+from zoo.lab.report.saved.forest_plot import write_forest_plot
+from zoo.lab.report.saved.noise_floor import NOISE_FILE
 
 HEAD = [
     "# Results",
