@@ -28,8 +28,8 @@ from zoo.lab.measures import MEASURES, compute_missing_measures, missing_measure
 from zoo.lab.metrics import higher_is_better, is_known_metric, unit_suffix
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.report.saved.archive import archive_results
 from zoo.lab.report.result_tables import measured_table
+from zoo.lab.report.saved.archive import archive_results
 from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge

@@ -220,7 +220,9 @@ def test_arrows_go_from_point_to_point(shown):
     shown.run("document.querySelector('#differences-plot .picture').focus()")
     shown.key("ArrowDown")
     shown.key("ArrowDown")
-    assert shown.run("document.querySelector('#differences-plot .unseen').textContent").startswith("norm=post, warm-up=0: 1.0")
+    assert shown.run("document.querySelector('#differences-plot .unseen').textContent").startswith(
+        "norm=post, warm-up=0: 1.0"
+    )
 
 
 def test_a_far_arm_does_not_flatten_the_differences(shown):

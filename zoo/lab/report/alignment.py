@@ -13,14 +13,14 @@ NUMBER = re.compile(r"(?P<sign>[−+-]?)(?P<whole>\d[\d,]*)(?:\.(?P<decimals>\d+
 FIGURE_SPACE, PUNCTUATION_SPACE = "\u2007", "\u2008"
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text: visible, or only as wide as it would be."""
 
     text: str
     visible: bool
 
 
-def align(texts: Sequence[str]) -> list[list[Part]]:
+def align(texts: Sequence[str]) -> list[list[TextPart]]:
     """Returns the parts of each text of a right-aligned column.
 
     Only texts with as many numbers as most of them are aligned; the others, such as an en dash, stay
@@ -39,23 +39,28 @@ def align(texts: Sequence[str]) -> list[list[Part]]:
         for place in range(count if used else 0)
     ]
     return [
-        _parts(text, numbers, shapes) if shapes and len(numbers) == count else [Part(text, True)]
+        _parts(text, numbers, shapes) if shapes and len(numbers) == count else [TextPart(text, True)]
         for text, numbers in zip(texts, found, strict=True)
     ]
 
 
-def _parts(text: str, numbers: list[re.Match[str]], shapes: list[tuple[int, int, int]]) -> list[Part]:
+def _parts(text: str, numbers: list[re.Match[str]], shapes: list[tuple[int, int, int]]) -> list[TextPart]:
     parts, end = [], 0
     for place, (number, (signs, wholes, decimals)) in enumerate(zip(numbers, shapes, strict=True)):
         before = "−" * (signs - len(number["sign"])) + "0" * (wholes - len(number["whole"])) if place else ""
         own = number["decimals"] or ""
         after = ("." if decimals and not own else "") + "0" * (decimals - len(own))
-        parts += [Part(text[end : number.start()], True), Part(before, False), Part(number[0], True), Part(after, False)]
+        parts += [
+            TextPart(text[end : number.start()], True),
+            TextPart(before, False),
+            TextPart(number[0], True),
+            TextPart(after, False),
+        ]
         end = number.end()
-    return [part for part in [*parts, Part(text[end:], True)] if part.text]
+    return [part for part in [*parts, TextPart(text[end:], True)] if part.text]
 
 
-def with_spaces(parts: list[Part]) -> str:
+def with_spaces(parts: list[TextPart]) -> str:
     """Returns a text in which spaces as wide as digits stand for what is not visible."""
     return "".join(
         part.text if part.visible else re.sub(r"[0−]", FIGURE_SPACE, part.text).replace(".", PUNCTUATION_SPACE)

@@ -266,8 +266,8 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
 
     `plots` holds charts with a description of their own: {"id" (drawn into #ID-plot), "title", "x"
     and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low",
-    "high" and "n" or none of them}], "mark": {"x", "text"} or None}. `quantiles` are Student's, by number
-    of seeds: times the standard error they are half an interval.
+    "high" and "n" or none of them}], "mark": {"x", "text"} or None}. `quantiles` are Student's, by
+    number of seeds: times the standard error they are half an interval.
     """
     metrics = main_metrics(sweep)
     look = arm_styles(sweep)
@@ -282,10 +282,7 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         if difference.n
     ]
     factors = [
-        (
-            _row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}"),
-            effect.difference,
-        )
+        (_row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}"), effect.difference)
         for effect in estimate_effects(sweep)
         if effect.difference.n
     ]
