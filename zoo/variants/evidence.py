@@ -14,7 +14,7 @@ from zoo.lab.experiment import Claim, Experiment, load_experiment
 from zoo.lab.planning.arm_resolution import arm_overrides
 from zoo.lab.report.archive.claims_table import claim_verdict, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import read_contrasts
-from zoo.lab.report.archive.index_page import claim_order, exact_tests
+from zoo.lab.report.archive.results_index import claim_order, exact_tests
 from zoo.nested import flatten
 from zoo.variants.variant import BASELINES, Variant
 

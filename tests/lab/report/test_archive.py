@@ -12,7 +12,7 @@ from lab_reports import write_report
 
 from zoo.cli.main import main
 from zoo.errors import ConfigError
-from zoo.lab.report.archive.index_page import build
+from zoo.lab.report.archive.results_index import build
 from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results.sweep_results import load_sweep
 

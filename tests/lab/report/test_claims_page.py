@@ -8,8 +8,8 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.claims_table import read_claims
-from zoo.lab.report.archive.index_page import build
 from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, write_noise_floor
+from zoo.lab.report.archive.results_index import build
 from zoo.lab.statistics.sequential import detectable_effect
 
 COLUMNS = "id,statement,source,page,published,direction,limits"

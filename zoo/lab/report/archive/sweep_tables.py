@@ -9,7 +9,7 @@ A sweep becomes a folder of its name with
     tuning.csv     a line per tuned value and seed, if something was tuned
     *.png          the report's plots
 
-`zoo.lab.report.archive.index_page` makes one page of all such folders.
+`zoo.lab.report.archive.results_index` makes one page of all such folders.
 """
 
 import csv
