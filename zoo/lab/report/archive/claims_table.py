@@ -121,7 +121,7 @@ def claims_lines(
 
 
 def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> list[Mapping[str, str]]:
-    """Returns the rows of contrasts.csv that judge a claim; all where an experiment judges only one."""
+    """Returns the rows of contrasts.csv that judge a claim; all if an experiment judges only one."""
     return [row for row in contrasts if row.get("claim") in ("", None, claim)]
 
 
