@@ -67,6 +67,7 @@ TASK = {
 }
 WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
 ASKED = TASK | {"objective.kind": "extraction", "data.source": lambda: asked()}
+MUP = {"model.parametrization": "mup", "model.base_dim": 8}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -219,10 +220,15 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
     "training.dropout_generator": {"model.dropout": 0.1},
+    "model.base_dim": MUP,
+    "model.base_head_dim": MUP,
+    "model.base_num_layers": MUP | {"model.parametrization": "completep", "model.base_num_layers": 1},
     "model.embedding.segments": ENCODER,
     "model.embedding.shared": ENCODER_DECODER,
     "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.norm.alpha_start": {"model.norm.kind": "dyt"},
+    "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
     "model.position.theta": ROPE,
     "model.position.fraction": ROPE,
     "model.position.kept_frequencies": ROPE,
@@ -250,6 +256,8 @@ NEEDS = {
     "model.convolution.width": CANON,
     "model.convolution.places": CANON,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
+    "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
@@ -304,6 +312,10 @@ NEEDS = {
 }
 OTHER = {
     "model.num_layers": 3,
+    "model.parametrization": "mup",
+    "model.base_dim": 4,
+    "model.base_head_dim": 2,
+    "model.base_num_layers": 2,
     "model.vocab_size": 300,
     "model.vocab_multiple": 64,
     "model.layers.pattern": ("a",),
@@ -393,6 +405,7 @@ BESIDE = {
     "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
     "optimizer.groups": {"optimizer.group.a.select": "role:embedding", "optimizer.group.a.rate_factor": 0.25},
     "model.architecture": {"objective.kind": "masked"},
+    "model.parametrization": {"model.base_dim": 8},
     "objective.kind": {"model.architecture": "encoder"},
 }
 

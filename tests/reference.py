@@ -88,6 +88,9 @@ def norm(config, params, x, rows=None):
         return layer_norm(x, scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "dyt":
+        # Zhu et al. 2025, section 4.
+        return np.tanh(params["alpha"] * x) * scale + bias
     if kind == "centering":
         return (x - x.mean(axis=-1, keepdims=True)) * scale + bias
     assert kind == "batchnorm"
@@ -192,7 +195,20 @@ def activation_name(config):
 
 def feed_forward(config, params, x):
     """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
-    name, hidden = activation_name(config), linear(params["up"], x)
+    kind, hidden = config.ffn.kind, linear(params["up"], x)
+    if kind in ("relu_squared", "leaky_relu_squared"):
+        below = hidden * (config.ffn.negative_slope if kind.startswith("leaky") else 0)
+        return linear(params["down"], np.where(hidden > 0, hidden, below) ** 2)
+    if kind == "swiglu_clamped":
+        # OpenAI 2025 (gpt-oss), section 2.
+        gate, limit = np.minimum(linear(params["gate"], x), config.ffn.clamp), config.ffn.clamp
+        return linear(params["down"], (np.clip(hidden, -limit, limit) + 1) * gate / (1 + np.exp(-1.702 * gate)))
+    if kind == "xielu":
+        # Huang & Schlag 2024, with the constraint on the numbers that their section 3 describes.
+        positive, negative = np.log1p(np.exp(params["positive"])), 0.5 + np.log1p(np.exp(params["negative"]))
+        above, below = positive * hidden**2, negative * (np.exp(np.minimum(hidden, 0)) - 1 - hidden)
+        return linear(params["down"], np.where(hidden > 0, above, below) + hidden / 2)
+    name = activation_name(config)
     hidden = (
         activation(name, linear(params["gate"], x)) * hidden
         if config.ffn.kind.endswith("glu")
@@ -316,11 +332,12 @@ def deepnorm_alpha(config, sides):
     return 0.81 * (N**4 * M) ** (1 / 16) if config.architecture == "encoder" else (3 * M) ** (1 / 4)
 
 
-def block(config, params, x, rows, table=None, sides=None):
+def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
     """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
     al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
-    norm) and Black et al. 2022 (own norms).
+    norm) and Black et al. 2022 (own norms). The `number` of the layer counts from 1 (Sun et al. 2025,
+    eq. 6); `first` is what entered the first block.
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
 
@@ -344,9 +361,16 @@ def block(config, params, x, rows, table=None, sides=None):
         return keep * x + sublayers["attention"](same) + sublayers["ffn"](same)
     if config.parallel == "own_norms":
         return keep * x + sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x))
+    if placement == "x0_shortcut":
+        x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
     for name, f in sublayers.items():
-        if placement == "pre":
+        if placement in ("pre", "x0_shortcut"):
             x = keep * x + f(normed(name, x))
+        elif placement == "pre_scaled":
+            x = keep * x + f(normed(name, x) / np.sqrt(number))
+        elif placement == "layerscale":
+            # Touvron et al. 2021, eq. 4.
+            x = keep * x + params[f"{name}_scale"] * f(normed(name, x))
         elif placement == "post":
             x = normed(name, keep * x + f(x))
         elif placement == "sandwich":
@@ -382,14 +406,18 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = norm(config, params.get("embedding_norm"), x, rows)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
+    first = x
     for index in range(config.num_layers):
+        place = {"number": index + 1, "first": first}
         if pattern:
             kind = pattern[index % len(pattern)]
             number = seen[kind] = seen.get(kind, -1) + 1
-            x = block(overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides)
+            x = block(
+                overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
+            )
         else:
-            x = block(config, layer(layers, index), x, rows, table, sides)
-    if config.norm.placement in ("pre", "sandwich", "reordered"):
+            x = block(config, layer(layers, index), x, rows, table, sides, **place)
+    if config.norm.placement not in ("post", "deepnorm"):
         x = norm(config, params.get("final_norm"), x, rows)
     return x
 

@@ -44,6 +44,7 @@ DECODERS = {
              "model.position.scaling.original_length": 8},
     "queries that heads share": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
     "dilated windows": {"model.attention.window": 3, "model.attention.dilations": (1, 3), "model.position.kind": "alibi"},
+    "x0 shortcut, dyt": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.num_layers": 2},
     "gated heads without their own values": {
         "model.attention.gate": "elementwise", "model.attention.exclusive": True, "model.attention.num_kv_heads": 2},
     "cosines, scores by length, p-RoPE": {

@@ -9,6 +9,8 @@ COMPARISONS = (
                "tests.parity.test_shaw"),
     Comparison("sinks", "one layer's attention with a sink per head, with and without a window", "GptOssAttention",
                "tests.parity.test_sinks"),
+    Comparison("feed-forwards", "one layer: squared ReLU, xIELU, and an expert's clamped SwiGLU beyond its bounds",
+               "ArceeMLP, ApertusMLP and GptOssExperts", "tests.parity.test_feed_forwards"),
     Comparison("output-gate", "one layer's attention with a gate for each element, QK-norm, partial RoPE", "Qwen3NextAttention",
                "tests.parity.test_output_gate"),
     Comparison("cosine", "one layer's attention by cosines, with a learned factor for each head", "Swinv2SelfAttention",

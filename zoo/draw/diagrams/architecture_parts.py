@@ -1,5 +1,6 @@
 """The parts of an architecture, from tokens to predictions, as its config describes them."""
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -273,10 +274,20 @@ def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
 
 def _feed_forward(model: ResolvedConfig) -> Part:
     kind = model.ffn.kind
-    names = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "swiglu": "SwiGLU", "geglu": "GeGLU", "reglu": "ReGLU"}
-    # The equation, without the citation that follows it.
-    equation = FEED_FORWARD_KINDS.by_name[kind].meaning.split(", also ")[0]
-    equation = equation.rsplit(" (", 1)[0] if equation.endswith(")") else equation
+    names = {
+        "relu": "ReLU",
+        "gelu": "GELU",
+        "silu": "SiLU",
+        "swiglu": "SwiGLU",
+        "geglu": "GeGLU",
+        "reglu": "ReGLU",
+        "relu_squared": "squared ReLU",
+        "leaky_relu_squared": "squared leaky ReLU",
+        "swiglu_clamped": "clamped SwiGLU",
+        "xielu": "xIELU",
+    }
+    # The equation, without the explanation and the citation that follow it.
+    equation = re.split(r", also |, swish|: | \([A-Z]| \(gpt", FEED_FORWARD_KINDS.by_name[kind].meaning)[0]
     width, inner = _number(model.dim), _number(hidden_dim(model))
     return Part("ffn", f"Feed-forward, {names.get(kind, kind)}", (equation,), (f"{width} → {inner} → {width}",))
 

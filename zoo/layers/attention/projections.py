@@ -7,7 +7,7 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.attention.head_options import OutputGate, make_head_norms
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
-from zoo.layers.parameter import Linear, kernel_initializer
+from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
 from zoo.layers.position import Position, make_attention_position
 from zoo.layers.short_convolution import make_short_convolution
 
@@ -32,11 +32,10 @@ class Attention(TokenMixer):
         H, Q = attention.num_heads, attention.num_query_heads
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        output_initializer = kernel_initializer(
-            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        )
         self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
-        self.output = Linear(H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer)
+        self.output = Linear(
+            H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer(config, gain)
+        )
         self.query_norm, self.key_norm = make_head_norms(config, Q, G)
         widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}
         for name, width in {} if cross else widths.items():
