@@ -261,8 +261,6 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     if config.attention.ssmax:
         q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))
-    if config.attention.kind == "forgetting":
-        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
             if kind == "alibi":
@@ -272,6 +270,8 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
                     int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"
                 )
                 score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
+    if config.attention.kind == "forgetting":
+        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
