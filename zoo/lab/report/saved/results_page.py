@@ -12,17 +12,17 @@ from typing import Any
 
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
-from zoo.lab.formatting import plus_minus
+from zoo.lab.formatting import interval, plus_minus, rounded_mean
 from zoo.lab.report.saved.claims_table import claims_lines, read_claims, read_measured
 from zoo.lab.report.saved.forest_plot import write_forest_plot
 from zoo.lab.report.saved.noise_floor import NOISE_FILE
 
-HEAD = [
-    "# Results",
-    "",
-    "Written by `zoo results` from the tables in these folders. The experiment files state the rules before any run;",
-    "[comparisons.md](../comparisons.md) explains how they are judged.",
-    "",
+HEAD = ["# Results", "", "Written by `zoo results` from the tables in these folders."]
+# Beside the archive in the project itself.
+RULES_PAGE = "../comparisons.md"
+RULES = [
+    HEAD[-1] + " The experiment files state the rules before any run;",
+    f"[comparisons.md]({RULES_PAGE}) explains how they are judged.",
 ]
 TABLE = ["| claim | verdict | result | size |", "| --- | --- | --- | --- |"]
 
@@ -46,8 +46,8 @@ def build(output: Path, tests: Path | None = None) -> Path:
         try:
             name, result = path.parent.name, read_json(path)
             claim = (result.get("claim") or {}).get("id") or "~"
-            results.append((_order(claim), _row(name, result), "\n".join(_section(name, result))))
-            contrasts = _read_contrasts(path.parent)
+            results.append((_order(claim), _row(name, result), "\n".join(_section(path.parent, result))))
+            contrasts = _read_rows(path.parent / "contrasts.csv")
             by_claim.setdefault(claim, []).append((name, result, contrasts))
             effects += [((_order(claim), f"{claim.strip('~')} {row['contrast']}".strip()), row) for row in contrasts]
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -66,7 +66,8 @@ def build(output: Path, tests: Path | None = None) -> Path:
     try:
         drawn = write_forest_plot([(label, row) for (_, label), row in sorted(effects, key=lambda one: one[0])], output)
         lines = [
-            *HEAD,
+            *([*HEAD[:-1], *RULES] if (output / RULES_PAGE).exists() else HEAD),
+            "",
             *(claims_lines(claims, by_claim, measured, exact) if claims else []),
             *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
             *([*TABLE, *(row for _, row, _ in results), ""] if not claims else []),
@@ -138,17 +139,16 @@ def _exact(tests: Mapping[str, list[str]]) -> list[str]:
     return ["## Exact claims", "", text, "", "| claim | tests |", "| --- | --- |", *rows, ""]
 
 
-def _read_contrasts(folder: Path) -> list[dict[str, str]]:
-    """Returns the rows of an archived contrasts.csv; none without the file."""
-    path = folder / "contrasts.csv"
+def _read_rows(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of an archived table; none without the file."""
     if not path.exists():
         return []
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def _section(name: str, result: dict[str, Any]) -> list[str]:
-    claim = result.get("claim") or {}
+def _section(folder: Path, result: dict[str, Any]) -> list[str]:
+    name, claim = folder.name, result.get("claim") or {}
     lines = [f"## {name}", "", result["question"], ""]
     if claim:
         lines += [f"Claim {claim.get('id')}: {claim.get('statement')} ({claim.get('source')}).", ""]
@@ -173,7 +173,7 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
         ]
         rate = [f"{arm['overrides'].get(tuned):g}"] if tuned else []
         lines.append(f"| {' | '.join([_cell(arm['name']), parameters, *rate, *values])} |")
-    lines.append("")
+    lines += ["", *_differences(folder)]
     lines += [
         f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})"
         for picture in result["pictures"]
@@ -184,7 +184,25 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
         "",
     ]
     lines += [*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []
+    lines += ["Notes:", "", *(f"* {note}" for note in result["notes"]), ""] if result.get("notes") else []
     return lines
+
+
+def _differences(folder: Path) -> list[str]:
+    """Returns a table of the differences from the first arm; nothing for archives without them."""
+    rows = _read_rows(folder / "differences.csv")
+    if not rows:
+        return []
+    lines = [f"Differences from {_cell(rows[0]['baseline'])}, paired by seed:", ""]
+    lines += ["| arm | difference | interval | pairs | p (Holm) |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        mean, low, high, p = (float(row[name] or "nan") for name in ("difference", "low", "high", "p (Holm)"))
+        chance = f"{p:.2g}" if math.isfinite(p) else "–"
+        lines.append(
+            f"| {_cell(row['arm'])} | {rounded_mean(mean, low, high)} | {interval(low, high)} | {row['pairs']} "
+            f"| {chance} |"
+        )
+    return [*lines, ""]
 
 
 def _made(result: dict[str, Any]) -> Iterable[str]:
