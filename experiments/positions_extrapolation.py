@@ -75,7 +75,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "schedule.kind": "cosine",
             "schedule.warmup_steps": steps // 10,
             "training.eval_lengths": (256, 512, 1024, 2048),
-            "training.eval_every": steps // 4,
+            "training.eval_every": config.AUTO,
             **chosen,
         },
     )

@@ -1,4 +1,4 @@
-"""Attention maps of every head of a run as a grid, on request with those at initial values beside them."""
+"""Attention maps of every head of a run, as a grid; on request those at initial values too."""
 
 import math
 from collections.abc import Iterator
