@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 # Imports are inside the functions because they load SciPy and Matplotlib, which --help does not
 # need.
 def run_report(args: argparse.Namespace) -> int:
-    """Writes a sweep's report; prints its path and the verdict. Of several sweeps, an index."""
+    """Writes a sweep's report and prints the verdict; for several sweeps, writes an index."""
     from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.build import build_index, build_report
     from zoo.lab.report.index_page import sweep_folders
@@ -85,23 +85,20 @@ def run_report(args: argparse.Namespace) -> int:
 def run_compare(args: argparse.Namespace) -> int:
     """Writes a comparison of runs; prints its path, a summary and what makes it doubtful."""
     from zoo.lab.report.build import build_report
-    from zoo.lab.results.caveats import sweep_caveats
     from zoo.lab.results.comparison import load_comparison
 
     named = [text.partition("=") for text in args.name]
     if wrong := [f"--name {name}{equals}: expected NAME=RUN" for name, equals, run in named if not (name and run)]:
         raise ConfigError(wrong)
     sweep = load_comparison([*args.folders, *(run for *_, run in named)], {run: name for name, _, run in named})
-    code = _print(args, sweep, build_report(sweep, args.output))
-    for line in [] if args.json else sweep_caveats(sweep):
-        print(f"caveat: {line}")
-    return code
+    return _print(args, sweep, build_report(sweep, args.output))
 
 
 def _print(args: argparse.Namespace, sweep, report) -> int:
-    if args.json:
-        from zoo.lab.results.sweep_record import sweep_record
+    from zoo.lab.results.caveats import sweep_caveats
+    from zoo.lab.results.sweep_record import sweep_record
 
+    if args.json:
         record = {"report": str(report.path), "progress": report.progress, **sweep_record(sweep, report.verdict)}
         print(json.dumps(record, indent=2))
         return 0
@@ -109,4 +106,6 @@ def _print(args: argparse.Namespace, sweep, report) -> int:
     if report.progress:
         print(report.progress)
     print(report.verdict.paragraph)
+    for line in sweep_caveats(sweep):
+        print(f"caveat: {line}")
     return 0

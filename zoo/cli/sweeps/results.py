@@ -46,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     from zoo.errors import ConfigError
     from zoo.files import read_json
     from zoo.lab.measures import compute_missing_measures
-    from zoo.lab.report.saved.archive import archive_results
-    from zoo.lab.report.saved.noise_floor import write_noise_floor
-    from zoo.lab.report.saved.results_page import build
+    from zoo.lab.report.archive.noise_floor import write_noise_floor
+    from zoo.lab.report.archive.results_index import build
+    from zoo.lab.report.archive.sweep_tables import archive_results
     from zoo.lab.results.sweep_results import load_sweep
 
     output, tests = args.output or ARCHIVE, args.tests or (TESTS if args.output is None else None)

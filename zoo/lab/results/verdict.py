@@ -21,7 +21,7 @@ finished leaves its contrast undecided: leaving it out could select the result.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from zoo.errors import did_you_mean
@@ -105,10 +105,14 @@ def judge(sweep: SweepResults) -> Verdict:
     if not sweep.contrasts:
         return Verdict("no claim", [], _without_claim(sweep))
     outcomes = correct_refutations([judge_contrast(sweep, contrast) for contrast in sweep.contrasts], sweep.alpha)
-    found = {outcome.outcome for outcome in outcomes}
-    overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
+    overall = overall_verdict({outcome.outcome for outcome in outcomes})
     parts = [outcome_text(outcome, sweep.unit) for outcome in outcomes]
     return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")
+
+
+def overall_verdict(outcomes: Collection[str]) -> str:
+    """Returns the verdict on contrasts with these outcomes, of which there is at least one."""
+    return "not supported" if "refuted" in outcomes else "undecided" if "undecided" in outcomes else "supported"
 
 
 def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:
