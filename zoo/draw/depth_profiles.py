@@ -17,7 +17,7 @@ from zoo.files import read_json_lines
 from zoo.training.trainer import run
 
 LAYER = re.compile(r"(?:(encoder|decoder) )?layer (\d+)( attention| cross-attention| feed-forward)?")
-STATISTICS = {"gradient_norm": "norm of the gradient", "residual_rms": "root mean square of the residual stream"}
+STATISTICS = {"gradient_norm": "norm of the gradient", "residual_rms": "RMS of the residual stream"}
 PLACEMENTS = ("pre", "post")
 
 
@@ -109,7 +109,9 @@ def page(found: Sequence[Profile], source: str) -> Figure:
             label = f"{profile.name}, update {profile.step:,}"
             axes.plot(range(len(values)), values, style, color=colour, markersize=4, linewidth=1.3, label=label)
         axes.set_yscale("log")
-        axes.set(xlabel="layer", title=f"{title} by layer")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
+        axes.set(xlabel="layer", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.25)
     panels[0].legend(frameon=False, fontsize=7)
