@@ -20,6 +20,7 @@ EXAMPLES = """examples:
   zoo draw gradients configs/gpt2.py:tiny
   zoo draw shift runs/layernorm runs/rmsnorm
   zoo draw neighbours runs/bert --text "the law is good"
+  zoo draw coordinates gpt2:tiny gpt2:tiny,model.parametrization=mup --widths 32,64,128 --out figures
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
 A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
@@ -41,6 +42,7 @@ WHAT = {
     "gradients": "gradient norms and the residual stream by layer, of runs, or of a config with pre- and post-norm",
     "shift": "what a layer reads at every checkpoint of runs, and how far it moves",
     "neighbours": "the nearest tokens in the input table of a run",
+    "coordinates": "the size of activations against width over the first updates, to check muP",
     "compare": "the fields of two architectures side by side, with differences marked",
 }
 DIAGRAMS = ("architecture", "mask", "heads", "positions")
@@ -105,10 +107,11 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
         help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
     spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
-    for name in DIAGRAMS:
+    for name in (*DIAGRAMS, "coordinates"):
         made[name].add_argument("config", metavar="CONFIG", help=spec)
     made["architecture"].add_argument("others", metavar="CONFIG2", nargs="*", help="another one, drawn beside it")
-    made["heads"].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
+    for name in ("heads", "coordinates"):
+        made[name].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help=spec)
 
@@ -142,6 +145,12 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
+    made["coordinates"].add_argument(
+        "--widths", default="64,128,256", metavar="D,D", help="values of model.dim (default: %(default)s)"
+    )
+    made["coordinates"].add_argument(
+        "--updates", type=int, default=4, metavar="N", help="updates of each model (default: %(default)s)"
+    )
     for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual", "neighbours"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
@@ -158,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(
                 f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
             )
-    for name in ("length", "dim", "heads", "count"):
+    for name in ("length", "dim", "heads", "updates", "count"):
         value = getattr(args, name, None)
         if (
             isinstance(value, int)
@@ -188,7 +197,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _specs(args: argparse.Namespace) -> list[str]:
     """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
-    if args.what not in DIAGRAMS:
+    if args.what not in (*DIAGRAMS, "coordinates"):
         return []
     return [args.config, *getattr(args, "others", [])]
 
@@ -239,6 +248,8 @@ def _page(args: argparse.Namespace):
         return nearest_tokens.page(nearest_tokens.read_neighbours(args.run, args.text, args.count, args.step))
     if args.what == "gradients":
         return _gradients(args.subjects)
+    if args.what == "coordinates":
+        return _coordinates(args)
     return _diagram(args)
 
 
@@ -280,6 +291,19 @@ def _diagram(args: argparse.Namespace):
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))
+
+
+def _coordinates(args: argparse.Namespace):
+    from zoo.analysis.coordinates import coordinates
+    from zoo.config import load_with_plugins
+    from zoo.draw import coordinates as figure
+
+    try:
+        widths = [int(width) for width in args.widths.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--widths {args.widths}: expected whole numbers, separated by commas") from error
+    specs = _specs(args)
+    return figure.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
 
 
 def _rope(args: argparse.Namespace):

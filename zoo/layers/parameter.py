@@ -13,6 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.layers.parametrization import width_ratio
 
 Initializer = Callable[[Array, tuple[int, ...]], Array]
 
@@ -85,8 +86,16 @@ def normal(std: float) -> Initializer:
     return jax.nn.initializers.normal(std)
 
 
+def constant(value: float) -> Initializer:
+    """Returns an initializer that gives one value everywhere."""
+    return jax.nn.initializers.constant(value)
+
+
 def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: bool = False) -> Initializer:
     """Returns the initializer of weight matrices that `model.init.kernel` names.
+
+    Under muP the variance of `normal` is divided by D / `base_dim`; the others divide by the width
+    themselves.
 
     Args:
         config: the `model` part of the config.
@@ -99,12 +108,25 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
         return jax.nn.initializers.variance_scaling(variance * scale**2, mode, distribution, in_axis, out_axis)
 
     return {
-        "normal": lambda: normal(config.init.std * scale),
+        "normal": lambda: normal(config.init.std * scale * width_ratio(config) ** -0.5),
         "xavier_uniform": lambda: scaled(1.0, "fan_avg", "uniform"),
         "xavier_normal": lambda: scaled(1.0, "fan_avg", "normal"),
         "lecun_normal": lambda: scaled(1.0, "fan_in", "truncated_normal"),
         "he_normal": lambda: scaled(2.0, "fan_in", "truncated_normal"),
     }[config.init.kernel]()
+
+
+def output_initializer(config: ResolvedConfig, gain: float = 1.0) -> Initializer:
+    """Returns the initializer of a sublayer's last matrix: that of `kernel_initializer`, divided by
+    sqrt(2 L) with `init.scale_residual` (GPT-2), or 0 with `init.zero_outputs`.
+
+    Args:
+        config: the `model` part of the config.
+        gain: factor on the standard deviation.
+    """
+    if config.init.zero_outputs:
+        return zeros
+    return kernel_initializer(config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
 
 
 class Linear(nnx.Module):

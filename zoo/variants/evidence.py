@@ -9,10 +9,12 @@ from zoo import config as configs
 from zoo.config.scopes import scopes_in
 from zoo.errors import ConfigError
 from zoo.files import read_json
+from zoo.lab.declarations import claim_ids
 from zoo.lab.experiment import Claim, Experiment, load_experiment
 from zoo.lab.planning.arm_resolution import arm_overrides
-from zoo.lab.report.claims_table import read_claims, read_measured
-from zoo.lab.report.results_page import claim_order, exact_tests
+from zoo.lab.report.archive.claims_table import claim_verdict, read_claims, read_measured
+from zoo.lab.report.archive.experiment_page import read_contrasts
+from zoo.lab.report.archive.results_index import claim_order, exact_tests
 from zoo.nested import flatten
 from zoo.variants.variant import BASELINES, Variant
 
@@ -95,9 +97,10 @@ def shipped_experiments() -> dict[str, tuple[Experiment, tuple[Mapping[str, Any]
     return found
 
 
-def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None]]:
-    """Yields (name, claim) of the experiments in which some arms have the variant, others do not,
-    and a factor sets the fields that choose it and few others.
+def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None, list[str]]]:
+    """Yields (name, claim, ids) of the experiments in which some arms have the variant, others do
+    not, and a factor sets the fields that choose it and few others. `ids` are the claims of which a
+    contrast reads an arm with the variant; all, if contrasts do not name theirs.
 
     An architecture differs from another one in more than a field; its entry names its claims.
     """
@@ -109,7 +112,25 @@ def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None]]:
         if max(map(len, levels), default=0) > MAX_FIELDS or not any(set(level) & set(chosen) for level in levels):
             continue
         if 0 < sum(has_variant(arm, variant) for arm in arms) < len(arms):
-            yield name, experiment.claim
+            yield name, experiment.claim, _claims_about(variant, experiment)
+
+
+def _claims_about(variant: Variant, experiment: Experiment) -> list[str]:
+    if experiment.claim is None:
+        return []
+    base, found = flatten(experiment.base), []
+    for contrast in experiment.contrasts:
+        sides = [
+            {
+                path: value
+                for factor, level in side.arm.items()
+                for path, value in experiment.factors[factor][level].items()
+            }
+            for side in (contrast.a, contrast.b)
+        ]
+        if not contrast.claim or any(has_variant(base | side, variant) for side in sides):
+            found += claim_ids(contrast.claim) if contrast.claim else experiment.claim.ids
+    return list(dict.fromkeys(found))
 
 
 class Verdict(NamedTuple):
@@ -144,9 +165,10 @@ def read_findings(results: Path, tests: Path, link: str) -> Findings:
     verdicts: dict[str, list[Verdict]] = {}
     for path in sorted(results.glob("*/result.json")):
         result, name = read_json(path), path.parent.name
-        if claim := result.get("claim"):
-            seeds = f"{result['size']}, {len(result['seeds'])} seeds"
-            verdicts.setdefault(claim["id"], []).append(Verdict(f"{result['verdict']} ({seeds})", f"README.md#{name}"))
+        contrasts, seeds = read_contrasts(path.parent), f"{result['size']}, {len(result['seeds'])} seeds"
+        for claim in claim_ids((result.get("claim") or {}).get("id", "")):
+            verdict = f"{claim_verdict(result, contrasts, claim)} ({seeds})"
+            verdicts.setdefault(claim, []).append(Verdict(verdict, f"{name}/README.md"))
     for claim, records in read_measured(results).items():
         for name, record in records:
             found = Verdict(f"{record['verdict']} (measured)", f"measured/{name}/README.md")
@@ -167,14 +189,16 @@ def judged_by(variant: Variant, findings: Findings | None) -> list[str]:
     experiments: dict[str, list[str]] = {claim: [] for claim in variant.claims}
     statements: dict[str, str] = {}
     lines = []
-    for name, claim in compared_by(variant):
+    for name, claim, ids in compared_by(variant):
         if claim is None:
             lines.append(f"{_experiment(name, findings)}, an open question")
             continue
-        for id in claim.id.replace(" ", "").split(","):
+        for id in ids:
             experiments.setdefault(id, []).append(name)
             statements.setdefault(id, f"{claim.statement} ({claim.source})")
-    ordered = sorted(experiments, key=claim_order)
+    # Without the list of claims, an id alone says nothing.
+    named = [id for id in experiments if findings or id in statements]
+    ordered = sorted(named, key=claim_order)
     return [_claim_line(id, experiments[id], statements, findings) for id in ordered] + lines
 
 

@@ -24,6 +24,7 @@ IGNORED_BY = {
         "model.embedding.",
         "model.vocab_multiple",
         "model.parallel",
+        "model.parametrization",
         "model.scan_layers",
         "model.remat",
         "model.head.transform",
@@ -34,6 +35,7 @@ IGNORED_BY = {
         "model.head.next_sentence",
         "model.tie_embeddings",
         "model.init.scale_residual",
+        "model.init.zero_outputs",
     )
 }
 # Fields that the two sides of an encoder-decoder, and kinds of layers, may set for themselves (see

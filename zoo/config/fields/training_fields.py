@@ -15,6 +15,7 @@ PLUGIN_FIELDS: tuple[Field, ...] = (
         tuple,
         "plug-in files that add kinds, each with the sha256 of its text; zoo COMMAND --plugin FILE sets it",
         items=str,
+        added=True,
     ),
 )
 

@@ -18,7 +18,9 @@ def _sgd_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
 
 
 # Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "epsilon" (it
-# divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers).
+# divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers),
+# "per_element" (every element of its direction is about 1, whatever the size of the gradient and the
+# parameter, so that the rates of muP for Adam hold).
 OPTIMIZER_KINDS = KindTable(
     KIND,
     (
@@ -26,7 +28,7 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "adamw",
             "Adam with decoupled weight decay (Loshchilov & Hutter 2019)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
         ),
         Kind(
             KIND,
@@ -77,12 +79,13 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "nadamw",
             "AdamW whose first moment looks ahead by one step, as Nesterov's momentum does (Dozat 2016)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
         ),
         Kind(
             KIND,
             "lion",
             "the sign of the momentum; rates 3 to 10 times below AdamW's, decay as much higher (Chen et al. 2023)",
+            frozenset({"per_element"}),
             fields=(
                 Field(
                     "optimizer.lion_beta1",
@@ -151,7 +154,7 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "ademamix",
             "AdamW with a second, slow average of the gradients (Pagliardini et al. 2024)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
             fields=(
                 Field(
                     "optimizer.ademamix_beta3",
@@ -179,7 +182,7 @@ OPTIMIZER_KINDS = KindTable(
             "adopt",
             "gradients divided by the second moment before them, and then averaged; published with beta2 0.9999 and "
             "epsilon 1e-6 (Taniguchi et al. 2024)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
         ),
     ),
 )

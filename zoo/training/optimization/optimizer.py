@@ -9,6 +9,7 @@ from zoo.config import GROUPS, REST, ResolvedConfig
 from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
+from zoo.training.optimization.parametrization import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.training.optimization.weight_average import STAGE, weight_average
@@ -62,7 +63,10 @@ def _rule(
         schedule: the learning rate of the optimizer.
         decayed: which parameters weight decay applies to; None for all.
     """
-    stages = [(static["optimizer.kind"], OPTIMIZERS[static["optimizer.kind"]](values, traits))]
+    rule = OPTIMIZERS[static["optimizer.kind"]](values, traits)
+    if static["model.parametrization"] != "standard":
+        rule = parametrized(rule, static, traits)
+    stages = [(static["optimizer.kind"], rule)]
     if static["optimizer.weight_decay"]:
         form = static["optimizer.weight_decay_form"]
         place = 0 if form == BEFORE_THE_RULE else 1

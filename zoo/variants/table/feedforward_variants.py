@@ -12,6 +12,11 @@ ACTIVATIONS = {
     "silu": "act(x) = x / (1 + exp(-x)), also called Swish.",
 }
 FFN = numpy_reference("layers/test_feedforward.py::test_a_layer_is_its_equation")
+MODELS = ReferenceTest(
+    "the layer of the model that brought it, in transformers",
+    "tests/parity/test_feed_forwards.py::test_a_feed_forward_layer_is_the_model_s_that_brought_it",
+    1e-5,
+)
 
 
 FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
@@ -33,6 +38,18 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "geglu": ("gemma", "t5-1.1"),
             "reglu": (),
         }.items()
+    ),
+    *(
+        choice(
+            "model.ffn.kind",
+            kind,
+            "feed-forward",
+            kind.replace("_", "-"),
+            source=feedforward.FEED_FORWARDS[kind],
+            paper="Maas et al. 2013; So et al. 2021, section 4" if kind.startswith("leaky") else "",
+            tests=(FFN,) if kind == "leaky_relu_squared" else (FFN, MODELS),
+        )
+        for kind in ("relu_squared", "leaky_relu_squared", "swiglu_clamped", "xielu")
     ),
     choice(
         "model.ffn.gelu_approximation",

@@ -32,6 +32,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         tests=(NORM, TORCH_NORM),
     ),
     choice("model.norm.kind", "centering", "normalisation", source=norm.CenteringNorm, tests=(NORM,)),
+    choice("model.norm.kind", "dyt", "normalisation", "dynamic-tanh", source=norm.DynamicTanh, tests=(NORM,)),
     choice(
         "model.norm.kind",
         "batchnorm",
@@ -128,6 +129,14 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         tests=(BLOCK,),
         picture="architecture",
     ),
+    *(
+        choice("model.norm.placement", name, "placement", page, source=block.PLACEMENTS[name], tests=(BLOCK,))
+        for name, page in (
+            ("pre_scaled", "layernorm-scaling"),
+            ("layerscale", "layerscale"),
+            ("x0_shortcut", "x0-shortcut"),
+        )
+    ),
     choice(
         "model.norm.placement",
         "deepnorm",
@@ -137,6 +146,15 @@ NORM_VARIANTS: tuple[Variant, ...] = (
             numpy_reference("layers/test_block.py::test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from"),
         ),
         picture="architecture",
+    ),
+    choice(
+        "model.init.zero_outputs",
+        True,
+        "placement",
+        "zero-outputs",
+        paper="Zhang et al. 2019 (Fixup), section 3; nanochat's and modded-nanogpt's code",
+        equation="W_o = W_down = 0 at first, so that x + f(Norm(x)) = x.",
+        tests=(numpy_reference("layers/test_block.py::test_a_block_that_begins_as_the_identity_can_still_learn", 0.0),),
     ),
     choice(
         "model.residual",

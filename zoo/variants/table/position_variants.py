@@ -140,11 +140,26 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         ROPE,
         paper="Wang & Komatsuzaki 2021 (GPT-J)",
         equation=(
-            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do not."
+            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do not: "
+            "the whole spectrum of frequencies, over fewer pairs. In p-rope the lowest ones are left out instead."
         ),
         systems=("gpt-neox",),
         tests=(WHOLE,),
         picture="positions",
+    ),
+    choice(
+        "model.position.kept_frequencies",
+        0.75,
+        "position",
+        "p-rope",
+        ROPE,
+        equation=(
+            "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), the other pairs do not turn: of RoPE's "
+            "frequencies the lowest are set to 0, the others stay what they are. In partial-rotary the whole spectrum, "
+            "from 1 to about 1 / theta, is spread over fewer pairs instead, so that slow pairs remain."
+        ),
+        paper="Barbero et al. 2024",
+        tests=(LAYER,),
     ),
     scaled_rope("linear", rope.linear_frequencies, ("llama-linear",)),
     scaled_rope("dynamic", rope.dynamic_frequencies, ("llama-dynamic",)),
