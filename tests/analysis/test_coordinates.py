@@ -53,4 +53,8 @@ def test_the_figure_has_a_row_for_each_config(tmp_path):
     one = Coordinates((32, 64), {name: [[1.0, 2.0], [1.0, 4.0]] for name in ("embedding", "layer 0", "logits")})
     assert math.isclose(one.slopes(1)["logits"], 2)
     drawn = page([one, one], ["standard", "mup"])
-    assert [axes.get_title() for axes in drawn.axes] == ["embedding, slope 2.00", "layer 0, slope 2.00", "logits, slope 2.00"] * 2
+    assert [axes.get_title() for axes in drawn.axes] == [
+        "embedding, slope 2.00",
+        "layer 0, slope 2.00",
+        "logits, slope 2.00",
+    ] * 2

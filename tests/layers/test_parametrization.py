@@ -53,7 +53,9 @@ def test_logits_are_divided_by_the_width_and_embeddings_scaled_as_at_the_base():
     from zoo.models.language_model import embed
 
     def embedded(changes):
-        return embed(jnp.ones((13, 16)), jnp.zeros((1, 1), int), tiny(changes | {"model.embedding.scale": "sqrt_dim"}).model)
+        return embed(
+            jnp.ones((13, 16)), jnp.zeros((1, 1), int), tiny(changes | {"model.embedding.scale": "sqrt_dim"}).model
+        )
 
     np.testing.assert_allclose(embedded(WIDER), embedded({}) / 2)
 
@@ -98,11 +100,7 @@ def test_a_standard_run_has_the_identity_of_before():
         (WIDER | {"optimizer.kind": "sgd"}, "has no rates for optimizer.kind=sgd"),
         (
             WIDER
-            | {
-                "optimizer.groups": ("a",),
-                "optimizer.group.a.select": "role:matrix",
-                "optimizer.group.a.kind": "muon",
-            },
+            | {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:matrix", "optimizer.group.a.kind": "muon"},
             "has no rates for optimizer.group.a.kind=muon",
         ),
         (

@@ -33,4 +33,3 @@ def page(found: Sequence[Coordinates], titles: Sequence[str]) -> Figure:
     panels[len(names) - 1].legend(frameon=False, fontsize=7, title="updates", title_fontsize=7)
     drawn.suptitle("root mean square of the residual stream, standard deviation of the logits", fontsize=8)
     return drawn
-

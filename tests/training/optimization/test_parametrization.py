@@ -104,7 +104,9 @@ def test_a_group_multiplies_the_rate_of_the_rule():
 def test_directions_of_signs_follow_the_width_too():
     params, gradients = draw()
     found = updated(
-        config_of("mup", optimizer__kind="lion", optimizer__weight_decay=0.0, optimizer__epsilon=1e-8), params, gradients[:1]
+        config_of("mup", optimizer__kind="lion", optimizer__weight_decay=0.0, optimizer__epsilon=1e-8),
+        params,
+        gradients[:1],
     )
     np.testing.assert_allclose(np.abs(found["hidden"] - params["hidden"]), RATE / M, rtol=1e-6)
     np.testing.assert_allclose(np.abs(found["norm"] - params["norm"]), RATE, rtol=1e-6)
