@@ -1,4 +1,4 @@
-"""The coordinate check: activations stay as they are in wider models under muP, and grow without it."""
+"""The coordinate check: activations are as large in wider models under muP, and grow without it."""
 
 import math
 

@@ -11,8 +11,8 @@ from zoo.models.functional import ParameterTraits
 from zoo.training.optimization.optimizer import make_optimizer
 
 RATE, STEPS = 0.01, 14
-# The averages of gradients of a matrix that is not square have eigenvalues of 0 at first, whose vectors
-# are arbitrary: there only the shorter side is rotated.
+# The averages of gradients of a matrix that is not square have eigenvalues of 0 at first, whose
+# vectors are arbitrary: there only the shorter side is rotated.
 SHAPES = {"square": (2, 5, 5), "wide": (2, 3, 6), "tall": (6, 3), "vector": (2, 4), "long": (7, 7)}
 TRAITS = ParameterTraits(
     {name: len(shape) - (name in ("square", "wide", "vector")) for name, shape in SHAPES.items()},

@@ -34,8 +34,8 @@ def _schedule_free_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 
 # Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "epsilon" (it
 # divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers),
-# "per_element" (every element of its direction is about 1, whatever the size of the gradient and of the
-# parameter, so that the rates of muP for Adam hold).
+# "per_element" (every element of its direction is about 1, whatever the size of the gradient and of
+# the parameter, so that the rates of muP for Adam hold).
 OPTIMIZER_KINDS = KindTable(
     KIND,
     (

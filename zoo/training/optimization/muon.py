@@ -110,8 +110,8 @@ def muonh(values: Values, traits: ParameterTraits) -> optax.GradientTransformati
 
 
 def on_spheres(traits: ParameterTraits) -> optax.GradientTransformation:
-    """Returns the last stage of `muonh`: the step of each hidden matrix, which ends where the matrix has
-    the norm that it had before.
+    """Returns the last stage of `muonh`: the step of each hidden matrix, which ends where the matrix
+    has the norm that it had before.
     """
 
     def project(step: Array, matrix: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Schedule-free learning: the average of the steps takes the place of a schedule (Defazio et al. 2024)."""
+"""Schedule-free learning: an average takes the place of a schedule (Defazio et al. 2024)."""
 
 from typing import Any, NamedTuple
 
@@ -32,10 +32,11 @@ class ScheduleFreeState(NamedTuple):
 def schedule_free(
     inner: optax.GradientTransformation, schedule: Schedule, beta: float | Float[Array, ""]
 ) -> optax.GradientTransformation:
-    """Returns the schedule-free form of an optimizer without momentum (Defazio et al. 2024, algorithm 1).
+    """Returns the schedule-free form of an optimizer without momentum (Defazio et al. 2024,
+    algorithm 1).
 
-    The gradient g is that at y = (1 - beta) z + beta x (`gradient_point`). With the rate r and the step
-    that `inner` makes of it, -r (u + decay y):
+    The gradient g is that at y = (1 - beta) z + beta x (`gradient_point`). With the rate r and the
+    step that `inner` makes of it, -r (u + decay y):
 
         z <- z - r (u + decay y)
         x <- (1 - c) x + c z,  c = r^2 / sum of r^2 so far

@@ -52,7 +52,7 @@ class _Settings(NamedTuple):
 
 
 def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
-    """Returns SOAP (Vyas et al. 2024, algorithm 3). With the gradient G of a matrix and b = `soap_beta`:
+    """Returns SOAP (Vyas et al. 2024, algorithm 3). With the gradient G of a matrix, b = `soap_beta`:
 
         G' = Q_L^T G Q_R
         M <- beta1 M + (1 - beta1) G,  V <- beta2 V + (1 - beta2) G'^2
@@ -62,9 +62,9 @@ def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     M is kept as it is and rotated when it is used, so that it follows a change of the basis. Every
     `soap_refresh` updates Q becomes the Q of a QR decomposition of L Q, with columns in the order of
     falling Q^T L Q, and V is put into the same order. The first gradient only makes L, R and, by an
-    eigendecomposition, the first Q; t counts the updates after it. A side longer than `soap_max_dim` is
-    not rotated, and vectors have no sides: they follow Adam. Each layer of a stack is a matrix of its
-    own.
+    eigendecomposition, the first Q; t counts the updates after it. A side longer than `soap_max_dim`
+    is not rotated, and vectors have no sides: they follow Adam. Each layer of a stack is a matrix of
+    its own.
     """
     settings = _Settings(
         *(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon", "soap_beta", "soap_refresh"))

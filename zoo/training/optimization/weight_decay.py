@@ -45,7 +45,7 @@ def weight_decay(
         form: one of these names.
         values: fields as they hold for these parameters.
         decayed: which parameters are decayed; None for all.
-        share: of `decay_share`: at every update the decay is multiplied by it; None for a constant one.
+        share: of `decay_share`: the decay is multiplied by it at every update; None for a constant.
     """
     decay = values["optimizer.weight_decay"]
     if form == "independent":
@@ -61,10 +61,10 @@ def weight_decay(
 
 
 def decay_share(static: Values, schedule: Schedule, values: Values) -> Share | None:
-    """Returns what `optimizer.weight_decay_schedule` multiplies the decay by, None where it is constant.
+    """Returns what `optimizer.weight_decay_schedule` multiplies the decay by; None for a constant.
 
-    At update t of T, from 1, "linear" is 1 - (t - 1) / T, and "rate" r / R, the scheduled learning rate
-    over its peak.
+    At update t of T, from 1, "linear" is 1 - (t - 1) / T, and "rate" r / R, the scheduled learning
+    rate over its peak.
     """
     kind, steps = static["optimizer.weight_decay_schedule"], static["training.steps"]
     if kind == "linear":
