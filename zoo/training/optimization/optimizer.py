@@ -11,7 +11,7 @@ from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization import schedule_free
 from zoo.training.optimization.muon import on_spheres
-from zoo.training.optimization.parametrization import parametrized
+from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.training.optimization.weight_average import STAGE, weight_average
