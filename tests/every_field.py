@@ -54,6 +54,7 @@ YARN = ROPE | {
 }
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
+GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
 # What only tasks read: heads, labels, examples.
@@ -225,8 +226,11 @@ NEEDS = {
     "model.embedding.shared": ENCODER_DECODER,
     "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.norm.alpha_start": {"model.norm.kind": "dyt"},
+    "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
     "model.position.theta": ROPE,
     "model.position.fraction": ROPE,
+    "model.position.kept_frequencies": ROPE,
     "model.position.layout": ROPE,
     "model.position.endpoint": {"model.position.kind": "sinusoidal"},
     "model.position.scaling.kind": ROPE,
@@ -243,9 +247,14 @@ NEEDS = {
     "model.attention.global_projections": LONGFORMER,
     "model.attention.cross_kv_heads": ENCODER_DECODER,
     "model.attention.dilations": {"model.attention.window": 3},
+    "model.attention.gate_input": GATED,
+    "model.attention.sigmoid_bias": {"model.attention.kind": "sigmoid"},
+    "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
+    "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
@@ -319,6 +328,7 @@ OTHER = {
     "model.layers.pattern": ("a",),
     "model.position.max_length": 32,
     "model.position.fraction": 0.5,
+    "model.position.kept_frequencies": 0.5,
     "model.position.scaling.low": 2.0,
     "model.position.scaling.high": 16.0,
     "model.position.buckets": 16,
@@ -330,6 +340,7 @@ OTHER = {
     "model.attention.dilations": (1, 2),
     "data.position_offsets": (0, 8),
     "model.attention.window": 3,
+    "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,
     "model.attention.implementation": "xla",
     "model.ffn.hidden_dim": 40,

@@ -36,6 +36,7 @@ NUMBERS = {
     "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
     "model.attention.num_query_heads": (1, 2), "model.attention.cross_kv_heads": (1, 2),
     "model.attention.window": (0, 1, 2, 3, 5, 100), "model.attention.global_tokens": (0, 1, 3), "model.attention.features": (1, 5, 16),
+    "model.attention.sigmoid_bias": (-3.0, 0.0), "model.attention.ssmax": (0.0, 0.4), "model.position.kept_frequencies": (1.0, 0.5, 0.3),
     "model.attention.redraw_every": (0, 1, 1000), "model.ffn.hidden_dim": (1, 8, 13), "model.position.max_length": (4, 16, 40),
     "model.position.offset": (0, 2), "model.position.fraction": (1.0, 0.5, 0.3), "model.position.theta": (0.5, 10.0, 1e6),
     "model.position.scaling.factor": (1.0, 2.0, 8.0), "model.position.scaling.original_length": (1, 4, 64),

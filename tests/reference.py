@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import erf
 
 from tests import reference_positions as schemes
+from tests.reference_heads import exclusive, forgotten, gated, lengthened
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ def norm(config, params, x, rows=None):
         return layer_norm(x, scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "dyt":
+        # Zhu et al. 2025, section 4.
+        return np.tanh(params["alpha"] * x) * scale + bias
     if kind == "centering":
         return (x - x.mean(axis=-1, keepdims=True)) * scale + bias
     assert kind == "batchnorm"
@@ -117,14 +121,27 @@ def visible(positions, documents=None, window=0, causal=True, global_tokens=0, k
     return seen
 
 
-def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
+def attention(
+    q,
+    k,
+    v,
+    seen,
+    scale,
+    score=None,
+    softcap=0.0,
+    sinks=None,
+    relative_keys=None,
+    relative_values=None,
+    sigmoid_bias=None,
+):
     """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k [S, G, K], v [S, G, V], seen [T, S]
     or [H, T, S], score [H, T, S].
 
     H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et
     al. 2018, eq. 3 and 4, add `relative_keys` and `relative_values` [T, S, K] to keys and values. A
     soft cap c makes a score c tanh(score / c); a sink is one more score of a head, of a key whose
-    value is zero. A query that sees nothing gives NaN, with a sink zero.
+    value is zero. A query that sees nothing gives NaN, with a sink zero. With a `sigmoid_bias` b a
+    weight is sigmoid(score + b) (Ramapuram et al. 2024).
     """
     (T, H, _), (_, G, V) = q.shape, v.shape
     out = np.zeros((T, H, V))
@@ -139,6 +156,10 @@ def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relativ
             logits = np.where(seen[t] if seen.ndim == 2 else seen[h, t], logits, -np.inf)
             if sinks is not None:
                 logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, V))])
+            if sigmoid_bias is not None:
+                with np.errstate(over="ignore"):
+                    out[t, h] = (1 / (1 + np.exp(-logits - sigmoid_bias))) @ values
+                continue
             with np.errstate(invalid="ignore"):
                 weights = np.exp(logits - logits.max())
                 out[t, h] = (weights / weights.sum()) @ values
@@ -173,7 +194,20 @@ def activation_name(config):
 
 def feed_forward(config, params, x):
     """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
-    name, hidden = activation_name(config), linear(params["up"], x)
+    kind, hidden = config.ffn.kind, linear(params["up"], x)
+    if kind in ("relu_squared", "leaky_relu_squared"):
+        below = hidden * (config.ffn.negative_slope if kind.startswith("leaky") else 0)
+        return linear(params["down"], np.where(hidden > 0, hidden, below) ** 2)
+    if kind == "swiglu_clamped":
+        # OpenAI 2025 (gpt-oss), section 2.
+        gate, limit = np.minimum(linear(params["gate"], x), config.ffn.clamp), config.ffn.clamp
+        return linear(params["down"], (np.clip(hidden, -limit, limit) + 1) * gate / (1 + np.exp(-1.702 * gate)))
+    if kind == "xielu":
+        # Huang & Schlag 2024, with the constraint on the numbers that their section 3 describes.
+        positive, negative = np.log1p(np.exp(params["positive"])), 0.5 + np.log1p(np.exp(params["negative"]))
+        above, below = positive * hidden**2, negative * (np.exp(np.minimum(hidden, 0)) - 1 - hidden)
+        return linear(params["down"], np.where(hidden > 0, above, below) + hidden / 2)
+    name = activation_name(config)
     hidden = (
         activation(name, linear(params["gate"], x)) * hidden
         if config.ffn.kind.endswith("glu")
@@ -183,7 +217,12 @@ def feed_forward(config, params, x):
 
 
 def head_norm(config, params, heads):
-    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector."""
+    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector. Or
+    Liu et al. 2022: unit vectors, for queries times exp(a) of each head, at most 100.
+    """
+    if config.attention.qk_norm == "cosine":
+        unit = heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
+        return unit * np.minimum(np.exp(params.get("log_factor", np.zeros(1))), 100)[:, None]
     scale = params["scale"] + (1 if config.norm.unit_offset else 0)
     if config.attention.qk_norm == "head":
         return np.stack([rms_norm(heads[:, h], scale, config.norm.epsilon) for h in range(heads.shape[1])], axis=1)
@@ -206,7 +245,7 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
-        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params["key_norm"], k)
+        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
     q = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
@@ -214,7 +253,11 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
         for heads, places in ((q, queries), (k, keys)):
             for t, h in np.ndindex(heads.shape[:2]):
                 heads[t, h] = schemes.rotate(heads[t, h], places[t], frequencies, position.layout, factor)
+    if config.attention.ssmax:
+        q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))
+    if config.attention.kind == "forgetting":
+        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
             if kind == "alibi":
@@ -229,9 +272,11 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
         added = {"relative_keys": params["position"]["keys"][rows]}
         if position.relative_values:
             added["relative_values"] = params["position"]["values"][rows]
-    return attention(
-        q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added
-    )
+    if config.attention.kind == "sigmoid":
+        added["sigmoid_bias"] = config.attention.sigmoid_bias
+    sinks = np.zeros(H) if config.attention.kind == "softmax_plus_one" else params.get("sinks")
+    out = attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, sinks, **added)
+    return exclusive(out, v) if config.attention.exclusive and not cross else out
 
 
 def attention_layer(config, params, x, rows, cross=False, table=None):
@@ -266,7 +311,7 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
-        out.append(linear(params["output"], attended.reshape(len(places), -1)))
+        out.append(linear(params["output"], gated(config, params, attended, x[b]).reshape(len(places), -1)))
     return np.stack(out)
 
 
@@ -280,11 +325,12 @@ def deepnorm_alpha(config, sides):
     return 0.81 * (N**4 * M) ** (1 / 16) if config.architecture == "encoder" else (3 * M) ** (1 / 4)
 
 
-def block(config, params, x, rows, table=None, sides=None):
+def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
     """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
     al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
-    norm) and Black et al. 2022 (own norms).
+    norm) and Black et al. 2022 (own norms). The `number` of the layer counts from 1 (Sun et al. 2025,
+    eq. 6); `first` is what entered the first block.
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
     sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
@@ -300,9 +346,16 @@ def block(config, params, x, rows, table=None, sides=None):
         return keep * x + sublayers["attention"](same) + sublayers["ffn"](same)
     if config.parallel == "own_norms":
         return keep * x + sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x))
+    if placement == "x0_shortcut":
+        x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
     for name, f in sublayers.items():
-        if placement == "pre":
+        if placement in ("pre", "x0_shortcut"):
             x = keep * x + f(normed(name, x))
+        elif placement == "pre_scaled":
+            x = keep * x + f(normed(name, x) / np.sqrt(number))
+        elif placement == "layerscale":
+            # Touvron et al. 2021, eq. 4.
+            x = keep * x + params[f"{name}_scale"] * f(normed(name, x))
         elif placement == "post":
             x = normed(name, keep * x + f(x))
         elif placement == "sandwich":
@@ -338,14 +391,18 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = norm(config, params.get("embedding_norm"), x, rows)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
+    first = x
     for index in range(config.num_layers):
+        place = {"number": index + 1, "first": first}
         if pattern:
             kind = pattern[index % len(pattern)]
             number = seen[kind] = seen.get(kind, -1) + 1
-            x = block(overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides)
+            x = block(
+                overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
+            )
         else:
-            x = block(config, layer(layers, index), x, rows, table, sides)
-    if config.norm.placement in ("pre", "sandwich", "reordered"):
+            x = block(config, layer(layers, index), x, rows, table, sides, **place)
+    if config.norm.placement not in ("post", "deepnorm"):
         x = norm(config, params.get("final_norm"), x, rows)
     return x
 

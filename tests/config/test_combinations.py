@@ -217,6 +217,20 @@ def refused(changes):
             {"model.norm.placement": "deepnorm", "model.init.scale_residual": True},
             ["deepnorm", "model.init.scale_residual=false"],
         ),
+        ({"model.norm.placement": "x0_shortcut", "model.residual": False}, ["x0_shortcut", "model.residual=true"]),
+        ({"model.norm.placement": "layerscale", "model.residual": False}, ["layerscale", "model.residual=true"]),
+        *(
+            ({"model.init.zero_outputs": True} | fields, ["model.init.zero_outputs", *words])
+            for fields, words in (
+                ({"model.norm.placement": "sandwich"}, ["sandwich", "set it to false"]),
+                ({"model.norm.placement": "reordered"}, ["reordered", "set it to false"]),
+                ({"model.norm.placement": "deepnorm"}, ["deepnorm", "own initial values"]),
+                ({"model.norm.placement": "layerscale", "model.norm.layerscale_start": 0.0}, ["ever learn"]),
+                ({"model.init.scale_residual": True}, ["model.init.scale_residual=true has no effect"]),
+                ({"model.residual": False}, ["model.residual"]),
+            )
+        ),
+        ({"model.parallel": "own_norms", "model.norm.placement": "pre_scaled"}, ["pre-norm", "pre_scaled"]),
         ({"model.norm.unit_offset": True}, ["unit_offset=True has no effect", "rmsnorm"]),
         ({"model.embedding.norm": True, "model.norm.kind": "none"}, ["model.embedding.norm=True has no effect"]),
         (

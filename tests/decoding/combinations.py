@@ -44,6 +44,16 @@ DECODERS = {
              "model.position.scaling.original_length": 8},
     "queries that heads share": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
     "dilated windows": {"model.attention.window": 3, "model.attention.dilations": (1, 3), "model.position.kind": "alibi"},
+    "x0 shortcut, dyt": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.num_layers": 2},
+    "gated heads without their own values": {
+        "model.attention.gate": "elementwise", "model.attention.exclusive": True, "model.attention.num_kv_heads": 2},
+    "cosines, scores by length, p-RoPE": {
+        "model.attention.qk_norm": "cosine", "model.attention.ssmax": 0.3, "model.attention.window": 5, "model.position.kind": "rope",
+        "model.position.kept_frequencies": 0.5},
+    "sigmoid": {"model.attention.kind": "sigmoid"},
+    "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
+    "forget gates, scanned": {
+        "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip

@@ -33,6 +33,7 @@ from zoo.lab.measures import (
     missing_measures,
     requested_measures,
 )
+from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
@@ -170,6 +171,20 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
     return {"": losses[0] - losses[1]}
 
 
+def pretraining_loss(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the last held-out loss of the run that this one started from.
+
+    Raises:
+        ConfigError: it started from no run, or that run is gone or was not evaluated at its end.
+    """
+    if not measured.started_elsewhere:
+        raise ConfigError(f"{measured.folder} started from no other run (training.start_from)")
+    start = Path(read_json(measured.folder / "config.json")["training"]["start_from"])
+    if (loss := load_run(start).final("eval/loss")) is None:
+        raise ConfigError(f"{start}, from which {measured.folder} started, has no eval/loss of its end")
+    return {"": loss}
+
+
 def head_divergence(measured: MeasuredRun) -> dict[str, float]:
     """Returns the mean divergence of the attention of two heads."""
     from zoo import data
@@ -222,7 +237,15 @@ def _number(value: float | None) -> float:
 
 FUNCTIONS = {
     function.__name__: function
-    for function in (residual_growth, gradient_kept, spikes, position_locality, offset_gap, head_divergence)
+    for function in (
+        residual_growth,
+        gradient_kept,
+        spikes,
+        position_locality,
+        offset_gap,
+        pretraining_loss,
+        head_divergence,
+    )
 }
 
 

@@ -23,7 +23,7 @@ ROLES = {
     "vector": "scales and biases, those of heads included",
     "embedding": "tables with a vector for each token, character, segment, position or distance",
     "head": "matrices that turn hidden states into scores: output matrix, transform, classifier, pooler",
-    "scalar": "numbers that act alone: attention sinks, biases by distance, weights of a mixture of layers",
+    "scalar": "numbers that act alone: attention sinks, factors on scores, biases by distance, weights of a mixture",
 }
 # Names of dimensions; "layers" is the dimension of stacked layers.
 LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "layers")

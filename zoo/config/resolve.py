@@ -163,9 +163,9 @@ def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> Non
         fill("model.attention.head_dim", dim // heads)
     if (head_dim := flat["model.attention.head_dim"]) != AUTO:
         # sqrt(K0) / K under muP, which is 1 / sqrt(K) at the width K0 of the base (Yang et al. 2022,
-        # definition 4.1).
-        base = flat["model.base_head_dim"]
-        fill("model.attention.scale", base**0.5 / head_dim if base else head_dim**-0.5)
+        # definition 4.1). Cosines do not grow with K.
+        base, cosine = flat["model.base_head_dim"], flat["model.attention.qk_norm"] == "cosine"
+        fill("model.attention.scale", 1.0 if cosine else base**0.5 / head_dim if base else head_dim**-0.5)
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:

@@ -163,6 +163,16 @@ def _problems(experiment: Experiment) -> Iterator[str]:
     yield from (f'two contrasts are called "{name}"' for name in dict.fromkeys(names) if names.count(name) > 1)
     for contrast in experiment.contrasts:
         yield from contrast.problems(experiment.factors, experiment.metric)
+    yield from _claim_problems(experiment)
+
+
+def _claim_problems(experiment: Experiment) -> Iterator[str]:
+    """Yields which contrasts do not say which of several claims they judge."""
+    ids = experiment.claim.ids if experiment.claim else []
+    for contrast in experiment.contrasts:
+        if (len(ids) > 1 or contrast.claim) and contrast.claim not in ids:
+            allowed = f"one of {', '.join(ids)}" if ids else "empty, because the experiment names no claim"
+            yield f'contrast "{contrast.name}": claim is {contrast.claim!r}; it must be {allowed}'
 
 
 def _seed_problems(seeds: tuple[int, ...]) -> Iterator[str]:

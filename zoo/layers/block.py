@@ -13,6 +13,7 @@ from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
+from zoo.layers.parameter import constant, ones, parameter, zeros
 from zoo.layers.parametrization import depth_ratio
 
 Hidden = Float[Array, "B T D"]
@@ -151,7 +152,11 @@ class PostNormBlock(Block):
 
 
 class SandwichBlock(Block):
-    """Sandwich norm: x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2)."""
+    """Sandwich norm: x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2).
+
+    Peri-LN (Kim et al. 2025, arXiv:2502.02732) is the same block; it also normalises the embedding
+    (`embedding.norm`), which Gemma does not.
+    """
 
     norms_output = True
 
@@ -168,6 +173,60 @@ class ReorderedBlock(Block):
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
         return self.add(x, norm(f(x), context), context, part)
+
+
+class PreScaledBlock(PreNormBlock):
+    """LayerNorm scaling: x = x + f(Norm(x) / sqrt(l)) in layer l of a stack, counted from 1 (Sun et
+    al. 2025, arXiv:2502.05795, eq. 6).
+
+    The norm after the last block is not scaled. The paper uses it in place of smaller initial values
+    of the output projections (`init.scale_residual`), not together with them.
+    """
+
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
+        factor = jnp.asarray((1.0 + context.layer_index) ** -0.5, x.dtype)
+        return self.add(x, f(norm(x, context) * factor), context, part)
+
+
+class LayerScaleBlock(PreNormBlock):
+    """LayerScale: x = x + s * f(Norm(x)), with a learned vector s [D] of each sublayer that begins at
+    `norm.layerscale_start` (Touvron et al. 2021, arXiv:2103.17239, eq. 4).
+
+    Beginning at 0 it is ReZero (Bachlechner et al. 2020) with a number for each dimension.
+    """
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        super().__init__(config, cross, sides)
+        for part in self.parts:
+            setattr(self, f"{part}_scale", parameter((config.dim,), (None,), constant(config.norm.layerscale_start)))
+
+    def add(self, x: Hidden, y: Hidden, context: Context, part: str) -> Hidden:
+        """Returns x + dropout(s * y)."""
+        return super().add(x, y * getattr(self, f"{part}_scale")[...].astype(y.dtype), context, part)
+
+
+class ShortcutBlock(PreNormBlock):
+    """x = a x + b x0 before the sublayers of each block, which are pre-norm; x0 is what enters the
+    first block (Jordan et al. 2024, modded-nanogpt; Karpathy 2025, nanochat).
+
+    a and b are learned numbers of each block, 1 and 0 at first. They multiply through the depth, so
+    the sources train a at a hundredth of the rate of b, by groups: `path:*/stream_scale` and
+    `path:*/shortcut_scale`. Neither is decayed. The sources normalise x0 (`embedding.norm`).
+    """
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        super().__init__(config, cross, sides)
+        self.stream_scale = parameter((1,), (None,), ones, "scalar")
+        self.shortcut_scale = parameter((1,), (None,), zeros, "scalar")
+
+    def __call__(
+        self, x: Residual, context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
+    ) -> Residual:
+        """Applies the sublayers to a x + b x0; see `Block.__call__`."""
+        a, b = (scale[...].astype(x.dtype) for scale in (self.stream_scale, self.shortcut_scale))
+        return super().__call__(a * x + b * context.embedding, context, shared)
 
 
 class DeepNormBlock(PostNormBlock):
@@ -195,6 +254,9 @@ PLACEMENTS = {
     "post": PostNormBlock,
     "sandwich": SandwichBlock,
     "reordered": ReorderedBlock,
+    "pre_scaled": PreScaledBlock,
+    "layerscale": LayerScaleBlock,
+    "x0_shortcut": ShortcutBlock,
     "deepnorm": DeepNormBlock,
 }
 

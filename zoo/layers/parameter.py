@@ -86,6 +86,11 @@ def normal(std: float) -> Initializer:
     return jax.nn.initializers.normal(std)
 
 
+def constant(value: float) -> Initializer:
+    """Returns an initializer that gives one value everywhere."""
+    return jax.nn.initializers.constant(value)
+
+
 def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: bool = False) -> Initializer:
     """Returns the initializer of weight matrices that `model.init.kernel` names.
 
@@ -109,6 +114,19 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
         "lecun_normal": lambda: scaled(1.0, "fan_in", "truncated_normal"),
         "he_normal": lambda: scaled(2.0, "fan_in", "truncated_normal"),
     }[config.init.kernel]()
+
+
+def output_initializer(config: ResolvedConfig, gain: float = 1.0) -> Initializer:
+    """Returns the initializer of a sublayer's last matrix: that of `kernel_initializer`, divided by
+    sqrt(2 L) with `init.scale_residual` (GPT-2), or 0 with `init.zero_outputs`.
+
+    Args:
+        config: the `model` part of the config.
+        gain: factor on the standard deviation.
+    """
+    if config.init.zero_outputs:
+        return zeros
+    return kernel_initializer(config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
 
 
 class Linear(nnx.Module):

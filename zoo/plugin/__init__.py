@@ -3,7 +3,7 @@
 A plug-in is a Python file of the user. It registers kinds of norms, placements, positions,
 attention, feed-forward layers, objectives, optimizers and schedules with their fields, and metrics:
 
-    plugin.register(plugin.Kind("model.ffn.kind", "relu_squared", "max(0, x W1)^2 W2"), SquaredReLU)
+    plugin.register(plugin.Kind("model.ffn.kind", "my_squared_relu", "max(0, x W1)^2 W2"), SquaredReLU)
 
 docs/your_own_variant.md is a tutorial; docs/architecture.md says what each kind has to provide.
 `zoo.config.plugins` loads plug-ins and stores their texts.

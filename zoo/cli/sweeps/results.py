@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
     """Archives the sweeps and writes the index page; prints the paths."""
     from zoo.errors import ConfigError
     from zoo.lab.measures import compute_missing_measures
-    from zoo.lab.report.archive import archive_results
-    from zoo.lab.report.noise_floor import write_noise_floor
-    from zoo.lab.report.results_page import build
+    from zoo.lab.report.archive.noise_floor import write_noise_floor
+    from zoo.lab.report.archive.results_index import build
+    from zoo.lab.report.archive.sweep_tables import archive_results
     from zoo.lab.results.sweep_results import load_sweep
 
     for folder in args.sweeps:

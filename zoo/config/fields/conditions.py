@@ -36,6 +36,7 @@ IGNORED_BY = {
         "model.head.next_sentence",
         "model.tie_embeddings",
         "model.init.scale_residual",
+        "model.init.zero_outputs",
     )
 }
 # Fields that the two sides of an encoder-decoder, and kinds of layers, may set for themselves (see

@@ -27,7 +27,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         "`jsonl:PATH`, `parquet:PATH` (a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), "
         "`tfds:NAME`, `synthetic:TASK`, or `mixture`; labelled examples: also `csv:PATH`, `tsv:PATH`, "
         "`conll:PATH`, `squad:PATH`, and `stdlib` is a built-in task; pairs of texts: `stdlib:translation`, "
-        "`parallel:PATH.{en,de}`, and the sources with columns",
+        "`stdlib:classification` (labels as texts), `parallel:PATH.{en,de}`, and the sources with columns",
     ),
     Field(
         "data.column",

@@ -189,4 +189,5 @@ NORM_FIELDS: tuple[Field, ...] = (
     Field("model.norm.scale", True, bool, "learned scale per dimension", when=NORM_KINDS.when("normalises")),
     Field("model.norm.bias", True, bool, "learned bias per dimension", when=NORM_KINDS.when("bias")),
     *NORM_KINDS.fields,
+    *PLACEMENT_KINDS.fields,
 )

@@ -1,43 +1,17 @@
 """What all kinds of attention have in common: projections to queries, keys, values and back."""
 
 import jax.numpy as jnp
-from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import AUTO, ResolvedConfig
+from zoo.layers.attention.head_options import OutputGate, make_head_norms
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
-from zoo.layers.norm import rms_norm
-from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
+from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
 from zoo.layers.position import Position, make_attention_position
 
 Projected = tuple[Float[Array, "B T H K"], Float[Array, "B S G K"], Float[Array, "B S G V"]]
 """Queries and keys, rotated, and values."""
-
-
-class HeadNorm(nnx.Module):
-    """q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation (Henry et al.
-    2020; Dehghani et al. 2023).
-
-    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
-    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is.
-    """
-
-    def __init__(self, config: ResolvedConfig, heads: int):
-        K = config.attention.head_dim
-        self.full, self.epsilon, self.unit_offset = (
-            config.attention.qk_norm == "full",
-            config.norm.epsilon,
-            config.norm.unit_offset,
-        )
-        self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
-
-    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
-        """Normalises queries or keys."""
-        scale = 1 + self.scale[...] if self.unit_offset else self.scale[...]
-        if not self.full:
-            return rms_norm(x, scale, self.epsilon)
-        return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
 
 
 class Attention(TokenMixer):
@@ -57,13 +31,12 @@ class Attention(TokenMixer):
         H, Q = attention.num_heads, attention.num_query_heads
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        output_initializer = kernel_initializer(
-            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        )
         self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
-        self.output = Linear(H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer)
-        normed = attention.qk_norm != "none"
-        self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
+        self.output = Linear(
+            H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer(config, gain)
+        )
+        self.query_norm, self.key_norm = make_head_norms(config, Q, G)
+        self.gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
 
     @property
@@ -103,7 +76,8 @@ class Attention(TokenMixer):
     def merge(
         self, attended: Float[Array, "B T H V"], x: Float[Array, "B T D"], context: Context
     ) -> Float[Array, "B T D"]:
-        """Returns concat_h(attended) W_o: what the heads have read, in one vector for each token.
+        """Returns concat_h(attended) W_o, with the output gate before W_o if there is one: what the
+        heads have read, in one vector for each token.
 
         Args:
             attended: what each head has read.
@@ -111,6 +85,7 @@ class Attention(TokenMixer):
             context: structure of the sequence.
         """
         del context
+        attended = attended if self.gate is None else self.gate(attended, x)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _all_tokens(

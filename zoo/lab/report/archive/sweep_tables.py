@@ -9,7 +9,7 @@ A sweep becomes a folder of its name with
     tuning.csv     a line per tuned value and seed, if something was tuned
     *.png          the report's plots
 
-`zoo.lab.report.results_page` makes one page of all such folders.
+`zoo.lab.report.archive.results_index` makes one page of all such folders.
 """
 
 import csv
@@ -147,6 +147,7 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
         contrast, difference = outcome.contrast, outcome.difference
         yield {
             "contrast": contrast.name,
+            "claim": contrast.claim,
             "a": sweep.arm(contrast.a.arm).label,
             "b": sweep.arm(contrast.b.arm).label,
             "metric a": contrast.a.metric,
