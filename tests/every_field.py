@@ -301,12 +301,22 @@ NEEDS = {
     **{
         f"optimizer.{name}": {"optimizer.kind": name.partition("_")[0]}
         for name in (
-            *("muon_momentum", "muon_scale", "sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
+            *(
+                "muon_momentum",
+                "muon_warmup",
+                "muon_scale",
+                "normuon_beta2",
+                "soap_beta",
+                "soap_refresh",
+                "soap_max_dim",
+            ),
+            *("sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
             *("adagrad_initial", "ademamix_beta3", "ademamix_alpha", "ademamix_warmup"),
             *("adafactor_decay", "adafactor_clip", "adafactor_scaled", "adafactor_min_factored"),
         )
     },
     "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
+    "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER = {
     "model.num_layers": 3,
@@ -374,6 +384,7 @@ OTHER = {
     "optimizer.clip_norm": 1e-3,
     "optimizer.adafactor_min_factored": 2,
     "optimizer.ademamix_warmup": 3,
+    "optimizer.soap_max_dim": 4,
     "optimizer.ema_steps": 5,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
@@ -387,6 +398,8 @@ WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for na
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
 WITH |= {
+    ("model.parametrization", "mup"): MUP,
+    ("model.parametrization", "completep"): MUP | {"model.base_num_layers": 2},
     ("objective.kind", "classification"): TASK,
     ("objective.kind", "tagging"): WORDS,
     ("objective.kind", "extraction"): ASKED,

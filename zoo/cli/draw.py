@@ -302,14 +302,14 @@ def _diagram(args: argparse.Namespace):
 def _coordinates(args: argparse.Namespace):
     from zoo.analysis.coordinates import coordinates
     from zoo.config import load_with_plugins
-    from zoo.draw import coordinates as figure
+    from zoo.draw import coordinate_lines
 
     try:
         widths = [int(width) for width in args.widths.split(",")]
     except ValueError as error:
         raise ConfigError(f"--widths {args.widths}: expected whole numbers, separated by commas") from error
     specs = _specs(args)
-    return figure.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
+    return coordinate_lines.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
 
 
 def _rope(args: argparse.Namespace):
