@@ -54,6 +54,7 @@ YARN = ROPE | {
 }
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
+CANON = {"model.convolution.kind": "canon"}
 GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
@@ -252,6 +253,8 @@ NEEDS = {
     "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
+    "model.convolution.width": CANON,
+    "model.convolution.places": CANON,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
     "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
     "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
@@ -344,6 +347,8 @@ OTHER = {
     "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,
     "model.attention.implementation": "xla",
+    "model.convolution.width": 2,
+    "model.convolution.places": "AC",
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
     "model.elmo.filters": (1, 8, 2, 8),

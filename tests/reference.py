@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import erf
 
 from tests import reference_positions as schemes
+from tests.reference_convolutions import convolved, convolved_rows
 from tests.reference_heads import exclusive, forgotten, gated, lengthened
 
 
@@ -229,7 +230,7 @@ def head_norm(config, params, heads):
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
 
 
-def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix=""):
+def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None):
     """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
     positions `keys`; before the output matrix.
 
@@ -237,8 +238,12 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     "global_" names other matrices.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
+
+    def mixed(name, y):
+        return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
+
     q, k, v = (
-        linear(params[prefix + name], y).reshape(len(y), -1, K)
+        mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
         for name, y in (("query", x), ("key", source), ("value", source))
     )
     assert q.shape[1] == config.attention.num_query_heads
@@ -307,7 +312,9 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
                     for h in range(config.attention.num_heads)
                 ]
             )
-            attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
+            attended = attention_row(
+                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents
+            )
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
@@ -333,10 +340,18 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     eq. 6); `first` is what entered the first block.
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
-    sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
+
+    def before(place, name, y):
+        return convolved_rows(config, place, y, rows, params.get(f"{name}_convolution"))
+
+    sublayers = {
+        "attention": lambda y: attention_layer(
+            config, params["attention"], before("A", "attention", y), rows, table=table
+        )
+    }
     if "cross_attention" in params:
         sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
-    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], y)
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y))
 
     def normed(name, y):
         return norm(config, params.get(f"{name}_norm"), y, rows)

@@ -34,22 +34,24 @@ def _sigmoid_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[st
 
 
 def _forgetting_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
-    if architecture == "encoder":
+    if architecture != "decoder":
         yield (
-            f"model.attention.kind=forgetting forgets from left to right; an encoder needs another kind "
-            f"(model.architecture={flat['model.architecture']})"
+            "model.attention.kind=forgetting forgets from left to right; it needs model.architecture=decoder, got "
+            f"{flat['model.architecture']}"
         )
 
 
-_SOFTMAX = frozenset({"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels"})
+_SOFTMAX = frozenset(
+    {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
+)
 
 # Traits: "heads" (it projects tokens to the queries, keys and values of heads), "cross" (it can read
 # an encoder's output), "positions" (it rotates queries and keys), "window", "documents" (it can keep
 # packed documents apart), "prefix" (it can show the keys of a prefix to all tokens), "scores" (it
 # forms the score of each query and key, to which position biases, sinks and caps belong), "kernels"
 # (its product is one of the implementations of softmax attention), "zero_sink" (a sink of score 0),
-# "sigmoid" (its weights are no distribution over the keys). What else a config asks for is
-# refused (`zoo.config.constraints.attention_constraints`).
+# "sigmoid" (a weight depends on its own score alone), "distribution" (the weights of a query add up
+# to 1). What else a config asks for is refused (`zoo.config.constraints.attention_constraints`).
 ATTENTION_KINDS = KindTable(
     KIND,
     (
@@ -58,14 +60,14 @@ ATTENTION_KINDS = KindTable(
             KIND,
             "softmax_plus_one",
             "exp(score) / (1 + sum of exp(score)): a head may attend to nothing (Miller 2023)",
-            _SOFTMAX | {"zero_sink"},
+            _SOFTMAX - {"distribution"} | {"zero_sink"},
             problems=_plus_one_problems,
         ),
         Kind(
             KIND,
             "sigmoid",
             "sigmoid(score + b), b = -ln n, without a sum over the keys (Ramapuram et al. 2024)",
-            _SOFTMAX - {"cross"} | {"sigmoid"},
+            _SOFTMAX - {"cross", "distribution"} | {"sigmoid"},
             fields=(
                 Field(
                     "model.attention.sigmoid_bias",
