@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from zoo.terminal import escape_line, escaped_output
 
@@ -122,6 +123,24 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     close = _nearest(word, leaf, options) or difflib.get_close_matches(word, options, n=1)
     close = close or [_nearest(word, near, options)[0] for near in difflib.get_close_matches(leaf, leaves, n=1)]
     return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def why_no_file(path: str | Path, others: str = "") -> str:
+    """Returns in words why a path names no regular file: "does not exist", "is a folder" ...
+
+    Args:
+        path: the path.
+        others: pattern of the files beside it, one of which may have been meant.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return "is a folder, not a file"
+    if path.exists():
+        return "is not a regular file"
+    if path.is_symlink():
+        return "is a link to a file that does not exist"
+    near = [other.name for other in path.parent.glob(others) if other.is_file()] if others else []
+    return f"does not exist{did_you_mean(path.name, near)}"
 
 
 def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
