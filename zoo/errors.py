@@ -14,6 +14,8 @@ from zoo.terminal import escape_line, escaped_output
 
 # What a message quotes of a value, in characters, and how many choices it names.
 LONGEST_QUOTE, MOST_LISTED = 200, 10
+# How many problems are printed.
+MOST_PROBLEMS = 50
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
 
@@ -172,9 +174,12 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             sys.stdout.flush()
             return code
         except ZooError as error:
-            for problem in dict.fromkeys(error.problems):
+            problems = list(dict.fromkeys(error.problems))
+            for problem in problems[:MOST_PROBLEMS]:
                 line = escape_line(problem)
                 print(f"error: {line}" if error.exit_code != 75 else line, file=sys.stderr)
+            if len(problems) > MOST_PROBLEMS:
+                print(f"error: and {len(problems) - MOST_PROBLEMS:,} more", file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
