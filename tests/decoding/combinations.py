@@ -45,6 +45,9 @@ DECODERS = {
     "queries that heads share": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
     "dilated windows": {"model.attention.window": 3, "model.attention.dilations": (1, 3), "model.position.kind": "alibi"},
     "x0 shortcut, dyt": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.num_layers": 2},
+    "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
+                       "model.attention.window": 3},
+    "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip

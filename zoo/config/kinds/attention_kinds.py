@@ -1,7 +1,7 @@
 """Kinds of attention."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
@@ -15,20 +15,67 @@ def _derive_performer(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if head_dim == AUTO else {"model.attention.features": max(1, int(head_dim * math.log(head_dim)))}
 
 
+def _value_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.attention.global_projections"]:
+        yield (
+            f"{KIND}={flat[KIND]} mixes the values of all tokens, and model.attention.global_projections makes others "
+            "for global tokens; set it to false"
+        )
+
+
+def _value_embedding_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _value_problems(flat, architecture)
+    if (channels := flat["model.attention.value_gate_channels"]) > flat["model.dim"]:
+        yield f"model.attention.value_gate_channels={channels} is more than model.dim={flat['model.dim']}"
+
+
+_SOFTMAX = frozenset({"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels"})
+
 # Traits: "heads" (it projects tokens to the queries, keys and values of heads), "cross" (it can read
 # an encoder's output), "positions" (it rotates queries and keys), "window", "documents" (it can keep
 # packed documents apart), "prefix" (it can show the keys of a prefix to all tokens), "scores" (it
 # forms the score of each query and key, to which position biases, sinks and caps belong), "kernels"
-# (its product is one of the implementations of softmax attention). What else a config asks for is
-# refused (`zoo.config.constraints.attention_constraints`).
+# (its product is one of the implementations of softmax attention), "reads_first" (it reads what the
+# first layer publishes, in the same shape, so that the first layer is of this kind). What else a
+# config asks for is refused (`zoo.config.constraints.attention_constraints`).
 ATTENTION_KINDS = KindTable(
     KIND,
     (
+        Kind(KIND, "softmax", "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)", _SOFTMAX),
         Kind(
             KIND,
-            "softmax",
-            "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
-            frozenset({"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels"}),
+            "value_residual",
+            "softmax of values (1 - m) v + m v_1, v_1 those of the first layer (Zhou et al. 2024, ResFormer)",
+            _SOFTMAX | {"reads_first"},
+            (
+                Field(
+                    "model.attention.value_mix", 0.5, float, "m, share of the first layer's values", above=0, maximum=1
+                ),
+                Field(
+                    "model.attention.value_mix_learned",
+                    False,
+                    bool,
+                    "m is a number that each layer learns, and begins at `value_mix`",
+                ),
+            ),
+            problems=_value_problems,
+        ),
+        Kind(
+            KIND,
+            "value_embedding",
+            "softmax of values v + gate * E[token], with a table E in every such layer (nanochat)",
+            _SOFTMAX,
+            (
+                Field(
+                    "model.attention.value_gate_channels",
+                    12,
+                    int,
+                    "values of the token that its gate reads; 0: no gate",
+                    minimum=0,
+                ),
+            ),
+            problems=_value_embedding_problems,
         ),
         Kind(
             KIND,

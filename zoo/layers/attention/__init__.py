@@ -8,10 +8,16 @@ from zoo.config import ResolvedConfig
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer, shared_scores
+from zoo.layers.attention.value_mixing import ValueEmbeddingAttention, ValueResidualAttention
 
 __all__ = ["ATTENTIONS", "SharedScores", "TokenMixer", "make_attention", "shared_scores"]
 
-ATTENTIONS: dict[str, type[TokenMixer]] = {"softmax": SoftmaxAttention, "performer": PerformerAttention}
+ATTENTIONS: dict[str, type[TokenMixer]] = {
+    "softmax": SoftmaxAttention,
+    "value_residual": ValueResidualAttention,
+    "value_embedding": ValueEmbeddingAttention,
+    "performer": PerformerAttention,
+}
 
 
 def make_attention(config: ResolvedConfig, cross: bool = False, gain: float = 1.0) -> TokenMixer:

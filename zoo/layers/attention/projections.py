@@ -95,6 +95,7 @@ class Attention(TokenMixer):
             attended = self.attend_memory(q, context)
         else:
             q, k, v = self.queries(self.query(x)), self.keys(self.key(x)), self.values(self.value(x))
+            v = self.mixed_values(v, x, context)
             q, k = self.position.rotate(q, k, context.positions, context.positions)
             attended = self.attend_next(q, k, v, context, shared)
         return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)
@@ -120,7 +121,9 @@ class Attention(TokenMixer):
             context, shared = context.for_cross_attention(), None
         q, k = self.queries(self.query(x)), self.keys(self.key(source))
         q, k = self.position.rotate(q, k, context.positions, context.effective_key_positions)
-        return self.attend(x, (q, k, self.values(self.value(source))), context, shared)
+        v = self.values(self.value(source))
+        v = v if self.cross else self.mixed_values(v, x, context)
+        return self.attend(x, (q, k, v), context, shared)
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
@@ -136,6 +139,19 @@ class Attention(TokenMixer):
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""
         return x.reshape(*x.shape[:2], -1, self.value_dim)
+
+    def mixed_values(
+        self, v: Float[Array, "B T G V"], x: Float[Array, "B T D"], context: Context
+    ) -> Float[Array, "B T G V"]:
+        """Returns the values that self-attention weighs and keeps; by default `v` itself.
+
+        Args:
+            v: projected values.
+            x: the tokens: whole rows, or the next token when decoding from a cache.
+            context: structure of the sequence.
+        """
+        del x, context
+        return v
 
     def attend(
         self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
