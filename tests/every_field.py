@@ -258,6 +258,8 @@ NEEDS = {
         for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
     },
     "objective.sampled_softmax": ELMO,
+    "objective.future_tokens": {"objective.kind": "multi_token"},
+    "objective.future_decay": {"objective.kind": "multi_token"},
     "objective.next_sentence": PAIRS,
     "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,

@@ -185,6 +185,8 @@ def summary(config: ResolvedConfig) -> Cost:
         if objective.kind in TASKS
         else vocabulary_rows(model)
     )
+    if objective.kind in OBJECTIVE_KINDS.having("several_targets"):
+        scored *= objective.future_tokens
     matrices += scored * model.dim * _times("head/weights", row, config)
     flops = (
         3
