@@ -53,7 +53,8 @@ NUMBERS = {
     "training.steps": (1, 4), "training.dynamics_every": (0, 1, 5),
     "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
     "objective.distillation.temperature": (0.5, 2.0), "objective.distillation.kl": (0.0, 1.0), "objective.distillation.cosine": (0.0, 1.0),
-    "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "training.trained_layers": (0, 1, 9),
+    "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "data.mixture_exponent": (0.0, 0.3),
+    "training.trained_layers": (0, 1, 9),
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {

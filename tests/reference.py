@@ -7,6 +7,7 @@ them, under their names.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,8 @@ class Rows:
     """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
     or None, whether later tokens are hidden, and up to which position they are not; what
     cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the
-    batch, and the (mean, unbiased variance) that it found, call by call.
+    batch, and the (mean, unbiased variance) that it found, call by call; the tokens [B, T], and the
+    values of the first layer by row.
     """
 
     positions: np.ndarray
@@ -33,6 +35,8 @@ class Rows:
     memory_positions: np.ndarray | None = None
     training: bool = False
     moments: list = field(default_factory=list)
+    tokens: np.ndarray | None = None
+    values: dict = field(default_factory=dict)
 
 
 def overlaid(config, changes=None):
@@ -230,12 +234,14 @@ def head_norm(config, params, heads):
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
 
 
-def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None):
+def attention_row(
+    config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None, mix=lambda v: v
+):
     """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
     positions `keys`; before the output matrix.
 
     `length` is that of the longest row; `table` is the bias table that all layers share; `prefix`
-    "global_" names other matrices.
+    "global_" names other matrices; `mix` makes the values that are read.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
 
@@ -251,7 +257,7 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
         q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
-    q = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1)
+    q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
         frequencies, factor = schemes.rope(position, K, length)
@@ -284,6 +290,21 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     return exclusive(out, v) if config.attention.exclusive and not cross else out
 
 
+def mixed_values(config, params, x, rows, b, v):
+    """Values [T, G, K] of row b: Zhou et al. 2024, ResFormer (with those of the first layer), and
+    nanochat's tables, with a gate that begins at 1.
+    """
+    if config.attention.kind == "value_residual":
+        m = params["mix"] if config.attention.value_mix_learned else config.attention.value_mix
+        return (1 - m) * v + m * rows.values.setdefault(b, v)
+    if config.attention.kind == "value_embedding":
+        added = params["value_embedding"][rows.tokens[b]].reshape(v.shape)
+        if channels := config.attention.value_gate_channels:
+            added = added * (2 / (1 + np.exp(-x[:, :channels] @ params["value_gate"]["kernel"])))[:, :, None]
+        return v + added
+    return v
+
+
 def attention_layer(config, params, x, rows, cross=False, table=None):
     """A whole attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, which has
     no places of its own.
@@ -312,8 +333,9 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
                     for h in range(config.attention.num_heads)
                 ]
             )
+            mix = partial(mixed_values, config, params, x[b], rows, b)
             attended = attention_row(
-                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents
+                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix
             )
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
@@ -442,7 +464,7 @@ def head(config, params, hidden, rows=None):
 
 def hidden_states(config, params, tokens, rows, segments=None):
     """A decoder or an encoder up to the head: [B, T] to [B, T, D]."""
-    rows = replace(rows, causal=config.architecture == "decoder")
+    rows = replace(rows, causal=config.architecture == "decoder", tokens=tokens, values={})
     return tower(config, params, embed(config, params, tokens), rows, segments)
 
 
@@ -469,7 +491,8 @@ def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
     for name in ("encoder", "decoder"):
         sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
     depths = sides["encoder"].num_layers, sides["decoder"].num_layers
-    source_rows, rows = replace(source_rows, causal=False), replace(rows, causal=True)
+    source_rows = replace(source_rows, causal=False, tokens=source, values={})
+    rows = replace(rows, causal=True, tokens=targets, values={})
     table = "embedding" if config.embedding.shared else "source_embedding"
     memory = tower(sides["encoder"], params["encoder"], embed(config, params, source, table), source_rows, sides=depths)
     rows = replace(rows, memory=memory, memory_positions=source_rows.positions)

@@ -153,6 +153,10 @@ BY_HAND = {
         f"translation:{size}": 10_000 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128)
         for size in ("multi30k", "multi30k-short")
     },
+    "wmt14:base": PUBLISHED["transformer:base"],
+    "wmt14:big": PUBLISHED["transformer:big"],
+    # Attention without biases; a head of its own, with a bias.
+    "lm1b:base": 2 * 30_000 * 512 + 30_000 + 6 * (4 * 512 * 512 + feed_forward(512, 2048) + 4 * 512) + 2 * 512,
     "translation:dates": 500 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128),
 }
 COUNTS = PUBLISHED | BY_HAND

@@ -57,6 +57,9 @@ DECODERS = {
     "canon layers, scanned": {"model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
     "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},
+    "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
+                       "model.attention.window": 3},
+    "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip

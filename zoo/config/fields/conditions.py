@@ -26,6 +26,7 @@ IGNORED_BY = {
         "model.vocab_multiple",
         "model.parallel",
         "model.parametrization",
+        "model.base_",
         "model.scan_layers",
         "model.remat",
         "model.head.transform",

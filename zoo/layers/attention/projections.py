@@ -112,7 +112,8 @@ class Attention(TokenMixer):
             y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
             return y if convolution is None else convolution(y, context, f"{name} convolution")
 
-        return self.queries(projected("query")), self.keys(projected("key")), self.values(projected("value"))
+        q, k, v = self.queries(projected("query")), self.keys(projected("key")), self.values(projected("value"))
+        return q, k, self.mixed_values(v, x, context)
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
@@ -128,6 +129,19 @@ class Attention(TokenMixer):
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""
         return x.reshape(*x.shape[:2], -1, self.value_dim)
+
+    def mixed_values(
+        self, v: Float[Array, "B T G V"], x: Float[Array, "B T D"], context: Context
+    ) -> Float[Array, "B T G V"]:
+        """Returns the values that self-attention weighs and keeps; by default `v` itself.
+
+        Args:
+            v: projected values.
+            x: the tokens: whole rows, or the next token when decoding from a cache.
+            context: structure of the sequence.
+        """
+        del x, context
+        return v
 
     def attend(
         self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
