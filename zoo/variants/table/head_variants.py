@@ -5,7 +5,7 @@ from zoo.variants.table.entry import LAYER, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
 SWIN = ReferenceTest(
-    "Swinv2SelfAttention of transformers", "tests/parity/test_cosine.py::test_cosine_attention_is_swin_v2_s", 1e-5
+    "Swinv2SelfAttention of transformers", "tests/parity/test_cosine.py::test_cosine_attention_is_swin_v2_s", 5e-5
 )
 QWEN3_NEXT = ReferenceTest(
     "Qwen3NextAttention of transformers",
