@@ -54,6 +54,7 @@ YARN = ROPE | {
 }
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
+CANON = {"model.convolution.kind": "canon"}
 GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
@@ -252,7 +253,12 @@ NEEDS = {
     "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
+    "model.convolution.width": CANON,
+    "model.convolution.places": CANON,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.attention.value_mix": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_mix_learned": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_gate_channels": {"model.attention.kind": "value_embedding"},
     "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
     "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
     "model.head.pooler": ENCODER,
@@ -264,6 +270,8 @@ NEEDS = {
         for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
     },
     "objective.sampled_softmax": ELMO,
+    "objective.future_tokens": {"objective.kind": "multi_token"},
+    "objective.future_decay": {"objective.kind": "multi_token"},
     "objective.next_sentence": PAIRS,
     "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,
@@ -285,6 +293,7 @@ NEEDS = {
     "objective.longest_answer": ASKED,
     **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
     "data.mixture": {"data.source": "mixture"},
+    "data.mixture_exponent": {"data.source": "mixture", "data.mixture": lambda: mixture(1, 1)},
     "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"},
@@ -343,6 +352,9 @@ OTHER = {
     "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,
     "model.attention.implementation": "xla",
+    "model.convolution.width": 2,
+    "model.convolution.places": "AC",
+    "model.attention.value_gate_channels": 5,
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
     "model.elmo.filters": (1, 8, 2, 8),
@@ -367,6 +379,7 @@ OTHER = {
     "data.stride": 2,
     "data.column": "reversed",
     "data.mixture": lambda: mixture(9, 1),
+    "data.mixture_exponent": 1.0,
     "data.source_column": "third",
     "data.target_column": "third",
     "data.buckets": 1,

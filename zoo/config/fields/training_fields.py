@@ -227,10 +227,11 @@ TRAINING_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "training.eval_every",
-        250,
+        AUTO,
         int,
-        "steps between evaluations; the last step is always evaluated; 0: only the last step",
+        "steps between evaluations, from step 0 on; the last step is always evaluated; 0: only the last step",
         minimum=0,
+        auto="a twentieth of the steps, an eighth where 40 * eval_batches are more than the steps",
     ),
     Field(
         "training.eval_batches",
