@@ -1,6 +1,7 @@
 """`zoo draw`: figures of a model's architecture and activations."""
 
 import argparse
+import json
 import re
 from pathlib import Path
 
@@ -31,7 +32,7 @@ WHAT = {
     "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
     "heads": "the heads of each kind of attention layers, and the keys and values that they share",
     "positions": "what a config's positions are before training: slopes, buckets, wavelengths, sinusoids",
-    "attention": "attention maps of every head on a text, for the trained run and for its initial values",
+    "attention": "attention maps of every head on a text, as a grid for each layer",
     "query": "what one token attends to, as lines to the other tokens, one colour for each head",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
@@ -75,6 +76,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         each.add_argument(
             "--format", default="png,svg", metavar="KINDS", help="png, svg, pdf, or several (default: %(default)s)"
         )
+        each.add_argument("--json", action="store_true", help="print the paths as one JSON list")
         each.set_defaults(handler=run)
 
 
@@ -124,6 +126,9 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
         )
         made[name].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
         made[name].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+    made["attention"].add_argument(
+        "--initial", action="store_true", help="also the map of each head at the run's initial values"
+    )
     made["query"].add_argument("--token", default="", metavar="TEXT", help="the query (default: the last token)")
     made["biases"].add_argument(
         "--heads", type=int, metavar="H", help="number of heads for ALiBi, without a run (default: 8)"
@@ -184,14 +189,15 @@ def run(args: argparse.Namespace) -> int:
         found = read_text(args.run, args.text or default_text(), args.target, args.step)
         which = args.layers, args.heads
         if args.what == "attention":
-            written = attention_maps.draw(found, args.out, kinds, *which)
+            written = attention_maps.draw(found, args.out, kinds, *which, args.initial)
         else:
             written = query_lines.draw(found, args.out, kinds, args.token, *which)
     else:
         page = _page(args)
         name = "-".join([args.what, *map(_short_name, _specs(args))])
         written = [save(page, args.out / f"{name}.{kind}") for kind in kinds]
-    print("\n".join(map(str, written)))
+    paths = list(map(str, written))
+    print(json.dumps(paths) if args.json else "\n".join(paths))
     return 0
 
 
@@ -296,14 +302,14 @@ def _diagram(args: argparse.Namespace):
 def _coordinates(args: argparse.Namespace):
     from zoo.analysis.coordinates import coordinates
     from zoo.config import load_with_plugins
-    from zoo.draw import coordinates as figure
+    from zoo.draw import coordinate_lines
 
     try:
         widths = [int(width) for width in args.widths.split(",")]
     except ValueError as error:
         raise ConfigError(f"--widths {args.widths}: expected whole numbers, separated by commas") from error
     specs = _specs(args)
-    return figure.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
+    return coordinate_lines.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
 
 
 def _rope(args: argparse.Namespace):

@@ -12,7 +12,7 @@ import ml_collections
 
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser, at_least, lengths
-from zoo.errors import ConfigError, reported
+from zoo.errors import ConfigError, reported, why_no_file
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
 byte, at any sequence lengths, and a sample if the model generates text (`zoo generate` has more options). A run of a
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the flags, evaluates, and returns the exit code."""
     args = parser().parse_args(arguments)
     if args.text is not None and not args.text.is_file():
-        raise ConfigError(f"--text {args.text} does not exist")
+        raise ConfigError(f"--text {args.text} {why_no_file(args.text)}")
     plugin_options.load(args)
     from zoo.config.fields import TASKS
     from zoo.training.trained_run import load_trained

@@ -196,6 +196,17 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if not flat["training.microbatch_size"]:
         fill("training.accumulation_steps", 1)
     fill("training.eval_batches", 0 if task in TASKS else 40)
+    fill("training.eval_every", eval_interval(flat["training.steps"], flat["training.eval_batches"]))
+
+
+def eval_interval(steps: int, batches: int) -> int:
+    """Returns the steps between evaluations: a twentieth of all, so that curves have a shape.
+
+    A batch of an evaluation costs about a third of a step. Where twenty evaluations would cost more
+    than a sixth of the training, or all of the validation split is evaluated (0 batches), there are
+    eight.
+    """
+    return max(1, steps // (20 if 0 < 40 * batches <= steps else 8))
 
 
 def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class _Loop:
     def due(self, step: int, active: dict[int, TrainingRun]) -> _Due:
         """Returns what is due after `step` updates."""
         training, last = self._training, step == self._training.steps
-        evaluation = bool(last or (training.eval_every and step and step % training.eval_every == 0))
+        evaluation = bool(last or (training.eval_every and step % training.eval_every == 0))
         save = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)
         return _Due(evaluation and any(not run.progress.evaluated for run in active.values()), bool(save), last)
 

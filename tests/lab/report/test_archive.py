@@ -62,7 +62,7 @@ def test_tables_hold_the_runs_numbers(writer, output):
 def test_figures_and_verdict_are_there(output):
     result = json.loads((output / "norms" / "result.json").read_text())
     assert result["verdict"] == "supported"
-    assert result["tables"] == ["runs.csv", "contrasts.csv"]
+    assert result["tables"] == ["runs.csv", "contrasts.csv", "differences.csv"]
     assert sorted(result["pictures"]) == sorted(path.name for path in (output / "norms").glob("*.png"))
     assert not list((output / "norms").glob("*.svg"))
 
@@ -217,11 +217,34 @@ def test_the_command(writer, monkeypatch, capsys):
     assert not Path("other").exists()
 
 
+def test_an_archive_elsewhere_knows_nothing_of_this_project(writer, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    output = writer.root / "elsewhere"
+    sweep = writer.sweep(name="norms")
+    (sweep / "notes.md").write_text("* 2026-01-02: as expected\n")
+    assert main(["results", str(sweep), "--output", str(output), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["written"] == [str(output / "norms"), str(output / "README.md")]
+    assert record["results"][0]["notes"] == ["2026-01-02: as expected"]
+    assert "Exact claims" not in (output / "README.md").read_text()
+    for page in (output / "README.md", output / "norms" / "README.md"):
+        links = re.findall(r"\]\(([^)#]+)", page.read_text())
+        assert links
+        assert all((page.parent / link).exists() for link in links), links
+    rows = rows_of(output / "norms" / "differences.csv")
+    assert [row["arm"] for row in rows] == ["norm=pre, warm-up=100", "norm=post, warm-up=0", "norm=post, warm-up=100"]
+    assert float(rows[1]["difference"]) == pytest.approx(1.0, abs=0.02)
+    page = (output / "norms" / "README.md").read_text()
+    assert re.search(r"\| norm=post, warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 3 \|", page)
+    assert "* 2026-01-02: as expected" in page
+
+
 def test_the_page_of_this_project_is_up_to_date(tmp_path):
     ours = ROOT / "docs" / "results"
     copy = tmp_path / "docs" / "results"
     shutil.copytree(ours, copy)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
+    (tmp_path / "docs" / "comparisons.md").write_text("")
     page = build(copy, tmp_path / "tests" / "claims").read_text()
     for path in (ours / "README.md", *ours.glob("*/README.md")):
         assert (copy / path.relative_to(ours)).read_text() == path.read_text()

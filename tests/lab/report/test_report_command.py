@@ -58,7 +58,7 @@ def test_arms_of_a_comparison_are_called_as_asked_or_by_their_folders(run, write
         (two, ["dim=64, placement=pre", "dim=128"]),
         ([two[0], *many], ["first", "seed"]),
         (["--name", f"a={two[0]}", "--name", f"b={many[0]}", "--name", f"b={many[1]}"], ["a", "b"]),
-        ([two[0], "--name", f"c={many[0]}", many[1]], ["first", "seed-1", "c"]),
+        ([two[0], many[1], "--name", f"c={many[0]}"], ["first", "seed-1", "c"]),
     ):
         assert run("compare", *words, "--json", "--output", tmp_path / "page.html") == 0
         record = json.loads(capsys.readouterr().out)

@@ -36,9 +36,11 @@ def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Ma
             *_pictures(result, "loss_by"),
             *_differences(folder),
             *_pictures(result, "differences"),
+            *_baseline_differences(folder),
             *_arms(result),
             *_limits(claims),
             *([*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []),
+            *(["Notes:", "", *(f"* {note}" for note in result["notes"]), ""] if result.get("notes") else []),
             " ".join([f"Tables: {', '.join(f'[{file}]({file})' for file in result['tables'])}.", *_command(result)]),
             "",
         ]
@@ -136,6 +138,20 @@ def _differences(folder: Path) -> list[str]:
         "metric's unit, from the standard deviation of the paired differences."
     )
     return [*lines, "", text, ""]
+
+
+def _baseline_differences(folder: Path) -> list[str]:
+    """Returns a table of the differences from the first arm; nothing for archives without them."""
+    rows = _read_table(folder / "differences.csv")
+    if not rows:
+        return []
+    lines = [f"Differences from {as_cell(rows[0]['baseline'])}, paired by seed:", ""]
+    lines += ["| arm | difference | interval | pairs | p (Holm) |", "| --- | ---: | --- | ---: | ---: |"]
+    for row in rows:
+        mean, low, high, p = (float(row[name] or "nan") for name in ("difference", "low", "high", "p (Holm)"))
+        cells = [row["arm"], rounded_mean(mean, low, high), interval(low, high), row["pairs"]]
+        lines.append(f"| {' | '.join(map(as_cell, [*cells, f'{p:.2g}' if math.isfinite(p) else '–']))} |")
+    return [*lines, ""]
 
 
 def _arms(result: Mapping[str, Any]) -> list[str]:

@@ -20,8 +20,17 @@ from zoo.lab.report.archive.page_tables import refresh_tables
 HEAD = [
     "# Results",
     "",
+    "Written by `zoo results` from the tables in these folders. Each experiment has a page with its curves,",
+    "differences, arms and command.",
+    "",
+]
+# Beside the archive in the project itself.
+RULES_PAGE = "../comparisons.md"
+HEAD_WITH_RULES = [
+    "# Results",
+    "",
     "Written by `zoo results` from the tables in these folders. The experiment files state the rules before any run;",
-    "[comparisons.md](../comparisons.md) explains how they are judged. Each experiment has a page with its curves,",
+    f"[comparisons.md]({RULES_PAGE}) explains how they are judged. Each experiment has a page with its curves,",
     "differences, arms and command.",
     "",
 ]
@@ -117,7 +126,7 @@ def _index_lines(
     listed = {claim["id"] for claim in claims}
     unlisted = [page.row for page in pages if not listed & set(claim_ids(page.claim))]
     return [
-        *HEAD,
+        *(HEAD_WITH_RULES if (output / RULES_PAGE).exists() else HEAD),
         *(claims_lines(claims, by_claim, measured, exact) if claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
         *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
