@@ -18,6 +18,21 @@ PRESETS = {
 }
 # Of kinds that need another rate than AdamW.
 RATES = {"adafactor": 0.03, "adagrad": 0.2}
+# Fields of the published text, which `stdlib` does not have.
+OF_THE_SOURCE = (
+    "data.document_separator",
+    "data.column",
+    "data.hub.revision",
+    "data.hub.subset",
+    "data.hub.split",
+    "data.hub.folder",
+    "data.source_column",
+    "data.target_column",
+    "data.header",
+    "data.held_out",
+    "data.validation_fraction",
+    "training.translate_every",
+)
 STRETCHED = ("dynamic", "yarn", "llama3")
 
 
@@ -49,23 +64,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.chunk_tokens": AUTO,
         "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
-        **{
-            path: BY_PATH[path].default
-            for path in (
-                "data.document_separator",
-                "data.column",
-                "data.hub.revision",
-                "data.hub.subset",
-                "data.hub.split",
-                "data.hub.folder",
-                "data.source_column",
-                "data.target_column",
-                "data.header",
-                "data.held_out",
-                "data.validation_fraction",
-                "training.translate_every",
-            )
-        },
+        **{path: BY_PATH[path].default for path in OF_THE_SOURCE},
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],
