@@ -54,6 +54,7 @@ YARN = ROPE | {
 }
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
+CANON = {"model.convolution.kind": "canon"}
 GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
@@ -252,7 +253,12 @@ NEEDS = {
     "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
+    "model.convolution.width": CANON,
+    "model.convolution.places": CANON,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.attention.value_mix": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_mix_learned": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_gate_channels": {"model.attention.kind": "value_embedding"},
     "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
     "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
     "model.head.pooler": ENCODER,
@@ -264,6 +270,8 @@ NEEDS = {
         for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
     },
     "objective.sampled_softmax": ELMO,
+    "objective.future_tokens": {"objective.kind": "multi_token"},
+    "objective.future_decay": {"objective.kind": "multi_token"},
     "objective.next_sentence": PAIRS,
     "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,
@@ -285,6 +293,7 @@ NEEDS = {
     "objective.longest_answer": ASKED,
     **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
     "data.mixture": {"data.source": "mixture"},
+    "data.mixture_exponent": {"data.source": "mixture", "data.mixture": lambda: mixture(1, 1)},
     "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"},
@@ -300,12 +309,22 @@ NEEDS = {
     **{
         f"optimizer.{name}": {"optimizer.kind": name.partition("_")[0]}
         for name in (
-            *("muon_momentum", "muon_scale", "sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
+            *(
+                "muon_momentum",
+                "muon_warmup",
+                "muon_scale",
+                "normuon_beta2",
+                "soap_beta",
+                "soap_refresh",
+                "soap_max_dim",
+            ),
+            *("sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
             *("adagrad_initial", "ademamix_beta3", "ademamix_alpha", "ademamix_warmup"),
             *("adafactor_decay", "adafactor_clip", "adafactor_scaled", "adafactor_min_factored"),
         )
     },
     "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
+    "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER = {
     "model.num_layers": 3,
@@ -333,6 +352,9 @@ OTHER = {
     "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,
     "model.attention.implementation": "xla",
+    "model.convolution.width": 2,
+    "model.convolution.places": "AC",
+    "model.attention.value_gate_channels": 5,
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
     "model.elmo.filters": (1, 8, 2, 8),
@@ -357,6 +379,7 @@ OTHER = {
     "data.stride": 2,
     "data.column": "reversed",
     "data.mixture": lambda: mixture(9, 1),
+    "data.mixture_exponent": 1.0,
     "data.source_column": "third",
     "data.target_column": "third",
     "data.buckets": 1,
@@ -372,6 +395,7 @@ OTHER = {
     "optimizer.clip_norm": 1e-3,
     "optimizer.adafactor_min_factored": 2,
     "optimizer.ademamix_warmup": 3,
+    "optimizer.soap_max_dim": 4,
     "optimizer.ema_steps": 5,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
@@ -385,6 +409,8 @@ WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for na
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
 WITH |= {
+    ("model.parametrization", "mup"): MUP,
+    ("model.parametrization", "completep"): MUP | {"model.base_num_layers": 2},
     ("objective.kind", "classification"): TASK,
     ("objective.kind", "tagging"): WORDS,
     ("objective.kind", "extraction"): ASKED,

@@ -7,12 +7,14 @@ them, under their names.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import erf
 
 from tests import reference_positions as schemes
+from tests.reference_convolutions import convolved, convolved_rows
 from tests.reference_heads import exclusive, forgotten, gated, lengthened
 
 
@@ -21,7 +23,8 @@ class Rows:
     """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
     or None, whether later tokens are hidden, and up to which position they are not; what
     cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the
-    batch, and the (mean, unbiased variance) that it found, call by call.
+    batch, and the (mean, unbiased variance) that it found, call by call; the tokens [B, T], and the
+    values of the first layer by row.
     """
 
     positions: np.ndarray
@@ -32,6 +35,8 @@ class Rows:
     memory_positions: np.ndarray | None = None
     training: bool = False
     moments: list = field(default_factory=list)
+    tokens: np.ndarray | None = None
+    values: dict = field(default_factory=dict)
 
 
 def overlaid(config, changes=None):
@@ -229,16 +234,22 @@ def head_norm(config, params, heads):
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
 
 
-def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix=""):
+def attention_row(
+    config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None, mix=lambda v: v
+):
     """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
     positions `keys`; before the output matrix.
 
     `length` is that of the longest row; `table` is the bias table that all layers share; `prefix`
-    "global_" names other matrices.
+    "global_" names other matrices; `mix` makes the values that are read.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
+
+    def mixed(name, y):
+        return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
+
     q, k, v = (
-        linear(params[prefix + name], y).reshape(len(y), -1, K)
+        mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
         for name, y in (("query", x), ("key", source), ("value", source))
     )
     assert q.shape[1] == config.attention.num_query_heads
@@ -246,7 +257,7 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
         q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
-    q = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1)
+    q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
         frequencies, factor = schemes.rope(position, K, length)
@@ -256,8 +267,6 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     if config.attention.ssmax:
         q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))
-    if config.attention.kind == "forgetting":
-        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
             if kind == "alibi":
@@ -267,6 +276,8 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
                     int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"
                 )
                 score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
+    if config.attention.kind == "forgetting":
+        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
@@ -277,6 +288,21 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     sinks = np.zeros(H) if config.attention.kind == "softmax_plus_one" else params.get("sinks")
     out = attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, sinks, **added)
     return exclusive(out, v) if config.attention.exclusive and not cross else out
+
+
+def mixed_values(config, params, x, rows, b, v):
+    """Values [T, G, K] of row b: Zhou et al. 2024, ResFormer (with those of the first layer), and
+    nanochat's tables, with a gate that begins at 1.
+    """
+    if config.attention.kind == "value_residual":
+        m = params["mix"] if config.attention.value_mix_learned else config.attention.value_mix
+        return (1 - m) * v + m * rows.values.setdefault(b, v)
+    if config.attention.kind == "value_embedding":
+        added = params["value_embedding"][rows.tokens[b]].reshape(v.shape)
+        if channels := config.attention.value_gate_channels:
+            added = added * (2 / (1 + np.exp(-x[:, :channels] @ params["value_gate"]["kernel"])))[:, :, None]
+        return v + added
+    return v
 
 
 def attention_layer(config, params, x, rows, cross=False, table=None):
@@ -307,7 +333,10 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
                     for h in range(config.attention.num_heads)
                 ]
             )
-            attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
+            mix = partial(mixed_values, config, params, x[b], rows, b)
+            attended = attention_row(
+                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix
+            )
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
@@ -333,10 +362,18 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     eq. 6); `first` is what entered the first block.
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
-    sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
+
+    def before(place, name, y):
+        return convolved_rows(config, place, y, rows, params.get(f"{name}_convolution"))
+
+    sublayers = {
+        "attention": lambda y: attention_layer(
+            config, params["attention"], before("A", "attention", y), rows, table=table
+        )
+    }
     if "cross_attention" in params:
         sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
-    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], y)
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y))
 
     def normed(name, y):
         return norm(config, params.get(f"{name}_norm"), y, rows)
@@ -427,7 +464,7 @@ def head(config, params, hidden, rows=None):
 
 def hidden_states(config, params, tokens, rows, segments=None):
     """A decoder or an encoder up to the head: [B, T] to [B, T, D]."""
-    rows = replace(rows, causal=config.architecture == "decoder")
+    rows = replace(rows, causal=config.architecture == "decoder", tokens=tokens, values={})
     return tower(config, params, embed(config, params, tokens), rows, segments)
 
 
@@ -454,7 +491,8 @@ def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
     for name in ("encoder", "decoder"):
         sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
     depths = sides["encoder"].num_layers, sides["decoder"].num_layers
-    source_rows, rows = replace(source_rows, causal=False), replace(rows, causal=True)
+    source_rows = replace(source_rows, causal=False, tokens=source, values={})
+    rows = replace(rows, causal=True, tokens=targets, values={})
     table = "embedding" if config.embedding.shared else "source_embedding"
     memory = tower(sides["encoder"], params["encoder"], embed(config, params, source, table), source_rows, sides=depths)
     rows = replace(rows, memory=memory, memory_positions=source_rows.positions)

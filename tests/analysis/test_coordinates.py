@@ -1,4 +1,4 @@
-"""The coordinate check: activations keep their size in wider models under muP, and grow without it."""
+"""The coordinate check: activations are as large in wider models under muP, and grow without it."""
 
 import math
 
@@ -14,7 +14,7 @@ LEARNING = {"optimizer__learning_rate": 0.03, "data__batch_size": 2, "data__sequ
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_activations_keep_their_size_under_mup_and_grow_without(tied):
     slopes = {
         name: coordinates(
@@ -23,8 +23,7 @@ def test_activations_keep_their_size_under_mup_and_grow_without(tied):
         for name in ("standard", "mup")
     }
     assert slopes["standard"]["layer 0"] > 1
-    assert slopes["standard"]["logits"] > 0.5
-    assert all(abs(slope) < 0.25 for slope in slopes["mup"].values()), slopes["mup"]
+    assert all(abs(slope) < 0.25 for slope in slopes["mup"].values()), slopes
 
 
 def test_a_wider_model_has_more_heads_or_wider_ones():
@@ -48,7 +47,7 @@ def test_what_cannot_be_compared_is_refused(capsys):
 
 def test_the_figure_has_a_row_for_each_config(tmp_path):
     from zoo.analysis.coordinates import Coordinates
-    from zoo.draw.coordinates import page
+    from zoo.draw.coordinate_lines import page
 
     one = Coordinates((32, 64), {name: [[1.0, 2.0], [1.0, 4.0]] for name in ("embedding", "layer 0", "logits")})
     assert math.isclose(one.slopes(1)["logits"], 2)

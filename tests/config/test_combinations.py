@@ -231,6 +231,39 @@ def refused(changes):
             )
         ),
         ({"model.parallel": "own_norms", "model.norm.placement": "pre_scaled"}, ["pre-norm", "pre_scaled"]),
+        *(
+            (
+                {"model.layers.pattern": ("a", "b"), "model.layers.kinds.b.attention.kind": "value_residual"} | first,
+                [f"model.layers.kinds.b.attention.{field}", "first layer", "must be the same"],
+            )
+            for first, field in (
+                ({"model.layers.kinds.a.attention.window": 3}, "kind=value_residual"),
+                (
+                    {
+                        "model.layers.kinds.a.attention.kind": "value_residual",
+                        "model.layers.kinds.a.attention.num_kv_heads": 1,
+                    },
+                    "num_kv_heads=4",
+                ),
+            )
+        ),
+        *(
+            (
+                ENCODER
+                | {
+                    "model.attention.kind": kind,
+                    "model.attention.window": 3,
+                    "model.attention.global_tokens": 1,
+                    "model.attention.global_projections": True,
+                },
+                [kind, "global_projections"],
+            )
+            for kind in ("value_residual", "value_embedding")
+        ),
+        (
+            {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 999},
+            ["value_gate_channels=999", "model.dim"],
+        ),
         ({"model.norm.unit_offset": True}, ["unit_offset=True has no effect", "rmsnorm"]),
         ({"model.embedding.norm": True, "model.norm.kind": "none"}, ["model.embedding.norm=True has no effect"]),
         (

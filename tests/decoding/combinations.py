@@ -54,6 +54,12 @@ DECODERS = {
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
     "forget gates, scanned": {
         "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},
+    "canon layers, scanned": {"model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
+    "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
+    "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},
+    "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
+                       "model.attention.window": 3},
+    "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip
@@ -61,6 +67,7 @@ DECODERS = {
 ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
     "learned positions": {},
     "T5": T5_BIAS | {"model.norm.kind": "rmsnorm", "model.head.scale": "rsqrt_dim"},
+    "canon layers in the decoder": {"model.decoder.convolution.kind": "canon"},
     "umT5": T5_BIAS | {"model.position.shared": False, "model.num_layers": 2},
     "performer": {"model.attention.kind": "performer"},
     "a window and fewer key heads in the decoder": {

@@ -50,8 +50,8 @@ class Coordinates:
 
 
 def at_width(config: Mapping[str, Any], width: int, base: int) -> dict[str, Any]:
-    """Returns the changes that widen a config to `width`: more heads of one width, or wider ones
-    where the number of heads would not be whole, and a hidden layer in proportion.
+    """Returns the changes that make a config as wide as `width`: more heads of the same width, or
+    wider ones where the number of heads would not be whole, and a hidden layer in proportion.
 
     Args:
         config: not resolved.

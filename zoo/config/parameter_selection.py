@@ -20,7 +20,7 @@ from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
 # What a parameter is for (`zoo.layers.parameter.parameter`).
 ROLES = {
     "matrix": "weights of linear maps and convolutions inside the model",
-    "vector": "scales and biases, those of heads included",
+    "vector": "scales and biases, those of heads included; weights of short convolutions over the tokens",
     "embedding": "tables with a vector for each token, character, segment, position or distance",
     "head": "matrices that turn hidden states into scores: output matrix, transform, classifier, pooler",
     "scalar": "numbers that act alone: attention sinks, factors on scores, biases by distance, weights of a mixture",

@@ -53,6 +53,11 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
             path: BY_PATH[path].default
             for path in (
                 "data.document_separator",
+                "data.column",
+                "data.hub.revision",
+                "data.hub.subset",
+                "data.hub.split",
+                "data.hub.folder",
                 "data.source_column",
                 "data.target_column",
                 "data.header",

@@ -56,6 +56,7 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
     for (weight, source), (train, validation) in zip(components, splits, strict=True):
         train = train.subset(data.training_fraction)
         streams = cached_streams(tokenizer, {"train": train, "validation": validation}, batching.with_sentences)
+        weight *= len(streams["train"]) ** data.mixture_exponent
         parts.append(TokenizedSource(weight, source, train, validation, streams["train"], streams["validation"]))
     batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])
     return TextDataset(tokenizer, batching, tuple(parts))

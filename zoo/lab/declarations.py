@@ -23,6 +23,7 @@ PREREQUISITE_PREFIX = "prerequisite:"
 TUNING_FOLDER = "tuning"
 # Default seed of tuning runs, far from the seeds of experiments.
 FIRST_TUNING_SEED = 1000
+MAX_SEEDS = 1000
 # Differences between arms besides their factors, by the name that allows them.
 DIFFERENCES = {
     "tokens": "the training budget in tokens",

@@ -15,6 +15,7 @@ from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.declarations import (
     DIFFERENCES,
     EXPERIMENT_NAME,
+    MAX_SEEDS,
     Claim,
     Contrast,
     Factors,
@@ -178,6 +179,9 @@ def _claim_problems(experiment: Experiment) -> Iterator[str]:
 def _seed_problems(seeds: tuple[int, ...]) -> Iterator[str]:
     if not seeds:
         yield "seeds: at least one is needed"
+    if len(seeds) > MAX_SEEDS:
+        yield f"seeds: {len(seeds):,} are given; at most {MAX_SEEDS:,} can be"
+        return
     for seed in dict.fromkeys(seeds):
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             yield f"seeds: {seed!r} is not a non-negative integer"

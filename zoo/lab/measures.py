@@ -86,7 +86,7 @@ MEASURES = {
         "more, of 8 held-out rows",
         True,
         "nats",
-        needs={"model.attention.kind": ATTENTION_KINDS.having("kernels")},
+        needs={"model.attention.kind": ATTENTION_KINDS.having("distribution")},
     ),
 }
 

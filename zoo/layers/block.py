@@ -15,6 +15,7 @@ from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
 from zoo.layers.parameter import constant, ones, parameter, zeros
 from zoo.layers.parametrization import depth_ratio
+from zoo.layers.short_convolution import make_short_convolution
 
 Hidden = Float[Array, "B T D"]
 Residual = Float[Array, "B T D"] | Float[Array, "B T N D"]
@@ -47,6 +48,8 @@ class Block(nnx.Module):
         if cross:
             self.cross_attention = make_attention(config, cross=True, gain=gain)
         self.ffn = make_feed_forward(config, gain)
+        self.attention_convolution = make_short_convolution(config, "A", config.dim, "embed")
+        self.ffn_convolution = make_short_convolution(config, "C", config.dim, "embed")
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
                 setattr(self, f"{part}_norm", make_norm(config))
@@ -109,8 +112,8 @@ class Block(nnx.Module):
             shared: the term that all layers add to the scores of self-attention.
         """
         functions: dict[str, Sublayer] = {
-            "attention": lambda y: self.attention(y, context, shared),
-            "ffn": lambda y: self.ffn(y, context),
+            "attention": lambda y: self.attention(self._convolved(y, "attention", context), context, shared),
+            "ffn": lambda y: self.ffn(self._convolved(y, "ffn", context), context),
         }
         if "cross_attention" in self.parts:
             functions["cross_attention"] = lambda y: self.cross_attention(y, context)
@@ -120,6 +123,10 @@ class Block(nnx.Module):
             norm, output_norm = getattr(self, f"{part}_norm"), getattr(self, f"{part}_output_norm", None)
             x = self.sublayer(x, functions[part], norm, output_norm, context, part)
         return x
+
+    def _convolved(self, x: Hidden, part: str, context: Context) -> Hidden:
+        convolution = getattr(self, f"{part}_convolution")
+        return x if convolution is None else convolution(x, context, f"{part} convolution")
 
     def parallel_sublayers(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
         """Returns x + Attention(Norm(x)) + FFN(Norm(x)) (Wang & Komatsuzaki 2021, GPT-J: one norm

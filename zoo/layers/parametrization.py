@@ -12,7 +12,7 @@ parametrization (Yang et al. 2022, table 8; Dey et al. 2025, table 1 with alpha 
 | Adam's epsilon | 1 / m, and 1 / (m d) inside the layers | 1 / (m d) | 1 / m |
 
 and scores are multiplied by sqrt(K0) / K for heads of width K, K0 at the base. The last three rows are
-in `zoo.training.optimization.parametrization`.
+in `zoo.training.optimization.parametrized_rates`.
 """
 
 from zoo.config import ResolvedConfig

@@ -1,5 +1,7 @@
 """Language models over a stack: embedding, positions, blocks, final norm, head."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
@@ -89,7 +91,8 @@ class LanguageModel(Tower, TaskHead):
         self, tokens: Int[Array, "B T"], context: Context, segments: Int[Array, "B T"] | None = None
     ) -> Float[Array, "B T D"]:
         """Returns the hidden states from which the head predicts; `segments` as in `Tower.run`."""
-        return self.run(embed(self.embedding[...], tokens, self.config), context, segments)
+        x = embed(self.embedding[...], tokens, self.config)
+        return self.run(x, replace(context, tokens=tokens), segments)
 
     def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> LogitFactors:
         """Returns the prediction of every token id."""

@@ -97,9 +97,10 @@ def shipped_experiments() -> dict[str, tuple[Experiment, tuple[Mapping[str, Any]
     return found
 
 
-def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None]]:
-    """Yields (name, claim) of the experiments in which some arms have the variant, others do not,
-    and a factor sets the fields that choose it and few others.
+def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None, list[str]]]:
+    """Yields (name, claim, ids) of the experiments in which some arms have the variant, others do
+    not, and a factor sets the fields that choose it and few others. `ids` are the claims of which a
+    contrast reads an arm with the variant; all, if contrasts do not name theirs.
 
     An architecture differs from another one in more than a field; its entry names its claims.
     """
@@ -111,7 +112,25 @@ def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None]]:
         if max(map(len, levels), default=0) > MAX_FIELDS or not any(set(level) & set(chosen) for level in levels):
             continue
         if 0 < sum(has_variant(arm, variant) for arm in arms) < len(arms):
-            yield name, experiment.claim
+            yield name, experiment.claim, _claims_about(variant, experiment)
+
+
+def _claims_about(variant: Variant, experiment: Experiment) -> list[str]:
+    if experiment.claim is None:
+        return []
+    base, found = flatten(experiment.base), []
+    for contrast in experiment.contrasts:
+        sides = [
+            {
+                path: value
+                for factor, level in side.arm.items()
+                for path, value in experiment.factors[factor][level].items()
+            }
+            for side in (contrast.a, contrast.b)
+        ]
+        if not contrast.claim or any(has_variant(base | side, variant) for side in sides):
+            found += claim_ids(contrast.claim) if contrast.claim else experiment.claim.ids
+    return list(dict.fromkeys(found))
 
 
 class Verdict(NamedTuple):
@@ -170,14 +189,16 @@ def judged_by(variant: Variant, findings: Findings | None) -> list[str]:
     experiments: dict[str, list[str]] = {claim: [] for claim in variant.claims}
     statements: dict[str, str] = {}
     lines = []
-    for name, claim in compared_by(variant):
+    for name, claim, ids in compared_by(variant):
         if claim is None:
             lines.append(f"{_experiment(name, findings)}, an open question")
             continue
-        for id in claim.ids:
+        for id in ids:
             experiments.setdefault(id, []).append(name)
             statements.setdefault(id, f"{claim.statement} ({claim.source})")
-    ordered = sorted(experiments, key=claim_order)
+    # Without the list of claims, an id alone says nothing.
+    named = [id for id in experiments if findings or id in statements]
+    ordered = sorted(named, key=claim_order)
     return [_claim_line(id, experiments[id], statements, findings) for id in ordered] + lines
 
 

@@ -313,4 +313,8 @@ def _seeds(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number of seeds nor a list like 0,1,5")
     if "," in text:
         return tuple(int(part) for part in parts)
-    return tuple(range(_positive(text)))
+    from zoo.lab.declarations import MAX_SEEDS
+
+    if (number := _positive(text)) > MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{number} seeds are more than {MAX_SEEDS}")
+    return tuple(range(number))

@@ -112,6 +112,17 @@ DATA_FIELDS: tuple[Field, ...] = (
         when=("data.source", ("mixture",)),
     ),
     Field(
+        "data.mixture_exponent",
+        0.0,
+        float,
+        "alpha: a source with n training tokens is sampled in proportion to its weight times n^alpha; 0: to its "
+        "weight, 1: to its weight and size, 0.3 as mT5 does (Xue et al. 2021, section 3.2)",
+        minimum=0,
+        maximum=1,
+        when=("data.source", ("mixture",)),
+        added=True,
+    ),
+    Field(
         "data.bad_text",
         "error",
         str,

@@ -43,6 +43,18 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         },
     ),
     Field(
+        "optimizer.weight_decay_schedule",
+        "constant",
+        str,
+        "what the weight decay is multiplied by, besides the learning rate where its form has that",
+        {
+            "constant": "1",
+            "linear": "1 - (t - 1)/T at update t of T: it falls to 0 with the run",
+            "rate": "r/R: it follows the learning rate r over its peak R",
+        },
+        added=True,
+    ),
+    Field(
         "optimizer.beta1",
         0.9,
         float,

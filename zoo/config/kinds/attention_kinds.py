@@ -34,22 +34,41 @@ def _sigmoid_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[st
 
 
 def _forgetting_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
-    if architecture == "encoder":
+    if architecture != "decoder":
         yield (
-            f"model.attention.kind=forgetting forgets from left to right; an encoder needs another kind "
-            f"(model.architecture={flat['model.architecture']})"
+            "model.attention.kind=forgetting forgets from left to right; it needs model.architecture=decoder, got "
+            f"{flat['model.architecture']}"
         )
 
 
-_SOFTMAX = frozenset({"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels"})
+def _value_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.attention.global_projections"]:
+        yield (
+            f"{KIND}={flat[KIND]} mixes the values of all tokens, and model.attention.global_projections makes others "
+            "for global tokens; set it to false"
+        )
+
+
+def _value_embedding_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _value_problems(flat, architecture)
+    if (channels := flat["model.attention.value_gate_channels"]) > flat["model.dim"]:
+        yield f"model.attention.value_gate_channels={channels} is more than model.dim={flat['model.dim']}"
+
+
+_SOFTMAX = frozenset(
+    {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
+)
 
 # Traits: "heads" (it projects tokens to the queries, keys and values of heads), "cross" (it can read
 # an encoder's output), "positions" (it rotates queries and keys), "window", "documents" (it can keep
 # packed documents apart), "prefix" (it can show the keys of a prefix to all tokens), "scores" (it
 # forms the score of each query and key, to which position biases, sinks and caps belong), "kernels"
 # (its product is one of the implementations of softmax attention), "zero_sink" (a sink of score 0),
-# "sigmoid" (its weights are no distribution over the keys). What else a config asks for is
-# refused (`zoo.config.constraints.attention_constraints`).
+# "sigmoid" (a weight depends on its own score alone), "distribution" (the weights of a query add up
+# to 1), "reads_first" (it reads what the first layer publishes, in the same shape, so that the first
+# layer is of this kind). What else a config asks for is refused
+# (`zoo.config.constraints.attention_constraints`).
 ATTENTION_KINDS = KindTable(
     KIND,
     (
@@ -58,14 +77,14 @@ ATTENTION_KINDS = KindTable(
             KIND,
             "softmax_plus_one",
             "exp(score) / (1 + sum of exp(score)): a head may attend to nothing (Miller 2023)",
-            _SOFTMAX | {"zero_sink"},
+            _SOFTMAX - {"distribution"} | {"zero_sink"},
             problems=_plus_one_problems,
         ),
         Kind(
             KIND,
             "sigmoid",
             "sigmoid(score + b), b = -ln n, without a sum over the keys (Ramapuram et al. 2024)",
-            _SOFTMAX - {"cross"} | {"sigmoid"},
+            _SOFTMAX - {"cross", "distribution"} | {"sigmoid"},
             fields=(
                 Field(
                     "model.attention.sigmoid_bias",
@@ -93,6 +112,40 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_forgetting_problems,
+        ),
+        Kind(
+            KIND,
+            "value_residual",
+            "softmax of values (1 - m) v + m v_1, v_1 those of the first layer (Zhou et al. 2024, ResFormer)",
+            _SOFTMAX | {"reads_first"},
+            (
+                Field(
+                    "model.attention.value_mix", 0.5, float, "m, share of the first layer's values", above=0, maximum=1
+                ),
+                Field(
+                    "model.attention.value_mix_learned",
+                    False,
+                    bool,
+                    "m is a number that each layer learns, and begins at `value_mix`",
+                ),
+            ),
+            problems=_value_problems,
+        ),
+        Kind(
+            KIND,
+            "value_embedding",
+            "softmax of values v + gate * E[token], with a table E in every such layer (nanochat)",
+            _SOFTMAX,
+            (
+                Field(
+                    "model.attention.value_gate_channels",
+                    12,
+                    int,
+                    "values of the token that its gate reads; 0: no gate",
+                    minimum=0,
+                ),
+            ),
+            problems=_value_embedding_problems,
         ),
         Kind(
             KIND,

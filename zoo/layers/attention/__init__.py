@@ -10,6 +10,7 @@ from zoo.layers.attention.other_weights import SigmoidAttention, SoftmaxPlusOneA
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer, shared_scores
+from zoo.layers.attention.value_mixing import ValueEmbeddingAttention, ValueResidualAttention
 
 __all__ = ["ATTENTIONS", "SharedScores", "TokenMixer", "make_attention", "shared_scores"]
 
@@ -18,6 +19,8 @@ ATTENTIONS: dict[str, type[TokenMixer]] = {
     "softmax_plus_one": SoftmaxPlusOneAttention,
     "sigmoid": SigmoidAttention,
     "forgetting": ForgettingAttention,
+    "value_residual": ValueResidualAttention,
+    "value_embedding": ValueEmbeddingAttention,
     "performer": PerformerAttention,
 }
 

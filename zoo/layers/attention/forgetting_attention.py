@@ -12,7 +12,7 @@ from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.cache import Cache
 from zoo.layers.context import Context
-from zoo.layers.parameter import Linear, kernel_initializer, parameter
+from zoo.layers.parameter import Linear, constant, kernel_initializer, parameter
 
 
 class Forgotten(NamedTuple):
@@ -58,7 +58,7 @@ class ForgettingAttention(SoftmaxAttention):
         super().__init__(config, cross, gain)
         heads, first = config.attention.num_heads, config.attention.forget_bias
         self.forget = Linear(config.dim, heads, ("embed", "heads"), False, kernel_initializer(config))
-        self.forget_bias = parameter((heads,), ("heads",), lambda key, shape: jnp.full(shape, first))
+        self.forget_bias = parameter((heads,), ("heads",), constant(first))
 
     def __call__(
         self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
 from zoo.layers.norm import rms_norm
-from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
+from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, zeros
 
 
 class HeadNorm(nnx.Module):
@@ -52,9 +52,7 @@ class CosineNorm(nnx.Module):
 
     def __init__(self, heads: int):
         first = math.log(10.0)
-        self.log_factor = (
-            parameter((heads,), ("heads",), lambda key, shape: jnp.full(shape, first), "scalar") if heads else None
-        )
+        self.log_factor = parameter((heads,), ("heads",), constant(first), "scalar") if heads else None
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
         """Divides queries or keys by their lengths, and multiplies queries by the factor."""
@@ -113,7 +111,7 @@ class LengthFactor(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         first = config.attention.ssmax
         heads = config.attention.num_heads
-        self.s = parameter((heads,), ("heads",), lambda key, shape: jnp.full(shape, first), "scalar")
+        self.s = parameter((heads,), ("heads",), constant(first), "scalar")
 
     def __call__(self, q: Float[Array, "B T H K"], seen: Float[Array, "#B #T #H"]) -> Float[Array, "B T H K"]:
         """Returns the queries times their factors; `seen` is n."""

@@ -9,6 +9,7 @@ from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
 from zoo.layers.position import Position, make_attention_position
+from zoo.layers.short_convolution import make_short_convolution
 
 Projected = tuple[Float[Array, "B T H K"], Float[Array, "B S G K"], Float[Array, "B S G V"]]
 """Queries and keys, rotated, and values."""
@@ -36,6 +37,10 @@ class Attention(TokenMixer):
             H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer(config, gain)
         )
         self.query_norm, self.key_norm = make_head_norms(config, Q, G)
+        widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}
+        for name, width in {} if cross else widths.items():
+            axis = "heads" if name == "query" else "kv_heads"
+            setattr(self, f"{name}_convolution", make_short_convolution(config, "B", width, axis))
         self.gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
 
@@ -68,7 +73,7 @@ class Attention(TokenMixer):
             q = q.reshape(context.cache.memory_positions.shape[0], -1, *q.shape[2:])
             attended = self.attend_memory(q, context)
         else:
-            q, k, v = self.queries(self.query(x)), self.keys(self.key(x)), self.values(self.value(x))
+            q, k, v = self._heads(x, context)
             q, k = self.position.rotate(q, k, context.positions, context.positions)
             attended = self.attend_next(q, k, v, context, shared)
         return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)
@@ -91,12 +96,24 @@ class Attention(TokenMixer):
     def _all_tokens(
         self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | None
     ) -> Float[Array, "B T H V"]:
-        source = context.memory.hidden.astype(x.dtype) if self.cross else x
         if self.cross:
+            source = context.memory.hidden.astype(x.dtype)
             context, shared = context.for_cross_attention(), None
-        q, k = self.queries(self.query(x)), self.keys(self.key(source))
+            q, k, v = self.queries(self.query(x)), self.keys(self.key(source)), self.values(self.value(source))
+        else:
+            q, k, v = self._heads(x, context)
         q, k = self.position.rotate(q, k, context.positions, context.effective_key_positions)
-        return self.attend(x, (q, k, self.values(self.value(source))), context, shared)
+        return self.attend(x, (q, k, v), context, shared)
+
+    def _heads(self, x: Float[Array, "B T D"], context: Context) -> Projected:
+        """Returns queries, keys and values of self-attention, before rotation."""
+
+        def projected(name: str) -> Array:
+            y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
+            return y if convolution is None else convolution(y, context, f"{name} convolution")
+
+        q, k, v = self.queries(projected("query")), self.keys(projected("key")), self.values(projected("value"))
+        return q, k, self.mixed_values(v, x, context)
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
@@ -112,6 +129,19 @@ class Attention(TokenMixer):
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""
         return x.reshape(*x.shape[:2], -1, self.value_dim)
+
+    def mixed_values(
+        self, v: Float[Array, "B T G V"], x: Float[Array, "B T D"], context: Context
+    ) -> Float[Array, "B T G V"]:
+        """Returns the values that self-attention weighs and keeps; by default `v` itself.
+
+        Args:
+            v: projected values.
+            x: the tokens: whole rows, or the next token when decoding from a cache.
+            context: structure of the sequence.
+        """
+        del x, context
+        return v
 
     def attend(
         self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None

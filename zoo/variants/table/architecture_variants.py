@@ -7,6 +7,7 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.span_corruption import SpanObjective
@@ -41,6 +42,18 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         tests=(numpy_reference("objectives/test_causal.py::test_the_loss_is_the_reference_s"),),
         details=("exp of the mean loss is the perplexity.",),
         claims=("O8",),
+    ),
+    choice(
+        "objective.kind",
+        "multi_token",
+        "architecture",
+        "multi-token",
+        source=MultiTokenObjective,
+        tests=(
+            numpy_reference(
+                "objectives/test_multi_token.py::test_the_terms_are_the_surprisals_of_the_next_tokens_of_the_document"
+            ),
+        ),
     ),
     choice(
         "model.architecture",

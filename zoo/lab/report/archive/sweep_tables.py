@@ -25,6 +25,7 @@ from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
+from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.notes import read_notes
@@ -37,6 +38,7 @@ from zoo.lab.statistics.paired import holm, spread
 
 # A path that begins with a slash, at the start or after a separator; "://" belongs to an address.
 ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
+SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
 TABLES = ("runs.csv", "contrasts.csv", "differences.csv", "tuning.csv")
 
 
@@ -128,7 +130,7 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
 
 def _final_metrics(run: RunRecord) -> dict[str, float]:
     """Returns all final metrics of a run, evaluated and measured."""
-    names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", MEASURE_PREFIX))})
+    names = sorted({name for row in run.rows for name in row if name.startswith(SHOWN_METRICS)})
     return {name: value for name in names if (value := run.final(name)) is not None}
 
 
@@ -181,11 +183,21 @@ def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
 
 
 def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
-    """Returns {metric: mean and standard deviation over seeds} of the measures of an arm."""
+    """Returns {metric: mean and standard deviation over seeds} of what an arm has besides the
+    sweep's metric: measures, that metric at other lengths, and what contrasts name.
+    """
+    lengths = [
+        name for name in sweep.metrics() if name.startswith(f"{sweep.metric}@") and name.rpartition("@")[2].isdigit()
+    ]
+    metrics = [
+        *(metric for name in sweep.measures for metric in measure_metrics(name)),
+        *sorted(lengths, key=lambda metric: int(metric.rpartition("@")[2])),
+        *(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b)),
+    ]
     found = {
         metric: spread(final_values(sweep, arm, metric).values())
-        for name in sweep.measures
-        for metric in measure_metrics(name)
+        for metric in dict.fromkeys(metrics)
+        if metric != sweep.metric
     }
     return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 
@@ -207,7 +219,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
                 "mean": found and found.mean,
                 "sd": found and found.sd,
                 "seeds": found.n if found else 0,
-                **({"measured": _measured(sweep, arm.name)} if sweep.measures else {}),
+                **({"measured": measured} if (measured := _measured(sweep, arm.name)) else {}),
             }
         )
     return {
