@@ -218,8 +218,8 @@ def test_arrows_go_from_point_to_point(shown):
     assert "post, warm-up=0" not in said[-1]
     shown.click("#tab-differences")
     shown.run("document.querySelector('#differences-plot .picture').focus()")
-    shown.key("ArrowDown")
-    shown.key("ArrowDown")
+    shown.key("ArrowRight")
+    shown.key("ArrowRight")
     assert shown.run("document.querySelector('#differences-plot .unseen').textContent").startswith(
         "norm=post, warm-up=0: 1.0"
     )
@@ -442,7 +442,8 @@ def test_hostile_names_stay_text(browser, writer, tmp_path):
     assert name in browser.run("document.querySelector('#dynamics .tip').textContent")
     assert browser.problems == []
     assert browser.run("document.querySelectorAll('img, b:not(.tip b)').length") == 0
-    assert "<b>bold</b>" in browser.run("document.querySelector('.legend').textContent")
+    assert "javascript:alert(4)" in browser.run("document.querySelector('.legend').textContent")
+    assert "<b>bold</b>" in browser.run("document.querySelector('#configs').textContent")
 
 
 def test_what_begins_like_a_number_is_no_formula(browser, writer, tmp_path):
