@@ -163,9 +163,9 @@ def updated(changes):
     traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, True))
     optimizer = make_optimizer(resolve(changes), traits, labels=labels)
     params = dict.fromkeys(labels, jnp.linspace(-1.0, 2.0, 12).reshape(3, 4))
-    state = optimizer.init(params)
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
     for scale in (1.0, -2.0, 3.0, 0.5) * 3:
-        updates, state = optimizer.update(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
+        updates, state = step(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
         params = jax.tree.map(jnp.add, params, updates)
     return params
 

@@ -179,16 +179,15 @@ def test_ten_updates_of_muonh_follow_the_equations_and_keep_every_norm():
         assert np.linalg.norm(params["kernel"][layer]) == pytest.approx(radius, rel=1e-5)
 
 
-def test_a_matrix_of_zeros_has_no_sphere(monkeypatch):
-    from zoo.layers import feedforward
-    from zoo.layers.parameter import zeros
-
-    monkeypatch.setattr(feedforward, "kernel_initializer", lambda *_: zeros)
-    config = configs.resolve(small(model__vocab_size=257, optimizer__kind="muonh"))
-    with pytest.raises(
-        ConfigError, match=r"keeps the norm of the initial values, and those of .*ffn/down/kernel are 0"
-    ):
+def test_a_matrix_of_zeros_has_no_sphere():
+    config = configs.resolve(small(model__vocab_size=257, optimizer__kind="muonh", model__init__zero_outputs=True))
+    with pytest.raises(ConfigError) as refusal:
         group_labels(config, make_model(config))
+    assert refusal.value.problems == [
+        f"optimizer.kind=muonh keeps the norm of the initial values, and those of stack/layers/{path}/kernel are 0; give "
+        "it another kind in a group of its own"
+        for path in ("attention/output", "ffn/down")
+    ]
 
 
 def test_momentum_rises_from_085_over_the_warm_up():

@@ -1,24 +1,12 @@
 """Variants of attention."""
 
-from zoo.layers.attention import favor, forgetting_attention, head_options, other_weights, softmax_attention
-from zoo.variants.table.entry import LAYER, WHOLE, choice, numpy_reference
+from zoo.layers.attention import favor, head_options, softmax_attention
+from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
+ENCODER_WINDOW = {"model.attention.window": 257}
 SINKS = ReferenceTest(
     "GptOssAttention of transformers", "tests/parity/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
-)
-SWIN = ReferenceTest(
-    "Swinv2SelfAttention of transformers", "tests/parity/test_cosine.py::test_cosine_attention_is_swin_v2_s", 1e-5
-)
-QWEN3_NEXT = ReferenceTest(
-    "Qwen3NextAttention of transformers",
-    "tests/parity/test_output_gate.py::test_the_elementwise_gate_is_qwen3_next_s",
-    1e-5,
-)
-ZERO_KEY = ReferenceTest(
-    "MultiheadAttention(add_zero_attn=True) of torch.nn",
-    "tests/parity/test_softmax_plus_one.py::test_softmax_plus_one_is_a_key_of_zeros",
-    1e-5,
 )
 FAVOR = ReferenceTest(
     "FastAttention of performer-pytorch", "tests/parity/test_performer.py::test_both_directions", 1e-5
@@ -107,6 +95,108 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         tests=(WHOLE,),
         picture="heads",
     ),
+    Variant(
+        "window",
+        "attention",
+        {"model.attention.window": 256},
+        paper="Beltagy et al. 2020, section 3.1; Jiang et al. 2023 (Mistral)",
+        equation="Query t sees the keys s with t - W < s <= t: W keys, including its own.",
+        systems=("mistral",),
+        tests=(LAYER,),
+        details=(
+            "After L layers a token depends on the last L (W - 1) + 1 tokens (its receptive field). A cache keeps "
+            "the last W tokens.",
+        ),
+        claims=("A3", "A4"),
+        picture="mask",
+    ),
+    Variant(
+        "symmetric-window",
+        "attention",
+        ENCODER_WINDOW,
+        paper="Beltagy et al. 2020, section 3.1",
+        baseline="encoder",
+        equation="Query t sees the keys s with |t - s| <= (W - 1) / 2: W keys, including its own, W odd.",
+        systems=("longformer-local",),
+        tests=(LAYER,),
+        details=("After L layers a token depends on L (W - 1) + 1 tokens around it (its receptive field).",),
+        claims=("A4",),
+        picture="mask",
+    ),
+    Variant(
+        "dilated-window",
+        "attention",
+        {"model.attention.window": 256, "model.attention.dilations": (1, 2)},
+        equation=(
+            "Query t of head h sees the keys s = t - i d, 0 <= i < W: W keys over W d tokens; heads take the "
+            "dilations d in turn."
+        ),
+        paper="Beltagy et al. 2020, section 3.1, Dilated Sliding Window",
+        tests=(LAYER,),
+        details=(
+            "After L layers in which all heads have dilation d, the receptive field spans L (W - 1) d + 1 tokens.",
+        ),
+        picture="mask",
+    ),
+    Variant(
+        "global-tokens",
+        "attention",
+        ENCODER_WINDOW | {"model.attention.global_tokens": 1},
+        paper="Beltagy et al. 2020, section 3.1",
+        equation="Like symmetric-window, but the first g tokens see all keys s, and every query sees s < g.",
+        baseline="encoder",
+        tests=(LAYER,),
+        details=("Two layers suffice for any two tokens to depend on each other, by way of a global one.",),
+        picture="mask",
+    ),
+    Variant(
+        "global-projections",
+        "attention",
+        ENCODER_WINDOW | {"model.attention.global_tokens": 1, "model.attention.global_projections": True},
+        baseline="encoder",
+        equation=(
+            "Like global-tokens, but the global tokens attend with q = x W_q', k = x W_k', v = x W_v', matrices of "
+            "their own."
+        ),
+        paper="Beltagy et al. 2020, section 3.1, Linear Projections for Global Attention",
+        systems=("longformer",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "local-global",
+        "attention",
+        {
+            "model.layers.pattern": ("local", "global"),
+            "model.layers.kinds.local.attention.window": 256,
+            "model.layers.kinds.global.attention.window": 0,
+        },
+        equation="Layers alternate: in a local one query t sees t - W < s <= t, in a global one all s <= t.",
+        paper="Gemma Team 2024 (Gemma 2), section 2",
+        systems=("gemma2", "gemma3"),
+        tests=(WHOLE,),
+        details=(
+            "One global layer gives every later layer the whole row. The cache of a local layer keeps the last W "
+            "tokens.",
+        ),
+        picture="mask",
+    ),
+    Variant(
+        "nope-layers",
+        "attention",
+        ROPE
+        | {
+            "model.layers.pattern": ("rope", "rope", "rope", "plain"),
+            "model.layers.kinds.rope.position.kind": "rope",
+            "model.layers.kinds.plain.position.kind": "none",
+        },
+        equation=(
+            "q and k are rotated in three of four layers; in every fourth they are not: score(t, s) = scale * q_t . "
+            "k_s."
+        ),
+        paper="Yang et al. 2025 (RNoPE); SmolLM3",
+        systems=("smollm3",),
+        tests=(WHOLE,),
+    ),
     choice(
         "model.attention.qk_norm",
         "head",
@@ -176,83 +266,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         systems=("llama", "t5"),
         tests=(LAYER,),
         details=("Switched off: the biases of W_q, W_k, W_v and W_o.",),
-    ),
-    choice(
-        "model.attention.qk_norm", "cosine", "attention", "cosine", source=head_options.CosineNorm, tests=(LAYER, SWIN)
-    ),
-    choice(
-        "model.attention.gate",
-        "elementwise",
-        "attention",
-        "output-gate",
-        source=head_options.OutputGate,
-        paper="Qiu et al. 2025; Qwen Team 2025 (Qwen3-Next)",
-        tests=(LAYER, QWEN3_NEXT),
-    ),
-    choice(
-        "model.attention.gate",
-        "head",
-        "attention",
-        "head-gate",
-        equation="y = concat_h(a_h * sigmoid(x w_h)) W_o: one gate for each head, from the layer's input.",
-        paper="Qiu et al. 2025",
-        tests=(LAYER,),
-    ),
-    choice(
-        "model.attention.gate_input",
-        "attended",
-        "attention",
-        "attended-gate",
-        {"model.attention.gate": "elementwise"},
-        equation="y = (a * sigmoid(a W_g)) W_o, a = concat_h(a_h): gates from what the heads have read.",
-        paper="a control; cf. Qiu et al. 2025",
-        tests=(LAYER,),
-    ),
-    choice(
-        "model.attention.gate_input",
-        "x",
-        "attention",
-        "input-gate",
-        {"model.attention.gate": "elementwise"},
-        equation="y = (a * sigmoid(x W_g)) W_o, a = concat_h(a_h): gates from the layer's input, as in output-gate.",
-        paper="Qiu et al. 2025",
-        tests=(LAYER,),
-    ),
-    choice(
-        "model.attention.exclusive",
-        True,
-        "attention",
-        "exclusive",
-        equation=(
-            "y_h = a_h - (a_h . v) v / |v|^2, a_h what head h has read and v the value of the token itself: the part "
-            "of a head's output along the token's own value is removed."
-        ),
-        paper="Zhai 2026 (XSA)",
-        tests=(LAYER,),
-    ),
-    choice("model.attention.ssmax", 0.4, "attention", "ssmax", source=head_options.LengthFactor, tests=(LAYER,)),
-    choice(
-        "model.attention.kind",
-        "softmax_plus_one",
-        "attention",
-        "softmax-plus-one",
-        source=other_weights.SoftmaxPlusOneAttention,
-        tests=(LAYER, ZERO_KEY),
-    ),
-    choice(
-        "model.attention.kind",
-        "sigmoid",
-        "attention",
-        "sigmoid-attention",
-        source=other_weights.SigmoidAttention,
-        tests=(LAYER,),
-    ),
-    choice(
-        "model.attention.kind",
-        "forgetting",
-        "attention",
-        source=forgetting_attention.ForgettingAttention,
-        tests=(LAYER,),
     ),
     choice(
         "model.attention.kind",
