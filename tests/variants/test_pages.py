@@ -39,6 +39,7 @@ NO_VARIANTS = {
     "model.scan_layers",
     "model.attention.implementation",
     "model.init.kernel",
+    "model.parametrization",
     "model.init.scale_residual",
 }
 # Fields of which "none" is a variant: a model without a part that models have.
@@ -161,7 +162,7 @@ def test_a_page_has_the_verdicts_of_its_claims():
     )
     verdict = json.loads((ROOT / "docs/results/feedforward/result.json").read_text())["verdict"]
     assert f"[{verdict} (tiny" in supported
-    assert "(../results/README.md#feedforward)" in supported
+    assert "(../results/feedforward/README.md)" in supported
     assert "experiments/feedforward.py" in other
     assert verdict not in other
     # Claims that tests or measurements judge are named by hand.

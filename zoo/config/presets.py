@@ -18,8 +18,11 @@ PRESETS = {
 }
 # Of kinds that need another rate than AdamW.
 RATES = {"adafactor": 0.03, "adagrad": 0.2}
-# Fields of the published text, which `stdlib` does not have.
-OF_THE_SOURCE = (
+STRETCHED = ("dynamic", "yarn", "llama3")
+
+
+# Fields of a published data set, which small sizes do not read.
+OF_THE_DATA = (
     "data.document_separator",
     "data.column",
     "data.hub.revision",
@@ -33,7 +36,6 @@ OF_THE_SOURCE = (
     "data.validation_fraction",
     "training.translate_every",
 )
-STRETCHED = ("dynamic", "yarn", "llama3")
 
 
 def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.ConfigDict:
@@ -64,7 +66,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.chunk_tokens": AUTO,
         "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
-        **{path: BY_PATH[path].default for path in OF_THE_SOURCE},
+        **{path: BY_PATH[path].default for path in OF_THE_DATA},
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],

@@ -133,7 +133,7 @@ def _claims_about(variant: Variant, experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-class LinkedVerdict(NamedTuple):
+class ClaimVerdict(NamedTuple):
     """What was found about a claim: the verdict, and where it is explained within the results."""
 
     verdict: str
@@ -150,7 +150,7 @@ class Findings(NamedTuple):
     """
 
     claims: Mapping[str, Mapping[str, str]]
-    verdicts: Mapping[str, list[LinkedVerdict]]
+    verdicts: Mapping[str, list[ClaimVerdict]]
     link: str
 
 
@@ -162,19 +162,19 @@ def read_findings(results: Path, tests: Path, link: str) -> Findings:
         tests: the folder of the tests of exact claims.
         link: path from a page to the folder.
     """
-    verdicts: dict[str, list[LinkedVerdict]] = {}
+    verdicts: dict[str, list[ClaimVerdict]] = {}
     for path in sorted(results.glob("*/result.json")):
         result, name = read_json(path), path.parent.name
         contrasts, seeds = read_contrasts(path.parent), f"{result['size']}, {len(result['seeds'])} seeds"
         for claim in claim_ids((result.get("claim") or {}).get("id", "")):
             verdict = f"{claim_verdict(result, contrasts, claim)} ({seeds})"
-            verdicts.setdefault(claim, []).append(LinkedVerdict(verdict, f"{name}/README.md"))
+            verdicts.setdefault(claim, []).append(ClaimVerdict(verdict, f"{name}/README.md"))
     for claim, records in read_measured(results).items():
         for name, record in records:
-            found = LinkedVerdict(f"{record['verdict']} (measured)", f"measured/{name}/README.md")
+            found = ClaimVerdict(f"{record['verdict']} (measured)", f"measured/{name}/README.md")
             verdicts.setdefault(claim, []).append(found)
     for claim in exact_tests(results, tests):
-        verdicts.setdefault(claim, []).append(LinkedVerdict("exact, by a test", "README.md#exact-claims"))
+        verdicts.setdefault(claim, []).append(ClaimVerdict("exact, by a test", "README.md#exact-claims"))
     return Findings({claim["id"]: claim for claim in read_claims(results)}, verdicts, link)
 
 
