@@ -267,8 +267,6 @@ def attention_row(
     if config.attention.ssmax:
         q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))
-    if config.attention.kind == "forgetting":
-        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
             if kind == "alibi":
@@ -278,6 +276,8 @@ def attention_row(
                     int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"
                 )
                 score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
+    if config.attention.kind == "forgetting":
+        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
