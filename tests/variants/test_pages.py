@@ -41,6 +41,8 @@ NO_VARIANTS = {
     "model.init.kernel",
     "model.parametrization",
     "model.init.scale_residual",
+    # Of the optimizer as much as of the model: docs/optimizers.md.
+    "model.parametrization",
 }
 # Fields of which "none" is a variant: a model without a part that models have.
 KINDS_WITHOUT = {"model.norm.kind", "model.position.kind"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from zoo.analysis.coordinates import Coordinates
@@ -23,6 +24,9 @@ def page(found: Sequence[Coordinates], titles: Sequence[str]) -> Figure:
             slope = one.slopes(len(sizes) - 1)[name]
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
+            low, high = _limits([other.sizes[name] for other in found])
+            axes.set_ylim(low, high)
+            axes.set_yticks(ticks := np.geomspace(low, high, 4)[1:-1], [f"{tick:.2g}" for tick in ticks])
             axes.set_xticks(one.widths, [str(width) for width in one.widths])
             axes.minorticks_off()
             axes.set_title(f"{name}, slope {slope:.2f}", fontsize=8)
@@ -33,3 +37,12 @@ def page(found: Sequence[Coordinates], titles: Sequence[str]) -> Figure:
     panels[len(names) - 1].legend(frameon=False, fontsize=7, title="updates", title_fontsize=7)
     drawn.suptitle("root mean square of the residual stream, standard deviation of the logits", fontsize=8)
     return drawn
+
+
+def _limits(sizes: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Returns the ends of an axis with all sizes, at least a factor of 4 apart, so that a flat line is
+    seen to be flat.
+    """
+    low, high = min(map(np.min, sizes)), max(map(np.max, sizes))
+    margin = max(1.1, 2 / (high / low) ** 0.5)
+    return float(low / margin), float(high * margin)
