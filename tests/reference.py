@@ -14,6 +14,8 @@ import numpy as np
 from scipy.special import erf
 
 from tests import reference_positions as schemes
+from tests.reference_convolutions import convolved, convolved_rows
+from tests.reference_heads import exclusive, forgotten, gated, lengthened
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,27 @@ def visible(positions, documents=None, window=0, causal=True, global_tokens=0, k
     return seen
 
 
-def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
+def attention(
+    q,
+    k,
+    v,
+    seen,
+    scale,
+    score=None,
+    softcap=0.0,
+    sinks=None,
+    relative_keys=None,
+    relative_values=None,
+    sigmoid_bias=None,
+):
     """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k [S, G, K], v [S, G, V], seen [T, S]
     or [H, T, S], score [H, T, S].
 
     H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et
     al. 2018, eq. 3 and 4, add `relative_keys` and `relative_values` [T, S, K] to keys and values. A
     soft cap c makes a score c tanh(score / c); a sink is one more score of a head, of a key whose
-    value is zero. A query that sees nothing gives NaN, with a sink zero.
+    value is zero. A query that sees nothing gives NaN, with a sink zero. With a `sigmoid_bias` b a
+    weight is sigmoid(score + b) (Ramapuram et al. 2024).
     """
     (T, H, _), (_, G, V) = q.shape, v.shape
     out = np.zeros((T, H, V))
@@ -146,6 +161,10 @@ def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relativ
             logits = np.where(seen[t] if seen.ndim == 2 else seen[h, t], logits, -np.inf)
             if sinks is not None:
                 logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, V))])
+            if sigmoid_bias is not None:
+                with np.errstate(over="ignore"):
+                    out[t, h] = (1 / (1 + np.exp(-logits - sigmoid_bias))) @ values
+                continue
             with np.errstate(invalid="ignore"):
                 weights = np.exp(logits - logits.max())
                 out[t, h] = (weights / weights.sum()) @ values
@@ -203,14 +222,21 @@ def feed_forward(config, params, x):
 
 
 def head_norm(config, params, heads):
-    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector."""
+    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector. Or
+    Liu et al. 2022: unit vectors, for queries times exp(a) of each head, at most 100.
+    """
+    if config.attention.qk_norm == "cosine":
+        unit = heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
+        return unit * np.minimum(np.exp(params.get("log_factor", np.zeros(1))), 100)[:, None]
     scale = params["scale"] + (1 if config.norm.unit_offset else 0)
     if config.attention.qk_norm == "head":
         return np.stack([rms_norm(heads[:, h], scale, config.norm.epsilon) for h in range(heads.shape[1])], axis=1)
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
 
 
-def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix="", mix=lambda v: v):
+def attention_row(
+    config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None, mix=lambda v: v
+):
     """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
     positions `keys`; before the output matrix.
 
@@ -218,15 +244,19 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     "global_" names other matrices; `mix` makes the values that are read.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
+
+    def mixed(name, y):
+        return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
+
     q, k, v = (
-        linear(params[prefix + name], y).reshape(len(y), -1, K)
+        mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
         for name, y in (("query", x), ("key", source), ("value", source))
     )
     assert q.shape[1] == config.attention.num_query_heads
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
-        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params["key_norm"], k)
+        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
     q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
@@ -234,6 +264,8 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
         for heads, places in ((q, queries), (k, keys)):
             for t, h in np.ndindex(heads.shape[:2]):
                 heads[t, h] = schemes.rotate(heads[t, h], places[t], frequencies, position.layout, factor)
+    if config.attention.ssmax:
+        q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
@@ -244,14 +276,18 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
                     int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"
                 )
                 score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
+    if config.attention.kind == "forgetting":
+        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
         if position.relative_values:
             added["relative_values"] = params["position"]["values"][rows]
-    return attention(
-        q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added
-    )
+    if config.attention.kind == "sigmoid":
+        added["sigmoid_bias"] = config.attention.sigmoid_bias
+    sinks = np.zeros(H) if config.attention.kind == "softmax_plus_one" else params.get("sinks")
+    out = attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, sinks, **added)
+    return exclusive(out, v) if config.attention.exclusive and not cross else out
 
 
 def mixed_values(config, params, x, rows, b, v):
@@ -298,11 +334,13 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
                 ]
             )
             mix = partial(mixed_values, config, params, x[b], rows, b)
-            attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, mix=mix)
+            attended = attention_row(
+                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix
+            )
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
-        out.append(linear(params["output"], attended.reshape(len(places), -1)))
+        out.append(linear(params["output"], gated(config, params, attended, x[b]).reshape(len(places), -1)))
     return np.stack(out)
 
 
@@ -324,10 +362,18 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     eq. 6); `first` is what entered the first block.
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
-    sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
+
+    def before(place, name, y):
+        return convolved_rows(config, place, y, rows, params.get(f"{name}_convolution"))
+
+    sublayers = {
+        "attention": lambda y: attention_layer(
+            config, params["attention"], before("A", "attention", y), rows, table=table
+        )
+    }
     if "cross_attention" in params:
         sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
-    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], y)
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y))
 
     def normed(name, y):
         return norm(config, params.get(f"{name}_norm"), y, rows)

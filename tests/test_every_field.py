@@ -149,7 +149,7 @@ REFUSED_BY = {
     "encoder": (*RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
                 "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
-        *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "training.eval_context", "training.eval_masks"),

@@ -129,7 +129,7 @@ IN_GROUP = {
     "weight_decay_form": "cautious",
 }
 MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp"}
-IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_scale": "spectral"}
+IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_warmup": 4, "muon_scale": "spectral"}
 IN_OTHER_KINDS = {
     "sgd": {"sgd_momentum": 0.5, "sgd_nesterov": True},
     "lion": {"lion_beta1": 0.5, "lion_beta2": 0.5},
@@ -141,6 +141,8 @@ IN_OTHER_KINDS = {
         "adafactor_min_factored": 2,
     },
     "ademamix": {"ademamix_beta3": 0.99, "ademamix_alpha": 2.0, "ademamix_warmup": 5},
+    "normuon": {"normuon_beta2": 0.5},
+    "soap": {"soap_beta": 0.5, "soap_refresh": 2, "soap_max_dim": 3},
 }
 
 
@@ -156,14 +158,14 @@ def test_a_field_of_a_group_of_matrices_changes_the_result(name):
 
 
 def updated(changes):
-    """Three updates of a matrix by the rule of group a."""
+    """Twelve updates of a hidden matrix by the rule of group a."""
     labels = {"a": "a", "rest": "rest"}
-    traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, False))
+    traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, True))
     optimizer = make_optimizer(resolve(changes), traits, labels=labels)
     params = dict.fromkeys(labels, jnp.linspace(-1.0, 2.0, 12).reshape(3, 4))
-    state = optimizer.init(params)
-    for scale in (1.0, -2.0, 3.0):
-        updates, state = optimizer.update(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
+    for scale in (1.0, -2.0, 3.0, 0.5) * 3:
+        updates, state = step(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
         params = jax.tree.map(jnp.add, params, updates)
     return params
 

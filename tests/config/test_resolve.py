@@ -198,7 +198,7 @@ def test_identity_is_of_what_changes_the_result():
             "training.eval_every": 1,
         }
         needs = {"data.source": source} | (translation if path == "training.translate_every" else {})
-        changed = {"": "x", 1: 2, configs.AUTO: 1 if path == "objective.chunk_tokens" else ()}.get(
+        changed = {"": "x", 1: 2, configs.AUTO: () if path == "training.trackers" else 1}.get(
             default, not default if isinstance(default, bool) else 1
         )
         one, other = (needs | {path: value} for value in (default, changed))

@@ -154,7 +154,7 @@ def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
 
 
 # What an option needs besides the kind of attention.
-BESIDE = {"dilations": {"window": 3}, "global_projections": {"global_tokens": 1}}
+BESIDE = {"gate_input": {"gate": "head"}, "dilations": {"window": 3}, "global_projections": {"global_tokens": 1}}
 AROUND = {"model": {}, "model.encoder": ENCODER_DECODER, "model.layers.kinds.a": {"model.layers.pattern": ("a",)}}
 
 

@@ -36,6 +36,7 @@ from zoo.lab.measures import (
     requested_measures,
     tasks_in,
 )
+from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
@@ -174,19 +175,30 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
 
 
 def probe_of(task: str) -> Callable[[MeasuredRun], dict[str, float]]:
-    """Returns the measure that asks for the answers of a synthetic task, with the mean over the
-    entries of a mixture that have it.
-    """
+    """Returns the measure of a synthetic task's answers, the mean over the data's entries with it."""
 
     def answered(measured: MeasuredRun) -> dict[str, float]:
-        run = measured.trained
-        data = run.config.data
+        run, data = measured.trained, measured.trained.config.data
         found = [probe(run, one).accuracy for one in tasks_in(data.source, data.mixture) if one.name == task]
         if not found:
             raise ConfigError(f"{measured.folder}: data.source={data.source} has no synthetic:{task}")
         return {"": float(np.mean(found))}
 
     return answered
+
+
+def pretraining_loss(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the last held-out loss of the run that this one started from.
+
+    Raises:
+        ConfigError: it started from no run, or that run is gone or was not evaluated at its end.
+    """
+    if not measured.started_elsewhere:
+        raise ConfigError(f"{measured.folder} started from no other run (training.start_from)")
+    start = Path(read_json(measured.folder / "config.json")["training"]["start_from"])
+    if (loss := load_run(start).final("eval/loss")) is None:
+        raise ConfigError(f"{start}, from which {measured.folder} started, has no eval/loss of its end")
+    return {"": loss}
 
 
 def head_divergence(measured: MeasuredRun) -> dict[str, float]:
@@ -241,7 +253,15 @@ def _number(value: float | None) -> float:
 
 FUNCTIONS = {
     function.__name__: function
-    for function in (residual_growth, gradient_kept, spikes, position_locality, offset_gap, head_divergence)
+    for function in (
+        residual_growth,
+        gradient_kept,
+        spikes,
+        position_locality,
+        offset_gap,
+        pretraining_loss,
+        head_divergence,
+    )
 } | {f"probe_{task}": probe_of(task) for task in SYNTHETIC_TASKS}
 
 

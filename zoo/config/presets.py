@@ -13,7 +13,7 @@ from zoo.config.scopes import SIDES, is_group, scoped, scopes_in
 from zoo.nested import flatten
 
 PRESETS = {
-    "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": 100},
+    "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": AUTO},
     "smoke": {"dim": 32, "layers": 2, "heads": 4, "length": 16, "batch": 4, "steps": 4, "warmup": 1, "every": 2},
 }
 # Of kinds that need another rate than AdamW.
@@ -53,6 +53,11 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
             path: BY_PATH[path].default
             for path in (
                 "data.document_separator",
+                "data.column",
+                "data.hub.revision",
+                "data.hub.subset",
+                "data.hub.split",
+                "data.hub.folder",
                 "data.source_column",
                 "data.target_column",
                 "data.header",
@@ -69,7 +74,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "training.accumulation_steps": AUTO,
         "training.microbatch_size": 0,
         "training.eval_every": size["every"],
-        "training.checkpoint_every": size["every"],
+        "training.checkpoint_every": size["steps"] // 2,
         "training.eval_batches": AUTO if whole["objective.kind"] in TASKS else 10,
         "training.log_every": max(1, size["steps"] // 20),
         "optimizer.learning_rate": RATES.get(whole["optimizer.kind"], 3e-3),

@@ -80,13 +80,16 @@ MEASURES = {
         "nats",
         initial=False,
     ),
+    "pretraining_loss": Measure(
+        "last held-out loss of the run that training.start_from names", False, "nats", initial=False
+    ),
     "head_divergence": Measure(
         "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and "
         "queries with two keys or "
         "more, of 8 held-out rows",
         True,
         "nats",
-        needs={"model.attention.kind": ATTENTION_KINDS.having("kernels")},
+        needs={"model.attention.kind": ATTENTION_KINDS.having("distribution")},
     ),
     **{
         f"probe_{task}": Measure(
@@ -136,6 +139,8 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         return "it needs at least two data.position_offsets with positions between them"
     if measure.task and (why := _why_no_answers(measure.task, flat)):
         return why
+    if measure_name(metric) == "pretraining_loss" and not flat["training.start_from"]:
+        return "it is that of the run that training.start_from names, which is empty"
     return "; ".join(
         f"it needs {path}={' or '.join(value) if isinstance(value, Having) else value}, and this run has {flat[path]}"
         for path, value in measure.needs.items()

@@ -14,6 +14,8 @@ from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
 from zoo.layers.parameter import constant, ones, parameter, zeros
+from zoo.layers.parametrization import depth_ratio
+from zoo.layers.short_convolution import make_short_convolution
 
 Hidden = Float[Array, "B T D"]
 Residual = Float[Array, "B T D"] | Float[Array, "B T N D"]
@@ -46,12 +48,15 @@ class Block(nnx.Module):
         if cross:
             self.cross_attention = make_attention(config, cross=True, gain=gain)
         self.ffn = make_feed_forward(config, gain)
+        self.attention_convolution = make_short_convolution(config, "A", config.dim, "embed")
+        self.ffn_convolution = make_short_convolution(config, "C", config.dim, "embed")
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
                 setattr(self, f"{part}_norm", make_norm(config))
             if self.norms_output:
                 setattr(self, f"{part}_output_norm", make_norm(config))
         self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel
+        self.branch = 1 / depth_ratio(config)
 
     @staticmethod
     def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
@@ -87,9 +92,13 @@ class Block(nnx.Module):
         return self.combine(x, context.dropout(y, self.rate, part))
 
     def combine(self, x: Hidden, y: Hidden) -> Hidden:
-        """Returns alpha * x + y, or y alone without residual connections."""
+        """Returns alpha * x + y, or y alone without residual connections. Under CompleteP y is divided
+        by L / `base_num_layers` (Dey et al. 2025, table 1).
+        """
         if not self.residual:
             return y
+        if self.branch != 1.0:
+            y = y * jnp.asarray(self.branch, y.dtype)
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
     def __call__(
@@ -103,8 +112,8 @@ class Block(nnx.Module):
             shared: the term that all layers add to the scores of self-attention.
         """
         functions: dict[str, Sublayer] = {
-            "attention": lambda y: self.attention(y, context, shared),
-            "ffn": lambda y: self.ffn(y, context),
+            "attention": lambda y: self.attention(self._convolved(y, "attention", context), context, shared),
+            "ffn": lambda y: self.ffn(self._convolved(y, "ffn", context), context),
         }
         if "cross_attention" in self.parts:
             functions["cross_attention"] = lambda y: self.cross_attention(y, context)
@@ -114,6 +123,10 @@ class Block(nnx.Module):
             norm, output_norm = getattr(self, f"{part}_norm"), getattr(self, f"{part}_output_norm", None)
             x = self.sublayer(x, functions[part], norm, output_norm, context, part)
         return x
+
+    def _convolved(self, x: Hidden, part: str, context: Context) -> Hidden:
+        convolution = getattr(self, f"{part}_convolution")
+        return x if convolution is None else convolution(x, context, f"{part} convolution")
 
     def parallel_sublayers(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
         """Returns x + Attention(Norm(x)) + FFN(Norm(x)) (Wang & Komatsuzaki 2021, GPT-J: one norm

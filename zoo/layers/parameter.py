@@ -13,6 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.layers.parametrization import width_ratio
 
 Initializer = Callable[[Array, tuple[int, ...]], Array]
 
@@ -94,6 +95,9 @@ def constant(value: float) -> Initializer:
 def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: bool = False) -> Initializer:
     """Returns the initializer of weight matrices that `model.init.kernel` names.
 
+    Under muP the variance of `normal` is divided by D / `base_dim`; the others divide by the width
+    themselves.
+
     Args:
         config: the `model` part of the config.
         scale: factor on the standard deviation.
@@ -105,7 +109,7 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
         return jax.nn.initializers.variance_scaling(variance * scale**2, mode, distribution, in_axis, out_axis)
 
     return {
-        "normal": lambda: normal(config.init.std * scale),
+        "normal": lambda: normal(config.init.std * scale * width_ratio(config) ** -0.5),
         "xavier_uniform": lambda: scaled(1.0, "fan_avg", "uniform"),
         "xavier_normal": lambda: scaled(1.0, "fan_avg", "normal"),
         "lecun_normal": lambda: scaled(1.0, "fan_in", "truncated_normal"),

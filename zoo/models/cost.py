@@ -62,7 +62,9 @@ def _part(path: str) -> str:
     if "stack" in parts:
         place = parts.index("layers") + 1
         kinds = {"attention", "cross_attention", "ffn"}
-        name = next((name for name in parts[place:] if name in kinds or name.endswith("_norm")), parts[place])
+        name = next(
+            (name for name in parts[place:] if name in kinds or name.endswith(("_norm", "_convolution"))), parts[place]
+        )
         return "/".join([*parts[: parts.index("stack")], "blocks", name])
     return "/".join(parts[:2]) if parts[0] in ("encoder", "decoder", "characters", "forward", "backward") else parts[0]
 
@@ -176,7 +178,8 @@ def summary(config: ResolvedConfig) -> Cost:
 
     heads = sum(count for path, count in counts.items() if within(path, HEADS))
     embedding = sum(count for path, count in counts.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
-    matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
+    weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
+    matrices = sum(count * _times(path, row, config) for path, count in weights)
     # A sampled softmax scores the sampled ids and the target.
     scored = (
         objective.sampled_softmax + 1

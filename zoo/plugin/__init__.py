@@ -29,6 +29,7 @@ from zoo.layers.feedforward import FeedForward, GatedFeedForward
 from zoo.layers.norm import LayerNorm, Norm, RMSNorm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.position import Position
+from zoo.layers.short_convolution import DepthwiseConvolution, ShortConvolution
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives import Objective
 from zoo.objectives.causal import CausalObjective
@@ -42,6 +43,7 @@ __all__ = [
     "Block",
     "CausalObjective",
     "Context",
+    "DepthwiseConvolution",
     "FeedForward",
     "Field",
     "GatedFeedForward",
@@ -60,6 +62,7 @@ __all__ = [
     "PreNormBlock",
     "RMSNorm",
     "ScheduleStep",
+    "ShortConvolution",
     "SoftmaxAttention",
     "TokenMixer",
     "kernel_initializer",

@@ -52,11 +52,6 @@ class DataGroups:
         """Returns the sharding of activations inside of a group."""
         return ActivationSharding(self.mesh, (FSDP_AXIS,))
 
-    @property
-    def count(self) -> int:
-        """Returns the number of groups."""
-        return self.mesh.shape[DATA_AXIS]
-
     def constrain(self, gradients: Params) -> Params:
         """Returns gradients [G, ...] with each group's on its own devices."""
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), gradients)
@@ -131,13 +126,13 @@ def accumulate_gradients(
 
 def _by_group(value_and_gradient: Callable, groups: DataGroups) -> Callable:
     """Returns `value_and_gradient` of the rows of each group, with leading axes [G]."""
-    count, across = groups.count, ActivationSharding(groups.mesh, (DATA_AXIS,))
+    across = ActivationSharding(groups.mesh, (DATA_AXIS,))
     mapped = jax.vmap(
         value_and_gradient, in_axes=(None, None, 0, 0), out_axes=((0, (0, None)), 0), spmd_axis_name=DATA_AXIS
     )
 
     def step(params, stats, rows, index):
-        indices = index * count + jnp.arange(count)
+        indices = index * across.groups + jnp.arange(across.groups)
         values, gradient = mapped(params, stats, across.split_rows(rows), indices)
         return values, groups.constrain(gradient)
 

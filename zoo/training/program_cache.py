@@ -12,16 +12,14 @@ from zoo.objectives import Objective
 from zoo.training.startup import Loaded
 from zoo.training.step import Program, make_program
 
+# Number of programs that are kept; the one that was not used for longest goes first.
+_SIZE = 8
+
 
 class ProgramCache:
-    """Gives runs that differ in nothing that is compiled the same program.
+    """Gives runs that differ in nothing that is compiled the same program."""
 
-    Args:
-        size: number of programs that are kept; the one that was not used for longest goes first.
-    """
-
-    def __init__(self, size: int = 8):
-        self._size = size
+    def __init__(self):
         self._programs: OrderedDict[Any, Program] = OrderedDict()
 
     def program(self, config: ResolvedConfig, loaded: Loaded) -> Program:
@@ -34,7 +32,7 @@ class ProgramCache:
         if program is None:
             program = make_program(config, loaded.model, loaded.objective, loaded.mesh)
         self._programs[key] = program
-        while len(self._programs) > self._size:
+        while len(self._programs) > _SIZE:
             self._programs.popitem(last=False)
         return program
 

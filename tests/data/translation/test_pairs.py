@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from zoo.data.sources.builtin_tasks import translation
+from zoo.data.sources.builtin_tasks import classification, translation
 from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_split_pairs
 from zoo.errors import ConfigError, DataError
 
@@ -124,6 +124,14 @@ def test_dates_have_a_held_out_part_of_their_own(make_config):
     assert [part.sources for part in parts] == [
         [record["source"] for record in part] for part in (made.train, made.validation)
     ]
+
+
+def test_labels_are_texts_to_write(read):
+    pairs, task = read({"data.source": "stdlib:classification"}), classification()
+    records = [*task.train, *task.validation]
+    assert pairs.targets == [record["label"] for record in records]
+    assert all(" ".join(record["text"].split()).startswith(text) for record, text in zip(records, pairs.sources))
+    assert max(text.count(" ") for text in pairs.sources) == 23
 
 
 def test_files_of_different_lengths_are_refused(read, tmp_path):

@@ -84,8 +84,43 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "none": "no",
             "head": "each head by itself, before RoPE (Henry et al. 2020; Qwen 3)",
             "full": "all heads together, before RoPE (OLMo 2)",
+            "cosine": "each head divided by its length, and scores times a learned factor for each head (Swin V2)",
         },
         when=ATTENTION_KINDS.when("heads"),
+    ),
+    Field(
+        "model.attention.gate",
+        "none",
+        str,
+        "output gate: what the heads have read is multiplied by a sigmoid, before the output projection",
+        {
+            "none": "no gate",
+            "elementwise": "one gate for each element of a head's values (Qiu et al. 2025; Qwen3-Next)",
+            "head": "one gate for each head (Qiu et al. 2025)",
+        },
+        when=ATTENTION_KINDS.when("heads"),
+    ),
+    Field(
+        "model.attention.gate_input",
+        "x",
+        str,
+        "what the output gate is computed from",
+        {"x": "the layer's input (Qiu et al. 2025)", "attended": "what the heads have read"},
+        when=("model.attention.gate", ("elementwise", "head")),
+    ),
+    Field(
+        "model.attention.exclusive",
+        False,
+        bool,
+        "what a head has read loses its projection on the token's own value (XSA)",
+    ),
+    Field(
+        "model.attention.ssmax",
+        0.0,
+        float,
+        "initial value of the s that each head learns, where scores are multiplied by s * ln(number of visible keys) "
+        "(Scalable-Softmax); 0 for no such factor",
+        minimum=0,
     ),
     Field("model.attention.softcap", 0.0, float, "c in c * tanh(score / c); 0 for no cap (Gemma 2)", minimum=0),
     Field(
@@ -100,7 +135,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         float,
         "factor on the scores",
         above=0,
-        auto="1 / sqrt(head_dim)",
+        auto="1 / sqrt(head_dim), or 1 with qk_norm=cosine",
         when=ATTENTION_KINDS.when("heads"),
     ),
     Field(

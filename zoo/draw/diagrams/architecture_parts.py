@@ -195,12 +195,18 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     if cross and attention.cross_kv_heads != AUTO:
         groups = attention.cross_kv_heads
     sharing = "Multi-head" if groups == heads else "Multi-query" if groups == 1 else "Grouped-query"
-    more = {"scores capped": attention.softcap, "sinks": attention.sinks}
+    more = {
+        "scores capped": attention.softcap,
+        "sinks": attention.sinks,
+        "output gate": attention.gate != "none",
+        "own value removed": attention.exclusive and not cross,
+        "scores grow with length": attention.ssmax,
+    }
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
     sizes = [f"{heads} heads of {attention.head_dim}"]
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
-    normed = () if attention.qk_norm == "none" else ("RMSNorm",)
+    normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))
     rotated = ()
     if not cross:
         rotated = _rotation(model)

@@ -170,12 +170,10 @@ class SweepWorkflow:
         continues = folder.exists() and not self._fresh
         if continues and (problems := find_conflicts(folder, plan.in_order)):
             raise ConfigError([*problems, _other_folder_hint(folder)])
-        if self._options.dry_run:
-            check_related_runs(self._new_runs(plan, folder))
-            load_data(plan, read_only=True)
-            return self._show_dry_run(plan, folder, continues)
         check_related_runs(self._new_runs(plan, folder))
-        load_data(plan)
+        load_data(plan, folder if continues else None, read_only=self._options.dry_run)
+        if self._options.dry_run:
+            return self._show_dry_run(plan, folder, continues)
         self._check_queue(folder)
         if self._fresh:
             self._archive(folder)
