@@ -53,7 +53,9 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert not is_known_metric("measured/loss")
     assert not is_known_metric("eval/residual_growth")
     assert not is_known_metric("measured/spikes@initial")
-    assert {name for name in MEASURES if higher_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
+    higher = {name for name, measure in MEASURES.items() if higher_is_better(f"measured/{name}") and not measure.task}
+    assert higher == {"gradient_kept", "head_divergence"}
+    assert higher_is_better("measured/probe_recall")
     assert (unit_suffix("measured/spikes"), unit_suffix("measured/head_divergence@initial"), unit_suffix(GROWTH)) == (
         " spikes",
         " nats",

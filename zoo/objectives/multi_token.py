@@ -7,7 +7,6 @@ from jaxtyping import Array, Float, Int
 
 from zoo.models.head import LogitFactors
 from zoo.objectives.causal import CausalObjective
-from zoo.objectives.cross_entropy import Scalar
 from zoo.objectives.objective import Batch, Constants, ForwardMode, Sums
 
 
@@ -23,9 +22,9 @@ class MultiTokenObjective(CausalObjective):
     computed for each k.
     """
 
-    def shares(self, constants: Constants) -> list[Scalar]:
+    def shares(self) -> list[float]:
         """Returns w_k / sum_k w_k of k = 1 .. n."""
-        decay = self.hyperparameter("objective.future_decay", constants)
+        decay = self.config.objective.future_decay
         weights = [decay**k for k in range(self.config.objective.future_tokens)]
         return [weight / sum(weights) for weight in weights]
 
@@ -50,7 +49,7 @@ class MultiTokenObjective(CausalObjective):
         losses, sums = super().score_tokens(prediction, batch, constants, mode)
         if not mode.training:
             return losses, sums
-        first, *others = self.shares(constants)
+        first, *others = self.shares()
         losses = {"loss": first * losses["loss"]}
         for share, (name, targets) in zip(others, self.future(batch), strict=True):
             losses[name] = share * self._summed(prediction, targets, constants, mode)

@@ -117,13 +117,7 @@ OBJECTIVE_KINDS = KindTable(
             (
                 Field("objective.future_tokens", 3, int, "n, number of next tokens that train", minimum=2),
                 Field(
-                    "objective.future_decay",
-                    0.5,
-                    float,
-                    "r; the k-th next token counts r^(k - 1)",
-                    above=0,
-                    maximum=1,
-                    traced=True,
+                    "objective.future_decay", 0.5, float, "r; the k-th next token counts r^(k - 1)", above=0, maximum=1
                 ),
             ),
             problems=_multi_token_problems,
