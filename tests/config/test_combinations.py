@@ -143,7 +143,10 @@ def refused(changes):
             ENCODER | {"data.position_offsets": (8,), "model.attention.window": 3, "model.attention.global_tokens": 1},
             ["data.position_offsets=8", "global_tokens"],
         ),
-        (TWO | {"data.position_offsets": (0, 8)}, ["data.position_offsets=(0, 8) has no effect", "causal or multi_token or masked"]),
+        (
+            TWO | {"data.position_offsets": (0, 8)},
+            ["data.position_offsets=(0, 8) has no effect", "causal or multi_token or masked"],
+        ),
         (
             {"model.layers.pattern": ("a",)} | kind("a", attention__num_heads=3),
             ["model.layers.kinds.a: model.dim=256", "num_heads=3"],
