@@ -39,7 +39,6 @@ NO_VARIANTS = {
     "model.scan_layers",
     "model.attention.implementation",
     "model.init.kernel",
-    "model.parametrization",
     "model.init.scale_residual",
     # Of the optimizer as much as of the model: docs/optimizers.md.
     "model.parametrization",
