@@ -99,6 +99,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "head": "one gate for each head (Qiu et al. 2025)",
         },
         when=ATTENTION_KINDS.when("heads"),
+        added=True,
     ),
     Field(
         "model.attention.gate_input",
@@ -107,12 +108,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "what the output gate is computed from",
         {"x": "the layer's input (Qiu et al. 2025)", "attended": "what the heads have read"},
         when=("model.attention.gate", ("elementwise", "head")),
+        added=True,
     ),
     Field(
         "model.attention.exclusive",
         False,
         bool,
         "what a head has read loses its projection on the token's own value (XSA)",
+        added=True,
     ),
     Field(
         "model.attention.ssmax",
@@ -121,6 +124,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "initial value of the s that each head learns, where scores are multiplied by s * ln(number of visible keys) "
         "(Scalable-Softmax); 0 for no such factor",
         minimum=0,
+        added=True,
     ),
     Field("model.attention.softcap", 0.0, float, "c in c * tanh(score / c); 0 for no cap (Gemma 2)", minimum=0),
     Field(

@@ -10,6 +10,7 @@ CONVOLUTION_FIELDS: tuple[Field, ...] = (
         str,
         "short causal convolution over the tokens, inside every block",
         CONVOLUTION_KINDS.choices,
+        added=True,
     ),
     Field(
         "model.convolution.width",
@@ -20,6 +21,7 @@ CONVOLUTION_FIELDS: tuple[Field, ...] = (
         maximum=256,
         auto="4 for canon, 3 for primer",
         when=CONVOLUTION_KINDS.when("width"),
+        added=True,
     ),
     *CONVOLUTION_KINDS.fields,
 )

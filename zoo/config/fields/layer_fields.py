@@ -63,6 +63,7 @@ INIT_FIELDS: tuple[Field, ...] = (
         False,
         bool,
         "the sublayers' last matrices begin at 0, so that each block begins as the identity (Zhang et al. 2019)",
+        added=True,
     ),
 )
 

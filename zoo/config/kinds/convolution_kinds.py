@@ -56,6 +56,7 @@ CONVOLUTION_KINDS = KindTable(
                     "ABC",
                     str,
                     "where: A input of attention, B queries, keys and values, C input of the feed-forward layer",
+                    added=True,
                 ),
             ),
             problems=_canon_problems,

@@ -30,6 +30,7 @@ FEED_FORWARD_KINDS = KindTable(
                     "slope below 0, before the square; 0 would be relu_squared",
                     above=0,
                     maximum=1,
+                    added=True,
                 ),
             ),
         ),
@@ -40,7 +41,12 @@ FEED_FORWARD_KINDS = KindTable(
             frozenset({"gated"}),
             fields=(
                 Field(
-                    "model.ffn.clamp", 7.0, float, "c, the largest value of a gate and size of a linear unit", above=0
+                    "model.ffn.clamp",
+                    7.0,
+                    float,
+                    "c, the largest value of a gate and size of a linear unit",
+                    above=0,
+                    added=True,
                 ),
             ),
         ),

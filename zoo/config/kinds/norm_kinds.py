@@ -44,7 +44,7 @@ NORM_KINDS = KindTable(
             "dyt",
             "tanh(alpha x), scale, shift, with a learned number alpha (dynamic tanh, Zhu et al. 2025)",
             frozenset({"normalises", "bias"}),
-            (Field("model.norm.alpha_start", 0.5, float, "initial value of alpha", above=0),),
+            (Field("model.norm.alpha_start", 0.5, float, "initial value of alpha", above=0, added=True),),
         ),
         Kind(
             KIND,
@@ -132,6 +132,7 @@ PLACEMENT_KINDS = KindTable(
                     float,
                     "initial value of s; the paper takes less the deeper the model",
                     minimum=0,
+                    added=True,
                 ),
             ),
             problems=_layerscale_problems,

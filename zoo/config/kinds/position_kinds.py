@@ -44,6 +44,7 @@ _ROPE: tuple[Field, ...] = (
         "p of p-RoPE: share of RoPE's frequencies that are kept, the highest ones; the others are set to 0",
         above=0,
         maximum=1,
+        added=True,
     ),
     Field(
         "model.position.scaling.kind",
