@@ -220,7 +220,7 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
     ({"data.source": "parallel:x.{a,b}", "data.held_out": "split:test"}, "must be of the same kind as data.source=parallel"),
     ({"data.source": "tsv:x", "data.held_out": "tsv:y", "data.validation_fraction": 0.3}, "data.validation_fraction=0.3 has no effect"),
     ({"data.held_out": "stdlib"}, "has its own held-out part"), ({"data.label_column": "x", "data.source": "tsv:x"}, "without labels"),
-    ({"training.translate_every": 300}, "must be a multiple of training.eval_every=250"),
+    ({"training.translate_every": 300}, "must be a multiple of training.eval_every=125"),
     ({"training.translate_every": 250, "training.eval_every": 0}, "must be a multiple"),
 ])  # fmt: skip
 def test_what_pairs_cannot_be_asked_for(make_config, changes, problem):
