@@ -54,6 +54,11 @@ class SoftmaxAttention(Attention):
             )
 
     @property
+    def has_sink(self) -> bool:
+        """Returns whether a sink takes part in the softmax."""
+        return self.sinks is not None
+
+    @property
     def sink_scores(self) -> Float[Array, " H"] | None:
         """Returns the score of each head that takes weight and has no value, or None."""
         return None if self.sinks is None else self.sinks[...]
@@ -161,7 +166,7 @@ class SoftmaxAttention(Attention):
             "documents": "packed documents kept apart" * rows.documents,
             "dropout": "dropout on the probabilities" * (config.dropout > 0 and rows.drops),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
-            "sinks": "sinks" * (self.sink_scores is not None),
+            "sinks": "sinks" * self.has_sink,
             "sigmoid": "weights by a sigmoid" * (self.sigmoid_bias is not None),
             "value": "a bias on the values" * position.has_value_bias,
             "padding": "rows that may have padding" * (not rows.causal and not rows.no_padding),
