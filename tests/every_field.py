@@ -327,6 +327,7 @@ NEEDS = {
     "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER = {
+    "training.eval_every": 3,
     "model.num_layers": 3,
     "model.parametrization": "mup",
     "model.base_dim": 4,

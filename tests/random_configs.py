@@ -93,7 +93,8 @@ def values(path):
         drawn = strategies.sampled_from(TEXTS.get(name, ("", "x")))
     else:
         low = field.minimum if field.minimum is not None else (field.above or 0) + 1e-6
-        around = [field.default, low, *([field.maximum] if field.maximum is not None else []), 2 * field.default]
+        default = low + 1 if field.default == configs.AUTO else field.default
+        around = [default, low, *([field.maximum] if field.maximum is not None else []), 2 * default]
         drawn = strategies.sampled_from([field.kind(number) for number in around])
     return strategies.one_of(drawn, strategies.just(configs.AUTO)) if field.auto else drawn
 

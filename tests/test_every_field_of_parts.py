@@ -28,6 +28,9 @@ BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.posit
 EMBEDDED = ("model.position.max_length", "model.position.offset", "model.position.endpoint")
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
 CROSS = "model.attention.cross_kv_heads"
+# Only a decoder has an order to forget in, or to convolve in.
+FORGETTING, SIGMOID = "model.attention.forget_bias", "model.attention.sigmoid_bias"
+TAPS = ("model.convolution.width", "model.convolution.places")
 # What is refused, by the part and by whether the part itself makes the choice that the field
 # belongs to, or the whole model does.
 REFUSED = {
@@ -35,13 +38,13 @@ REFUSED = {
     # own, or all share one. There are none in an encoder-decoder, and so no cross-attention.
     (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
     (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
-    ("model.encoder", True): {CROSS},
+    ("model.encoder", True): {CROSS, FORGETTING, "model.convolution.kind", *TAPS},
     # A window of the whole model would mean something else on each side.
-    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations"},
+    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
     # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for
-    # cross-attention.
-    ("model.decoder", True): {"model.parallel", *GLOBAL},
-    ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations"},
+    # cross-attention, which neither kind of attention supports.
+    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, SIGMOID},
+    ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
 }
 
 

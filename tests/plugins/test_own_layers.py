@@ -213,8 +213,9 @@ def test_an_attention_with_another_last_step_has_windows_costs_and_measures():
     close(*making.both_ways(changes | {"model.attention.window": 3}, steps=6))
     assert cost.summary(tiny(changes)) == cost.summary(tiny())
     metric, performer = "measured/head_divergence", tiny({"model.attention.kind": "performer"})
-    assert "it needs model.attention.kind=softmax or forgetting or value_residual or value_embedding or doubled" in why_unavailable(
-        metric, flatten(performer)
+    assert (
+        "it needs model.attention.kind=softmax or forgetting or value_residual or value_embedding or doubled"
+        in why_unavailable(metric, flatten(performer))
     )
     assert not why_unavailable(metric, flatten(tiny(changes)))
 

@@ -14,7 +14,7 @@ from zoo.lab.experiment import Side, arm_name
 from zoo.lab.metrics import higher_is_better, is_known_metric, is_per_token, unit_suffix
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.report.archive import archive_results
+from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results.run_records import Series
 from zoo.lab.results.steps_to_loss import steps_to
 from zoo.lab.results.sweep_results import load_sweep
