@@ -18,7 +18,7 @@ def gated(config, params, attended, x):
     """
     if config.attention.gate == "none":
         return attended
-    (T, H, V), matrix = attended.shape, params["gate"]["projection"]["kernel"]
+    (T, H, V), matrix = attended.shape, params["output_gate"]["projection"]["kernel"]
     out = np.zeros_like(attended)
     for t in range(T):
         gates = sigmoid((attended[t].reshape(-1) if config.attention.gate_input == "attended" else x[t]) @ matrix)

@@ -31,7 +31,7 @@ def test_gates_of_matrices_of_zeros_are_one_half():
     plain, values = run(NO_BIAS)
     for gate, source, shape in (("elementwise", "x", (16, 16)), ("head", "x", (16, H)), ("head", "attended", (16, H))):
         changes = NO_BIAS | {"model.attention.gate": gate, "model.attention.gate_input": source}
-        close(run(changes, values | {"gate": {"projection": {"kernel": jnp.zeros(shape)}}})[0], plain / 2, 1e-6)
+        close(run(changes, values | {"output_gate": {"projection": {"kernel": jnp.zeros(shape)}}})[0], plain / 2, 1e-6)
 
 
 def test_softmax_plus_one_is_a_sink_of_zero():

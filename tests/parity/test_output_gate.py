@@ -23,7 +23,11 @@ pytestmark = pytest.mark.parity
 B, T, D, H, G, K = 2, 16, 32, 4, 2, 12
 # `q_proj` has, for each head in turn, the rows of its query and those of its gate.
 RULES = [
-    Rule("q_proj.weight", ("query/kernel", "gate/projection/kernel"), fused((H * K, H * K), groups=H).then(TRANSPOSED)),
+    Rule(
+        "q_proj.weight",
+        ("query/kernel", "output_gate/projection/kernel"),
+        fused((H * K, H * K), groups=H).then(TRANSPOSED),
+    ),
     *(rule for name in ("key", "value", "output") for rule in linear(name, f"{name[0]}_proj", bias=False)),
     *(Rule(f"{name[0]}_norm.weight", (f"{name}_norm/scale",)) for name in ("query", "key")),
 ]

@@ -41,7 +41,7 @@ class Attention(TokenMixer):
         for name, width in {} if cross else widths.items():
             axis = "heads" if name == "query" else "kv_heads"
             setattr(self, f"{name}_convolution", make_short_convolution(config, "B", width, axis))
-        self.gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
+        self.output_gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
 
     @property
@@ -90,7 +90,7 @@ class Attention(TokenMixer):
             context: structure of the sequence.
         """
         del context
-        attended = attended if self.gate is None else self.gate(attended, x)
+        attended = attended if self.output_gate is None else self.output_gate(attended, x)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _all_tokens(
