@@ -4,7 +4,6 @@ is what the command writes.
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -169,8 +168,8 @@ def test_a_page_has_the_verdicts_of_its_claims():
     # Claims that tests or measurements judge are named by hand.
     assert any("exact, by a test" in line for line in judged_by(BY_NAME["rope"], found))
     assert any("(measured)" in line for line in judged_by(BY_NAME["window"], found))
-    open_claims = replace(BY_NAME["window"], claims=("A6",))
-    assert any(line.endswith("not judged yet") for line in judged_by(open_claims, found) if line.startswith("A6"))
+    without = found._replace(verdicts={})
+    assert any("not judged yet" in line for line in judged_by(BY_NAME["window"], without))
     assert {claim for variant in VARIANTS for claim in variant.claims} <= set(found.claims)
 
 
