@@ -12,15 +12,15 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
 		{ echo "zoo needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable . --constraint constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check --editable . --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.base
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.parity: $(VENV)/.test
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test,parity]' --constraint constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check --editable '.[test,parity]' --constraint constraints.txt
 	@touch $@
 
 ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU
@@ -39,7 +39,7 @@ test-faults: $(VENV)/.test  ## kills, signals, lost processes and full disks; KI
 	ZOO_TEST_KILLS=$(KILLS) $(PYTEST) -m "faults and not gpu" -o timeout=7200
 
 $(VENV)/.docs: $(VENV)/.base
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt
 	@touch $@
 
 docs: $(VENV)/.docs  ## the documentation as a site, in site/; any warning is an error

@@ -5,7 +5,8 @@
 Sizes: small (300,176,768 parameters), base (582,401,280), large (1,229,581,312), xl (3,742,619,648)
 and xxl (12,921,057,280); tiny and smoke for a CPU. Stated by the paper (section 3.2): a million
 steps of 1024 rows of 1024 tokens (what is left of 1137), no dropout, Adafactor, the rate and the
-spans of T5. As in `configs/t5.py`, one deviation for the initial values of all matrices gives scores
+spans of T5; languages sampled in proportion to n^0.3, which is `data.mixture_exponent` of a mixture
+of your own texts. As in `configs/t5.py`, one deviation for the initial values of all matrices gives scores
 as large as the authors'.
 """
 

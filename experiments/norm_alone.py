@@ -49,6 +49,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 rule="superiority",
                 margin=MARGIN,
                 expected=f"with LayerNorm it ends more than {MARGIN} nats below none",
+                claim="N7",
             ),
             Contrast(
                 "dividing is enough",
@@ -57,6 +58,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 rule="non_inferiority",
                 margin=MARGIN,
                 expected=f"dividing alone ends at most {MARGIN} nats above both",
+                claim="N10",
             ),
             Contrast(
                 "subtracting is not",
@@ -65,6 +67,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 rule="superiority",
                 margin=MARGIN,
                 expected=f"both end more than {MARGIN} nats below subtracting alone",
+                claim="N10",
             ),
         ),
         size=size,

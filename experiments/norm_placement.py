@@ -74,7 +74,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "model.init.kernel": "xavier_uniform",
             "optimizer.beta2": 0.98,
             "schedule.kind": "constant",
-            "training.eval_every": steps // 5,
+            "training.eval_every": config.AUTO,
             "training.eval_batches": 100,
             "training.checkpoint_every": steps // 2,
             **chosen,

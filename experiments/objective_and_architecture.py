@@ -15,8 +15,7 @@ visible row, and continuing a text differ in difficulty.
 Three of the arms share the task of continuing a text: an encoder-decoder that reads the first half
 of a row, a decoder that sees the first half in both directions, and a plain decoder that is scored
 on the second half alone (`training.eval_context`). Their `eval/loss` covers the same tokens after
-the same text. The two arms that restore text are shown but not judged; their value is a question
-for fine-tuning.
+the same text. The two arms that restore text are shown but not judged.
 
 Cost is FLOPs, forward and backward: an encoder-decoder has as many layers on each side as the
 decoder, and a feed-forward narrower by D to pay for cross-attention. The number of updates evens
@@ -104,7 +103,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         seeds=(0, 1, 2),
         claim=Claim(
             "O8",
-            "Span corruption suits encoder-decoders (language modelling at equal cost; fine-tuning is not judged here)",
+            "Span corruption suits encoder-decoders (language modelling by both architectures, at equal cost)",
             "Raffel et al. 2020, T5, sections 3.2 and 3.3, Tables 2 and 4",
         ),
         contrasts=(

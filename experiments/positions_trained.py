@@ -54,6 +54,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 rule="superiority",
                 margin=0.1,
                 expected="learned positions end more than 0.1 nats below none",
+                claim="P1",
             ),
             Contrast(
                 "learned and sinusoidal are alike",
@@ -62,6 +63,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 rule="equivalence",
                 margin=0.05,
                 expected="they end within 0.05 nats of each other",
+                claim="P2",
             ),
             Contrast(
                 "a fixed line is more restrictive",
@@ -70,6 +72,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 rule="superiority",
                 margin=0.0,
                 expected="T5's bias ends below ALiBi",
+                claim="P10",
             ),
         ),
         size=size,

@@ -54,6 +54,8 @@ YARN = ROPE | {
 }
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
+CANON = {"model.convolution.kind": "canon"}
+GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
 # What only tasks read: heads, labels, examples.
@@ -65,6 +67,7 @@ TASK = {
 }
 WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
 ASKED = TASK | {"objective.kind": "extraction", "data.source": lambda: asked()}
+MUP = {"model.parametrization": "mup", "model.base_dim": 8}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -217,12 +220,18 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
     "training.dropout_generator": {"model.dropout": 0.1},
+    "model.base_dim": MUP,
+    "model.base_head_dim": MUP,
+    "model.base_num_layers": MUP | {"model.parametrization": "completep", "model.base_num_layers": 1},
     "model.embedding.segments": ENCODER,
     "model.embedding.shared": ENCODER_DECODER,
     "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.norm.alpha_start": {"model.norm.kind": "dyt"},
+    "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
     "model.position.theta": ROPE,
     "model.position.fraction": ROPE,
+    "model.position.kept_frequencies": ROPE,
     "model.position.layout": ROPE,
     "model.position.endpoint": {"model.position.kind": "sinusoidal"},
     "model.position.scaling.kind": ROPE,
@@ -239,9 +248,19 @@ NEEDS = {
     "model.attention.global_projections": LONGFORMER,
     "model.attention.cross_kv_heads": ENCODER_DECODER,
     "model.attention.dilations": {"model.attention.window": 3},
+    "model.attention.gate_input": GATED,
+    "model.attention.sigmoid_bias": {"model.attention.kind": "sigmoid"},
+    "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
+    "model.convolution.width": CANON,
+    "model.convolution.places": CANON,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.attention.value_mix": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_mix_learned": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_gate_channels": {"model.attention.kind": "value_embedding"},
+    "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
+    "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
@@ -251,6 +270,8 @@ NEEDS = {
         for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
     },
     "objective.sampled_softmax": ELMO,
+    "objective.future_tokens": {"objective.kind": "multi_token"},
+    "objective.future_decay": {"objective.kind": "multi_token"},
     "objective.next_sentence": PAIRS,
     "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,
@@ -272,6 +293,7 @@ NEEDS = {
     "objective.longest_answer": ASKED,
     **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
     "data.mixture": {"data.source": "mixture"},
+    "data.mixture_exponent": {"data.source": "mixture", "data.mixture": lambda: mixture(1, 1)},
     "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"},
@@ -287,20 +309,36 @@ NEEDS = {
     **{
         f"optimizer.{name}": {"optimizer.kind": name.partition("_")[0]}
         for name in (
-            *("muon_momentum", "muon_scale", "sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
+            *(
+                "muon_momentum",
+                "muon_warmup",
+                "muon_scale",
+                "normuon_beta2",
+                "soap_beta",
+                "soap_refresh",
+                "soap_max_dim",
+            ),
+            *("sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
             *("adagrad_initial", "ademamix_beta3", "ademamix_alpha", "ademamix_warmup"),
             *("adafactor_decay", "adafactor_clip", "adafactor_scaled", "adafactor_min_factored"),
         )
     },
     "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
+    "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER = {
+    "training.eval_every": 3,
     "model.num_layers": 3,
+    "model.parametrization": "mup",
+    "model.base_dim": 4,
+    "model.base_head_dim": 2,
+    "model.base_num_layers": 2,
     "model.vocab_size": 300,
     "model.vocab_multiple": 64,
     "model.layers.pattern": ("a",),
     "model.position.max_length": 32,
     "model.position.fraction": 0.5,
+    "model.position.kept_frequencies": 0.5,
     "model.position.scaling.low": 2.0,
     "model.position.scaling.high": 16.0,
     "model.position.buckets": 16,
@@ -312,8 +350,12 @@ OTHER = {
     "model.attention.dilations": (1, 2),
     "data.position_offsets": (0, 8),
     "model.attention.window": 3,
+    "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,
     "model.attention.implementation": "xla",
+    "model.convolution.width": 2,
+    "model.convolution.places": "AC",
+    "model.attention.value_gate_channels": 5,
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
     "model.elmo.filters": (1, 8, 2, 8),
@@ -338,6 +380,7 @@ OTHER = {
     "data.stride": 2,
     "data.column": "reversed",
     "data.mixture": lambda: mixture(9, 1),
+    "data.mixture_exponent": 1.0,
     "data.source_column": "third",
     "data.target_column": "third",
     "data.buckets": 1,
@@ -353,6 +396,7 @@ OTHER = {
     "optimizer.clip_norm": 1e-3,
     "optimizer.adafactor_min_factored": 2,
     "optimizer.ademamix_warmup": 3,
+    "optimizer.soap_max_dim": 4,
     "optimizer.ema_steps": 5,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
@@ -366,6 +410,8 @@ WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for na
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
 WITH |= {
+    ("model.parametrization", "mup"): MUP,
+    ("model.parametrization", "completep"): MUP | {"model.base_num_layers": 2},
     ("objective.kind", "classification"): TASK,
     ("objective.kind", "tagging"): WORDS,
     ("objective.kind", "extraction"): ASKED,
@@ -381,6 +427,7 @@ BESIDE = {
     "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
     "optimizer.groups": {"optimizer.group.a.select": "role:embedding", "optimizer.group.a.rate_factor": 0.25},
     "model.architecture": {"objective.kind": "masked"},
+    "model.parametrization": {"model.base_dim": 8},
     "objective.kind": {"model.architecture": "encoder"},
 }
 

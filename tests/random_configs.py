@@ -36,7 +36,8 @@ NUMBERS = {
     "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
     "model.attention.num_query_heads": (1, 2), "model.attention.cross_kv_heads": (1, 2),
     "model.attention.window": (0, 1, 2, 3, 5, 100), "model.attention.global_tokens": (0, 1, 3), "model.attention.features": (1, 5, 16),
-    "model.attention.redraw_every": (0, 1, 1000), "model.ffn.hidden_dim": (1, 8, 13), "model.position.max_length": (4, 16, 40),
+    "model.attention.sigmoid_bias": (-3.0, 0.0), "model.attention.ssmax": (0.0, 0.4), "model.position.kept_frequencies": (1.0, 0.5, 0.3),
+    "model.convolution.width": (2, 3, 40), "model.attention.redraw_every": (0, 1, 1000), "model.ffn.hidden_dim": (1, 8, 13), "model.position.max_length": (4, 16, 40),
     "model.position.offset": (0, 2), "model.position.fraction": (1.0, 0.5, 0.3), "model.position.theta": (0.5, 10.0, 1e6),
     "model.position.scaling.factor": (1.0, 2.0, 8.0), "model.position.scaling.original_length": (1, 4, 64),
     "model.position.scaling.low": (1.0, 2.0, 40.0), "model.position.scaling.high": (0.5, 4.0, 32.0),
@@ -52,7 +53,8 @@ NUMBERS = {
     "training.steps": (1, 4), "training.dynamics_every": (0, 1, 5),
     "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
     "objective.distillation.temperature": (0.5, 2.0), "objective.distillation.kl": (0.0, 1.0), "objective.distillation.cosine": (0.0, 1.0),
-    "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "training.trained_layers": (0, 1, 9),
+    "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "data.mixture_exponent": (0.0, 0.3),
+    "training.trained_layers": (0, 1, 9),
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {
@@ -67,7 +69,10 @@ TUPLES = {
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
 }
-TEXTS = {"optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", "")}
+TEXTS = {
+    "model.convolution.places": ("ABC", "AC", "B", "CA", ""),
+    "optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", ""),
+}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("plugins", "data.source", "data.tokenizer.kind", "objective.distillation.teacher")
 
@@ -88,7 +93,8 @@ def values(path):
         drawn = strategies.sampled_from(TEXTS.get(name, ("", "x")))
     else:
         low = field.minimum if field.minimum is not None else (field.above or 0) + 1e-6
-        around = [field.default, low, *([field.maximum] if field.maximum is not None else []), 2 * field.default]
+        default = low + 1 if field.default == configs.AUTO else field.default
+        around = [default, low, *([field.maximum] if field.maximum is not None else []), 2 * default]
         drawn = strategies.sampled_from([field.kind(number) for number in around])
     return strategies.one_of(drawn, strategies.just(configs.AUTO)) if field.auto else drawn
 

@@ -7,12 +7,15 @@ them, under their names.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import erf
 
 from tests import reference_positions as schemes
+from tests.reference_convolutions import convolved, convolved_rows
+from tests.reference_heads import exclusive, forgotten, gated, lengthened
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Rows:
     """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
     or None, whether later tokens are hidden, and up to which position they are not; what
     cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the
-    batch, and the (mean, unbiased variance) that it found, call by call.
+    batch, and the (mean, unbiased variance) that it found, call by call; the tokens [B, T], and the
+    values of the first layer by row.
     """
 
     positions: np.ndarray
@@ -31,6 +35,8 @@ class Rows:
     memory_positions: np.ndarray | None = None
     training: bool = False
     moments: list = field(default_factory=list)
+    tokens: np.ndarray | None = None
+    values: dict = field(default_factory=dict)
 
 
 def overlaid(config, changes=None):
@@ -86,6 +92,9 @@ def norm(config, params, x, rows=None):
         return layer_norm(x, scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "dyt":
+        # Zhu et al. 2025, section 4.
+        return np.tanh(params["alpha"] * x) * scale + bias
     if kind == "centering":
         return (x - x.mean(axis=-1, keepdims=True)) * scale + bias
     assert kind == "batchnorm"
@@ -117,14 +126,27 @@ def visible(positions, documents=None, window=0, causal=True, global_tokens=0, k
     return seen
 
 
-def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
+def attention(
+    q,
+    k,
+    v,
+    seen,
+    scale,
+    score=None,
+    softcap=0.0,
+    sinks=None,
+    relative_keys=None,
+    relative_values=None,
+    sigmoid_bias=None,
+):
     """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k [S, G, K], v [S, G, V], seen [T, S]
     or [H, T, S], score [H, T, S].
 
     H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et
     al. 2018, eq. 3 and 4, add `relative_keys` and `relative_values` [T, S, K] to keys and values. A
     soft cap c makes a score c tanh(score / c); a sink is one more score of a head, of a key whose
-    value is zero. A query that sees nothing gives NaN, with a sink zero.
+    value is zero. A query that sees nothing gives NaN, with a sink zero. With a `sigmoid_bias` b a
+    weight is sigmoid(score + b) (Ramapuram et al. 2024).
     """
     (T, H, _), (_, G, V) = q.shape, v.shape
     out = np.zeros((T, H, V))
@@ -139,6 +161,10 @@ def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relativ
             logits = np.where(seen[t] if seen.ndim == 2 else seen[h, t], logits, -np.inf)
             if sinks is not None:
                 logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, V))])
+            if sigmoid_bias is not None:
+                with np.errstate(over="ignore"):
+                    out[t, h] = (1 / (1 + np.exp(-logits - sigmoid_bias))) @ values
+                continue
             with np.errstate(invalid="ignore"):
                 weights = np.exp(logits - logits.max())
                 out[t, h] = (weights / weights.sum()) @ values
@@ -173,7 +199,20 @@ def activation_name(config):
 
 def feed_forward(config, params, x):
     """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
-    name, hidden = activation_name(config), linear(params["up"], x)
+    kind, hidden = config.ffn.kind, linear(params["up"], x)
+    if kind in ("relu_squared", "leaky_relu_squared"):
+        below = hidden * (config.ffn.negative_slope if kind.startswith("leaky") else 0)
+        return linear(params["down"], np.where(hidden > 0, hidden, below) ** 2)
+    if kind == "swiglu_clamped":
+        # OpenAI 2025 (gpt-oss), section 2.
+        gate, limit = np.minimum(linear(params["gate"], x), config.ffn.clamp), config.ffn.clamp
+        return linear(params["down"], (np.clip(hidden, -limit, limit) + 1) * gate / (1 + np.exp(-1.702 * gate)))
+    if kind == "xielu":
+        # Huang & Schlag 2024, with the constraint on the numbers that their section 3 describes.
+        positive, negative = np.log1p(np.exp(params["positive"])), 0.5 + np.log1p(np.exp(params["negative"]))
+        above, below = positive * hidden**2, negative * (np.exp(np.minimum(hidden, 0)) - 1 - hidden)
+        return linear(params["down"], np.where(hidden > 0, above, below) + hidden / 2)
+    name = activation_name(config)
     hidden = (
         activation(name, linear(params["gate"], x)) * hidden
         if config.ffn.kind.endswith("glu")
@@ -183,37 +222,50 @@ def feed_forward(config, params, x):
 
 
 def head_norm(config, params, heads):
-    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector."""
+    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector. Or
+    Liu et al. 2022: unit vectors, for queries times exp(a) of each head, at most 100.
+    """
+    if config.attention.qk_norm == "cosine":
+        unit = heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
+        return unit * np.minimum(np.exp(params.get("log_factor", np.zeros(1))), 100)[:, None]
     scale = params["scale"] + (1 if config.norm.unit_offset else 0)
     if config.attention.qk_norm == "head":
         return np.stack([rms_norm(heads[:, h], scale, config.norm.epsilon) for h in range(heads.shape[1])], axis=1)
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
 
 
-def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix=""):
+def attention_row(
+    config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None, mix=lambda v: v
+):
     """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
     positions `keys`; before the output matrix.
 
     `length` is that of the longest row; `table` is the bias table that all layers share; `prefix`
-    "global_" names other matrices.
+    "global_" names other matrices; `mix` makes the values that are read.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
+
+    def mixed(name, y):
+        return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
+
     q, k, v = (
-        linear(params[prefix + name], y).reshape(len(y), -1, K)
+        mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
         for name, y in (("query", x), ("key", source), ("value", source))
     )
     assert q.shape[1] == config.attention.num_query_heads
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
-        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params["key_norm"], k)
-    q = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1)
+        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
+    q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
         frequencies, factor = schemes.rope(position, K, length)
         for heads, places in ((q, queries), (k, keys)):
             for t, h in np.ndindex(heads.shape[:2]):
                 heads[t, h] = schemes.rotate(heads[t, h], places[t], frequencies, position.layout, factor)
+    if config.attention.ssmax:
+        q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
@@ -224,14 +276,33 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
                     int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"
                 )
                 score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
+    if config.attention.kind == "forgetting":
+        score += forgotten(linear({**params["forget"], "bias": params["forget_bias"]}, x), queries)
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
         if position.relative_values:
             added["relative_values"] = params["position"]["values"][rows]
-    return attention(
-        q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added
-    )
+    if config.attention.kind == "sigmoid":
+        added["sigmoid_bias"] = config.attention.sigmoid_bias
+    sinks = np.zeros(H) if config.attention.kind == "softmax_plus_one" else params.get("sinks")
+    out = attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, sinks, **added)
+    return exclusive(out, v) if config.attention.exclusive and not cross else out
+
+
+def mixed_values(config, params, x, rows, b, v):
+    """Values [T, G, K] of row b: Zhou et al. 2024, ResFormer (with those of the first layer), and
+    nanochat's tables, with a gate that begins at 1.
+    """
+    if config.attention.kind == "value_residual":
+        m = params["mix"] if config.attention.value_mix_learned else config.attention.value_mix
+        return (1 - m) * v + m * rows.values.setdefault(b, v)
+    if config.attention.kind == "value_embedding":
+        added = params["value_embedding"][rows.tokens[b]].reshape(v.shape)
+        if channels := config.attention.value_gate_channels:
+            added = added * (2 / (1 + np.exp(-x[:, :channels] @ params["value_gate"]["kernel"])))[:, :, None]
+        return v + added
+    return v
 
 
 def attention_layer(config, params, x, rows, cross=False, table=None):
@@ -262,11 +333,14 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
                     for h in range(config.attention.num_heads)
                 ]
             )
-            attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
+            mix = partial(mixed_values, config, params, x[b], rows, b)
+            attended = attention_row(
+                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix
+            )
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
-        out.append(linear(params["output"], attended.reshape(len(places), -1)))
+        out.append(linear(params["output"], gated(config, params, attended, x[b]).reshape(len(places), -1)))
     return np.stack(out)
 
 
@@ -280,17 +354,26 @@ def deepnorm_alpha(config, sides):
     return 0.81 * (N**4 * M) ** (1 / 16) if config.architecture == "encoder" else (3 * M) ** (1 / 4)
 
 
-def block(config, params, x, rows, table=None, sides=None):
+def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
     """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
     al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
-    norm) and Black et al. 2022 (own norms).
+    norm) and Black et al. 2022 (own norms). The `number` of the layer counts from 1 (Sun et al. 2025,
+    eq. 6); `first` is what entered the first block.
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
-    sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
+
+    def before(place, name, y):
+        return convolved_rows(config, place, y, rows, params.get(f"{name}_convolution"))
+
+    sublayers = {
+        "attention": lambda y: attention_layer(
+            config, params["attention"], before("A", "attention", y), rows, table=table
+        )
+    }
     if "cross_attention" in params:
         sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
-    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], y)
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y))
 
     def normed(name, y):
         return norm(config, params.get(f"{name}_norm"), y, rows)
@@ -300,9 +383,16 @@ def block(config, params, x, rows, table=None, sides=None):
         return keep * x + sublayers["attention"](same) + sublayers["ffn"](same)
     if config.parallel == "own_norms":
         return keep * x + sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x))
+    if placement == "x0_shortcut":
+        x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
     for name, f in sublayers.items():
-        if placement == "pre":
+        if placement in ("pre", "x0_shortcut"):
             x = keep * x + f(normed(name, x))
+        elif placement == "pre_scaled":
+            x = keep * x + f(normed(name, x) / np.sqrt(number))
+        elif placement == "layerscale":
+            # Touvron et al. 2021, eq. 4.
+            x = keep * x + params[f"{name}_scale"] * f(normed(name, x))
         elif placement == "post":
             x = normed(name, keep * x + f(x))
         elif placement == "sandwich":
@@ -338,14 +428,18 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = norm(config, params.get("embedding_norm"), x, rows)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
+    first = x
     for index in range(config.num_layers):
+        place = {"number": index + 1, "first": first}
         if pattern:
             kind = pattern[index % len(pattern)]
             number = seen[kind] = seen.get(kind, -1) + 1
-            x = block(overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides)
+            x = block(
+                overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
+            )
         else:
-            x = block(config, layer(layers, index), x, rows, table, sides)
-    if config.norm.placement in ("pre", "sandwich", "reordered"):
+            x = block(config, layer(layers, index), x, rows, table, sides, **place)
+    if config.norm.placement not in ("post", "deepnorm"):
         x = norm(config, params.get("final_norm"), x, rows)
     return x
 
@@ -370,7 +464,7 @@ def head(config, params, hidden, rows=None):
 
 def hidden_states(config, params, tokens, rows, segments=None):
     """A decoder or an encoder up to the head: [B, T] to [B, T, D]."""
-    rows = replace(rows, causal=config.architecture == "decoder")
+    rows = replace(rows, causal=config.architecture == "decoder", tokens=tokens, values={})
     return tower(config, params, embed(config, params, tokens), rows, segments)
 
 
@@ -397,7 +491,8 @@ def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
     for name in ("encoder", "decoder"):
         sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
     depths = sides["encoder"].num_layers, sides["decoder"].num_layers
-    source_rows, rows = replace(source_rows, causal=False), replace(rows, causal=True)
+    source_rows = replace(source_rows, causal=False, tokens=source, values={})
+    rows = replace(rows, causal=True, tokens=targets, values={})
     table = "embedding" if config.embedding.shared else "source_embedding"
     memory = tower(sides["encoder"], params["encoder"], embed(config, params, source, table), source_rows, sides=depths)
     rows = replace(rows, memory=memory, memory_positions=source_rows.positions)

@@ -101,6 +101,14 @@ def rope(position, head_dim, length):
     """(frequencies, factor) of a config's `position` part, for keys that stand at positions below
     `length`.
     """
+    turning, factor = every_frequency(position, head_dim, length)
+    # Barbero et al. 2024: the lowest frequencies are 0.
+    kept = round(position.kept_frequencies * len(turning))
+    return [frequency if pair < kept else 0.0 for pair, frequency in enumerate(turning)], factor
+
+
+def every_frequency(position, head_dim, length):
+    """The same before any frequency is set to 0."""
     theta, rotated, scaling = position.theta, round(head_dim * position.fraction), position.scaling
     kind, scale, original = scaling.kind, scaling.factor, scaling.original_length
     if kind == "linear":

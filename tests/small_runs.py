@@ -25,6 +25,7 @@ SMALL = {
 # What trains each architecture, as arguments of `small`.
 OBJECTIVES = {
     "causal": {},
+    "multi_token": {"objective__kind": "multi_token"},
     "masked": {"model__architecture": "encoder", "objective__kind": "masked"},
     "pairs": {"data__source": "stdlib", "model__architecture": "encoder", "objective__kind": "masked",
               "data__row_format": "segment_pairs", "model__embedding__segments": 2, "model__head__pooler": True,

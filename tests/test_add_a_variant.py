@@ -124,7 +124,27 @@ class TokenShift(plugin.TokenMixer):
         return 0.0
 
 
-plugin.register(plugin.Kind("model.attention.kind", "token_shift", "this token and the one before"), TokenShift)
+plugin.register(plugin.Kind("model.attention.kind", "learned_shift", "this token and the one before"), TokenShift)
+'''
+
+CONVOLUTION = '''
+from zoo import plugin
+
+
+class TwoBefore(plugin.ShortConvolution):
+    """y_t = x_t / 2 + x_(t-2) / 2, before attention."""
+
+    width = 3
+
+    @staticmethod
+    def places(config):
+        return "A"
+
+    def mix(self, x, earlier):
+        return (x + earlier[1]) / 2
+
+
+plugin.register(plugin.Kind("model.convolution.kind", "two_before", "the mean with the token two before"), TwoBefore)
 '''
 
 OPTIMIZER = '''
@@ -177,7 +197,8 @@ ADDED = {
     "placement": (PLACEMENT, {"model.norm.placement": "rezero"}, "x = x + g f(x)"),
     "position scheme": (POSITION, {"model.position.kind": "log_bias"}, "-slope * log(1 + distance)"),
     "feed-forward": (POWER, {"model.ffn.kind": "relu_power"}, "y = max(0, x W_up)^p W_down"),
-    "attention kind": (MIXER, {"model.attention.kind": "token_shift"}, "y_t = (m * x_t + (1 - m) * x_(t-1)) W"),
+    "attention kind": (MIXER, {"model.attention.kind": "learned_shift"}, "y_t = (m * x_t + (1 - m) * x_(t-1)) W"),
+    "convolution": (CONVOLUTION, {"model.convolution.kind": "two_before"}, "y_t = x_t / 2 + x_(t-2) / 2"),
     "objective": (FOCAL, {"objective.kind": "focal"}, "-(1 - p)^gamma log p"),
     "optimizer": (OPTIMIZER, {"optimizer.kind": "signum"}, "sign of the momentum"),
     "schedule": (SCHEDULE, {"schedule.kind": "decay_power"}, "peak * (1 - share of the steps done)^p"),

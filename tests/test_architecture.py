@@ -35,7 +35,7 @@ LEVELS = (
     ("interop.weights",),
     ("interop.settings",),
     ("interop.families",),
-    ("interop", "variants"),
+    ("interop",),
     ("lab.formatting", "lab.measures", "lab.statistics"),
     ("lab.metrics",),
     ("lab.declarations",),
@@ -44,7 +44,9 @@ LEVELS = (
     ("lab.results",),
     ("lab.launch", "lab.report"),
     ("analysis", "resources"),
-    ("draw", "plugin", "inference"),
+    ("draw",),
+    ("variants",),
+    ("plugin", "inference"),
     ("cli",),
 )
 LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}

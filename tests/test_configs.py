@@ -43,12 +43,15 @@ PUBLISHED = {
     # 93,600,848 for the language model (Peters et al. 2018: 93.6 million) and 512 * 793,471 +
     # 793,471 for the softmax.
     "elmo:original": 93_600_848 + 407_050_623,
+    "gemma:2b": 2_506_172_416,
+    "gemma:7b": 8_537_680_896,
     "gemma2:2b": 2_614_341_888,
     "gemma2:9b": 9_241_705_984,
     "gemma2:27b": 27_227_128_320,
     "gemma3:270m": 268_098_176,
     "gemma3:1b": 999_885_952,
     "gpt1:base": 116_534_784,
+    "gpt_j:6b": 6_050_882_784,
     "gpt2:small": 124_439_808,
     "gpt2:medium": 354_823_168,
     "gpt2:large": 774_030_080,
@@ -70,10 +73,30 @@ PUBLISHED = {
     "mt5:large": 1_229_581_312,
     "mt5:xl": 3_742_619_648,
     "mt5:xxl": 12_921_057_280,
+    "olmo2:1b": 1_484_916_736,
+    "olmo2:7b": 7_298_617_344,
+    "olmo2:13b": 13_716_198_400,
+    "olmo2:32b": 32_234_279_936,
+    "pythia:14m": 14_067_712,
+    "pythia:70m": 70_426_624,
+    "pythia:160m": 162_322_944,
+    "pythia:410m": 405_334_016,
+    "pythia:1b": 1_011_781_632,
+    "pythia:1.4b": 1_414_647_808,
+    "pythia:2.8b": 2_775_208_960,
+    "pythia:6.9b": 6_857_302_016,
+    "pythia:12b": 11_846_072_320,
+    "qwen3:0.6b": 596_049_920,
+    "qwen3:1.7b": 1_720_574_976,
+    "qwen3:4b": 4_022_468_096,
+    "qwen3:8b": 8_190_735_360,
+    "qwen3:14b": 14_768_307_200,
+    "qwen3:32b": 32_762_123_264,
     "roberta:base": 124_697_433,
     "roberta:large": 355_412_057,
     # The reference counts its fixed table of sines as parameters: 1536 positions of 64.
     "roformer:base": 124_197_968 - 1536 * 64,
+    "smollm3:3b": 3_075_098_624,
     "t5:small": 60_506_624,
     "t5:base": 222_903_552,
     "t5:large": 737_668_096,
@@ -130,6 +153,10 @@ BY_HAND = {
         f"translation:{size}": 10_000 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128)
         for size in ("multi30k", "multi30k-short")
     },
+    "wmt14:base": PUBLISHED["transformer:base"],
+    "wmt14:big": PUBLISHED["transformer:big"],
+    # Attention without biases; a head of its own, with a bias.
+    "lm1b:base": 2 * 30_000 * 512 + 30_000 + 6 * (4 * 512 * 512 + feed_forward(512, 2048) + 4 * 512) + 2 * 512,
     "translation:dates": 500 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128),
 }
 COUNTS = PUBLISHED | BY_HAND
@@ -340,6 +367,13 @@ TOKENS = {
     "gemma2:27b": (13000, "Gemma Team 2024, section 3"),
     "gemma3:1b": (2000, "Gemma Team 2025, section 2.2"),
     "mpt:7b": (1000, "MosaicML 2023"),
+    "pythia:160m": (300, "Biderman et al. 2023, section 2"),
+    "gpt_j:6b": (402, "Wang & Komatsuzaki 2021"),
+    "olmo2:7b": (4000, "OLMo Team 2025, section 3"),
+    "olmo2:13b": (5000, "OLMo Team 2025, section 3"),
+    "smollm3:3b": (11_200, "Bakouch et al. 2025"),
+    "gemma:7b": (6000, "Gemma Team 2024a, section 3"),
+    "qwen3:8b": (36_000, "Yang et al. 2025, section 3"),
 }
 
 

@@ -28,6 +28,9 @@ BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.posit
 EMBEDDED = ("model.position.max_length", "model.position.offset", "model.position.endpoint")
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
 CROSS = "model.attention.cross_kv_heads"
+# Only a decoder has an order to forget in, or to convolve in.
+FORGETTING, SIGMOID = "model.attention.forget_bias", "model.attention.sigmoid_bias"
+TAPS = ("model.convolution.width", "model.convolution.places")
 # What is refused, by the part and by whether the part itself makes the choice that the field
 # belongs to, or the whole model does.
 REFUSED = {
@@ -35,13 +38,13 @@ REFUSED = {
     # own, or all share one. There are none in an encoder-decoder, and so no cross-attention.
     (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
     (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
-    ("model.encoder", True): {CROSS},
+    ("model.encoder", True): {CROSS, FORGETTING, "model.convolution.kind", *TAPS},
     # A window of the whole model would mean something else on each side.
-    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations"},
+    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
     # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for
-    # cross-attention.
-    ("model.decoder", True): {"model.parallel", *GLOBAL},
-    ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations"},
+    # cross-attention, which neither kind of attention supports.
+    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, SIGMOID},
+    ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
 }
 
 
@@ -129,7 +132,7 @@ IN_GROUP = {
     "weight_decay_form": "cautious",
 }
 MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp"}
-IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_scale": "spectral"}
+IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_warmup": 4, "muon_scale": "spectral"}
 IN_OTHER_KINDS = {
     "sgd": {"sgd_momentum": 0.5, "sgd_nesterov": True},
     "lion": {"lion_beta1": 0.5, "lion_beta2": 0.5},
@@ -141,6 +144,8 @@ IN_OTHER_KINDS = {
         "adafactor_min_factored": 2,
     },
     "ademamix": {"ademamix_beta3": 0.99, "ademamix_alpha": 2.0, "ademamix_warmup": 5},
+    "normuon": {"normuon_beta2": 0.5},
+    "soap": {"soap_beta": 0.5, "soap_refresh": 2, "soap_max_dim": 3},
 }
 
 
@@ -156,14 +161,14 @@ def test_a_field_of_a_group_of_matrices_changes_the_result(name):
 
 
 def updated(changes):
-    """Three updates of a matrix by the rule of group a."""
+    """Twelve updates of a hidden matrix by the rule of group a."""
     labels = {"a": "a", "rest": "rest"}
-    traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, False))
+    traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, True))
     optimizer = make_optimizer(resolve(changes), traits, labels=labels)
     params = dict.fromkeys(labels, jnp.linspace(-1.0, 2.0, 12).reshape(3, 4))
-    state = optimizer.init(params)
-    for scale in (1.0, -2.0, 3.0):
-        updates, state = optimizer.update(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
+    for scale in (1.0, -2.0, 3.0, 0.5) * 3:
+        updates, state = step(jax.tree.map(lambda leaf, g=scale: g * leaf + 0.5, params), state, params)
         params = jax.tree.map(jnp.add, params, updates)
     return params
 

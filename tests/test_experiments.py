@@ -2,6 +2,7 @@
 declares alone, and every arm trains.
 """
 
+import dataclasses
 import functools
 import math
 import re
@@ -28,7 +29,9 @@ from zoo.training.trainer import run
 ROOT = Path(__file__).parents[1]
 # Those that are told of a run that was trained before; see test_students_need_a_teacher.
 OF_A_RUN = ("distillation.py",)
-FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in OF_A_RUN)
+# Those that read a public data set; see tests/data/sources/test_hubs.py.
+OF_A_HUB = ("feedforward_wikitext.py",)
+FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in OF_A_RUN + OF_A_HUB)
 
 
 def sizes_of(name):
@@ -40,6 +43,7 @@ def sizes_of(name):
 SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name)]
 # Those whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
+EQUAL_FLOPS_BEFORE = ("span_corruption.py",)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -90,6 +94,10 @@ TRAINED_CLAIMS = [
     "A9",
     "A10",
     "A11",
+    "A12",
+    "A13",
+    "A14",
+    "A15",
     "F1",
 ]
 
@@ -116,7 +124,7 @@ def test_every_size_can_be_run(spec):
     assert len(plan.experiment.seeds) >= 3
     assert plan.experiment.claim
     assert plan.experiment.contrasts
-    assert plan.arms[0].config.data.source == "stdlib"
+    assert plan.arms[0].config.data.source.partition(":")[0] == "stdlib"
     assert f"zoo run experiments/{name}.py" in docstring_of(name)
 
 
@@ -160,15 +168,32 @@ def test_prerequisites_differ_by_its_name_alone(spec):
     allowed = {
         "families.py": {"model.architecture", "objective.kind", "model.num_layers"},
         "casing.py": {"data.tokenizer.lowercase"},
+        "span_corruption.py": {
+            "objective.kind",
+            "objective.sentinels",
+            "objective.prefix_length",
+            "training.steps",
+            "training.eval_every",
+            "training.checkpoint_every",
+        },
+        "masking_recipe.py": {"objective.mask_token_fraction", "objective.random_token_fraction"},
+        "next_sentence.py": {
+            "data.row_format",
+            "objective.next_sentence",
+            "model.head.next_sentence",
+            "model.head.pooler",
+        },
     }
     for other in others:
         named = allowed[spec.partition(":")[0]]
         assert set(configs.difference(first, other)) <= named | read_by_choice(named)
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS])
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS + EQUAL_FLOPS_BEFORE])
 def test_equal_flops_are_equal(spec):
-    totals = [arm.flops_per_token * arm.tokens for arm in plan_of(spec).arms]
+    plan = plan_of(spec)
+    before = [run.arm for run in plan.prerequisites]
+    totals = [arm.flops_per_token * arm.tokens for arm in before or plan.arms]
     assert max(totals) < 1.01 * min(totals)
 
 
@@ -201,6 +226,34 @@ def test_every_arm_trains(name, tmp_path):
         if one in plan.runs:
             measure_run(folder, required_measures(plan.experiment))
             assert all(math.isfinite(load_run(folder).final(metric)) for metric in metrics)
+
+
+def test_casing_of_files(tmp_path):
+    """A folder gives the text of pre-training and both tasks; the tags are then judged by entities."""
+    for name, text in {
+        "text/a.train.txt": "Ada met Bob in Paris. " * 60 + "\n = B = \n" + "Then they went home. " * 60,
+        **{
+            f"tagging/a.{part}.conll": f"{name} B-person\nmet O\n\nhe O\n"
+            for part, name in (("train", "Ada"), ("dev", "Bob"))
+        },
+        **{f"classification/a.{part}.tsv": f"good {part}\t1\nbad {part}\t0\n" for part in ("train", "dev")},
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    experiment = load_experiment(f"{ROOT / 'experiments' / 'casing.py'}:data={tmp_path}")
+    smaller = {
+        name: dataclasses.replace(one, config=configs.override(one.config, {"data.tokenizer.vocab_size": 270}))
+        for name, one in experiment.prerequisites.items()
+    }
+    plan = make_plan(dataclasses.replace(experiment, prerequisites=smaller))
+    assert plan.experiment.name == "casing-files"
+    assert {run.arm.config.data.source for run in plan.prerequisites} == {f"text:{tmp_path}/text/*.train.*"}
+    assert {arm.config.data.held_out for arm in plan.arms} == {
+        f"conll:{tmp_path}/tagging/*.dev.conll",
+        f"tsv:{tmp_path}/classification/*.dev.tsv",
+    }
+    tags = experiment.contrasts[0]
+    assert (tags.a.metric, tags.b.metric, tags.margin) == ("eval/entity_f1", "eval/entity_f1", 0.01)
 
 
 DISTILLATION = ROOT / "experiments" / "distillation.py"

@@ -66,7 +66,7 @@ def registered(folder):
 def test_the_feed_forward_layers_compute_what_they_say(registered):
     x = np.random.default_rng(0).standard_normal((2, 8, 16)).astype(np.float32)
     for changes, power in (({}, 2), ({"model.ffn.power": 3.0}, 3)):
-        kind = {"model.ffn.kind": "relu_power" if changes else "relu_squared"}
+        kind = {"model.ffn.kind": "relu_power" if changes else "my_squared_relu"}
         layer = make_feed_forward(tiny(kind | changes).model)
         values = random_values(layer, 1)
         up, down = ({name: np.float64(value) for name, value in values[part].items()} for part in ("up", "down"))
@@ -121,7 +121,7 @@ def test_the_page_does_what_it_says(folder, monkeypatch, capsys):
         with unloading():
             assert main([*fewer, *few]) == 0, words
     out = capsys.readouterr().out
-    assert re.search(r"ffn=relu_squared ends .* ffn=relu \(95 % interval", out)
+    assert re.search(r"ffn=my_squared_relu ends .* ffn=relu \(95 % interval", out)
     for name in ("activations", "squared", "powers", "gate", "schedules"):
         sweep = folder / "runs" / name
         assert (sweep / "report.html").stat().st_size > 1000

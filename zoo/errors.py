@@ -8,11 +8,14 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from zoo.terminal import escape_line, escaped_output
 
 # What a message quotes of a value, in characters, and how many choices it names.
 LONGEST_QUOTE, MOST_LISTED = 200, 10
+# How many problems are printed.
+MOST_PROBLEMS = 50
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
 
@@ -124,6 +127,24 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 
+def why_no_file(path: str | Path, others: str = "") -> str:
+    """Returns in words why a path names no regular file: "does not exist", "is a folder" ...
+
+    Args:
+        path: the path.
+        others: pattern of the files beside it, one of which may have been meant.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return "is a folder, not a file"
+    if path.exists():
+        return "is not a regular file"
+    if path.is_symlink():
+        return "is a link to a file that does not exist"
+    near = [other.name for other in path.parent.glob(others) if other.is_file()] if others else []
+    return f"does not exist{did_you_mean(path.name, near)}"
+
+
 def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
     """The option closest to `word` among those whose last part is `leaf`, if there is any."""
     return difflib.get_close_matches(
@@ -153,9 +174,12 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             sys.stdout.flush()
             return code
         except ZooError as error:
-            for problem in dict.fromkeys(error.problems):
+            problems = list(dict.fromkeys(error.problems))
+            for problem in problems[:MOST_PROBLEMS]:
                 line = escape_line(problem)
                 print(f"error: {line}" if error.exit_code != 75 else line, file=sys.stderr)
+            if len(problems) > MOST_PROBLEMS:
+                print(f"error: and {len(problems) - MOST_PROBLEMS:,} more", file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

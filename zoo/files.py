@@ -56,6 +56,11 @@ def open_file(path: str | Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def file_above(path: Path) -> Path | None:
+    """Returns what stands where a folder above `path` should be, if something else does."""
+    return next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+
+
 def read_json(path: str | Path) -> Any:
     """Reads one JSON document.
 

@@ -1,8 +1,9 @@
-"""What the site has besides the pages in docs/: a page for every experiment file and every module of
-the public API, and links that lead out of docs/.
+"""What the site has besides the pages in docs/: a page for every experiment file, every notebook and
+every module of the public API, and links that lead out of docs/.
 """
 
 import ast
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -48,9 +49,23 @@ def api_pages() -> dict[str, str]:
     return pages | {"api/index.md": f"# API\n\nWhat is imported from Python, made of the docstrings.\n\n{listed}\n"}
 
 
+def notebook_pages() -> dict[str, str]:
+    """Returns {path in the site: text} of a page for every notebook, and of their index."""
+    pages, rows = {}, []
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+        shown = [text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in texts]
+        shown.insert(1, f"[Download the notebook]({path.name})")
+        pages[f"notebooks/{path.stem}.md"] = "\n\n".join(shown) + "\n"
+        rows.append(f"- [{shown[0].splitlines()[0].lstrip('# ')}]({path.stem}.md)")
+    listed = "\n".join(rows)
+    return pages | {"notebooks/index.md": f"# Notebooks\n\nA test runs their cells.\n\n{listed}\n"}
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Replaces each folder of the navigation by its pages, the index first."""
-    generated = experiment_pages() | api_pages()
+    generated = experiment_pages() | api_pages() | notebook_pages()
     docs = Path(config.docs_dir)
 
     def pages_of(folder: str) -> list[str]:
@@ -71,7 +86,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are made of the code."""
-    for path, text in (experiment_pages() | api_pages()).items():
+    for path, text in (experiment_pages() | api_pages() | notebook_pages()).items():
         files.append(File.generated(config, path, content=text))
     return files
 

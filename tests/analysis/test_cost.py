@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import slow_but
+from tests.building import slow_but, tiny
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
@@ -98,3 +98,23 @@ def test_flops_agree_with_what_xla_counts(name):
     # XLA counts the masked half of attention and the elementwise work that we leave out; the
     # products dominate.
     assert cost.summary(config).flops_per_token == pytest.approx(counted, rel=0.15)
+
+
+def test_value_embeddings_are_tables_whose_vectors_cost_their_gate_alone():
+    plain, own = (
+        cost.summary(tiny(fields))
+        for fields in (
+            {"model.attention.num_kv_heads": 2},
+            {
+                "model.attention.num_kv_heads": 2,
+                "model.attention.kind": "value_embedding",
+                "model.attention.value_gate_channels": 5,
+            },
+        )
+    )
+    L, V, G, K, c = 2, 13, 2, 4, 5
+    assert own.parameters["embedding"] - plain.parameters["embedding"] == L * V * G * K
+    assert own.parameters["body"] - plain.parameters["body"] == L * c * G
+    assert own.flops_per_token - plain.flops_per_token == pytest.approx(6 * L * c * G)
+    padded = {"model.attention.kind": "value_embedding", "model.vocab_multiple": 16}
+    assert cost.summary(tiny(padded)).parameters["padding"] == 3 * (16 + L * 16)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from zoo.lab.report.claims_table import read_claims, read_measured
+from zoo.lab.report.archive.claims_table import read_claims, read_measured
 
 
 @pytest.fixture

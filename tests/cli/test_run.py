@@ -304,6 +304,8 @@ def test_output(zoo, folder):
     (folder / "file").write_text("")
     code, _, err = zoo("norms.py", "--output", "file")
     assert (code, err) == (2, "error: --output file is a file; name a folder\n")
+    code, _, err = zoo("norms.py", "--output", "file/below/it", "--dry-run")
+    assert (code, err) == (2, "error: --output file/below/it cannot be a folder: file is a file\n")
     code, _, err = zoo("norms.py", "--output", f"a/b/{PRE0}")
     assert code == 2
     assert "the folder of a single run" in err
@@ -431,6 +433,9 @@ def test_seeds_alone_are_enough(zoo, folder):
         (["norms.py", "--seeds", "1,1"], "seeds: 1 is given more than once"),
         (["norms.py", "--seeds", "x"], "neither a number of seeds nor a list"),
         (["norms.py", "--seeds", "0"], "not a positive integer"),
+        (["norms.py", "--seeds", "9" * 30], f"{'9' * 30} seeds are more than 1000"),
+        (["norms.py", "--seeds", ",".join(map(str, range(1001)))], "seeds: 1,001 are given; at most 1,000 can be"),
+        (["norms.py", "--until-decided", "--max-seeds", "9999999"], "looks are planned for at most 100 seeds"),
         (["norms.py", "--jobs", "0"], "not a positive integer"),
         (["norms.py", "--job", "2"], "unknown argument --job"),
         (["norms.py", "--oops"], "unknown argument --oops"),

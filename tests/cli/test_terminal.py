@@ -29,6 +29,8 @@ def test_only_what_a_terminal_obeys_is_escaped():
 def command(how):
     if how == "error":
         raise ConfigError([f"runs/{NASTY}\nerror: of another line", "second"])
+    if how == "errors":
+        raise ConfigError([f"tensor {number} is missing" for number in range(6_000)])
     if how == "traceback":
         raise RuntimeError(NASTY)
     print(f"name {NASTY}", file=sys.stderr if how == "stderr" else sys.stdout)
@@ -41,6 +43,9 @@ def test_output_and_errors_of_every_command(capsys):
     assert capsys.readouterr() == (f"name {SHOWN}\n", f"name {SHOWN}\n")
     assert command("error") == 2
     assert capsys.readouterr().err == f"error: runs/{SHOWN}\\nerror: of another line\nerror: second\n"
+    assert command("errors") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines), lines[49:]) == (51, ["error: tensor 49 is missing", "error: and 5,950 more"])
     with pytest.raises(RuntimeError):
         command("traceback")
     assert (sys.stdout, sys.stderr) == streams

@@ -75,7 +75,7 @@ def test_eval_scores_other_pairs_with_the_run_s_tokenizer(trained, files, capsys
 
 @pytest.mark.parametrize(("arguments", "problem"), [
     (["--pairs", "parallel:none.{en,de}"], "--pairs: no such file"), (["--text", __file__], "scored on pairs of texts, --pairs SOURCE"),
-    (["--pairs", "text:x"], "has no pairs of texts"),
+    (["--pairs", "text:x"], "has no pairs of texts"), (["--pairs", "split:test"], "has no splits; name a source"),
 ])  # fmt: skip
 def test_what_eval_cannot_score_is_told(trained, arguments, problem, capsys):
     assert evaluate.main([str(trained), *arguments]) == 2

@@ -143,7 +143,10 @@ def refused(changes):
             ENCODER | {"data.position_offsets": (8,), "model.attention.window": 3, "model.attention.global_tokens": 1},
             ["data.position_offsets=8", "global_tokens"],
         ),
-        (TWO | {"data.position_offsets": (0, 8)}, ["data.position_offsets=(0, 8) has no effect", "causal or masked"]),
+        (
+            TWO | {"data.position_offsets": (0, 8)},
+            ["data.position_offsets=(0, 8) has no effect", "causal or multi_token or masked"],
+        ),
         (
             {"model.layers.pattern": ("a",)} | kind("a", attention__num_heads=3),
             ["model.layers.kinds.a: model.dim=256", "num_heads=3"],
@@ -216,6 +219,53 @@ def refused(changes):
         (
             {"model.norm.placement": "deepnorm", "model.init.scale_residual": True},
             ["deepnorm", "model.init.scale_residual=false"],
+        ),
+        ({"model.norm.placement": "x0_shortcut", "model.residual": False}, ["x0_shortcut", "model.residual=true"]),
+        ({"model.norm.placement": "layerscale", "model.residual": False}, ["layerscale", "model.residual=true"]),
+        *(
+            ({"model.init.zero_outputs": True} | fields, ["model.init.zero_outputs", *words])
+            for fields, words in (
+                ({"model.norm.placement": "sandwich"}, ["sandwich", "set it to false"]),
+                ({"model.norm.placement": "reordered"}, ["reordered", "set it to false"]),
+                ({"model.norm.placement": "deepnorm"}, ["deepnorm", "own initial values"]),
+                ({"model.norm.placement": "layerscale", "model.norm.layerscale_start": 0.0}, ["ever learn"]),
+                ({"model.init.scale_residual": True}, ["model.init.scale_residual=true has no effect"]),
+                ({"model.residual": False}, ["model.residual"]),
+            )
+        ),
+        ({"model.parallel": "own_norms", "model.norm.placement": "pre_scaled"}, ["pre-norm", "pre_scaled"]),
+        *(
+            (
+                {"model.layers.pattern": ("a", "b"), "model.layers.kinds.b.attention.kind": "value_residual"} | first,
+                [f"model.layers.kinds.b.attention.{field}", "first layer", "must be the same"],
+            )
+            for first, field in (
+                ({"model.layers.kinds.a.attention.window": 3}, "kind=value_residual"),
+                (
+                    {
+                        "model.layers.kinds.a.attention.kind": "value_residual",
+                        "model.layers.kinds.a.attention.num_kv_heads": 1,
+                    },
+                    "num_kv_heads=4",
+                ),
+            )
+        ),
+        *(
+            (
+                ENCODER
+                | {
+                    "model.attention.kind": kind,
+                    "model.attention.window": 3,
+                    "model.attention.global_tokens": 1,
+                    "model.attention.global_projections": True,
+                },
+                [kind, "global_projections"],
+            )
+            for kind in ("value_residual", "value_embedding")
+        ),
+        (
+            {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 999},
+            ["value_gate_channels=999", "model.dim"],
         ),
         ({"model.norm.unit_offset": True}, ["unit_offset=True has no effect", "rmsnorm"]),
         ({"model.embedding.norm": True, "model.norm.kind": "none"}, ["model.embedding.norm=True has no effect"]),

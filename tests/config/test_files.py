@@ -1,5 +1,6 @@
 """Config files, their arguments, command-line overrides, and the shipped configs."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,14 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
     not_json.write_text("{")
     unknown = tmp_path / "unknown.json"
     unknown.write_text('{"model": {"nrm": {"kind": [[1]]}}}')
+    (tmp_path / "folder.py").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "link.py").symlink_to("nothing")
     for spec, words in [
         (tmp_path / "brokn.py", ["does not exist", 'did you mean "broken.py"']),
+        (tmp_path / "folder.py", ["folder.py is a folder, not a file"]),
+        (tmp_path / "pipe.json", ["pipe.json is not a regular file"]),
+        (tmp_path / "link.py", ["link.py is a link to a file that does not exist"]),
         (broken, ["fails on import", "SyntaxError"]),
         (empty, ["no function get_config"]),
         (typo, ["dimm", '"dim"']),

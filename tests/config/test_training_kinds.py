@@ -17,7 +17,7 @@ from zoo.training.optimization.schedules import constant
 GROUP = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"}
 OWN = {"optimizer.group.a.kind": "heavy_ball", "optimizer.group.a.momentum": 0.5}
 BUILT_IN = group_fields()
-READING = "adamw or muon or nadamw or ademamix or adopt"
+READING = " or ".join(OPTIMIZER_KINDS.having("moments"))
 
 
 @pytest.fixture(autouse=True)

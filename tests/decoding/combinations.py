@@ -44,6 +44,22 @@ DECODERS = {
              "model.position.scaling.original_length": 8},
     "queries that heads share": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
     "dilated windows": {"model.attention.window": 3, "model.attention.dilations": (1, 3), "model.position.kind": "alibi"},
+    "x0 shortcut, dyt": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.num_layers": 2},
+    "gated heads without their own values": {
+        "model.attention.gate": "elementwise", "model.attention.exclusive": True, "model.attention.num_kv_heads": 2},
+    "cosines, scores by length, p-RoPE": {
+        "model.attention.qk_norm": "cosine", "model.attention.ssmax": 0.3, "model.attention.window": 5, "model.position.kind": "rope",
+        "model.position.kept_frequencies": 0.5},
+    "sigmoid": {"model.attention.kind": "sigmoid"},
+    "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
+    "forget gates, scanned": {
+        "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},
+    "canon layers, scanned": {"model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
+    "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
+    "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},
+    "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
+                       "model.attention.window": 3},
+    "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip
@@ -51,6 +67,7 @@ DECODERS = {
 ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
     "learned positions": {},
     "T5": T5_BIAS | {"model.norm.kind": "rmsnorm", "model.head.scale": "rsqrt_dim"},
+    "canon layers in the decoder": {"model.decoder.convolution.kind": "canon"},
     "umT5": T5_BIAS | {"model.position.shared": False, "model.num_layers": 2},
     "performer": {"model.attention.kind": "performer"},
     "a window and fewer key heads in the decoder": {

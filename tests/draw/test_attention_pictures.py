@@ -55,7 +55,10 @@ def test_lines_from_a_query():
 
 
 def test_maps_are_labelled_and_titled():
-    drawn = attention_maps.pages(activations(heads=8), "0")["attention-layer0"]
+    alone = attention_maps.pages(activations(heads=8), "0")["attention-layer0"]
+    panels = [axes for axes in alone.axes if axes.images and axes.get_title()]
+    assert [axes.get_title() for axes in panels] == [f"head {head}" for head in range(8)]
+    drawn = attention_maps.pages(activations(heads=8), "0", initial=True)["attention-layer0"]
     assert drawn.get_suptitle().startswith("runs/small, step 1,200\n“the law and its end”\nattention layer 0")
     panels = [axes for axes in drawn.axes if axes.images and axes.get_title()]
     assert [axes.get_title() for axes in panels[:3]] == [

@@ -166,6 +166,8 @@ def test_a_setting_read_with_a_default_is_known():
 def test_a_value_of_a_wrong_type_is_a_refusal_too():
     with pytest.raises(ConfigError, match=r"config of GPTNeoXForCausalLM has a value of a wrong type: TypeError"):
         resolve_like("GPTNeoXForCausalLM", {"hidden_size": "wide"})
+    with pytest.raises(ConfigError, match=r"^activation_function=\['relu'\]: expected one of relu, gelu"):
+        resolve_like("GPT2LMHeadModel", {"activation_function": ["relu"]})
     with pytest.raises(ConfigError, match=r"rope_scaling=2\.0: expected a dict"):
         resolve_like("LlamaForCausalLM", {"rope_scaling": 2.0})
     with pytest.raises(ConfigError, match=r"model\.attention\.num_heads='many': expected a whole number"):

@@ -28,7 +28,7 @@ from zoo.lab.measures import MEASURES, compute_missing_measures, missing_measure
 from zoo.lab.metrics import higher_is_better, is_known_metric, unit_suffix
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.report.archive import archive_results
+from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.report.result_tables import measured_table
 from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
@@ -53,7 +53,9 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert not is_known_metric("measured/loss")
     assert not is_known_metric("eval/residual_growth")
     assert not is_known_metric("measured/spikes@initial")
-    assert {name for name in MEASURES if higher_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
+    higher = {name for name, measure in MEASURES.items() if higher_is_better(f"measured/{name}") and not measure.task}
+    assert higher == {"gradient_kept", "head_divergence"}
+    assert higher_is_better("measured/probe_recall")
     assert (unit_suffix("measured/spikes"), unit_suffix("measured/head_divergence@initial"), unit_suffix(GROWTH)) == (
         " spikes",
         " nats",
@@ -183,6 +185,18 @@ def look_up_logits(model, params, stats, rows):
     return np.asarray(made.logits(made(jnp.asarray(rows), Context(jnp.arange(rows.shape[1])[None]))), np.float64)
 
 
+def test_the_loss_of_the_run_that_another_started_from(writer):
+    first = writer.run("pre-trained", final=2.5)
+    tuned = writer.run("tuned", final=0.5, config={"training": {"start_from": str(first)}})
+    assert measure_run(tuned, ["pretraining_loss"]) == {"measured/pretraining_loss": 2.5}
+    write_json(first / "status.json", read_json(first / "status.json") | {"state": "running"})
+    with pytest.raises(ConfigError, match="has no eval/loss of its end"):
+        measure_run(tuned, ["pretraining_loss"])
+    alone = writer.run("alone", config={"training": {"start_from": ""}})
+    with pytest.raises(ConfigError, match="alone started from no other run"):
+        measure_run(alone, ["pretraining_loss"])
+
+
 def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypatch):
     measure_run(learned, ["position_locality"])
     status = read_json(learned / "status.json")
@@ -259,6 +273,7 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
         (GROWTH, {"training.dynamics_every": 0}, "it is read from dynamics.jsonl; set training.dynamics_every"),
         (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
         ("measured/offset_gap", {"data.position_offsets": (3,)}, "it needs at least two data.position_offsets"),
+        ("measured/pretraining_loss", {}, "training.start_from names, which is empty"),
         ("measured/position_locality", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
         (
             GROWTH,

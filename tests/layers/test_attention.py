@@ -311,10 +311,21 @@ LAYERS = {
     "encoder, global tokens": ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 2},
     "encoder, global projections": ENCODER | {"model.attention.window": 1, "model.attention.global_tokens": 1,
         "model.attention.global_projections": True, "model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2},
+    "gate of elements": {"model.attention.gate": "elementwise", "model.attention.num_kv_heads": 2},
+    "gate of heads, from what was read": {"model.attention.gate": "head", "model.attention.gate_input": "attended"},
+    "exclusive, gate of heads": {"model.attention.exclusive": True, "model.attention.gate": "head", "model.attention.num_kv_heads": 2},
+    "cosine": {"model.attention.qk_norm": "cosine", "model.attention.num_query_heads": 2},
+    "ssmax, dilated windows": {"model.attention.ssmax": 0.4, "model.attention.window": 2, "model.attention.dilations": (1, 3)},
+    "encoder, ssmax, global projections": ENCODER | {"model.attention.ssmax": 0.4, "model.attention.window": 3,
+        "model.attention.global_tokens": 1, "model.attention.global_projections": True},
+    "softmax plus one": {"model.attention.kind": "softmax_plus_one", "model.attention.window": 3},
+    "sigmoid, rows": {"model.attention.kind": "sigmoid", "model.attention.num_kv_heads": 2},
+    "forgetting": {"model.attention.kind": "forgetting", "model.attention.num_kv_heads": 2, "model.attention.window": 4},
 }  # fmt: skip
 SCHEMES = {
     "none": {"model.position.kind": "none"},
     "rope": {"model.position.kind": "rope"},
+    "p-rope": {"model.position.kind": "rope", "model.position.kept_frequencies": 0.5},
     "alibi": {"model.position.kind": "alibi"},
     "relative_bias": {
         "model.position.kind": "relative_bias",
@@ -336,6 +347,7 @@ PAIRS = [
     *itertools.product(EVERY, SCHEMES),
     *itertools.product([name for name in LAYERS if name not in EVERY], ("rope", "relative_bias")),
     ("rows", "alibi"),
+    ("forgetting", "alibi"),
     ("rows", "shaw, keys only"),
     ("cap and sinks", "shaw"),
     ("head norms", "none"),
@@ -352,6 +364,7 @@ FEW = [
     *((name, "rope") for name in LAYERS if name != "plain"),
     ("grouped, window, no bias", "shaw"),
     ("encoder", "relative_bias"),
+    ("forgetting", "alibi"),
     ("encoder, window, cap, sinks", "shaw"),
 ]
 
@@ -478,7 +491,7 @@ def test_the_capability_table_and_the_kernels_are_the_same():
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
-    "centred_window", "query_score", "row_score",
+    "centred_window", "query_score", "row_score", "sigmoid",
 )  # fmt: skip
 BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window")
 TO_SOME = {

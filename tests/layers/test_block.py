@@ -1,5 +1,7 @@
 """Norm placements against the papers' equations, written out."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,13 +22,29 @@ from zoo.config import side
 from zoo.layers.block import PLACEMENTS, make_block, make_final_norm
 from zoo.layers.context import Memory
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
+from zoo.models.functional import initialise
 
 T = 6
+# The layer that a block stands in, from 0, and its number, from 1.
+INDEX, NUMBER = 2, 3
+WEIGHED = ("layerscale", "x0_shortcut")
 
 
 def equation(config, values, x):
     """The block as numpy computes it, for a batch of rows."""
-    return reference.block(config, values, x, reference.counting(len(x), x.shape[1]))
+    return reference.block(
+        config, values, x, reference.counting(len(x), x.shape[1]), number=NUMBER, first=embedding_of(x)
+    )
+
+
+def embedding_of(x):
+    """What entered the first block."""
+    return 2 * x[::-1, ::-1]
+
+
+def context_of(x, **more):
+    """The context of a block that stands after others."""
+    return counting(x.shape[1], layer_index=INDEX, embedding=jnp.asarray(embedding_of(x), jnp.float32), **more)
 
 
 def run(overrides, seed=0):
@@ -35,7 +53,8 @@ def run(overrides, seed=0):
     values = random_values(make_block(config), seed)
     x = 2 * np.random.default_rng(seed + 1).standard_normal((2, T, 16)) + 0.5
     block = with_values(make_block(config), values)
-    actual = call(lambda x: block(x, counting(T)), np.float32(x))
+    context = context_of(x)
+    actual = call(lambda x: block(x, context), np.float32(x))
     return actual, config, as_float64(values), x
 
 
@@ -43,6 +62,8 @@ def run(overrides, seed=0):
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != "deepnorm"])
 def test_a_block_is_its_equation(placement, kind, residual):
+    if placement in WEIGHED and not residual:
+        pytest.skip("refused by the config")
     actual, config, values, x = run(
         {"model.norm.placement": placement, "model.norm.kind": kind, "model.residual": residual}
     )
@@ -96,7 +117,7 @@ def test_parallel_sublayers_read_the_same_input(parallel, residual):
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("placement", list(PLACEMENTS))
 def test_a_decoder_s_block_reads_the_memory_between_its_sublayers(placement, residual):
-    if placement == "deepnorm" and not residual:
+    if placement in ("deepnorm", *WEIGHED) and not residual:
         pytest.skip("refused by the config")
     fields = {"model.norm.placement": placement, "model.residual": residual, "model.decoder.num_layers": 3}
     config = side(tiny(ENCODER_DECODER | fields).model, "decoder")
@@ -106,10 +127,11 @@ def test_a_decoder_s_block_reads_the_memory_between_its_sublayers(placement, res
     places = np.array([[0, 1, 2, 3], [0, 1, -1, -1]])
     block = with_values(module, values)
     actual = call(
-        lambda x, hidden: block(x, counting(T, memory=Memory(hidden, places))), np.float32(x), np.float32(hidden)
+        lambda x, hidden: block(x, context_of(x, memory=Memory(hidden, places))), np.float32(x), np.float32(hidden)
     )
     rows = reference.Rows(np.tile(np.arange(T), (2, 1)), memory=hidden, memory_positions=places)
-    close(actual, reference.block(config, as_float64(values), x, rows, sides=(2, 3)))
+    expected = reference.block(config, as_float64(values), x, rows, sides=(2, 3), number=NUMBER, first=embedding_of(x))
+    close(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +157,39 @@ def test_the_placements_differ():
     outputs = [run({"model.norm.placement": placement})[0] for placement in PLACEMENTS]
     for index, one in enumerate(outputs):
         assert all(abs(one - other).max() > 0.1 for other in outputs[:index])
+
+
+def begun(fields):
+    """A block's initial values as numpy, and its output with them."""
+    module = make_block(tiny(fields).model)
+    values = jax.tree.map(np.asarray, initialise(module, 0))
+    x = np.random.default_rng(1).standard_normal((2, T, 16)).astype(np.float32)
+    context = context_of(x)
+    return values, x, call(lambda x: with_values(module, values)(x, context), x)
+
+
+def test_the_scalars_of_the_x0_shortcut_begin_as_pre_norm():
+    (pre, _, plain), (own, _, shortcut) = (begun({"model.norm.placement": name}) for name in ("pre", "x0_shortcut"))
+    assert {name: own[name].tolist() for name in own.keys() - pre.keys()} == {
+        "stream_scale": [1],
+        "shortcut_scale": [0],
+    }
+    np.testing.assert_array_equal(plain, shortcut)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"model.init.zero_outputs": True}, {"model.norm.placement": "layerscale", "model.norm.layerscale_start": 0.0}],
+    ids=str,
+)
+def test_a_block_that_begins_as_the_identity_can_still_learn(fields):
+    values, x, y = begun(fields)
+    np.testing.assert_array_equal(y, x)
+    module, context = make_block(tiny(fields).model), context_of(x)
+    gradients = call(jax.grad(lambda values: (with_values(module, values)(x, context) ** 2).sum()), values)
+    zero = fields.get("model.init.zero_outputs")
+    for part, last in (("attention", "output"), ("ffn", "down")):
+        assert abs(gradients[part][last]["kernel"] if zero else gradients[f"{part}_scale"]).max() > 1e-3
 
 
 def test_a_pre_norm_stream_is_never_normalised():

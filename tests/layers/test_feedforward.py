@@ -9,9 +9,13 @@ import pytest
 from tests import reference
 from tests.building import as_float64, call, close, random_values, tiny, with_values
 from zoo.layers.feedforward import hidden_dim, make_feed_forward
-from zoo.models.functional import split
+from zoo.models.functional import initialise, split
 
-PLAIN, GATED = ("relu", "gelu", "silu"), ("swiglu", "geglu", "reglu")
+PLAIN = ("relu", "gelu", "silu", "relu_squared", "leaky_relu_squared", "xielu")
+GATED = ("swiglu", "geglu", "reglu", "swiglu_clamped")
+# A clamp that about half of the units reach, and a slope other than its default.
+FIELDS = {"swiglu_clamped": {"model.ffn.clamp": 1.0}, "leaky_relu_squared": {"model.ffn.negative_slope": 0.3}}
+NUMBERS = {"xielu": {"positive", "negative"}}
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -20,10 +24,12 @@ def test_a_layer_is_its_equation(kind, bias):
     name, _, form = kind.partition(" ")
     config = tiny(
         {"model.ffn.kind": name, "model.ffn.bias": bias, "model.ffn.gelu_approximation": form or "none"}
+        | FIELDS.get(name, {})
     ).model
     module, values = make_feed_forward(config), random_values(make_feed_forward(config), 1)
-    assert set(values) == ({"gate", "up", "down"} if name in GATED else {"up", "down"})
-    assert all(("bias" in part) == bias for part in values.values())
+    matrices = {"gate", "up", "down"} if name in GATED else {"up", "down"}
+    assert set(values) == matrices | NUMBERS.get(name, set())
+    assert all(("bias" in values[part]) == bias for part in matrices)
     x = 2 * np.random.default_rng(2).standard_normal((2, 5, 16))
     close(call(with_values(module, values), np.float32(x)), reference.feed_forward(config, as_float64(values), x), 2e-6)
 
@@ -60,3 +66,30 @@ def test_the_hidden_width_is_what_the_config_says_unless_matched():
         for kind in (*PLAIN, *GATED):
             width = hidden_dim(tiny({"model.ffn.kind": kind, "model.ffn.match_parameters": match}).model)
             assert width == (gated if kind in GATED else 24)
+
+
+def hidden_units(kind, x, **fields):
+    """Returns what a layer whose matrices are the identity, without biases, makes of x."""
+    config = tiny({"model.ffn.kind": kind, "model.ffn.hidden_dim": 16, "model.ffn.bias": False} | fields).model
+    layer = make_feed_forward(config)
+    values = initialise(layer, 0)
+    for name in ("up", "gate", "down"):
+        values |= {name: {"kernel": np.eye(16, dtype=np.float32)}} if name in values else {}
+    return call(with_values(layer, values), np.full((1, 1, 16), x, np.float32))[0, 0, 0]
+
+
+def test_a_clamped_gate_is_bounded_from_above_only_and_its_linear_unit_has_one_added():
+    # u = -7 + 1 and g = -20, which a bound on both sides would make -7.
+    assert hidden_units("swiglu_clamped", -20.0) == pytest.approx(-6 * -20 / (1 + math.exp(1.702 * 20)), rel=1e-5)
+    assert hidden_units("swiglu_clamped", 20.0) == pytest.approx(8 * 7 / (1 + math.exp(-1.702 * 7)), rel=1e-6)
+    assert hidden_units("swiglu_clamped", 0.0) == 0
+
+
+def test_xielu_begins_with_the_paper_s_numbers_and_has_finite_gradients_far_from_zero():
+    assert hidden_units("xielu", 2.0) == pytest.approx(0.8 * 4 + 1, rel=1e-6)
+    assert hidden_units("xielu", -2.0) == pytest.approx(0.8 * (math.exp(-2) - 1 + 2) - 1, rel=1e-6)
+    layer = make_feed_forward(tiny({"model.ffn.kind": "xielu"}).model)
+    values, x = random_values(layer, 1), np.float32([[[1e3] * 16, [-1e3] * 16]])
+    gradients = call(jax.grad(lambda values: with_values(layer, values)(x).sum()), values)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+    assert gradients["positive"] != 0 != gradients["negative"]

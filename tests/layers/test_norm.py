@@ -24,7 +24,7 @@ from zoo.layers.context import Context
 from zoo.layers.norm import NORMS, layer_norm, make_norm, rms_norm
 
 D = 16
-SHIFTED = ("layernorm", "centering", "batchnorm")
+SHIFTED = ("layernorm", "centering", "dyt", "batchnorm")
 # Two rows with empty slots, whose content must count for nothing.
 POSITIONS = np.array([[0, 1, 2, -1, -1], [-1, 0, 1, 2, 3]])
 
@@ -57,12 +57,12 @@ def in_training(x, kind, values=None, positions=POSITIONS, **fields):
 
 def grid():
     for kind, scale, epsilon in itertools.product(
-        ("layernorm", "rmsnorm", "centering", "batchnorm"), (True, False), (1e-6, 0.3)
+        ("layernorm", "rmsnorm", "centering", "dyt", "batchnorm"), (True, False), (1e-6, 0.3)
     ):
         for bias in (True, False) if kind in SHIFTED else (None,):
             for offset in (True, False) if kind == "rmsnorm" and scale else (None,):
                 given = {"scale": scale, "epsilon": epsilon, "bias": bias, "unit_offset": offset}
-                if kind == "centering":
+                if kind in ("centering", "dyt"):
                     given["epsilon"] = None
                 yield kind, tuple((name, value) for name, value in given.items() if value is not None)
 
@@ -71,7 +71,8 @@ def grid():
 def test_a_norm_is_its_equation(x, kind, fields):
     norm, config, values, stats = make(kind, **dict(fields))
     given = dict(fields)
-    assert set(values) == {name for name in ("scale", "bias") if given.get(name)}
+    numbers = {"alpha"} if kind == "dyt" else set()
+    assert set(values) == {name for name in ("scale", "bias") if given.get(name)} | numbers
     assert set(stats) == ({"mean", "variance"} if kind == "batchnorm" else set())
     expected = reference.norm(config, together(values, stats), np.float64(np.float32(x)), reference.Rows(POSITIONS))
     close(call(lambda x: norm(x, context()), np.float32(x)), expected)
@@ -119,7 +120,7 @@ def test_layer_norm_is_rms_norm_of_the_centred_input(x):
     close(expected, call(lambda x: rms_norm(centring(x), scale, 1e-5), np.float32(x)))
 
 
-@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "batchnorm"])
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "dyt", "batchnorm"])
 def test_bfloat16_keeps_its_type_and_float32_statistics(kind):
     # Squares summed in bfloat16 would stall: above 256 the next number is 2 away. Only the rounding
     # of the result may be lost.

@@ -24,6 +24,12 @@ MODELS = {
         "model.attention.cross_kv_heads": 4,
         "model.attention.num_query_heads": 2,
     },
+    "values of the first layers": {
+        "model.attention.kind": "value_residual",
+        "model.encoder.num_layers": 2,
+        "model.decoder.num_layers": 3,
+    },
+    "value embeddings": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 2},
     "sides apart": {"model.decoder.num_layers": 3, "model.encoder.ffn.kind": "relu", "model.norm.placement": "post"},
 }
 SOURCE = np.array([[3, 1, 12, 0, 7, 7, 2, 5], [0, 5, 4, 4, 1, 9, 11, 8]])

@@ -34,8 +34,8 @@ MUTANTS = (
     Mutant(
         "plug-ins: a run's identity ignores them",
         RESOLVE,
-        "if relevant.get(path, before) == before:",
-        "if True:",
+        "if field.added and relevant.get(field.path) == field.default:",
+        "if field.added and relevant.pop(field.path, None) is None and False:",
         LOADING,
     ),
     Mutant(

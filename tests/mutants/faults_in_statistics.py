@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "verdict: one refuted contrast is forgiven",
         VERDICT,
-        '"not supported" if "refuted" in found else ',
+        '"not supported" if "refuted" in outcomes else ',
         "",
         VERDICT_TESTS,
     ),

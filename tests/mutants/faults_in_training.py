@@ -95,7 +95,9 @@ MUTANTS = (
         "jnp.cos(jnp.pi / 2 * step.since / step.remaining)",
         OPTIMIZER_TESTS,
     ),
-    Mutant("Muon: stacked layers are one matrix", MUON, "axis=(-2, -1), keepdims", "keepdims", MUON_TESTS),
+    Mutant(
+        "Muon: stacked layers are one matrix", MUON, "norm(x, axis=(-2, -1), keepdims", "norm(x, keepdims", MUON_TESTS
+    ),
     Mutant("Muon: the aspect of PyTorch's layout", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
     Mutant("Muon: plain momentum", MUON, "jax.tree.map(averaged, momentum, gradient)", "momentum", MUON_TESTS),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),

@@ -202,5 +202,5 @@ def test_a_prompt_is_read_as_a_whole_and_the_rest_token_by_token():
 def test_a_decoder_is_trained_by_either():
     for kind in ("causal", "prefix"):
         assert configs.resolve(configs.override(configs.default(), {"objective.kind": kind})).objective.kind == kind
-    with pytest.raises(ConfigError, match=r"decoder is trained by objective\.kind=causal or prefix"):
+    with pytest.raises(ConfigError, match=r"decoder is trained by objective\.kind=causal or multi_token or prefix"):
         configs.resolve(configs.override(configs.default(), {"objective.kind": "span"}))

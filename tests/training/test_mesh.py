@@ -16,8 +16,10 @@ from small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
-from zoo.models.functional import logical_axes, split
+from zoo.models.functional import logical_axes, parameter_traits, split
 from zoo.training.mesh import batch_sharding, make_mesh, parameter_shardings
+from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.state import abstract_state, bytes_on_a_device
 
 SCRIPT = """
 import json, sys
@@ -110,7 +112,8 @@ def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
         )
 
 
-# Groups by role, by the parts that devices divide, and by path; what is left is a group too.
+# Groups by role, by the parts that devices divide, and by path; what is left is a group too. Two have
+# kinds whose state has other shapes than the parameters.
 GROUPS = {
     "optimizer.clip_norm": 0.5,
     "optimizer.weight_decay": 0.1,
@@ -118,9 +121,10 @@ GROUPS = {
     "optimizer.group.tables.select": "role:embedding",
     "optimizer.group.tables.rate_factor": 0.3,
     "optimizer.group.split.select": "axes:mlp",
-    "optimizer.group.split.beta2": 0.9,
+    "optimizer.group.split.kind": "normuon",
     "optimizer.group.keys.select": "path:*/key/*",
     "optimizer.group.keys.weight_decay": 0.5,
+    "optimizer.group.keys.kind": "soap",
 }
 
 
@@ -151,6 +155,19 @@ def test_who_holds_what_on_a_mesh():
     # A vocabulary that is not divisible stays whole.
     odd = make_model(configs.resolve(small()))
     assert parameter_shardings(mesh, logical_axes(odd), split(odd)[1])["embedding"].shard_shape((257, 32)) == (257, 8)
+
+
+def test_the_average_of_schedule_free_is_divided_as_the_parameters_are():
+    config = configs.resolve(small(model__vocab_size=258, optimizer__kind="schedule_free"))
+    model = make_model(config)
+    optimizer = make_optimizer(config, parameter_traits(model))
+    mesh = jax.sharding.AbstractMesh((2, 4, 2), ("data", "fsdp", "tensor"))
+    state = abstract_state(model, optimizer, mesh)
+    params, offsets = (jax.tree.leaves(each) for each in (state["params"], state["optimizer"]["schedule_free"].offset))
+    assert [leaf.sharding for leaf in offsets] == [leaf.sharding for leaf in params]
+    # Parameters, their offsets and their second moments.
+    held = bytes_on_a_device(state["params"])
+    assert 3 * held <= bytes_on_a_device(state) < 3 * held + 64
 
 
 def test_a_mesh_that_does_not_fit_is_refused_by_name():

@@ -281,10 +281,13 @@ OTHER_KINDS = {
     "lion": {"select": "path:*/key/*", "lion_beta1": 0.5, "lion_beta2": 0.5},
     "adafactor": {"select": "path:*/value/*", "adafactor_decay": 0.5, "adafactor_clip": 0.5},
     "ademamix": {"select": "path:*/up/*", "ademamix_beta3": 0.5, "ademamix_alpha": 0.5},
+    "normuon": {"select": "path:*/output/*", "normuon_beta2": 0.5},
+    "soap": {"select": "path:*/down/*", "soap_beta": 0.5},
 }
 NUMBERS = {
     **{f"optimizer.group.{kind}.{name}": 0.7 for kind, own in OTHER_KINDS.items() for name in own if name != "select"},
     "optimizer.muon_momentum": 0.8,
+    "optimizer.muon_warmup": 7,
     "optimizer.learning_rate": 2e-3,
     "optimizer.weight_decay": 0.3,
     "optimizer.beta1": 0.5,
@@ -308,6 +311,7 @@ NUMBERS = {
 }
 WITH_ALL = DROPPING | {
     "optimizer__kind": "muon",
+    "optimizer__muon_warmup": 3,
     "schedule__kind": "polynomial",
     "optimizer__ema_steps": 5,
     "optimizer__group__a__kind": "adamw",

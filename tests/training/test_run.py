@@ -52,7 +52,7 @@ def test_what_a_run_leaves_behind(straight):
     trained = [line for line in lines(straight) if "train/loss" in line]
     evaluated = [line for line in lines(straight) if "eval/loss" in line]
     assert [line["step"] for line in trained] == list(range(1, 13))
-    assert [line["step"] for line in evaluated] == [4, 8, 12]
+    assert [line["step"] for line in evaluated] == [0, 4, 8, 12]
     assert [line["tokens"] for line in trained] == [128 * step for step in range(1, 13)]
     assert (straight / "tokenizer.json").is_file()
     assert sorted(int(path.name) for path in (straight / "checkpoints").iterdir()) in ([9, 12], [4, 9, 12], [8, 9, 12])

@@ -2,22 +2,33 @@
 is what the command writes.
 """
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import read
 from zoo import config as configs
-from zoo.config.scopes import scopes_in
+from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
+from zoo.layers.attention.key_values import KeyValues
+from zoo.models.architectures import make_model
+from zoo.models.functional import initialise, split
 from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
-from zoo.variants.__main__ import main
+from zoo.variants.__main__ import PICTURES, findings, write_pages, write_pictures
+from zoo.variants.evidence import has_variant, judged_by, shipped_configs, used_by
+from zoo.variants.notation import legend
+from zoo.variants.published_results import PUBLISHED
 from zoo.variants.variant import BASELINES
-from zoo.variants.variant_page import NAMED, SECTIONS, UNREAD, combined_changes, computes, sections
+from zoo.variants.variant_cost import cached_bytes, resolved
+from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combined_changes, computes, sections
 
 ROOT = Path(__file__).parents[2]
 CONTROL = "a control"
@@ -29,17 +40,20 @@ NO_VARIANTS = {
     "model.attention.implementation",
     "model.init.kernel",
     "model.init.scale_residual",
+    # Of the optimizer as much as of the model: docs/optimizers.md.
+    "model.parametrization",
 }
 # Fields of which "none" is a variant: a model without a part that models have.
 KINDS_WITHOUT = {"model.norm.kind", "model.position.kind"}
 FORMULA = re.compile(r"[=+*/^<|]|softmax|[Dd]ivide")
+BY_NAME = {variant.name: variant for variant in VARIANTS}
 ALL = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
 @ALL
 def test_a_page_has_everything(variant):
     found = sections(variant)
-    assert tuple(found) == SECTIONS
+    assert tuple(title for title in found if title not in OPTIONAL) == SECTIONS
     for title, lines in found.items():
         assert lines, title
         assert all(line.strip() for line in lines), title
@@ -73,35 +87,6 @@ def test_every_choice_and_every_switch_of_a_model_is_a_variant():
         assert {(field.path, value) for value in names | switched} <= covered, field.path
 
 
-def shows(config, changes):
-    """Whether a resolved config, or one of its sides or kinds of layers, has all the changes of a
-    variant that are about its parts.
-    """
-    flat = flatten(config)
-    whole = {path: value for path, value in flat.items() if path in configs.BY_PATH}
-    parts = [whole, *(whole | scope for scope in scopes_in(flat).values())]
-
-    def same(part, path, value):
-        if path in ("model.layers.pattern",):
-            return len(set(part[path])) > 1
-        if path.endswith("num_kv_heads"):
-            heads = part["model.attention.num_heads"]
-            return part[path] == 1 if value == 1 else 1 < part[path] < heads
-        if path == "model.attention.window":
-            return part[path] > 0
-        if isinstance(value, float) and not isinstance(value, bool):
-            return (
-                part[path] != configs.BY_PATH[path].default if path != "model.attention.scale" else part[path] == value
-            )
-        if path.startswith("model.position.scaling.original_length") or path.endswith("global_tokens"):
-            return part[path] > 0
-        return part[path] == value
-
-    # What names a kind of layer is told by the parts: some part has it, and some part has not.
-    plain = {path: value for path, value in changes.items() if path in configs.BY_PATH}
-    return any(all(same(part, path, value) for path, value in plain.items()) for part in parts)
-
-
 @pytest.mark.parametrize(
     ("variant", "name"),
     [(variant, name) for variant in VARIANTS for name in variant.systems],
@@ -113,8 +98,7 @@ def test_a_system_has_the_variant_that_it_is_named_for(variant, name):
     config = resolve_like(
         system.reference, read(name)[0]["config"], {"data.tokenizer.kind": "characters", **system.overrides}
     )
-    wanted = {**variant.changes, **variant.chosen}
-    assert shows(config, wanted), wanted
+    assert has_variant(flatten(config), variant), {**variant.changes, **variant.chosen}
 
 
 @ALL
@@ -135,7 +119,6 @@ def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
         "alibi" in line
         for line in sections(next(v for v in VARIANTS if v.name == "performer"))["Cannot be combined with"]
     )
-    by_name = {variant.name: variant for variant in VARIANTS}
     for one, other, refused in (
         ("performer", "sinks", True),
         ("rope", "qk-norm", False),
@@ -144,9 +127,9 @@ def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
         ("window", "alibi", False),
         ("global-tokens", "shaw", True),
     ):
-        changes = combined_changes(by_name[one], by_name[other])
+        changes = combined_changes(BY_NAME[one], BY_NAME[other])
         named = any(
-            other in line.split(":")[0].split(", ") for line in sections(by_name[one])["Cannot be combined with"]
+            other in line.split(":")[0].split(", ") for line in sections(BY_NAME[one])["Cannot be combined with"]
         )
         assert named == refused
         config = configs.override(configs.default(), changes | {"model.vocab_size": 300})
@@ -163,11 +146,78 @@ def test_a_refusal_for_want_of_effect_is_recognised():
     assert UNREAD.fullmatch(refused.value.problems[0])
 
 
+def test_a_config_has_the_variants_that_it_is_made_of():
+    llama = shipped_configs()["llama"]
+    assert {name for name, variant in BY_NAME.items() if has_variant(llama, variant)} >= {"rope", "rmsnorm", "swiglu"}
+    assert not any(has_variant(llama, BY_NAME[name]) for name in ("gelu", "grouped-query", "window", "post", "encoder"))
+    # One field, two variants: windows that look back, and to both sides.
+    assert used_by(BY_NAME["symmetric-window"]) == ["longformer"]
+    assert "mistral" in used_by(BY_NAME["window"])
+    assert "longformer" not in used_by(BY_NAME["window"])
+
+
+def test_a_page_has_the_verdicts_of_its_claims():
+    found = findings()
+    ((supported,), (other,)) = (
+        [line for line in judged_by(BY_NAME["swiglu"], which) if line.startswith("F1")] for which in (found, None)
+    )
+    verdict = json.loads((ROOT / "docs/results/feedforward/result.json").read_text())["verdict"]
+    assert f"[{verdict} (tiny" in supported
+    assert "(../results/feedforward/README.md)" in supported
+    assert "experiments/feedforward.py" in other
+    assert verdict not in other
+    # Claims that tests or measurements judge are named by hand.
+    assert any("exact, by a test" in line for line in judged_by(BY_NAME["rope"], found))
+    assert any("(measured)" in line for line in judged_by(BY_NAME["window"], found))
+    open_claims = replace(BY_NAME["window"], claims=("A6",))
+    assert any(line.endswith("not judged yet") for line in judged_by(open_claims, found) if line.startswith("A6"))
+    assert {claim for variant in VARIANTS for claim in variant.claims} <= set(found.claims)
+
+
+def test_published_results_are_those_of_variants_and_name_a_paper():
+    assert set(PUBLISHED) <= set(BY_NAME)
+    assert all(NAMED.search(line) or line.startswith("The same") for lines in PUBLISHED.values() for line in lines)
+
+
+def test_a_legend_explains_the_letters_that_are_sizes():
+    assert legend("W_q [D, G K] of x^T, in Tokens") == (
+        "D: width of the model; G: heads with keys and values of their own; K: width of a head"
+    )
+    assert not legend("a DK of T5 and K(x)")
+
+
+@pytest.mark.parametrize("name", ["multi-head", "grouped-query", "local-global"])
+def test_the_size_of_the_cache_is_that_of_its_arrays(name):
+    sizes = {"model.dim": 16, "model.num_layers": 2, "model.attention.num_heads": 8, "model.vocab_size": 300}
+    changes = {path: 4 if "window" in path and value else value for path, value in BY_NAME[name].changes.items()}
+    config = resolved({**changes, "model.dtype": "bfloat16"}, {**sizes, "data.sequence_length": 12})
+    module = make_model(config)
+    decoder = IncrementalDecoder(split(module)[0], False, config.model.num_layers, 12, config.model.vocab_size, True)
+
+    def cache():
+        weights = unstack_layers(initialise(module, 0), {}, "bfloat16")
+        return decoder.prefill(weights, PaddedTokens(jnp.zeros((1, 12), int), jnp.array([12])))[0].layers
+
+    kept = [entry for layer in jax.eval_shape(cache) for entry in layer.values() if isinstance(entry, KeyValues)]
+    assert cached_bytes(config.model, 12) == sum(2 * leaf.size for leaf in jax.tree.leaves(kept))
+    assert kept
+
+
 def test_the_pages_in_the_repository_are_current_and_those_of_no_variant_are_removed(tmp_path):
+    """They change with the variants, the experiments, the configs and the results."""
     (tmp_path / "gone.md").write_text("old")
-    main(str(tmp_path))
+    write_pages(tmp_path)
     here, written = (
         {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
         for folder in (ROOT / "docs" / "variants", tmp_path)
     )
-    assert here == written
+    assert here == written, "run: python -m zoo.variants docs/variants"
+
+
+def test_pictures_are_drawn_again_alike_and_those_of_no_variant_are_removed(tmp_path):
+    (tmp_path / "gone.svg").write_text("old")
+    write_pictures(tmp_path, {"grouped-query"})
+    (drawn,) = tmp_path.glob("*.svg")
+    folder = ROOT / "docs" / "variants" / PICTURES
+    assert drawn.read_bytes() == (folder / drawn.name).read_bytes()
+    assert {path.stem for path in folder.glob("*.svg")} == {variant.name for variant in VARIANTS if variant.picture}

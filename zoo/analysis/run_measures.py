@@ -10,7 +10,7 @@ import argparse
 import itertools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from jaxtyping import Float
 from zoo import config as configs
 from zoo.analysis.activations import record_activations
 from zoo.analysis.position_similarity import cosines_of_run, mean_by_distance
+from zoo.analysis.probes import probe
+from zoo.data.sources.synthetic import SYNTHETIC_TASKS
 from zoo.errors import ConfigError, ZooError, reported
 from zoo.files import is_step, read_json, read_json_lines, read_object_or_empty, write_json
 from zoo.lab.measures import (
@@ -32,7 +34,9 @@ from zoo.lab.measures import (
     midpoints,
     missing_measures,
     requested_measures,
+    tasks_in,
 )
+from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
@@ -170,6 +174,33 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
     return {"": losses[0] - losses[1]}
 
 
+def probe_of(task: str) -> Callable[[MeasuredRun], dict[str, float]]:
+    """Returns the measure of a synthetic task's answers, the mean over the data's entries with it."""
+
+    def answered(measured: MeasuredRun) -> dict[str, float]:
+        run, data = measured.trained, measured.trained.config.data
+        found = [probe(run, one).accuracy for one in tasks_in(data.source, data.mixture) if one.name == task]
+        if not found:
+            raise ConfigError(f"{measured.folder}: data.source={data.source} has no synthetic:{task}")
+        return {"": float(np.mean(found))}
+
+    return answered
+
+
+def pretraining_loss(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the last held-out loss of the run that this one started from.
+
+    Raises:
+        ConfigError: it started from no run, or that run is gone or was not evaluated at its end.
+    """
+    if not measured.started_elsewhere:
+        raise ConfigError(f"{measured.folder} started from no other run (training.start_from)")
+    start = Path(read_json(measured.folder / "config.json")["training"]["start_from"])
+    if (loss := load_run(start).final("eval/loss")) is None:
+        raise ConfigError(f"{start}, from which {measured.folder} started, has no eval/loss of its end")
+    return {"": loss}
+
+
 def head_divergence(measured: MeasuredRun) -> dict[str, float]:
     """Returns the mean divergence of the attention of two heads."""
     from zoo import data
@@ -222,8 +253,16 @@ def _number(value: float | None) -> float:
 
 FUNCTIONS = {
     function.__name__: function
-    for function in (residual_growth, gradient_kept, spikes, position_locality, offset_gap, head_divergence)
-}
+    for function in (
+        residual_growth,
+        gradient_kept,
+        spikes,
+        position_locality,
+        offset_gap,
+        pretraining_loss,
+        head_divergence,
+    )
+} | {f"probe_{task}": probe_of(task) for task in SYNTHETIC_TASKS}
 
 
 def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:

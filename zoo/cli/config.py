@@ -28,7 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser(
         "show",
-        help="print every field, marking those that differ from the default, and the parameter and FLOP counts",
+        help="print every field, first those that the config sets, and the parameter and FLOP counts",
         allow_abbrev=False,
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
@@ -81,15 +81,7 @@ def run_show(args: argparse.Namespace) -> int:
             )
         )
         return 0
-    flat = flatten(resolved)
-    width = max(len(path) for path in flat)
-    for path, value in flat.items():
-        field = configs.field_at(path)
-        # Fields inside a scope have no defaults: their values were set or derived.
-        unset = path in configs.BY_PATH and value == field.default
-        mark = " " if unset else "=" if field.default == configs.AUTO else "*"
-        print(f"{mark} {path:{width}s} {_text(value):>14s}  {field.meaning}")
-    print("\n* set by the config   = derived (auto) or set\n")
+    _print_fields(flatten(resolved))
     print(f"parameters {counted.parameters['total']:,}")
     for name, count in counted.blocks.items():
         print(f"  {name:24s} {count:>16,}")
@@ -102,6 +94,21 @@ def run_show(args: argparse.Namespace) -> int:
     for line in told(kernels):
         print(f"attention {line}")
     return 0
+
+
+def _print_fields(flat: dict[str, Any]) -> None:
+    """Prints what the config sets, then what is derived, then the defaults."""
+    width = max(len(path) for path in flat)
+    parts: dict[str, list[str]] = {"*": [], "=": [], " ": []}
+    for path, value in flat.items():
+        field = configs.field_at(path)
+        # Fields inside a scope have no defaults: their values were set or derived.
+        unset = path in configs.BY_PATH and value == field.default
+        mark = " " if unset else "=" if field.default == configs.AUTO else "*"
+        parts[mark].append(f"{mark} {path:{width}s} {_text(value):>14s}  {field.meaning}")
+    for mark, title in (("*", "set by the config"), ("=", "derived (auto), or set"), (" ", "defaults")):
+        if parts[mark]:
+            print("\n".join([f"{title}:", *parts[mark], ""]))
 
 
 def _text(value: Any) -> str:

@@ -80,6 +80,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         listing.set_defaults(handler=run_list, kind=kind)
 
 
+# Read by the gated kinds of feed-forward layers.
+MATCH_PARAMETERS = "model.ffn.match_parameters"
+
+
 def describe_field(field: Field) -> list[str]:
     """Returns lines about one field: path, default, meaning and choices."""
     default = f"{field.default}" + (f": {field.auto}" if field.auto else "") if field.default != () else "none"
@@ -97,6 +101,20 @@ def _fields(name: str) -> list[Field]:
     """Returns the fields that have the name as their path or as a part of it."""
     inside = [replace(field, path=scoped(f"{GROUPS}.NAME", path)) for path, field in GROUP_ONLY.items()]
     return [field for field in (*FIELDS, *inside) if name in field.path.split(".") or field.path == name]
+
+
+def _options_of(variant) -> list[Field]:
+    """Returns the fields that are read only for what a variant chooses, such as a gated layer's
+    matching of parameters.
+    """
+    chosen = variant.chosen or variant.changes
+    matched = [MATCH_PARAMETERS] if chosen.get("model.ffn.kind") in configs.GATED else []
+    return [
+        field
+        for field in FIELDS
+        if field.path in matched
+        or (field.when and field.when[0] in chosen and has_condition(field) and chosen[field.when[0]] in field.when[1])
+    ]
 
 
 def _config_file(name: str) -> str | None:
@@ -127,7 +145,8 @@ def run(args: argparse.Namespace) -> int:
     for variant in VARIANTS:
         if variant.name == wanted:
             _show(render(variant))
-            print("".join(f"\n{text}" for field in _fields(args.name) for text in describe_field(field)))
+            fields = [*_fields(args.name), *_options_of(variant)]
+            print("".join(f"\n{text}" for field in fields for text in describe_field(field)))
             return 0
     if fields := _fields(args.name):
         print("\n".join(text for field in fields for text in describe_field(field)))

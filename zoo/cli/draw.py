@@ -1,6 +1,7 @@
 """`zoo draw`: figures of a model's architecture and activations."""
 
 import argparse
+import json
 import re
 from pathlib import Path
 
@@ -17,6 +18,10 @@ EXAMPLES = """examples:
   zoo draw rope configs/llama.py:7b --out figures
   zoo draw rope-bound runs/llama --out figures --format svg
   zoo draw biases runs/t5 --out figures; zoo draw biases --heads 8 --out figures
+  zoo draw gradients configs/gpt2.py:tiny
+  zoo draw shift runs/layernorm runs/rmsnorm
+  zoo draw neighbours runs/bert --text "the law is good"
+  zoo draw coordinates gpt2:tiny gpt2:tiny,model.parametrization=mup --widths 32,64,128 --out figures
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
 A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
@@ -27,7 +32,7 @@ WHAT = {
     "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
     "heads": "the heads of each kind of attention layers, and the keys and values that they share",
     "positions": "what a config's positions are before training: slopes, buckets, wavelengths, sinusoids",
-    "attention": "attention maps of every head on a text, for the trained run and for its initial values",
+    "attention": "attention maps of every head on a text, as a grid for each layer",
     "query": "what one token attends to, as lines to the other tokens, one colour for each head",
     "sinusoids": "the table of sinusoids",
     "rope": "the angles of RoPE by pair of dimensions and position",
@@ -35,6 +40,10 @@ WHAT = {
     "biases": "the bias that ALiBi, or a run's learned bias, adds to scores by distance",
     "learned-positions": "the similarity of a run's learned positions, by distance",
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
+    "gradients": "gradient norms and the residual stream by layer, of runs, or of a config with pre- and post-norm",
+    "shift": "what a layer reads at every checkpoint of runs, and how far it moves",
+    "neighbours": "the nearest tokens in the input table of a run",
+    "coordinates": "the size of activations against width over the first updates, to check muP",
     "compare": "the fields of two architectures side by side, with differences marked",
 }
 DIAGRAMS = ("architecture", "mask", "heads", "positions")
@@ -67,13 +76,23 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         each.add_argument(
             "--format", default="png,svg", metavar="KINDS", help="png, svg, pdf, or several (default: %(default)s)"
         )
+        each.add_argument("--json", action="store_true", help="print the paths as one JSON list")
         each.set_defaults(handler=run)
 
 
 def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
-    for name in (*MAPS, "learned-positions", "residual"):
+    for name in (*MAPS, "learned-positions", "residual", "neighbours"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
+    made["shift"].add_argument("runs", metavar="RUN", type=Path, nargs="+", help="runs' folders, one below the other")
+    made["gradients"].add_argument(
+        "subjects",
+        metavar="CONFIG|RUN",
+        nargs="*",
+        default=["configs/gpt2.py:tiny"],
+        help="a config, of which one update is taken with pre-norm and one with post-norm, or folders of runs "
+        "with dynamics.jsonl (default: configs/gpt2.py:tiny)",
+    )
     made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
     made["rope"].add_argument(
         "config",
@@ -90,10 +109,11 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
         help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
     spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
-    for name in DIAGRAMS:
+    for name in (*DIAGRAMS, "coordinates"):
         made[name].add_argument("config", metavar="CONFIG", help=spec)
     made["architecture"].add_argument("others", metavar="CONFIG2", nargs="*", help="another one, drawn beside it")
-    made["heads"].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
+    for name in ("heads", "coordinates"):
+        made[name].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help=spec)
 
@@ -106,6 +126,9 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
         )
         made[name].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
         made[name].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+    made["attention"].add_argument(
+        "--initial", action="store_true", help="also the map of each head at the run's initial values"
+    )
     made["query"].add_argument("--token", default="", metavar="TEXT", help="the query (default: the last token)")
     made["biases"].add_argument(
         "--heads", type=int, metavar="H", help="number of heads for ALiBi, without a run (default: 8)"
@@ -114,7 +137,8 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
-    for name in (*MAPS, "rope-bound", "residual"):
+    made["neighbours"].add_argument("--count", type=int, default=6, metavar="N", help="neighbours (default: 6)")
+    for name in (*MAPS, "rope-bound", "residual", "shift", "neighbours"):
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
@@ -126,7 +150,13 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
-    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual"):
+    made["coordinates"].add_argument(
+        "--widths", default="64,128,256", metavar="D,D", help="values of model.dim (default: %(default)s)"
+    )
+    made["coordinates"].add_argument(
+        "--updates", type=int, default=4, metavar="N", help="updates of each model (default: %(default)s)"
+    )
+    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual", "neighbours"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
@@ -142,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(
                 f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
             )
-    for name in ("length", "dim", "heads"):
+    for name in ("length", "dim", "heads", "updates", "count"):
         value = getattr(args, name, None)
         if (
             isinstance(value, int)
@@ -159,20 +189,21 @@ def run(args: argparse.Namespace) -> int:
         found = read_text(args.run, args.text or default_text(), args.target, args.step)
         which = args.layers, args.heads
         if args.what == "attention":
-            written = attention_maps.draw(found, args.out, kinds, *which)
+            written = attention_maps.draw(found, args.out, kinds, *which, args.initial)
         else:
             written = query_lines.draw(found, args.out, kinds, args.token, *which)
     else:
         page = _page(args)
         name = "-".join([args.what, *map(_short_name, _specs(args))])
         written = [save(page, args.out / f"{name}.{kind}") for kind in kinds]
-    print("\n".join(map(str, written)))
+    paths = list(map(str, written))
+    print(json.dumps(paths) if args.json else "\n".join(paths))
     return 0
 
 
 def _specs(args: argparse.Namespace) -> list[str]:
     """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
-    if args.what not in DIAGRAMS:
+    if args.what not in (*DIAGRAMS, "coordinates"):
         return []
     return [args.config, *getattr(args, "others", [])]
 
@@ -213,6 +244,36 @@ def _page(args: argparse.Namespace):
         return residual.page(
             read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MAX_TOKENS_READ)
         )
+    if args.what == "shift":
+        from zoo.draw import input_shift
+
+        return input_shift.page([input_shift.read_shift(folder, args.text) for folder in args.runs])
+    if args.what == "neighbours":
+        from zoo.draw import nearest_tokens
+
+        return nearest_tokens.page(nearest_tokens.read_neighbours(args.run, args.text, args.count, args.step))
+    if args.what == "gradients":
+        return _gradients(args.subjects)
+    if args.what == "coordinates":
+        return _coordinates(args)
+    return _diagram(args)
+
+
+def _gradients(subjects: list[str]):
+    from zoo import config as configs
+    from zoo.draw import depth_profiles
+
+    if all((Path(subject) / "config.json").is_file() for subject in subjects):
+        folders = [Path(subject) for subject in subjects]
+        found = [profile for folder in folders for profile in depth_profiles.profiles(folder, folder.name)]
+        return depth_profiles.page(found, "as recorded in training")
+    if len(subjects) > 1:
+        raise ConfigError("zoo draw gradients takes one config, or folders of runs")
+    return depth_profiles.page(depth_profiles.at_the_start(configs.load(subjects[0])), subjects[0])
+
+
+def _diagram(args: argparse.Namespace):
+    """Returns the figure of a config, or of two."""
     from zoo.cli.config import resolved_config
 
     if args.what == "architecture":
@@ -236,6 +297,19 @@ def _page(args: argparse.Namespace):
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))
+
+
+def _coordinates(args: argparse.Namespace):
+    from zoo.analysis.coordinates import coordinates
+    from zoo.config import load_with_plugins
+    from zoo.draw import coordinate_lines
+
+    try:
+        widths = [int(width) for width in args.widths.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--widths {args.widths}: expected whole numbers, separated by commas") from error
+    specs = _specs(args)
+    return coordinate_lines.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
 
 
 def _rope(args: argparse.Namespace):

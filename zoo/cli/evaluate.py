@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import ml_collections
 
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser, at_least, lengths
-from zoo.errors import ConfigError, reported
+from zoo.errors import ConfigError, reported, why_no_file
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
 byte, at any sequence lengths, and a sample if the model generates text (`zoo generate` has more options). A run of a
@@ -50,7 +51,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
     made.add_argument(
-        "--pairs", metavar="SOURCE", help="score these pairs (a data.source) instead of the held-out ones"
+        "--pairs",
+        metavar="SOURCE",
+        help="score these pairs (a data.source, or split:NAME of the run's own) instead of the held-out ones",
     )
     made.add_argument(
         "--translate",
@@ -86,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the flags, evaluates, and returns the exit code."""
     args = parser().parse_args(arguments)
     if args.text is not None and not args.text.is_file():
-        raise ConfigError(f"--text {args.text} does not exist")
+        raise ConfigError(f"--text {args.text} {why_no_file(args.text)}")
     plugin_options.load(args)
     from zoo.config.fields import TASKS
     from zoo.training.trained_run import load_trained
@@ -186,6 +189,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
             run.
     """
     from zoo import data
+    from zoo.data.sources.tables import held_out_config
     from zoo.data.translation.text_pairs import read_pairs
     from zoo.training.records.resume_checks import check_same_data
 
@@ -193,10 +197,14 @@ def pairs_to_score(trained, args: argparse.Namespace):
     if args.text:
         raise ConfigError(f"--text {args.text}: a run that translates is scored on pairs of texts, --pairs SOURCE")
     if args.pairs:
+        if args.pairs.startswith("split:") and not config.data.source.startswith(("hf:", "tfds:")):
+            raise ConfigError(f"--pairs {args.pairs}: data.source={config.data.source} has no splits; name a source")
         try:
-            found = read_pairs(ml_collections.ConfigDict({**config.data, "source": args.pairs}))
+            asked = ml_collections.ConfigDict({**config.data, "held_out": args.pairs})
+            found = read_pairs(held_out_config(asked))
         except ConfigError as error:
-            raise ConfigError([problem.replace("data.source", "--pairs", 1) for problem in error.problems]) from error
+            named = [re.sub(r"data\.(source|held_out)", "--pairs", problem, count=1) for problem in error.problems]
+            raise ConfigError(named) from error
         return data.TranslationDataset(config, trained.tokenizer, found, found)
     pairs = data.load_translation(config, trained.tokenizer)
     check_same_data(args.run, pairs)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, why_no_file
 
 DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt. An encoder-decoder reads the
 prompt; by objective.kind it
@@ -119,10 +119,7 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     prompts = list(args.prompt)
     if args.prompts is not None:
         if not args.prompts.is_file():
-            raise ConfigError(
-                f"--prompts {args.prompts} "
-                + ("is a folder, not a file" if args.prompts.is_dir() else "does not exist")
-            )
+            raise ConfigError(f"--prompts {args.prompts} {why_no_file(args.prompts)}")
         try:
             prompts += args.prompts.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:

@@ -29,6 +29,7 @@ GROUPS = {
         "train": ("zoo.cli.train", "train one config (same as train.py)"),
         "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (same as eval.py)"),
         "generate": ("zoo.cli.generate", "generate text with a run: sampling or beam search"),
+        "probe": ("zoo.cli.evaluation.probe", "ask a run for the answers of synthetic tasks: recall, copying ..."),
         "predict": ("zoo.cli.predict", "apply a run to texts: labels, tags, answers, hidden or next tokens"),
         "average": ("zoo.cli.checkpoints.average", "average a run's last checkpoints"),
         "import": ("zoo.cli.checkpoints.interchange", "convert a checkpoint of another library into a run"),

@@ -82,7 +82,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "new",
         help="write a commented experiment or variant file to start from",
         description="Writes NAME.py, a commented file that works as it is, into the current folder.",
-        epilog="examples:\n  zoo new experiment warmup\n  zoo run warmup.py --dry-run\n  zoo new variant relu_squared",
+        epilog="examples:\n  zoo new experiment warmup\n  zoo run warmup.py --dry-run\n  zoo new variant squared_relu",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

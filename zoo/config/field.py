@@ -27,6 +27,8 @@ class Field:
         traced: programs take the value as an argument, so that runs that differ in it can share one
             (see `zoo.config.hyperparameters`). What reads it then gets a float or a traced array,
             never a number to branch on.
+        added: it came after runs that are kept. Where it has its default it is no part of a run's
+            identity, so that these keep theirs.
 
     Raises:
         ValueError: the field is traced, but it is no number, may be `auto`, or is of a part that
@@ -45,6 +47,7 @@ class Field:
     when: tuple[str, tuple] | None = None
     items: type = int
     traced: bool = False
+    added: bool = False
 
     def __post_init__(self):
         number = self.kind in (int, float) and not self.auto

@@ -28,7 +28,7 @@ TINY = {
     "schedule.kind": "linear",
     "schedule.warmup_steps": 20,
     "training.steps": 200,
-    "training.eval_every": 100,
+    "training.eval_every": 50,
     "training.checkpoint_every": 100,
 }
 # BERT's fine-tuning (Devlin et al. 2019, appendix A.3: batches of 16 or 32, rates of 2e-5 to 5e-5,

@@ -18,7 +18,7 @@ from zoo.config.fields.renamed import RENAMED
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
 from zoo.config.shipped import CONFIGS, locate
-from zoo.errors import ConfigError, did_you_mean, line_of, listed, shortened, shown
+from zoo.errors import ConfigError, did_you_mean, line_of, listed, shortened, shown, why_no_file
 from zoo.files import read_json
 from zoo.nested import flatten
 
@@ -30,10 +30,7 @@ def import_file(path: Path, what: str) -> Any:
         ConfigError: the file does not exist, or its import fails.
     """
     if not path.is_file():
-        near = did_you_mean(
-            path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        )
-        raise ConfigError(f"{what} {path} does not exist{near}")
+        raise ConfigError(f"{what} {path} {why_no_file(path, '*.py')}")
     spec = importlib.util.spec_from_file_location(f"zoo_file_{path.stem}", path)
     if spec is None:
         raise ConfigError(f"{what} {path} is not a Python (.py) file")
@@ -95,7 +92,7 @@ def load(spec: str) -> ml_collections.ConfigDict:
         path = path / "config.json"
     if path.suffix == ".json":
         if not path.is_file():
-            raise ConfigError(f"config file {path} does not exist")
+            raise ConfigError(f"config file {path} {why_no_file(path)}")
         try:
             content = read_json(path)
             if not isinstance(content, dict):

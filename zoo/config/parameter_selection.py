@@ -20,10 +20,10 @@ from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
 # What a parameter is for (`zoo.layers.parameter.parameter`).
 ROLES = {
     "matrix": "weights of linear maps and convolutions inside the model",
-    "vector": "scales and biases, those of heads included",
+    "vector": "scales and biases, those of heads included; weights of short convolutions over the tokens",
     "embedding": "tables with a vector for each token, character, segment, position or distance",
     "head": "matrices that turn hidden states into scores: output matrix, transform, classifier, pooler",
-    "scalar": "numbers that act alone: attention sinks, biases by distance, weights of a mixture of layers",
+    "scalar": "numbers that act alone: attention sinks, factors on scores, biases by distance, weights of a mixture",
 }
 # Names of dimensions; "layers" is the dimension of stacked layers.
 LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "layers")

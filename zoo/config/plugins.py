@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from zoo.errors import ConfigError, did_you_mean, line_of
+from zoo.errors import ConfigError, line_of, why_no_file
 from zoo.files import cache_directory, write_atomic
 
 FOLDER = "plugins"
@@ -125,11 +125,8 @@ def load_plugin(path: str | Path) -> Plugin:
             or another text is loaded under its name.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ConfigError(f"plug-in {path} is a folder; name one Python (.py) file")
     if not path.is_file():
-        near = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise ConfigError(f"plug-in {path} does not exist{did_you_mean(path.name, near)}")
+        raise ConfigError(f"plug-in {path} {why_no_file(path, '*.py')}")
     if path.suffix != ".py":
         raise ConfigError(f"plug-in {path} is not a Python (.py) file")
     plugin = Plugin(path.name, _read(path), path)

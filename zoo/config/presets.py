@@ -13,12 +13,29 @@ from zoo.config.scopes import SIDES, is_group, scoped, scopes_in
 from zoo.nested import flatten
 
 PRESETS = {
-    "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": 100},
+    "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": AUTO},
     "smoke": {"dim": 32, "layers": 2, "heads": 4, "length": 16, "batch": 4, "steps": 4, "warmup": 1, "every": 2},
 }
 # Of kinds that need another rate than AdamW.
 RATES = {"adafactor": 0.03, "adagrad": 0.2}
 STRETCHED = ("dynamic", "yarn", "llama3")
+
+
+# Fields of a published data set, which small sizes do not read.
+OF_THE_DATA = (
+    "data.document_separator",
+    "data.column",
+    "data.hub.revision",
+    "data.hub.subset",
+    "data.hub.split",
+    "data.hub.folder",
+    "data.source_column",
+    "data.target_column",
+    "data.header",
+    "data.held_out",
+    "data.validation_fraction",
+    "training.translate_every",
+)
 
 
 def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.ConfigDict:
@@ -49,18 +66,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.chunk_tokens": AUTO,
         "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
-        **{
-            path: BY_PATH[path].default
-            for path in (
-                "data.document_separator",
-                "data.source_column",
-                "data.target_column",
-                "data.header",
-                "data.held_out",
-                "data.validation_fraction",
-                "training.translate_every",
-            )
-        },
+        **{path: BY_PATH[path].default for path in OF_THE_DATA},
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],
@@ -69,7 +75,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "training.accumulation_steps": AUTO,
         "training.microbatch_size": 0,
         "training.eval_every": size["every"],
-        "training.checkpoint_every": size["every"],
+        "training.checkpoint_every": size["steps"] // 2,
         "training.eval_batches": AUTO if whole["objective.kind"] in TASKS else 10,
         "training.log_every": max(1, size["steps"] // 20),
         "optimizer.learning_rate": RATES.get(whole["optimizer.kind"], 3e-3),

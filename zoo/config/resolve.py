@@ -162,7 +162,10 @@ def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> Non
     if dim % heads == 0:
         fill("model.attention.head_dim", dim // heads)
     if (head_dim := flat["model.attention.head_dim"]) != AUTO:
-        fill("model.attention.scale", head_dim**-0.5)
+        # sqrt(K0) / K under muP, which is 1 / sqrt(K) at the width K0 of the base (Yang et al. 2022,
+        # definition 4.1). Cosines do not grow with K.
+        base, cosine = flat["model.base_head_dim"], flat["model.attention.qk_norm"] == "cosine"
+        fill("model.attention.scale", 1.0 if cosine else base**0.5 / head_dim if base else head_dim**-0.5)
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
@@ -184,7 +187,8 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         for path, value in table.derive(flat).items():
             fill(path, value)
     fill("model.ffn.hidden_dim", 4 * dim)
-    fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
+    width = flat["model.base_dim"] or dim
+    fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else width**-0.5)
     if (task := flat["objective.kind"]) in SEQUENCE_TASKS:
         fill("model.head.pooling", {"decoder": "last", "elmo": "mean"}.get(flat["model.architecture"], "first"))
     if task in OBJECTIVE_KINDS.having("prefix"):
@@ -192,6 +196,17 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if not flat["training.microbatch_size"]:
         fill("training.accumulation_steps", 1)
     fill("training.eval_batches", 0 if task in TASKS else 40)
+    fill("training.eval_every", eval_interval(flat["training.steps"], flat["training.eval_batches"]))
+
+
+def eval_interval(steps: int, batches: int) -> int:
+    """Returns the steps between evaluations: a twentieth of all, so that curves have a shape.
+
+    A batch of an evaluation costs about a third of a step. Where twenty evaluations would cost more
+    than a sixth of the training, or all of the validation split is evaluated (0 batches), there are
+    eight.
+    """
+    return max(1, steps // (20 if 0 < 40 * batches <= steps else 8))
 
 
 def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -319,9 +334,8 @@ def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:
 def identity(resolved: Mapping[str, Any]) -> str:
     """Returns the identity of a run: 16 hex digits of the sha256 of its result-relevant config."""
     relevant = result_relevant(resolved)
-    # Runs keep the identity that they had before there were these fields.
-    for path, before in (("plugins", ()), ("model.vocab_multiple", 1)):
-        if relevant.get(path, before) == before:
-            relevant.pop(path, None)
+    for field in FIELDS:
+        if field.added and relevant.get(field.path) == field.default:
+            del relevant[field.path]
     canonical = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -11,10 +11,15 @@ from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_components, read_text_file
-from zoo.data.text_dataset import TextDataset, TokenizedSource
+from zoo.data.text_dataset import TextDataset, TokenizedSource, joined_fingerprint
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
-from zoo.data.translation.pair_dataset import TranslationDataset, load_translation, translation_vocab_size
+from zoo.data.translation.pair_dataset import (
+    TranslationDataset,
+    fingerprint_of_pairs,
+    load_translation,
+    translation_vocab_size,
+)
 from zoo.data.translation.text_pairs import read_split_pairs
 from zoo.errors import DataError
 
@@ -51,23 +56,25 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
     for (weight, source), (train, validation) in zip(components, splits, strict=True):
         train = train.subset(data.training_fraction)
         streams = cached_streams(tokenizer, {"train": train, "validation": validation}, batching.with_sentences)
+        weight *= len(streams["train"]) ** data.mixture_exponent
         parts.append(TokenizedSource(weight, source, train, validation, streams["train"], streams["validation"]))
     batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])
     return TextDataset(tokenizer, batching, tuple(parts))
 
 
-def check_sources(config: Any) -> None:
-    """Checks that the sources of a resolved config can be read, without building a tokenizer.
+def source_fingerprint(config: Any) -> str:
+    """Returns the fingerprint of the text of a resolved config, without building a tokenizer.
 
-    Raises as `load`.
+    It is that of the data set's `summary`. All sources are read.
+
+    Raises:
+        ConfigError, DataError: as `load`.
     """
     if config.objective.kind in TASKS:
-        read_task(config)
-    elif config.objective.kind == "translation":
-        read_split_pairs(config.data)
-    else:
-        for _, documents in read_components(config.data):
-            _ = documents.index
+        return read_task(config)[0].fingerprint
+    if config.objective.kind == "translation":
+        return fingerprint_of_pairs(*read_split_pairs(config.data))
+    return joined_fingerprint([documents.fingerprint for _, documents in read_components(config.data)])
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:

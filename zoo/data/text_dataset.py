@@ -1,7 +1,7 @@
 """The data set of plain text: tokenised sources with their fixed split."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -106,10 +106,14 @@ class TextDataset(UnlabelledDataset):
         ]
         if len(parts) == 1:
             return parts[0] | {"tokenizer": self.tokenizer.summary()}
-        fingerprint = hashlib.sha256(" ".join(part["fingerprint"] for part in parts).encode()).hexdigest()
         return {
-            "fingerprint": fingerprint,
+            "fingerprint": joined_fingerprint([part["fingerprint"] for part in parts]),
             "description": self.description,
             "tokenizer": self.tokenizer.summary(),
             "parts": [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)],
         }
+
+
+def joined_fingerprint(parts: Sequence[str]) -> str:
+    """Returns the fingerprint of a source, or one for those of a mixture."""
+    return parts[0] if len(parts) == 1 else hashlib.sha256(" ".join(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Attention maps of every head of a run, trained and at initial values side by side."""
+"""Attention maps of every head of a run, as a grid; on request those at initial values too."""
 
 import math
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
@@ -72,47 +73,62 @@ def layer_maps(activations: RunActivations, layers: str = "", heads: str = "") -
         raise ConfigError("no layer of this run computes attention probabilities")
 
 
-def pages(activations: RunActivations, layers: str = "", heads: str = "") -> dict[str, Figure]:
-    """Draws a page for each layer and kind of attention, and returns them by file name; arguments and
-    errors are those of `layer_maps`.
+def pages(activations: RunActivations, layers: str = "", heads: str = "", initial: bool = False) -> dict[str, Figure]:
+    """Draws a page for each layer and kind of attention, and returns them by file name.
+
+    Args:
+        activations, layers, heads: as for `layer_maps`, with its errors.
+        initial: draw the map at initial values next to each head's.
     """
+    which = (TRAINED, INITIAL) if initial else (TRAINED,)
     return {
-        f"attention-{each.name}": _page(each, activations.source) for each in layer_maps(activations, layers, heads)
+        f"attention-{each.name}": _page(each, activations.source, which)
+        for each in layer_maps(activations, layers, heads)
     }
 
 
-def _columns(heads: int) -> int:
-    """Returns a number of heads side by side for a page that is about square, with two maps for each
-    head and full rows if possible.
+def _columns(heads: int, maps: int) -> int:
+    """Returns a number of heads side by side for a page that is about square, with so many maps for
+    each head and full rows if possible.
     """
-    least = math.ceil((heads / 2) ** 0.5)
+    least = math.ceil((heads / maps) ** 0.5)
     return next((count for count in range(least, 2 * least) if heads % count == 0), least)
 
 
-def _page(found: LayerMaps, source: str) -> Figure:
-    """Draws two maps for every head, next to each other."""
+def _label_keys(axes: Axes, labels: list[str]) -> None:
+    """Labels the keys: words from below upwards, single characters upright."""
+    axes.set_xticks(range(len(labels)), labels, fontsize=6.5, parse_math=False)
+    for label in axes.get_xticklabels():
+        label.set_rotation(90 if len(label.get_text()) > 1 else 0)
+
+
+def _page(found: LayerMaps, source: str, drawn: tuple[str, ...]) -> Figure:
+    """Draws the maps of every head, those of one head next to each other."""
     named = max(len(found.queries), len(found.keys)) <= MAX_LABELS
     label = LETTER * max(map(len, (*found.queries, *found.keys))) if named else 0.2
     cell = CELL if named else 0.03
     width, height = (max(MAP, cell * len(labels)) for labels in (found.keys, found.queries))
-    columns = _columns(len(found.heads))
+    columns = _columns(len(found.heads), len(drawn))
     rows = -(-len(found.heads) // columns)
     page, panels = figure(
-        columns * 2 * (width + 0.08) + label + 1.0, rows * (height + 0.42) + label + 0.8, rows, 2 * columns
+        columns * len(drawn) * (width + 0.08) + label + 1.0,
+        rows * (height + 0.42) + label + 0.8,
+        rows,
+        len(drawn) * columns,
     )
     shown = None
     for panel, axes in enumerate(panels):
-        row, place = divmod(panel, 2 * columns)
-        number, which = row * columns + place // 2, (TRAINED, INITIAL)[place % 2]
+        row, place = divmod(panel, len(drawn) * columns)
+        number, which = row * columns + place // len(drawn), drawn[place % len(drawn)]
         if number >= len(found.heads):
             axes.set_axis_off()
             continue
         head = found.heads[number]
         shown = axes.imshow(found.maps[which][head], cmap="Blues", norm=SCALE, aspect="auto", interpolation="nearest")
-        axes.set_title(f"head {head}\n{which}", fontsize=8)
-        below = (row + 1) * columns + place // 2 >= len(found.heads)
+        axes.set_title(f"head {head}" + (f"\n{which}" if len(drawn) > 1 else ""), fontsize=8)
+        below = (row + 1) * columns + place // len(drawn) >= len(found.heads)
         bottom, left = found.keys if named and below else [], found.queries if named and place == 0 else []
-        axes.set_xticks(range(len(bottom)), bottom, rotation=90, fontsize=6.5, parse_math=False)
+        _label_keys(axes, bottom)
         axes.set_yticks(range(len(left)), left, fontsize=6.5, parse_math=False)
         axes.tick_params(length=0)
         for edge in axes.spines.values():
@@ -126,10 +142,12 @@ def _page(found: LayerMaps, source: str) -> Figure:
     return page
 
 
-def draw(activations: RunActivations, out: Path, formats, layers: str = "", heads: str = "") -> list[Path]:
-    """Writes every page in every format, and returns the paths."""
+def draw(
+    activations: RunActivations, out: Path, formats, layers: str = "", heads: str = "", initial: bool = False
+) -> list[Path]:
+    """Writes every page in every format, and returns the paths; arguments are those of `pages`."""
     return [
         save(page, out / f"{name}.{kind}", PRINT_DPI)
-        for name, page in pages(activations, layers, heads).items()
+        for name, page in pages(activations, layers, heads, initial).items()
         for kind in formats
     ]

@@ -23,6 +23,7 @@ PREREQUISITE_PREFIX = "prerequisite:"
 TUNING_FOLDER = "tuning"
 # Default seed of tuning runs, far from the seeds of experiments.
 FIRST_TUNING_SEED = 1000
+MAX_SEEDS = 1000
 # Differences between arms besides their factors, by the name that allows them.
 DIFFERENCES = {
     "tokens": "the training budget in tokens",
@@ -43,11 +44,25 @@ Factors = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Claim:
-    """The statement under test, its identifier in the list of claims, and its publication."""
+    """The statement under test, its identifier in the list of claims, and its publication.
+
+    An experiment that judges several claims names them as "N7, N10", and each contrast says which
+    one it judges.
+    """
 
     id: str
     statement: str
     source: str
+
+    @property
+    def ids(self) -> list[str]:
+        """The identifiers of the claims."""
+        return claim_ids(self.id)
+
+
+def claim_ids(text: str) -> list[str]:
+    """Returns the identifiers in a text like "N7, N10"."""
+    return [name.strip() for name in text.split(",")]
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,7 @@ class Contrast:
         margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a
             fraction for accuracies.
         expected: the prediction of the claim, in words.
+        claim: the claim that it judges, where the experiment judges several.
     """
 
     name: str
@@ -84,6 +100,7 @@ class Contrast:
     rule: str
     margin: float
     expected: str
+    claim: str = ""
 
     def problems(self, factors: Factors, default_metric: str) -> Iterator[str]:
         """Yields what is wrong with a declared contrast."""

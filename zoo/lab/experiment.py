@@ -15,6 +15,7 @@ from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.declarations import (
     DIFFERENCES,
     EXPERIMENT_NAME,
+    MAX_SEEDS,
     Claim,
     Contrast,
     Factors,
@@ -163,11 +164,24 @@ def _problems(experiment: Experiment) -> Iterator[str]:
     yield from (f'two contrasts are called "{name}"' for name in dict.fromkeys(names) if names.count(name) > 1)
     for contrast in experiment.contrasts:
         yield from contrast.problems(experiment.factors, experiment.metric)
+    yield from _claim_problems(experiment)
+
+
+def _claim_problems(experiment: Experiment) -> Iterator[str]:
+    """Yields which contrasts do not say which of several claims they judge."""
+    ids = experiment.claim.ids if experiment.claim else []
+    for contrast in experiment.contrasts:
+        if (len(ids) > 1 or contrast.claim) and contrast.claim not in ids:
+            allowed = f"one of {', '.join(ids)}" if ids else "empty, because the experiment names no claim"
+            yield f'contrast "{contrast.name}": claim is {contrast.claim!r}; it must be {allowed}'
 
 
 def _seed_problems(seeds: tuple[int, ...]) -> Iterator[str]:
     if not seeds:
         yield "seeds: at least one is needed"
+    if len(seeds) > MAX_SEEDS:
+        yield f"seeds: {len(seeds):,} are given; at most {MAX_SEEDS:,} can be"
+        return
     for seed in dict.fromkeys(seeds):
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             yield f"seeds: {seed!r} is not a non-negative integer"

@@ -20,6 +20,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def significant(value: float | None, digits: int) -> float | None:
+    """Returns the value rounded to significant digits; None stays None."""
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
 def decimals_for(uncertainty: float) -> int:
     """Returns the number of decimal places worth printing: one or two digits of the uncertainty.
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo.config.kinds import ATTENTION_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.kind import Having
+from zoo.data.sources.synthetic import SYNTHETIC_TASKS, SyntheticDocuments, parse
 from zoo.files import number_in, read_json, read_object_or_empty
 
 MEASURED_FILE, MEASURE_PREFIX, INITIAL_SUFFIX = "measured.json", "measured/", "@initial"
@@ -36,6 +37,7 @@ class Measure(NamedTuple):
         dynamics: read from dynamics.jsonl instead of the checkpoint.
         initial: also measured at the initial values.
         needs: {path: value, or names of kinds} of the fields that a run must have.
+        task: the synthetic task whose answers it scores; the run's data must have it.
     """
 
     definition: str
@@ -44,6 +46,7 @@ class Measure(NamedTuple):
     dynamics: bool = False
     initial: bool = True
     needs: Mapping[str, Any] = {}
+    task: str = ""
 
 
 MEASURES = {
@@ -77,14 +80,27 @@ MEASURES = {
         "nats",
         initial=False,
     ),
+    "pretraining_loss": Measure(
+        "last held-out loss of the run that training.start_from names", False, "nats", initial=False
+    ),
     "head_divergence": Measure(
         "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and "
         "queries with two keys or "
         "more, of 8 held-out rows",
         True,
         "nats",
-        needs={"model.attention.kind": ATTENTION_KINDS.having("kernels")},
+        needs={"model.attention.kind": ATTENTION_KINDS.having("distribution")},
     ),
+    **{
+        f"probe_{task}": Measure(
+            f"share of 1,024 new documents of synthetic:{task} whose answer is right as a whole",
+            True,
+            initial=False,
+            needs={"objective.kind": OBJECTIVE_KINDS.having("causal")},
+            task=task,
+        )
+        for task in SYNTHETIC_TASKS
+    },
 }
 
 
@@ -121,11 +137,35 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         return "its initial values come from another run (training.start_from)"
     if measure_name(metric) == "offset_gap" and not midpoints(flat["data.position_offsets"]):
         return "it needs at least two data.position_offsets with positions between them"
+    if measure.task and (why := _why_no_answers(measure.task, flat)):
+        return why
+    if measure_name(metric) == "pretraining_loss" and not flat["training.start_from"]:
+        return "it is that of the run that training.start_from names, which is empty"
     return "; ".join(
         f"it needs {path}={' or '.join(value) if isinstance(value, Having) else value}, and this run has {flat[path]}"
         for path, value in measure.needs.items()
         if (flat[path] not in value if isinstance(value, Having) else flat[path] != value)
     )
+
+
+def tasks_in(source: str, mixture: Sequence[str]) -> tuple[SyntheticDocuments, ...]:
+    """Returns the synthetic tasks of a `data.source`, or of a `data.mixture` if that is the source."""
+    entries = [entry.partition("*")[2].strip() for entry in mixture] if source == "mixture" else [source]
+    return tuple(parse(entry.partition(":")[2]) for entry in entries if entry.partition(":")[0] == "synthetic")
+
+
+def _why_no_answers(name: str, flat: Mapping[str, Any]) -> str:
+    """Returns why a run cannot be asked for the answers of a synthetic task; empty if it can."""
+    tasks = [task for task in tasks_in(flat["data.source"], flat["data.mixture"]) if task.name == name]
+    if not tasks:
+        return (
+            f"a run learns to answer synthetic:{name} from its data, and data.source={flat['data.source']} has none; "
+            f"set it to synthetic:{name}, or to a mixture with it"
+        )
+    if flat["data.tokenizer.kind"] not in ("bytes", "characters"):
+        return f"answers are single characters, and data.tokenizer.kind is {flat['data.tokenizer.kind']}"
+    longest, length = max(task.size for task in tasks), flat["data.sequence_length"]
+    return f"its documents have {longest} tokens, and data.sequence_length={length}" if longest > length else ""
 
 
 def midpoints(offsets: Sequence[int]) -> tuple[int, ...]:

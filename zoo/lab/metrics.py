@@ -46,6 +46,10 @@ METRICS = {
 }
 _LOSS_TERM = Metric(False)
 
+# "steps_to/ARM": updates to the loss at which another arm ends (`zoo.lab.results.steps_to_loss`).
+STEPS_TO_PREFIX = "steps_to/"
+_STEPS_TO = Metric(False, "steps")
+
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
 # Metrics that objectives of plug-ins report in addition to those of tokens.
 METRICS_OF: dict[str, list[str]] = {}
@@ -63,10 +67,15 @@ def base_name(metric: str) -> str:
     return metric.partition("@")[0].rpartition("/")[2]
 
 
+def steps_to_arm(metric: str) -> str:
+    """Returns the arm of `steps_to/ARM`; empty for another metric."""
+    return metric.removeprefix(STEPS_TO_PREFIX) if metric.startswith(STEPS_TO_PREFIX) else ""
+
+
 def is_known_metric(metric: str) -> bool:
-    """Whether some evaluation writes the metric, or it is that of a measure."""
+    """Whether some evaluation writes the metric, or it is derived from evaluations or a measure."""
     known = base_name(metric) in METRICS or base_name(metric) in LOSS_TERMS
-    return (metric.startswith("eval/") and known) or is_measure(metric)
+    return (metric.startswith("eval/") and known) or bool(steps_to_arm(metric)) or is_measure(metric)
 
 
 def known_metrics() -> tuple[str, ...]:
@@ -78,6 +87,8 @@ def known_metrics() -> tuple[str, ...]:
 def _find(metric: str) -> Metric | None:
     if measure := MEASURES.get(measure_name(metric)):
         return Metric(measure.higher_is_better, measure.unit)
+    if steps_to_arm(metric):
+        return _STEPS_TO
     return METRICS.get(base_name(metric), _LOSS_TERM if base_name(metric) in LOSS_TERMS else None)
 
 
@@ -98,7 +109,7 @@ def lower_is_better(metric: str) -> bool:
 
 def is_per_token(metric: str) -> bool:
     """Whether a metric is a mean over tokens, which cannot be compared between tokenizers."""
-    return base_name(metric) in ("loss", "perplexity")
+    return base_name(metric) in ("loss", "perplexity") or bool(steps_to_arm(metric))
 
 
 def unit_suffix(metric: str) -> str:

@@ -70,7 +70,7 @@ def decoder(size: str, changes: Mapping[str, Any] | None = None) -> ml_collectio
             "optimizer.learning_rate": RATES[size],
             "schedule.kind": "cosine",
             "schedule.warmup_steps": steps // 10,
-            "training.eval_every": steps // 5,
+            "training.eval_every": config.AUTO,
             "training.eval_batches": 100,
             "training.checkpoint_every": steps,
             **chosen,

@@ -4,6 +4,7 @@ sublayer f: attention, cross-attention, FFN.
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
@@ -12,6 +13,9 @@ from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
+from zoo.layers.parameter import constant, ones, parameter, zeros
+from zoo.layers.parametrization import depth_ratio
+from zoo.layers.short_convolution import make_short_convolution
 
 Hidden = Float[Array, "B T D"]
 Residual = Float[Array, "B T D"] | Float[Array, "B T N D"]
@@ -44,12 +48,15 @@ class Block(nnx.Module):
         if cross:
             self.cross_attention = make_attention(config, cross=True, gain=gain)
         self.ffn = make_feed_forward(config, gain)
+        self.attention_convolution = make_short_convolution(config, "A", config.dim, "embed")
+        self.ffn_convolution = make_short_convolution(config, "C", config.dim, "embed")
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
                 setattr(self, f"{part}_norm", make_norm(config))
             if self.norms_output:
                 setattr(self, f"{part}_output_norm", make_norm(config))
         self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel
+        self.branch = 1 / depth_ratio(config)
 
     @staticmethod
     def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
@@ -85,9 +92,13 @@ class Block(nnx.Module):
         return self.combine(x, context.dropout(y, self.rate, part))
 
     def combine(self, x: Hidden, y: Hidden) -> Hidden:
-        """Returns alpha * x + y, or y alone without residual connections."""
+        """Returns alpha * x + y, or y alone without residual connections. Under CompleteP y is divided
+        by L / `base_num_layers` (Dey et al. 2025, table 1).
+        """
         if not self.residual:
             return y
+        if self.branch != 1.0:
+            y = y * jnp.asarray(self.branch, y.dtype)
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
     def __call__(
@@ -101,8 +112,8 @@ class Block(nnx.Module):
             shared: the term that all layers add to the scores of self-attention.
         """
         functions: dict[str, Sublayer] = {
-            "attention": lambda y: self.attention(y, context, shared),
-            "ffn": lambda y: self.ffn(y, context),
+            "attention": lambda y: self.attention(self._convolved(y, "attention", context), context, shared),
+            "ffn": lambda y: self.ffn(self._convolved(y, "ffn", context), context),
         }
         if "cross_attention" in self.parts:
             functions["cross_attention"] = lambda y: self.cross_attention(y, context)
@@ -112,6 +123,10 @@ class Block(nnx.Module):
             norm, output_norm = getattr(self, f"{part}_norm"), getattr(self, f"{part}_output_norm", None)
             x = self.sublayer(x, functions[part], norm, output_norm, context, part)
         return x
+
+    def _convolved(self, x: Hidden, part: str, context: Context) -> Hidden:
+        convolution = getattr(self, f"{part}_convolution")
+        return x if convolution is None else convolution(x, context, f"{part} convolution")
 
     def parallel_sublayers(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
         """Returns x + Attention(Norm(x)) + FFN(Norm(x)) (Wang & Komatsuzaki 2021, GPT-J: one norm
@@ -144,7 +159,11 @@ class PostNormBlock(Block):
 
 
 class SandwichBlock(Block):
-    """Sandwich norm: x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2)."""
+    """Sandwich norm: x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2).
+
+    Peri-LN (Kim et al. 2025, arXiv:2502.02732) is the same block; it also normalises the embedding
+    (`embedding.norm`), which Gemma does not.
+    """
 
     norms_output = True
 
@@ -161,6 +180,60 @@ class ReorderedBlock(Block):
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
         return self.add(x, norm(f(x), context), context, part)
+
+
+class PreScaledBlock(PreNormBlock):
+    """LayerNorm scaling: x = x + f(Norm(x) / sqrt(l)) in layer l of a stack, counted from 1 (Sun et
+    al. 2025, arXiv:2502.05795, eq. 6).
+
+    The norm after the last block is not scaled. The paper uses it in place of smaller initial values
+    of the output projections (`init.scale_residual`), not together with them.
+    """
+
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
+        factor = jnp.asarray((1.0 + context.layer_index) ** -0.5, x.dtype)
+        return self.add(x, f(norm(x, context) * factor), context, part)
+
+
+class LayerScaleBlock(PreNormBlock):
+    """LayerScale: x = x + s * f(Norm(x)), with a learned vector s [D] of each sublayer that begins at
+    `norm.layerscale_start` (Touvron et al. 2021, arXiv:2103.17239, eq. 4).
+
+    Beginning at 0 it is ReZero (Bachlechner et al. 2020) with a number for each dimension.
+    """
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        super().__init__(config, cross, sides)
+        for part in self.parts:
+            setattr(self, f"{part}_scale", parameter((config.dim,), (None,), constant(config.norm.layerscale_start)))
+
+    def add(self, x: Hidden, y: Hidden, context: Context, part: str) -> Hidden:
+        """Returns x + dropout(s * y)."""
+        return super().add(x, y * getattr(self, f"{part}_scale")[...].astype(y.dtype), context, part)
+
+
+class ShortcutBlock(PreNormBlock):
+    """x = a x + b x0 before the sublayers of each block, which are pre-norm; x0 is what enters the
+    first block (Jordan et al. 2024, modded-nanogpt; Karpathy 2025, nanochat).
+
+    a and b are learned numbers of each block, 1 and 0 at first. They multiply through the depth, so
+    the sources train a at a hundredth of the rate of b, by groups: `path:*/stream_scale` and
+    `path:*/shortcut_scale`. Neither is decayed. The sources normalise x0 (`embedding.norm`).
+    """
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        super().__init__(config, cross, sides)
+        self.stream_scale = parameter((1,), (None,), ones, "scalar")
+        self.shortcut_scale = parameter((1,), (None,), zeros, "scalar")
+
+    def __call__(
+        self, x: Residual, context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
+    ) -> Residual:
+        """Applies the sublayers to a x + b x0; see `Block.__call__`."""
+        a, b = (scale[...].astype(x.dtype) for scale in (self.stream_scale, self.shortcut_scale))
+        return super().__call__(a * x + b * context.embedding, context, shared)
 
 
 class DeepNormBlock(PostNormBlock):
@@ -188,6 +261,9 @@ PLACEMENTS = {
     "post": PostNormBlock,
     "sandwich": SandwichBlock,
     "reordered": ReorderedBlock,
+    "pre_scaled": PreScaledBlock,
+    "layerscale": LayerScaleBlock,
+    "x0_shortcut": ShortcutBlock,
     "deepnorm": DeepNormBlock,
 }
 

@@ -96,6 +96,8 @@ class Context:
             fields hold for them (`zoo.config.scopes`).
         embedding: what enters the stack that the layer belongs to, for all of its tokens, also
             where `positions` are those of a part of them; None outside of it.
+        tokens: ids of the tokens of the stack, for all of them likewise, for layers that look up
+            vectors of their own; None outside of it.
         published: what the stack's first layer published, by name; in that layer a dict that takes
             it. None in stacks without such layers.
         losses: dict that collects what `add_loss` adds, by scope and name of the term; None (the
@@ -122,6 +124,7 @@ class Context:
     depth: int | None = None
     scope: str = "model"
     embedding: Float[Array, "N L D"] | None = None
+    tokens: Int[Array, "B T"] | None = None
     published: Mapping[str, Array] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
     sharding: ActivationSharding | None = None

@@ -1,6 +1,9 @@
 """Position-wise feed-forward layers, plain and gated."""
 
+import math
+
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
@@ -8,7 +11,7 @@ from zoo.config import GATED, ResolvedConfig
 from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
-from zoo.layers.parameter import Linear, kernel_initializer
+from zoo.layers.parameter import Linear, constant, kernel_initializer, output_initializer, parameter
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
@@ -39,9 +42,7 @@ class FeedForward(nnx.Module):
     """
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
-        last = kernel_initializer(
-            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        )
+        last = output_initializer(config, gain)
         self.up = self.make_projection(config, gain)
         self.down = Linear(hidden_dim(config), config.dim, ("mlp", "embed"), config.ffn.bias, last)
         self.config = config
@@ -85,8 +86,77 @@ class GatedFeedForward(FeedForward):
         return self.activated(self.gate(x), context) * self.up(x)
 
 
+class SquaredReLU(FeedForward):
+    """y = max(0, x W_up)^2 W_down (So et al. 2021, Primer, section 4; Nemotron-4, Arcee)."""
+
+    def nonlinearity(self, x: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
+        """Returns max(0, x)^2."""
+        return jnp.square(jax.nn.relu(x))
+
+
+class LeakySquaredReLU(FeedForward):
+    """y = f(x W_up) W_down, f(x) = x^2 above 0 and (s x)^2 below, s = `ffn.negative_slope` (Maas et
+    al. 2013, squared as in So et al. 2021).
+
+    Negative values count as positive ones, s^2 times as much.
+    """
+
+    def nonlinearity(self, x: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
+        """Returns leaky_relu(x)^2."""
+        return jnp.square(jax.nn.leaky_relu(x, self.config.ffn.negative_slope))
+
+
+class ClampedSwiGLU(GatedFeedForward):
+    """y = (g sigmoid(1.702 g) * (u + 1)) W_down, g = min(x W_gate, c), u = min(max(x W_up, -c), c),
+    c = `ffn.clamp` (OpenAI 2025, gpt-oss, section 2).
+
+    The gate is bounded from above only, and the linear unit has 1 added to it.
+    """
+
+    def nonlinearity(self, x: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
+        """Returns g sigmoid(1.702 g), g = min(x, c)."""
+        gate = jnp.minimum(x, self.config.ffn.clamp)
+        return gate * jax.nn.sigmoid(1.702 * gate)
+
+    def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
+        """Returns what the last matrix multiplies."""
+        clamp = self.config.ffn.clamp
+        return self.activated(self.gate(x), context) * (jnp.clip(self.up(x), -clamp, clamp) + 1)
+
+
+class XIELU(FeedForward):
+    """y = f(x W_up) W_down with f(x) = p x^2 + x / 2 above 0 and n (exp(x) - 1 - x) + x / 2 below
+    (Huang & Schlag 2024, arXiv:2411.13010, section 3; Apertus).
+
+    p = softplus(`positive`) and n = 1/2 + softplus(`negative`) are learned, one of each in a layer,
+    and begin at 0.8.
+    """
+
+    BETA, START = 0.5, 0.8
+
+    def __init__(self, config: ResolvedConfig, gain: float = 1.0):
+        super().__init__(config, gain)
+        for name, start in (("positive", self.START), ("negative", self.START - self.BETA)):
+            setattr(self, name, parameter((1,), (None,), constant(math.log(math.expm1(start))), "scalar"))
+
+    def nonlinearity(self, x: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
+        """Returns xIELU(x)."""
+        positive, negative = jax.nn.softplus(self.positive[...]), self.BETA + jax.nn.softplus(self.negative[...])
+        wide = x.astype(jnp.float32)
+        # Bounded, so that the branch that is not taken has a finite gradient.
+        below = jnp.expm1(jnp.minimum(wide, 0)) - wide
+        return (jnp.where(wide > 0, positive * jnp.square(wide), negative * below) + self.BETA * wide).astype(x.dtype)
+
+
 FEED_FORWARDS: dict[str, type[FeedForward]] = {
-    kind: GatedFeedForward if kind in GATED else FeedForward for kind in FEED_FORWARD_KINDS.by_name
+    kind: GatedFeedForward if kind in GATED else FeedForward
+    for kind in FEED_FORWARD_KINDS.by_name
+    if activation_of(kind)
+} | {
+    "relu_squared": SquaredReLU,
+    "leaky_relu_squared": LeakySquaredReLU,
+    "swiglu_clamped": ClampedSwiGLU,
+    "xielu": XIELU,
 }
 
 

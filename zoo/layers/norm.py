@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import NORM_KINDS
 from zoo.layers.context import Context
-from zoo.layers.parameter import ones, parameter, statistic, zeros
+from zoo.layers.parameter import constant, ones, parameter, statistic, zeros
 
 Scale = Float[Array, " D"] | None
 
@@ -122,6 +122,25 @@ class CenteringNorm(Norm):
         )
 
 
+class DynamicTanh(Norm):
+    """DyT(x) = tanh(alpha x) * scale + bias, with a learned number alpha that begins at
+    `norm.alpha_start` (Zhu et al. 2025, arXiv:2503.10622, section 4).
+
+    It bounds each value by itself and takes no statistic of the token. Language models of the paper
+    multiply the embedding by sqrt(D) (`embedding.scale`), and begin with an alpha that is smaller
+    the wider the model, and larger before attention than elsewhere; here it is the same everywhere.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        super().__init__(config)
+        self.alpha = parameter((1,), (None,), constant(config.norm.alpha_start), "scalar")
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Bounds each vector of `x`."""
+        wide = jnp.tanh(self.alpha[...] * x.astype(jnp.float32))
+        return _affine(wide, self.effective_scale, self.effective_bias, x.dtype)
+
+
 class BatchNorm(Norm):
     """BatchNorm(x)_d = (x_d - mean_d) / sqrt(variance_d + epsilon) * scale_d + bias_d (Ioffe &
     Szegedy 2015, algorithm 1).
@@ -164,7 +183,14 @@ def masked_moments(
     return mean, (jnp.square(x - mean) * weight).sum(axis=(0, 1)) / jnp.maximum(count, 1), count
 
 
-NORMS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm, "centering": CenteringNorm, "batchnorm": BatchNorm, "none": NoNorm}
+NORMS = {
+    "layernorm": LayerNorm,
+    "rmsnorm": RMSNorm,
+    "centering": CenteringNorm,
+    "dyt": DynamicTanh,
+    "batchnorm": BatchNorm,
+    "none": NoNorm,
+}
 
 
 def make_norm(config: ResolvedConfig) -> Norm:

@@ -13,6 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.layers.parametrization import width_ratio
 
 Initializer = Callable[[Array, tuple[int, ...]], Array]
 
@@ -43,7 +44,7 @@ def vocabulary_rows(config: ResolvedConfig) -> int:
 
 
 def vocabulary_parameter(
-    config: ResolvedConfig, initializer: Initializer, role: str | None = None, wide: bool = True
+    config: ResolvedConfig, initializer: Initializer, role: str | None = None, wide: bool = True, width: int = 0
 ) -> nnx.Param:
     """Describes a table [P, D], or [P] where it is not `wide`, with a row for every token id; rows
     beyond V are 0 and get no gradient. The others have the values that they have without those.
@@ -52,7 +53,8 @@ def vocabulary_parameter(
         config: the `model` part of the config.
         initializer: of the V rows.
         role: see `parameter`.
-        wide: the table has the width of the model.
+        wide: the table has columns; otherwise it is a vector.
+        width: number of columns; 0 for D.
     """
     rows = vocabulary_rows(config)
 
@@ -60,7 +62,7 @@ def vocabulary_parameter(
         values = initializer(key, (config.vocab_size, *shape[1:]))
         return jnp.pad(values, [(0, shape[0] - config.vocab_size)] + [(0, 0)] * (len(shape) - 1))
 
-    shape, axes = ((rows, config.dim), ("vocab", "embed")) if wide else ((rows,), ("vocab",))
+    shape, axes = ((rows, width or config.dim), ("vocab", "embed")) if wide else ((rows,), ("vocab",))
     return parameter(shape, axes, initializer if rows == config.vocab_size else padded, role)
 
 
@@ -85,8 +87,16 @@ def normal(std: float) -> Initializer:
     return jax.nn.initializers.normal(std)
 
 
+def constant(value: float) -> Initializer:
+    """Returns an initializer that gives one value everywhere."""
+    return jax.nn.initializers.constant(value)
+
+
 def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: bool = False) -> Initializer:
     """Returns the initializer of weight matrices that `model.init.kernel` names.
+
+    Under muP the variance of `normal` is divided by D / `base_dim`; the others divide by the width
+    themselves.
 
     Args:
         config: the `model` part of the config.
@@ -99,12 +109,25 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
         return jax.nn.initializers.variance_scaling(variance * scale**2, mode, distribution, in_axis, out_axis)
 
     return {
-        "normal": lambda: normal(config.init.std * scale),
+        "normal": lambda: normal(config.init.std * scale * width_ratio(config) ** -0.5),
         "xavier_uniform": lambda: scaled(1.0, "fan_avg", "uniform"),
         "xavier_normal": lambda: scaled(1.0, "fan_avg", "normal"),
         "lecun_normal": lambda: scaled(1.0, "fan_in", "truncated_normal"),
         "he_normal": lambda: scaled(2.0, "fan_in", "truncated_normal"),
     }[config.init.kernel]()
+
+
+def output_initializer(config: ResolvedConfig, gain: float = 1.0) -> Initializer:
+    """Returns the initializer of a sublayer's last matrix: that of `kernel_initializer`, divided by
+    sqrt(2 L) with `init.scale_residual` (GPT-2), or 0 with `init.zero_outputs`.
+
+    Args:
+        config: the `model` part of the config.
+        gain: factor on the standard deviation.
+    """
+    if config.init.zero_outputs:
+        return zeros
+    return kernel_initializer(config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
 
 
 class Linear(nnx.Module):

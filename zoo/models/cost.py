@@ -35,6 +35,7 @@ class Cost:
 
 HEADS = ("head", "pooler", "next_sentence", "classifier", "mix")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
+LAYER_TABLES = ("value_embedding",)
 
 
 def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0, dilation: int = 1) -> float:
@@ -61,7 +62,9 @@ def _part(path: str) -> str:
     if "stack" in parts:
         place = parts.index("layers") + 1
         kinds = {"attention", "cross_attention", "ffn"}
-        name = next((name for name in parts[place:] if name in kinds or name.endswith("_norm")), parts[place])
+        name = next(
+            (name for name in parts[place:] if name in kinds or name.endswith(("_norm", "_convolution"))), parts[place]
+        )
         return "/".join([*parts[: parts.index("stack")], "blocks", name])
     return "/".join(parts[:2]) if parts[0] in ("encoder", "decoder", "characters", "forward", "backward") else parts[0]
 
@@ -174,8 +177,9 @@ def summary(config: ResolvedConfig) -> Cost:
         return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
 
     heads = sum(count for path, count in counts.items() if within(path, HEADS))
-    embedding = sum(count for path, count in counts.items() if within(path, TABLES))
-    matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
+    embedding = sum(count for path, count in counts.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
+    weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
+    matrices = sum(count * _times(path, row, config) for path, count in weights)
     # A sampled softmax scores the sampled ids and the target.
     scored = (
         objective.sampled_softmax + 1
@@ -184,6 +188,8 @@ def summary(config: ResolvedConfig) -> Cost:
         if objective.kind in TASKS
         else vocabulary_rows(model)
     )
+    if objective.kind in OBJECTIVE_KINDS.having("several_targets"):
+        scored *= objective.future_tokens
     matrices += scored * model.dim * _times("head/weights", row, config)
     flops = (
         3
@@ -206,7 +212,5 @@ def _padding(config: ResolvedConfig) -> int:
     if model.architecture == "elmo" or (rows := vocabulary_rows(model)) == model.vocab_size:
         return 0
     tables = (variable for _, variable in nnx.state(make_model(config), nnx.Param).flat_state())
-    widths = (
-        math.prod(table.get_value().shape[1:]) for table in tables if table.get_metadata("axes")[:1] == ("vocab",)
-    )
-    return sum(widths) * (rows - model.vocab_size)
+    sizes = (math.prod(table.get_value().shape) for table in tables if "vocab" in table.get_metadata("axes"))
+    return sum(sizes) // rows * (rows - model.vocab_size)

@@ -33,7 +33,7 @@ class EncoderDecoder(nnx.Module):
 
     def encode(self, source: Int[Array, "B S"], context: Context) -> Memory:
         """Encodes the source; `context` is the source's."""
-        context = replace(context.side("encoder"), causal=False)
+        context = replace(context.side("encoder"), causal=False, tokens=source)
         table = self.embedding if self.source_embedding is None else self.source_embedding
         hidden = self.encoder.run(embed(table[...], source, self.config), context)
         return Memory(hidden, context.positions, context.keys_end_in_padding, context.no_padding)
@@ -42,7 +42,7 @@ class EncoderDecoder(nnx.Module):
         """Returns the hidden states of the decoder; each sees the targets up to its own and all of
         the memory.
         """
-        context = replace(context.side("decoder"), causal=True, memory=memory)
+        context = replace(context.side("decoder"), causal=True, memory=memory, tokens=targets)
         return self.decoder.run(embed(self.embedding[...], targets, self.config), context)
 
     def __call__(

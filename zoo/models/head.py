@@ -11,6 +11,7 @@ from zoo.layers.context import Context
 from zoo.layers.feedforward import activation
 from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, vocabulary_parameter, zeros
+from zoo.layers.parametrization import output_gain, reference_width, width_ratio
 
 
 class LogitFactors(NamedTuple):
@@ -43,18 +44,21 @@ class Head(nnx.Module):
     matrix of its own.
 
     t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019);
-    the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2).
+    the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2). Under muP the
+    scale is also divided by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as
+    the matrix itself stays as large as an embedding.
     """
 
     def __init__(self, config: ResolvedConfig):
         head = config.head
-        matrix = config, kernel_initializer(config, transposed=True), "head"
+        matrix = config, kernel_initializer(config, output_gain(config), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, wide=False) if head.bias else None
         if head.transform:
             self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config), "head")
             self.norm = make_norm(config)
-        self.scale = config.dim**-0.5 if head.scale == "rsqrt_dim" else 1.0
+        scale = reference_width(config) ** -0.5 if head.scale == "rsqrt_dim" else 1.0
+        self.scale = scale / width_ratio(config)
         self.config = config
 
     def __call__(

@@ -1,5 +1,7 @@
 """Language models over a stack: embedding, positions, blocks, final norm, head."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
@@ -10,6 +12,7 @@ from zoo.layers.block import make_final_norm
 from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, vocabulary_parameter
+from zoo.layers.parametrization import reference_width
 from zoo.layers.position import make_embedded_position
 from zoo.models.head import Head, LogitFactors, TaskHead, logits
 from zoo.models.stack import Stack
@@ -17,11 +20,11 @@ from zoo.models.stack import Stack
 
 def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T D"]:
     """Returns E[token] in the compute type; with `embedding.scale` E[token] * sqrt(D) (Vaswani et
-    al. 2017, section 3.4).
+    al. 2017, section 3.4), under muP E[token] * sqrt(`base_dim`).
     """
     # Looked up before it is cast, so that gradients of equal tokens are summed in float32.
     x = embedding[tokens].astype(jnp.dtype(config.dtype))
-    return x * jnp.asarray(config.dim**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
+    return x * jnp.asarray(reference_width(config) ** 0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
 
 
 class Tower(nnx.Module):
@@ -88,7 +91,8 @@ class LanguageModel(Tower, TaskHead):
         self, tokens: Int[Array, "B T"], context: Context, segments: Int[Array, "B T"] | None = None
     ) -> Float[Array, "B T D"]:
         """Returns the hidden states from which the head predicts; `segments` as in `Tower.run`."""
-        return self.run(embed(self.embedding[...], tokens, self.config), context, segments)
+        x = embed(self.embedding[...], tokens, self.config)
+        return self.run(x, replace(context, tokens=tokens), segments)
 
     def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> LogitFactors:
         """Returns the prediction of every token id."""

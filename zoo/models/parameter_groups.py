@@ -8,6 +8,7 @@ from zoo.config import GROUPS, REST, ResolvedConfig, is_selected
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.config.scopes import values_in
 from zoo.errors import ConfigError
+from zoo.layers.parameter import zeros
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, parameter_traits
 from zoo.nested import flatten, unflatten
@@ -24,7 +25,7 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
         module: the abstract model.
 
     Raises:
-        ConfigError: one line for each group that has no parameter.
+        ConfigError: one line for each group that has no parameter, or none that its kind is for.
     """
     flat, names = flatten(config), config.optimizer.groups
     selects = {name: values_in(f"{GROUPS}.{name}", flat)["optimizer.select"] for name in names}
@@ -42,11 +43,23 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
             [f"{GROUPS}.{name}.select={selects[name]}: no parameter is left; {why[name in selected]}" for name in empty]
         )
     hidden = flatten(parameter_traits(module).is_hidden_matrix, "/")
+    kinds = {REST: config.optimizer.kind} | {
+        name: values_in(f"{GROUPS}.{name}", flat)["optimizer.kind"] for name in names
+    }
+    if zero := [
+        f"optimizer.kind=muonh keeps the norm of the initial values, and those of {'/'.join(map(str, parts))} are 0; "
+        "give it another kind in a group of its own"
+        for parts, variable in nnx.state(module, nnx.Param).flat_state()
+        if kinds[labels["/".join(map(str, parts))]] == "muonh"
+        and hidden["/".join(map(str, parts))]
+        and variable.get_metadata("initializer") is zeros
+    ]:
+        raise ConfigError(zero)
     if without := [
-        f"{GROUPS}.{name}.kind={values_in(f'{GROUPS}.{name}', flat)['optimizer.kind']}: the group has no matrix of a "
+        f"{GROUPS}.{name}.kind={kinds[name]}: the group has no matrix of a "
         "hidden layer, so its rule would be that of adamw; select role:matrix, or leave the kind out"
         for name in names
-        if values_in(f"{GROUPS}.{name}", flat)["optimizer.kind"] in OPTIMIZER_KINDS.having("matrices")
+        if kinds[name] in OPTIMIZER_KINDS.having("matrices")
         and not any(hidden[path] for path, label in labels.items() if label == name)
     ]:
         raise ConfigError(without)

@@ -7,6 +7,7 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaskedObjective
 from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
@@ -20,6 +21,7 @@ __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective,
+    "multi_token": MultiTokenObjective,
     "masked": MaskedObjective,
     "prefix": PrefixObjective,
     "span": SpanObjective,

@@ -3,7 +3,7 @@
 A plug-in is a Python file of the user. It registers kinds of norms, placements, positions,
 attention, feed-forward layers, objectives, optimizers and schedules with their fields, and metrics:
 
-    plugin.register(plugin.Kind("model.ffn.kind", "relu_squared", "max(0, x W1)^2 W2"), SquaredReLU)
+    plugin.register(plugin.Kind("model.ffn.kind", "my_squared_relu", "max(0, x W1)^2 W2"), SquaredReLU)
 
 docs/your_own_variant.md is a tutorial; docs/architecture.md says what each kind has to provide.
 `zoo.config.plugins` loads plug-ins and stores their texts.
@@ -29,6 +29,7 @@ from zoo.layers.feedforward import FeedForward, GatedFeedForward
 from zoo.layers.norm import LayerNorm, Norm, RMSNorm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.position import Position
+from zoo.layers.short_convolution import DepthwiseConvolution, ShortConvolution
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives import Objective
 from zoo.objectives.causal import CausalObjective
@@ -42,6 +43,7 @@ __all__ = [
     "Block",
     "CausalObjective",
     "Context",
+    "DepthwiseConvolution",
     "FeedForward",
     "Field",
     "GatedFeedForward",
@@ -60,6 +62,7 @@ __all__ = [
     "PreNormBlock",
     "RMSNorm",
     "ScheduleStep",
+    "ShortConvolution",
     "SoftmaxAttention",
     "TokenMixer",
     "kernel_initializer",

@@ -20,6 +20,7 @@ from zoo.layers.block import PLACEMENTS, Block
 from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
 from zoo.layers.norm import NORMS, LayerNorm, Norm, RMSNorm
 from zoo.layers.position import POSITIONS, Position
+from zoo.layers.short_convolution import SHORT_CONVOLUTIONS, ShortConvolution
 from zoo.objectives import OBJECTIVES, Objective
 from zoo.training.optimization.schedules import SCHEDULES
 from zoo.training.optimization.update_rules import OPTIMIZERS
@@ -51,6 +52,7 @@ TABLES: dict[str, _Table] = {
     "model.norm.placement": _Table(PLACEMENTS, Block, ("sublayer",), "placement"),
     "model.position.kind": _Table(POSITIONS, Position, (), "position"),
     "model.attention.kind": _Table(ATTENTIONS, TokenMixer, ("__call__", "product_flops"), "attention"),
+    "model.convolution.kind": _Table(SHORT_CONVOLUTIONS, ShortConvolution, ("places", "mix"), "convolutions"),
     "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward"),
     "objective.kind": _Table(OBJECTIVES, Objective, ("targets",), "tasks"),
     "optimizer.kind": _Table(OPTIMIZERS),

@@ -37,17 +37,28 @@ def update_statistics(
         gradient: gradient of the whole batch, before clipping.
         updates: what the update adds to `params`.
     """
-    found: UpdateStatistics = {}
-    for side in ("", "encoder", "decoder"):
-        _add_layer_statistics(found, record.get(side, {}) if side else record, f"{side} " if side else "")
-    if "logits" in record:
-        found["logit_scale"] = {"head": _root_mean(record["logits"])}
+    found = activation_statistics(record)
     weights, steps = block_norms(module, params), block_norms(module, updates)
     # A block that is zero, as biases are at first, has no ratio.
     found["update_ratio"] = {
         label: jnp.where(weights[label] > 0, steps[label] / weights[label], jnp.nan) for label in weights
     }
     return found | {"gradient_norm": block_norms(module, gradient)}
+
+
+def activation_statistics(record: dict[str, Any]) -> UpdateStatistics:
+    """Returns the statistics of a forward pass: "residual_rms", "attention_entropy", "dead_units" and
+    "logit_scale", those that there are.
+
+    Args:
+        record: as of `update_statistics`.
+    """
+    found: UpdateStatistics = {}
+    for side in ("", "encoder", "decoder"):
+        _add_layer_statistics(found, record.get(side, {}) if side else record, f"{side} " if side else "")
+    if "logits" in record:
+        found["logit_scale"] = {"head": _root_mean(record["logits"])}
+    return found
 
 
 def _root_mean(sums: dict[str, Array]) -> Float[Array, ""]:

@@ -113,7 +113,7 @@ class _Loop:
     def due(self, step: int, active: dict[int, TrainingRun]) -> _Due:
         """Returns what is due after `step` updates."""
         training, last = self._training, step == self._training.steps
-        evaluation = bool(last or (training.eval_every and step and step % training.eval_every == 0))
+        evaluation = bool(last or (training.eval_every and step % training.eval_every == 0))
         save = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)
         return _Due(evaluation and any(not run.progress.evaluated for run in active.values()), bool(save), last)
 
@@ -126,7 +126,7 @@ class _Loop:
         stop, scores = self._stop, {}
         stop.doing = "this evaluation" if due.evaluation else "this step"
         if due.evaluation and not stop.requested:
-            scores = self._evaluate(step, state, active, due.last)
+            scores = self._evaluate(step, state, active)
         for index, run in active.items():
             if due.save or stop.requested:
                 run.save(step, self._executor.state_of(state, index), scores.get(index))
@@ -134,12 +134,10 @@ class _Loop:
         if stop.requested and not (due.last and all(run.progress.evaluated for run in active.values())):
             raise Preempted(f"stopped at step {step} of {self._training.steps} and saved; the same command continues")
 
-    def _evaluate(
-        self, step: int, state: State, active: dict[int, TrainingRun], last: bool
-    ) -> dict[int, dict[str, float] | None]:
+    def _evaluate(self, step: int, state: State, active: dict[int, TrainingRun]) -> dict[int, dict[str, float] | None]:
         """Evaluates the active runs that are not, all at once; returns their scores by index."""
         wanted = [index for index, run in active.items() if not run.progress.evaluated]
-        found = evaluate_lengths(self._executor, self._runs, state, wanted, self._stop, last) if wanted else {}
+        found = evaluate_lengths(self._executor, self._runs, state, wanted, self._stop, step) if wanted else {}
         return {
             index: self._runs[index].record_evaluation(
                 step, scores, partial(self._executor.state_of, state, index), self._stop

@@ -159,7 +159,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         objective=objective,
         mesh=mesh,
         abstract_state=abstract,
-        initial_state=jax.jit(initialise_from, out_shardings=state, compiler_options=_fast_compilation(mesh)),
+        initial_state=jax.jit(initialise_from, out_shardings=state, compiler_options=fast_compilation(mesh)),
         update=step.update,
         train_step=jax.jit(
             partial(step.update, mesh=mesh), donate_argnums=0, in_shardings=arguments, out_shardings=(state, replicated)
@@ -179,7 +179,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
     )
 
 
-def _fast_compilation(mesh: Mesh) -> dict[str, int] | None:
+def fast_compilation(mesh: Mesh) -> dict[str, int] | None:
     """Returns compiler options for a program that runs once.
 
     On a CPU, XLA takes far longer to compile the initial values than to compute them; at this level

@@ -23,6 +23,7 @@ from zoo.training.dynamics import UpdateStatistics, update_statistics
 from zoo.training.freezing import mask_updates, stop_gradient_where_frozen, trainable_mask
 from zoo.training.mesh import data_parallel_size
 from zoo.training.optimization.optimizer import make_optimizer
+from zoo.training.optimization.schedule_free import gradient_point
 from zoo.training.optimization.schedules import make_schedule
 from zoo.training.state import State
 
@@ -126,7 +127,8 @@ class UpdateStep:
             )
             return sum_of_means(losses, normalizers), ((sums, record) if recording else sums, stats)
 
-        return accumulate_gradients(loss_of, state["params"], stats, batch, parts, groups)
+        point = gradient_point(state, constants["hyperparameters"]["optimizer.beta1"])
+        return accumulate_gradients(loss_of, point, stats, batch, parts, groups)
 
     def _optimizer_updates(self, state: State, gradient: Params, constants: Constants) -> tuple[Params, Any]:
         """Returns (what is added to the parameters, the optimizer's state after it)."""

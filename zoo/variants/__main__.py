@@ -1,22 +1,50 @@
-"""`python -m zoo.variants DIR` writes the page of every variant, and an index."""
+"""`python -m zoo.variants DIR` writes the page of every variant, their pictures, and an index."""
 
 import sys
 from pathlib import Path
 
+from zoo.variants.evidence import Findings, read_findings
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant_page import index, render
 
+PICTURES = "pictures"
+ROOT = Path(__file__).parents[2]
 
-def pages() -> dict[str, str]:
+
+def pages(findings: Findings | None) -> dict[str, str]:
     """Returns {file name: text} of all pages and the index."""
-    return {f"{variant.name}.md": render(variant) for variant in VARIANTS} | {"README.md": index()}
+    return {
+        f"{variant.name}.md": render(variant, findings, f"{PICTURES}/{variant.name}.svg" * bool(variant.picture))
+        for variant in VARIANTS
+    } | {"README.md": index()}
 
 
-def main(folder: str) -> None:
+def findings() -> Findings:
+    """Returns the verdicts that this checkout's docs/results hold."""
+    return read_findings(ROOT / "docs" / "results", ROOT / "tests" / "claims", "../results")
+
+
+def write_pages(directory: Path) -> None:
     """Writes the pages, and removes pages of variants that no longer exist."""
-    directory = Path(folder)
+    _write(directory, pages(findings()))
+
+
+def write_pictures(directory: Path, names: set[str]) -> None:
+    """Draws the pictures of the named variants, and removes those of variants without one."""
+    from zoo.draw.style import save
+    from zoo.variants.pictures import draw
+
+    drawn = {f"{variant.name}.svg": variant for variant in VARIANTS if variant.picture}
+    for old in directory.glob("*.svg"):
+        if old.name not in drawn:
+            old.unlink()
+    for file, variant in drawn.items():
+        if variant.name in names:
+            save(draw(variant), directory / file)
+
+
+def _write(directory: Path, written: dict[str, str]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    written = pages()
     for old in directory.glob("*.md"):
         if old.name not in written:
             old.unlink()
@@ -27,4 +55,5 @@ def main(folder: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit("usage: python -m zoo.variants DIR")
-    main(sys.argv[1])
+    write_pages(Path(sys.argv[1]))
+    write_pictures(Path(sys.argv[1]) / PICTURES, {variant.name for variant in VARIANTS})

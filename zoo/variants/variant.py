@@ -105,6 +105,10 @@ class Variant:
         baseline: which of `BASELINES` it changes.
         systems: systems of docs/parity.md that have it.
         tests: further comparisons.
+        details: further formulas and facts, a paragraph each: the slopes, the bucket rule, the size
+            of the cache; for a field that is switched off, what is then missing.
+        claims: ids of claims about it that no experiment with a run judges: exact and measured ones.
+        picture: the figure of its page, one of `zoo.variants.pictures.PICTURES`; "" for none.
     """
 
     name: str
@@ -117,3 +121,6 @@ class Variant:
     baseline: str = "decoder"
     systems: tuple[str, ...] = ()
     tests: tuple[ReferenceTest, ...] = field(default=())
+    details: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    picture: str = ""

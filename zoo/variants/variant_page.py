@@ -1,22 +1,21 @@
-"""The page about a variant: equation, paper, config, shapes, cost, exclusions and tests."""
+"""The page about a variant: equation, papers, code, config, claims, cost, exclusions and tests."""
 
 import functools
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from flax import nnx
-
+import zoo
 from zoo import config as configs
-from zoo.config.fields import IGNORED_BY
-from zoo.config.kinds import ATTENTION_KINDS
 from zoo.errors import ConfigError
-from zoo.layers.parameter import Statistic
-from zoo.models import cost
-from zoo.models.architectures import make_model
+from zoo.variants.evidence import Findings, judged_by, used_by
+from zoo.variants.notation import LETTERS, legend
+from zoo.variants.published_results import PUBLISHED
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant import BASELINES, PARITY, SHAPES, SIZE, TOLERANCE, Variant
+from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant
+from zoo.variants.variant_cost import costs, inference, is_architecture, resolved_fields, shapes
 
 # "Su et al. 2021, eq. 34" in parentheses; a reference contains a year.
 REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")
@@ -25,21 +24,6 @@ NAMED = re.compile(
 )
 # The error for a field without effect; the group is the reason.
 UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at .*")
-
-
-def _resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
-    defaults = {field.path: field.default for field in configs.FIELDS}
-    read = {
-        path: value
-        for path, value in sizes.items()
-        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
-    }
-    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
-
-
-def _resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.ResolvedConfig:
-    return configs.resolve(configs.from_flat(_resolved_fields(changes, sizes)))
 
 
 def computes(variant: Variant) -> str:
@@ -59,7 +43,8 @@ def chosen_by(variant: Variant) -> list[str]:
     for path, value in changes.items():
         field = configs.field_at(path)
         about = (field.choices or {}).get(value, field.meaning) if isinstance(value, str) else field.meaning
-        lines.append(f"`{path}={_text(value)}`: {about}")
+        default = "the default" if value == field.default else f"default {_text(field.default) or 'none'}"
+        lines.append(f"`{path}={_text(value)}` ({default}): {about}")
     return lines
 
 
@@ -84,88 +69,6 @@ def _text(value: Any) -> str:
     )
 
 
-def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
-    """Returns {size: letter of the dimension} of the small model."""
-    model, attention = config.model, config.model.attention
-    if model.architecture == "elmo":
-        return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
-    letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D"}
-    if attention.kind not in ATTENTION_KINDS.having("heads"):
-        return letters
-    H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    # The number of features of kinds that have features, else `auto`.
-    return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
-
-
-def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
-    """Returns {path within a layer: shape in letters} of all parameters, and marks statistics."""
-    letters, found = _letters(config), {}
-    for path, variable in nnx.state(make_model(config), (nnx.Param, Statistic)).flat_state():
-        shape, parts = variable.get_value().shape, [str(part) for part in path]
-        if variable.get_metadata("axes")[:1] == ("layers",):
-            shape = shape[1:]
-            place = parts.index("layers")
-            kind = variable.get_metadata("layer_kind")
-            parts = [
-                *parts[:place],
-                "layers",
-                *([] if kind is None else [kind]),
-                *parts[place + (1 if kind is None else 2) :],
-            ]
-        mark = ", a statistic" if isinstance(variable, Statistic) else ""
-        found["/".join(parts).replace("stack/layers", "layers")] = (
-            f"[{', '.join(letters.get(size, str(size)) for size in shape)}]{mark}"
-        )
-    return found
-
-
-def shapes(variant: Variant) -> list[str]:
-    """Returns what the model holds in addition to its baseline, or lacks, or holds in other shapes.
-
-    A choice of the baseline itself lists everything that the model holds.
-    """
-    base = dict(BASELINES[variant.baseline])
-    after = _variables(_resolved({**base, **variant.changes}, SHAPES))
-    if not variant.changes:
-        named = [f"`{path}` {shape}" for path, shape in after.items()]
-        return [f"This is the baseline. It holds {'; '.join(named)}."]
-    before = _variables(_resolved(BASELINES["decoder"] if _is_architecture(variant) else base, SHAPES))
-    lines = []
-    for title, one, other in (("adds", after, before), ("removes", before, after)):
-        named = [f"`{path}` {shape}" for path, shape in one.items() if path not in other]
-        if named:
-            lines.append(f"It {title} {'; '.join(named)}.")
-    changed = [
-        f"`{path}` is {after[path]}, not {before[path]}"
-        for path in after
-        if path in before and after[path] != before[path]
-    ]
-    if changed:
-        lines.append(f"{'; '.join(changed)}.")
-    return lines or ["It holds the same parameters as the baseline: x [B, T, D] goes in, and [B, T, D] comes out."]
-
-
-def _is_architecture(variant: Variant) -> bool:
-    return "model.architecture" in variant.changes
-
-
-@functools.cache
-def _cost(changes: tuple[tuple[str, Any], ...]) -> tuple[int, float]:
-    counted = cost.summary(_resolved(dict(changes), SIZE))
-    return counted.parameters["total"], counted.flops_per_token
-
-
-def costs(variant: Variant) -> str:
-    """Returns parameters and training FLOPs compared with the baseline, at GPT-2 small's size."""
-    base = {} if _is_architecture(variant) else BASELINES[variant.baseline]
-    before, after = (_cost(tuple(changes.items())) for changes in (base, {**base, **variant.changes}))
-
-    def against(old: float, new: float) -> str:
-        return f"{new:,.0f}" if new == old else f"{new:,.0f} ({new - old:+,.0f}, {100 * (new / old - 1):+.3g} %)"
-
-    return f"Parameters {against(before[0], after[0])}; training FLOPs per token {against(before[1], after[1])}."
-
-
 def combined_changes(one: Variant, other: Variant) -> dict[str, Any] | None:
     """Returns the changes of both variants, or None if they set one field to different values."""
     changes = {**BASELINES[one.baseline], **one.changes}
@@ -178,7 +81,7 @@ def combined_changes(one: Variant, other: Variant) -> dict[str, Any] | None:
 @functools.cache
 def _refusal(changes: tuple[tuple[str, Any], ...]) -> str:
     try:
-        _resolved_fields(dict(changes), SIZE)
+        resolved_fields(dict(changes), SIZE)
     except ConfigError as error:
         return error.problems[0]
     return ""
@@ -227,48 +130,109 @@ def checks(variant: Variant) -> list[str]:
     return lines or ["Nothing that zoo knows of: it comes from a plug-in, which its author tests."]
 
 
-SECTIONS = ("What it computes", "Paper", "Config", "Shapes", "Cost", "Cannot be combined with", "Checked against")
+# Pages about choices that are not variants of a model.
+ELSEWHERE = (
+    "[masking recipes and row formats](../pretraining.md#masking)",
+    "[tokenizers](../tokenizers.md)",
+    "[decoding and its cache](../generation.md)",
+    "[distillation](../distillation.md)",
+    "[optimizers and schedules](../optimizers.md)",
+    "[long documents](../long_documents.md)",
+)
+# Modules that read the fields of variants that are no class of their own, by the path of a field.
+READERS = {
+    "model.norm.placement": "zoo.layers.block",
+    "model.norm": "zoo.layers.norm",
+    "model.residual": "zoo.layers.block",
+    "model.parallel": "zoo.layers.block",
+    "model.position": "zoo.layers.position",
+    "model.attention": "zoo.layers.attention.softmax_attention",
+    "model.ffn": "zoo.layers.feedforward",
+    "model.layers": "zoo.models.stack",
+    "model.embedding": "zoo.models.language_model",
+    "model.tie_embeddings": "zoo.models.head",
+    "model.head": "zoo.models.head",
+    "model.architecture": "zoo.models.architectures",
+    "objective": "zoo.objectives.cross_entropy",
+}
 
 
-def sections(variant: Variant) -> dict[str, list[str]]:
-    """Returns the lines of every section of the page."""
+def code_of(variant: Variant) -> str:
+    """Returns the class or function that computes the variant, or the module that reads its fields,
+    as a link from docs/variants.
+    """
+    if variant.source is not None:
+        module, name = variant.source.__module__, f"`{variant.source.__qualname__}` in "
+    else:
+        paths = [*dict(variant.chosen), *reversed(variant.changes)]
+        module, name = next((READERS[key] for key in READERS if paths[0].startswith(key)), "zoo.models"), ""
+    package = Path(zoo.__file__).parents[1] / module.replace(".", "/")
+    file = f"{module.replace('.', '/')}/__init__.py" if package.is_dir() else f"{module.replace('.', '/')}.py"
+    return f"{name}[{file}](../../{file})" if module.startswith("zoo.") else f"{name}{module}"
+
+
+SECTIONS = (
+    *("What it computes", "Paper", "Code", "Config", "Used by", "Shapes", "Cost", "Inference"),
+    *("Cannot be combined with", "Checked against"),
+)
+# Sections that a page has if there is something to say.
+OPTIONAL = ("Claims and experiments", "What papers report")
+# Sections that are text; the others are lists.
+TEXTS = ("What it computes", "Code", "Used by", "Shapes", "Cost", "Inference")
+
+
+def sections(variant: Variant, findings: Findings | None = None) -> dict[str, list[str]]:
+    """Returns the lines of every section of the page, without sections that are empty.
+
+    Args:
+        variant: the variant.
+        findings: verdicts to show beside the claims.
+    """
     instead = alternatives(variant)
     excluded = [f"{', '.join(names)}: {reason}" for names, reason in exclusions(variant)]
     if instead:
         excluded.insert(0, f"{', '.join(instead)}: other choices of the same field")
-    return dict(
-        zip(
-            SECTIONS,
-            (
-                [computes(variant)],
-                papers(variant),
-                chosen_by(variant) or ["Nothing to set: every model of this architecture has it."],
-                shapes(variant),
-                [costs(variant)],
-                excluded or ["It can be combined with all other variants."],
-                checks(variant),
-            ),
-            strict=True,
-        )
-    )
+    equation, held = [computes(variant), *variant.details], shapes(variant)
+    if letters := legend(" ".join([*equation, *held])):
+        equation.append(f"{letters}.")
+    users = ", ".join(f"[{name}](../../configs/{name}.py)" for name in used_by(variant))
+    size = f"(At D = {SIZE['model.dim']}, {SIZE['model.num_layers']} layers, T = {SIZE['data.sequence_length']}.)"
+    found = {
+        "What it computes": equation,
+        "Paper": papers(variant),
+        "Claims and experiments": judged_by(variant, findings),
+        "What papers report": list(PUBLISHED.get(variant.name, ())),
+        "Code": [f"{code_of(variant)}."],
+        "Config": chosen_by(variant) or ["Nothing to set: every model of this architecture has it."],
+        "Used by": [f"The configs {users}." if users else "No published config in its default size."],
+        "Shapes": held,
+        "Cost": [f"{costs(variant)} {size}"],
+        "Inference": inference(variant),
+        "Cannot be combined with": excluded or ["It can be combined with all other variants."],
+        "Checked against": checks(variant),
+    }
+    return {title: lines for title, lines in found.items() if lines}
 
 
-def render(variant: Variant) -> str:
-    """Returns the page in Markdown."""
+def render(variant: Variant, findings: Findings | None = None, picture: str = "") -> str:
+    """Returns the page in Markdown.
+
+    Args:
+        variant: the variant.
+        findings: verdicts to show beside the claims.
+        picture: path of its picture from the page.
+    """
     baseline = {
         "decoder": "a GPT: decoder, pre-norm, LayerNorm, learned positions, multi-head attention, GELU",
         "encoder": "the same as an encoder, trained by masked language modelling",
         "encoder_decoder": "the same as an encoder-decoder, trained by prefix language modelling",
         "elmo": "ELMo, with the default's width and depth",
-    }["decoder" if _is_architecture(variant) else variant.baseline]
+    }["decoder" if is_architecture(variant) else variant.baseline]
     text = [f"# {variant.name}", f"A choice of {variant.part}. The baseline is {baseline}."]
-    for title, lines in sections(variant).items():
-        listed = title not in ("What it computes", "Shapes", "Cost") and len(lines) > 0
-        text += [f"## {title}", "\n".join(f"- {line}" for line in lines) if listed else "\n\n".join(lines)]
-        if title == "Cost":
-            text[-1] += (
-                f" (At D = {SIZE['model.dim']}, {SIZE['model.num_layers']} layers, T = {SIZE['data.sequence_length']}.)"
-            )
+    for title, lines in sections(variant, findings).items():
+        text += [f"## {title}", "\n\n".join(lines) if title in TEXTS else "\n".join(f"- {line}" for line in lines)]
+        if title == "What it computes" and picture:
+            text.append(f"![{variant.name}, drawn from its config]({picture})")
     return "\n\n".join(text) + "\n"
 
 
@@ -278,6 +242,11 @@ def index() -> str:
         "# Variants",
         "One page for each variant, generated by `python -m zoo.variants docs/variants`; do not edit them by hand. "
         "`zoo describe NAME` prints a page.",
+        "Equations and shapes use these letters: "
+        + "; ".join(f"{letter}: {meaning}" for letter, meaning in LETTERS.items())
+        + ". E is the table of token embeddings, P that of positions, W_x a matrix, h a hidden state, and x . y the "
+        "product of two vectors; indices start at 0.",
+        "Choices outside the layers of a model have pages of their own: " + ", ".join(ELSEWHERE) + ".",
     ]
     for part in dict.fromkeys(variant.part for variant in VARIANTS):
         text.append(f"## {part.capitalize()}")

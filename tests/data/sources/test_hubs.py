@@ -18,6 +18,8 @@ from tests.small_runs import lines, small
 from zoo import config as configs
 from zoo.data import load
 from zoo.errors import ConfigError, DataError
+from zoo.lab.experiment import load_experiment
+from zoo.lab.planning.plan import make_plan
 from zoo.training.trainer import run
 
 datasets = pytest.importorskip("datasets")
@@ -82,6 +84,18 @@ def prepared(folder, records=RECORDS, file_format="array_record"):
     builder = TinyText(data_dir=str(folder), file_format=file_format)
     builder.download_and_prepare()
     return builder.data_dir
+
+
+def stored_as(monkeypatch, splits):
+    """Lets every name on the hub mean these splits; returns the list of what was asked for."""
+    asked = []
+
+    def load_dataset(*arguments, **options):
+        asked.append((arguments, options))
+        return datasets.Dataset.from_list(splits[options["split"]])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return asked
 
 
 def test_a_folder_reads_alike_at_once_and_streaming(folder):
@@ -286,3 +300,44 @@ def test_training_on_every_kind(kind, tmp_path):
     record = json.loads((tmp_path / "run" / "meta.json").read_text())["data"]
     assert record["documents"] == 40
     assert record["description"].startswith(source)
+
+
+def test_the_shipped_translation_config_reads_its_pairs_from_the_hub(monkeypatch):
+    asked = stored_as(
+        monkeypatch,
+        {
+            "train": [{"translation": {"en": f"the bear {n}", "de": f"der Baer {n}"}} for n in range(9)],
+            "validation": [{"translation": {"en": "a bear", "de": "ein Baer"}}],
+        },
+    )
+    small_vocabulary = {"data.tokenizer.vocab_size": 270, "data.batch_size": 2}
+    made = load(configs.resolve(configs.override(configs.load("wmt14:base"), small_vocabulary)))
+    with made.training_batches() as batches:
+        batch = next(batches)
+    assert made.tokenizer.decode([id for id in batch["source"][0].tolist() if id > 0]).startswith("the bear")
+    assert {(name, subset, options["split"]) for (name, subset), options in asked} == {
+        ("wmt/wmt14", "de-en", "train"),
+        ("wmt/wmt14", "de-en", "validation"),
+    }
+    assert {len(options["revision"]) for _, options in asked} == {40}
+
+
+def test_the_shipped_experiment_on_wikitext_trains_on_text_of_the_hub(monkeypatch, tmp_path):
+    asked = stored_as(
+        monkeypatch, {"train": [{"text": f"Article {n} is about a number, {n}. " * 9} for n in range(40)]}
+    )
+    plan = make_plan(load_experiment("feedforward_wikitext"))
+    assert plan.experiment.claim.id == "F1"
+    assert plan.experiment.contrasts == load_experiment("feedforward").contrasts
+    least = {"training.steps": 1, "schedule.warmup_steps": 0, "training.eval_batches": 1, "model.num_layers": 1}
+    run(configs.override(plan.arms[0].config, least), tmp_path / "run")
+    assert {arguments for arguments, _ in asked} == {("Salesforce/wikitext", "wikitext-2-raw-v1")}
+
+
+def test_the_shipped_language_model_reads_a_set_that_tfds_prepared(tmp_path):
+    sentences = [{"text": f"Sentence {n} of one billion words . " * 9, "n": n} for n in range(40)]
+    few = {"data.source": f"tfds:{prepared(tmp_path, sentences)}", "data.tokenizer.kind": "bytes", "data.batch_size": 2}
+    changes = few | {"model.vocab_size": 300, "data.validation_fraction": 0.3}
+    config = configs.override(configs.load("lm1b:base"), changes)
+    with load(configs.resolve(config)).training_batches() as batches:
+        assert b"one billion words" in bytes(id for id in next(batches)["tokens"][0].tolist() if id < 256)

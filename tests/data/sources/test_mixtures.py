@@ -58,6 +58,17 @@ def test_shares_are_exact(parts, weights):
     assert abs(half - wanted / 2) <= 1
 
 
+@pytest.mark.parametrize("exponent", [0.0, 0.3, 1.0])
+def test_an_exponent_samples_by_size(parts, exponent):
+    """n^alpha / sum of n^alpha (Xue et al. 2021, section 3.2), and weights still count."""
+    made = dataset(entries(parts, 2, 1), mixture_exponent=exponent)
+    sizes = [len(part.train_stream) for part in made.parts]
+    shares = [2 * sizes[0] ** exponent, sizes[1] ** exponent]
+    period = [source_of(row) for row in rows(made, MixedRows.PERIOD)]
+    assert period.count("a") == round(shares[0] / sum(shares) * MixedRows.PERIOD)
+    assert f"{shares[0] / sum(shares):.1%} text" in made.description
+
+
 def test_epochs_of_each_part_are_permutations_of_its_rows(parts):
     made = dataset(entries(parts, 1, 1))
     found = rows(made, 240)

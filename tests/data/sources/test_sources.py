@@ -149,6 +149,9 @@ def test_missing_paths_name_the_field_and_suggest(tmp_path):
     shutil.rmtree(tmp_path / "corpus")
     with pytest.raises(ConfigError, match="no files in the folder"):
         read(f"text:{tmp_path}")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r'"[^"]*/pipe" is not a regular file$'):
+        read(f"text:{tmp_path}/pipe")
     with pytest.raises(ConfigError, match="no such file"):
         read_text_file(tmp_path / "gone.txt")
 

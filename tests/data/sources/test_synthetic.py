@@ -33,6 +33,12 @@ def best_by_search(texts):
 SMALL = {
     "copy,length=3,symbols=3": (27, r"([abc]{3})=\1\n"),
     "reverse,length=2,symbols=4": (16, r"([abcd])([abcd])=\2\1\n"),
+    "induction,length=3,symbols=4": (
+        24 * 2,
+        r"(?=[abcd]*([abcd]{2})[abcd]*\1\n)([abcd])(?!\2)([abcd])(?!\2|\3)[abcd]\1\n",
+    ),
+    "needle,length=2,symbols=3": (9 * 3 * 10, r"(?=.*#(\d).*\?\1\n)(?=.{6}$)[abc]*#\d[abc]*\?\d\n"),
+    "parity,length=4": (16, "(?=0*(?:10*10*)*=0|0*10*(?:10*10*)*=1)[01]{4}=[01]\n"),
     "recall,length=2,symbols=3": (6 * 100 * 2, r"(?=.*([abc]\d).*\?\1\n)(?:[abc]\d){2}\?[abc]\d\n"),
 }
 
@@ -72,13 +78,16 @@ def test_they_are_the_same_everywhere():
 
 def test_bad_arguments_are_one_line_each():
     for source, problem in (
-        ("synthetic", r'unknown task ""; one of copy, reverse, recall'),
+        ("synthetic", r'unknown task ""; one of copy, reverse, recall, induction, needle, parity'),
         ("synthetic:copi", r'unknown task "copi" \(did you mean "copy"\?\)'),
         ("synthetic:copy,lenght=3", r'has no argument "lenght" \(did you mean "length"\?\)'),
         ("synthetic:copy,length=0", 'length of "copy" must be a whole number from 1 to 10000, got "0"'),
         ("synthetic:copy,length=x", 'got "x"'),
         ("synthetic:copy,length", 'got ""'),
         ("synthetic:copy,symbols=63", "from 2 to 62"),
+        ("synthetic:induction,length=1", 'length of "induction" must be a whole number from 2'),
+        ("synthetic:induction,length=27", "needs as many different symbols, and there are symbols=26"),
+        ("synthetic:parity,symbols=3", "from 2 to 2"),
         ("synthetic:recall,length=27", "needs as many different keys, and there are symbols=26"),
     ):
         with pytest.raises(ConfigError, match=problem) as error:

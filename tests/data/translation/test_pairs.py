@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from zoo.data.sources.builtin_tasks import translation
+from zoo.data.sources.builtin_tasks import classification, translation
 from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_split_pairs
 from zoo.errors import ConfigError, DataError
 
@@ -126,6 +126,14 @@ def test_dates_have_a_held_out_part_of_their_own(make_config):
     ]
 
 
+def test_labels_are_texts_to_write(read):
+    pairs, task = read({"data.source": "stdlib:classification"}), classification()
+    records = [*task.train, *task.validation]
+    assert pairs.targets == [record["label"] for record in records]
+    assert all(" ".join(record["text"].split()).startswith(text) for record, text in zip(records, pairs.sources))
+    assert max(text.count(" ") for text in pairs.sources) == 23
+
+
 def test_files_of_different_lengths_are_refused(read, tmp_path):
     (tmp_path / "x.en").write_text("a\nb\nc\n")
     (tmp_path / "x.de").write_text("a\nb\n")
@@ -212,7 +220,7 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
     ({"data.source": "parallel:x.{a,b}", "data.held_out": "split:test"}, "must be of the same kind as data.source=parallel"),
     ({"data.source": "tsv:x", "data.held_out": "tsv:y", "data.validation_fraction": 0.3}, "data.validation_fraction=0.3 has no effect"),
     ({"data.held_out": "stdlib"}, "has its own held-out part"), ({"data.label_column": "x", "data.source": "tsv:x"}, "without labels"),
-    ({"training.translate_every": 300}, "must be a multiple of training.eval_every=250"),
+    ({"training.translate_every": 300}, "must be a multiple of training.eval_every=125"),
     ({"training.translate_every": 250, "training.eval_every": 0}, "must be a multiple"),
 ])  # fmt: skip
 def test_what_pairs_cannot_be_asked_for(make_config, changes, problem):

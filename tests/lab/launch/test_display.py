@@ -162,7 +162,7 @@ def test_plain_lines(made, tmp_path):
     lines = text.splitlines()
     assert lines[0] == "start    norm=pre,warm-up=0 seed 0"
     assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loading and compiling (0:1")
-    assert "         norm=pre,warm-up=0 seed 0: step 10/40, loss 3.2500, 1,234 tokens/s" in lines
+    assert "         norm=pre,warm-up=0 seed 0: step 10/40, loss 3.2500, 1,230 tokens/s" in lines
     assert any("step 20/40, loss not finite" in line and line.endswith("left") for line in lines)
     assert any(line.endswith("step 40/40, loss 2.0000, evaluating and saving") for line in lines)
     assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
@@ -177,7 +177,7 @@ def test_live_picture(made, tmp_path):
     drama(display, time, tmp_path, made.runs[0])
     text = file.getvalue()
     assert "loading and compiling (0:10)" in text
-    assert "step 10/40, loss 3.2500, 1,234 tokens/s" in text
+    assert "step 10/40, loss 3.2500, 1,230 tokens/s" in text
     assert "evaluating and saving" in text
     assert "runs 0/8" in text
     assert "━" in text

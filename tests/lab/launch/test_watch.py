@@ -204,7 +204,7 @@ def test_the_terminal_shows_runs_until_all_have_ended(small, terminal):
     watch_display.follow(small, screen, clock, sleep)
     text = screen.file.getvalue()
     assert "Small: Which norm?" in text
-    assert "step 12/20, loss 3.2500, 1,234 tokens/s" in text
+    assert "step 12/20, loss 3.2500, 1,230 tokens/s" in text
     assert "done     norm=post seed 0: eval/loss 2.7500" in text
     # What is left at the end: the arms, the better one first.
     assert [line.split() for line in text.splitlines()[-2:]] == [

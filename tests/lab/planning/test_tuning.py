@@ -257,7 +257,7 @@ def test_a_single_arm_has_its_value_too(command_line):
     rates = load_tuning_grid("runs/alone", load_sweep("runs/alone").tuning)
     assert (list(rates.arms), rates.chosen) == ([""], {"": 0.003})
     assert main(["results", "runs/alone", "--output", "kept"]) == 0
-    assert "| 0.003 |" in Path("kept/README.md").read_text()
+    assert "| 0.003 |" in Path("kept/alone/README.md").read_text()
 
 
 def test_other_rates_are_another_sweep(zoo):

@@ -12,8 +12,8 @@ from lab_reports import write_report
 
 from zoo.cli.main import main
 from zoo.errors import ConfigError
-from zoo.lab.report.archive import archive_results
-from zoo.lab.report.results_page import build
+from zoo.lab.report.archive.results_index import build
+from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results.sweep_results import load_sweep
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +62,7 @@ def test_tables_hold_the_runs_numbers(writer, output):
 def test_figures_and_verdict_are_there(output):
     result = json.loads((output / "norms" / "result.json").read_text())
     assert result["verdict"] == "supported"
-    assert result["tables"] == ["runs.csv", "contrasts.csv"]
+    assert result["tables"] == ["runs.csv", "contrasts.csv", "differences.csv"]
     assert sorted(result["pictures"]) == sorted(path.name for path in (output / "norms").glob("*.png"))
     assert not list((output / "norms").glob("*.svg"))
 
@@ -77,7 +77,8 @@ def test_what_the_numbers_come_from_is_kept(writer):
     assert (result["commits"], result["data"], result["processor"]) == (["c" * 40], ["f" * 64], "A")
     hashes = [each for arm in result["arms"] for each in arm["configs"]]
     assert sorted(hashes) == sorted(f"hash{number}" for number in range(12))
-    assert "1 x cpu (A)" in build(writer.root / "results").read_text()
+    build(writer.root / "results")
+    assert "1 x cpu (A)" in (writer.root / "results/norms/README.md").read_text()
 
 
 def test_folders_of_this_machine_are_told_by_their_name(writer):
@@ -115,7 +116,8 @@ def test_the_page_says_how_it_was_asked_for(writer):
     ]
     output = writer.root / "results"
     folder = archive_results(load_sweep(writer.sweep(name="norms", command=asked)), output)
-    page = build(output).read_text()
+    build(output)
+    page = (folder / "README.md").read_text()
     assert (
         "To repeat: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
         "--set data.source=https://a.org/x`, on 1 x cpu.\n"
@@ -126,7 +128,8 @@ def test_the_page_says_how_it_was_asked_for(writer):
 
 
 def test_what_was_not_recorded_is_not_told(writer, output):
-    page = build(output).read_text()
+    build(output)
+    page = (output / "norms/README.md").read_text()
     assert "zoo run" not in page
     assert "Trained on 1 x cpu." in page
     for number, command in enumerate(("zoo run x.py", ["zoo", 3], {})):
@@ -161,15 +164,16 @@ def test_the_page_is_made_of_the_files_alone(writer, output):
     )
     page = build(output, tests).read_text()
     assert page == build(output, tests).read_text()
-    assert "| [N1 Post-norm needs warm-up, pre-norm does not](#norms) | **supported** |" in page
-    assert "![loss by step of norms](norms/loss_by_step.png)" in page
-    assert "[runs.csv](norms/runs.csv)" in page
-    assert "| norm=post, warm-up=0 | 1,234,567 | 3.5" in page
+    assert "| [N1 Post-norm needs warm-up, pre-norm does not](norms/README.md) | **supported** |" in page
+    experiment = (output / "norms/README.md").read_text()
+    assert "![loss by step of norms](loss_by_step.png)" in experiment
+    assert "[runs.csv](runs.csv)" in experiment
+    assert "| norm=post, warm-up=0 | 1,234,567 | 3.5" in experiment
     assert "* [A run of ours](by_hand.md)" in page
     assert page.index("| A4 | [the field](../../tests/test_exact.py) |") < page.index(
         "| N10 | [what a norm is invariant to]("
     )
-    for target in ("norms/loss_by_step.png", "norms/runs.csv", "../../tests/test_exact.py"):
+    for target in ("norms/README.md", "norms/loss_by_step.png", "norms/runs.csv", "../../tests/test_exact.py"):
         assert (output / target).exists()
 
 
@@ -180,7 +184,7 @@ def test_claims_stand_in_their_order(output):
         changed = {"name": name, "claim": claim and {"id": claim, "statement": "s", "source": "t"}}
         (output / name / "result.json").write_text(json.dumps(result | changed))
     page = build(output).read_text()
-    places = [page.index(f"](#{name})") for name in ("z", "y", "x", "w")]
+    places = [page.index(f"]({name}/README.md)") for name in ("z", "y", "x", "w")]
     assert places == sorted(places)
 
 
@@ -213,13 +217,37 @@ def test_the_command(writer, monkeypatch, capsys):
     assert not Path("other").exists()
 
 
+def test_an_archive_elsewhere_knows_nothing_of_this_project(writer, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    output = writer.root / "elsewhere"
+    sweep = writer.sweep(name="norms")
+    (sweep / "notes.md").write_text("* 2026-01-02: as expected\n")
+    assert main(["results", str(sweep), "--output", str(output), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["written"] == [str(output / "norms"), str(output / "README.md")]
+    assert record["results"][0]["notes"] == ["2026-01-02: as expected"]
+    assert "Exact claims" not in (output / "README.md").read_text()
+    for page in (output / "README.md", output / "norms" / "README.md"):
+        links = re.findall(r"\]\(([^)#]+)", page.read_text())
+        assert links
+        assert all((page.parent / link).exists() for link in links), links
+    rows = rows_of(output / "norms" / "differences.csv")
+    assert [row["arm"] for row in rows] == ["norm=pre, warm-up=100", "norm=post, warm-up=0", "norm=post, warm-up=100"]
+    assert float(rows[1]["difference"]) == pytest.approx(1.0, abs=0.02)
+    page = (output / "norms" / "README.md").read_text()
+    assert re.search(r"\| norm=post, warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 3 \|", page)
+    assert "* 2026-01-02: as expected" in page
+
+
 def test_the_page_of_this_project_is_up_to_date(tmp_path):
     ours = ROOT / "docs" / "results"
     copy = tmp_path / "docs" / "results"
     shutil.copytree(ours, copy)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
+    (tmp_path / "docs" / "comparisons.md").write_text("")
     page = build(copy, tmp_path / "tests" / "claims").read_text()
-    assert page == (ours / "README.md").read_text()
+    for path in (ours / "README.md", *ours.glob("*/README.md")):
+        assert (copy / path.relative_to(ours)).read_text() == path.read_text()
     # The front page tells the same counts.
     (counts,) = re.findall(r"^\d+ claims: .*$", page, re.MULTILINE)
     assert counts in (ROOT / "README.md").read_text()

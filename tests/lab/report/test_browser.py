@@ -112,15 +112,22 @@ def test_where_the_vertical_axis_ends(browser, writer):
             if text.replace(".", "").isdecimal() and float(text) < 20
         )
 
-    # One run ends at five times its loss, and all begin at 6.
-    assert browser.run("!document.getElementById('overview-cut').hidden")
+    def cut(chart):
+        return [text for text in texts(browser, f"#{chart}-plot text") if "not shown" in text]
+
+    # One run ends at five times its loss, and all begin at 6, from where they fall fast.
+    assert cut("overview")
     browser.click("#tab-curves")
-    assert browser.run("!document.getElementById('curves-cut').hidden")
+    assert cut("curves") == ["↑ values above 6.2 are not shown"]
     assert top() <= 6
+    browser.click("#curves-whole")
+    assert not cut("curves")
+    assert top() > 10
+    browser.click("#curves-whole")
     # What should rise, here 0.4 of the same values, is shown to its end.
     metrics = texts(browser, "#curves-metric option")
     choose(browser, "curves-metric", metrics.index("eval/accuracy"))
-    assert browser.run("document.getElementById('curves-cut').hidden")
+    assert not cut("curves")
     assert top() > 2.4
     # Of differences the better ones lie below zero, and no axis of theirs is logarithmic.
     choose(browser, "curves-metric", metrics.index("eval/loss"))
@@ -131,6 +138,105 @@ def test_where_the_vertical_axis_ends(browser, writer):
     assert texts(browser, "#curves-plot text") == before
     assert "0" in before
     assert browser.problems == []
+
+
+def test_the_steep_start_of_a_loss_does_not_flatten_the_rest(browser, writer):
+    folder = writer.sweep()
+    for path in folder.glob("*/metrics.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        rows = [{**row, "eval/loss": 2 + 8 * (row["step"] == 0) - row["step"] / 1000} for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    open_page(browser, write_page(load_sweep(folder), folder / "report.html").as_uri() + "#curves")
+    assert "↑ values above 2 are not shown" in texts(browser, "#curves-plot text")
+    # Every line is named at its end, in order of its height; the axis begins at 0.
+    assert {"pre, 0", "post, 100", "0", "200"} <= set(texts(browser, "#curves-plot text"))
+    assert texts(browser, "#curves .legend .title") == ["norm, warm-up:"]
+    browser.click("#curves-log-x")
+    assert not [text for text in texts(browser, "#curves-plot text") if "not shown" in text]
+
+
+def test_the_address_holds_what_is_shown(shown):
+    shown.click("#tab-curves")
+    shown.click("#curves-x button", 1)
+    choose(shown, "curves-metric", 1)
+    choose(shown, "curves-beside", 2)
+    choose(shown, "curves-band", "interval")
+    shown.click("#curves-log-y")
+    shown.click(LEGEND)
+    shown.run("document.querySelector('#curves-plot .picture').focus()")
+    shown.key("+")
+    shown.run("document.querySelector('#curves .arm-filter input').focus()")
+    shown.call("Input.insertText", text="norm=pre")
+    assert texts(shown, LEGEND + " span") == ["pre, 0", "pre, 100"]
+    words = texts(shown, "#curves-plot text")
+    assert shown.run("document.querySelectorAll('#curves .beside svg').length") > 0
+    address = shown.run("location.href")
+    open_page(shown, "about:blank")
+    shown.open(address)
+    assert shown.run("location.href") == address
+    assert panels(shown) == ["curves"]
+    assert texts(shown, "#curves-plot text") == words
+    assert shown.run("document.querySelectorAll('#curves .beside svg').length") > 0
+    assert shown.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
+    # The filter also acts on the tables of arms.
+    shown.click("#tab-runs")
+    assert texts(shown, "#runs .tools span") == ["6 of 12 rows"]
+    shown.requests.clear()
+    shown.open(address.partition("#")[0])
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("/^norm=p.*100$/", ["pre, 100", "post, 100"]),
+        ("warmup_steps=0", ["pre, 0", "post, 0"]),
+        ("warm-up=100 post", ["post, 100"]),
+        ("/(/", ["pre, 0", "pre, 100", "post, 0", "post, 100"]),
+    ],
+)
+def test_arms_are_filtered(shown, written, left):
+    shown.run("document.querySelector('#overview .arm-filter input').focus()")
+    shown.call("Input.insertText", text=written)
+    assert texts(shown, "#overview .legend button span") == left
+    assert set(texts(shown, "#overview-plot [data-end]")) == set(left)
+    assert ("not a regular expression" in texts(shown, "#overview .arm-filter span")) == (written == "/(/")
+
+
+def test_arrows_go_from_point_to_point(shown):
+    shown.click("#tab-curves")
+    shown.run("document.querySelector('#curves-plot .picture').focus()")
+    said = []
+    for _ in range(11):
+        shown.key("ArrowRight")
+        said.append(shown.run("document.querySelector('#curves-plot .unseen').textContent"))
+    # The runs are evaluated every 20 of 200 updates.
+    assert [text.split(" ")[0] for text in said] == [str(step) for step in range(0, 201, 20)]
+    assert len(set(said)) == 11
+    shown.key("ArrowRight")
+    assert shown.run("document.querySelector('#curves-plot .unseen').textContent") == said[-1]
+    assert "2.521 norm=pre, warm-up=0 2.494 to 2.548, n = 3" in " ".join(said[-1].split())
+    assert "post, warm-up=0" not in said[-1]
+    shown.click("#tab-differences")
+    shown.run("document.querySelector('#differences-plot .picture').focus()")
+    shown.key("ArrowRight")
+    shown.key("ArrowRight")
+    assert shown.run("document.querySelector('#differences-plot .unseen').textContent").startswith(
+        "norm=post, warm-up=0: 1.0"
+    )
+
+
+def test_a_far_arm_does_not_flatten_the_differences(shown):
+    shown.click("#tab-differences")
+    # Post-norm without warm-up is 1 nat worse; the others differ by a few hundredths.
+    drawn = texts(shown, "#differences-plot text")
+    assert any("the axis is cut" in text for text in drawn)
+    assert {"pre, 100", "post, 0", "post, 100", "mean", "95 % interval"} <= set(drawn)
+    assert "1" not in drawn
+    shown.click("#tab-factors")
+    colours = shown.run(
+        "[...document.querySelectorAll('#effects-plot [stroke-width=\"2.6\"]')].map((line) => line.getAttribute('stroke'))"
+    )
+    assert set(colours) <= {"#1b2027"}
 
 
 def test_curves_over_every_axis(shown):
@@ -208,7 +314,7 @@ def test_figures_are_saved(shown):
     shown.click("#curves-plot .tools button", 1)
     picture = ElementTree.parse(shown.downloaded("eval-loss.svg"))
     names = [node.text for node in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"eval/loss", "updates", "norm=pre, warm-up=0", "norm=post, warm-up=100"} <= set(names)
+    assert {"eval/loss", "updates", "norm, warm-up:", "pre, 0", "post, 100"} <= set(names)
     # On white, whatever the page looks like.
     assert next(picture.iter("{http://www.w3.org/2000/svg}rect")).get("fill") == "#ffffff"
     shown.click("#curves-plot .tools button", 0)
@@ -336,7 +442,8 @@ def test_hostile_names_stay_text(browser, writer, tmp_path):
     assert name in browser.run("document.querySelector('#dynamics .tip').textContent")
     assert browser.problems == []
     assert browser.run("document.querySelectorAll('img, b:not(.tip b)').length") == 0
-    assert "<b>bold</b>" in browser.run("document.querySelector('.legend').textContent")
+    assert "javascript:alert(4)" in browser.run("document.querySelector('.legend').textContent")
+    assert "<b>bold</b>" in browser.run("document.querySelector('#configs').textContent")
 
 
 def test_what_begins_like_a_number_is_no_formula(browser, writer, tmp_path):

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError
-from zoo.lab.report.claims_table import read_claims
-from zoo.lab.report.noise_floor import noise_floors, paired_noise, write_noise_floor
-from zoo.lab.report.results_page import build
+from zoo.lab.report.archive.claims_table import read_claims
+from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, write_noise_floor
+from zoo.lab.report.archive.results_index import build
+from zoo.lab.statistics.sequential import detectable_effect
 
+COLUMNS = "id,statement,source,page,published,direction,limits"
 CLAIMS = [
-    ("A1", "a | b", "x 2020", ""),
+    ("A1", "a | b", "x 2020", "", "3 against 4 nats", "for", "It is small. It is short."),
     ("A2", "not run", "y 2021", ""),
     ("A4", "a property", "z 2022", ""),
     ("A5", "on a page", "w 2023", "page.md"),
@@ -50,19 +52,35 @@ def output(tmp_path):
                 loss = "" if last else 2 + arm + seed / 2 + rng.normal() * 0.01
                 writer.writerow([arm, seed, "diverged" if last else "done", 512, loss, ""])
     with open(folder / "one/contrasts.csv", "w") as file:
-        names = ["contrast", "metric a", "a - b", "low", "high", "outcome"]
+        names = [
+            "contrast",
+            "claim",
+            "a",
+            "b",
+            "metric a",
+            "metric b",
+            "a - b",
+            "low",
+            "high",
+            "pairs",
+            "rule",
+            "outcome",
+        ]
         writer = csv.writer(file)
         writer.writerow(names)
         for number, outcome in enumerate(("holds", "refuted", "undecided", "holds")):
-            writer.writerow([f"contrast {number}", "eval/loss", -0.0321, -0.05, -0.01, outcome])
-        writer.writerow(["without pairs", "eval/loss", "", "", "", "undecided"])
+            sides = ["0", "1", "eval/loss", "eval/loss"]
+            writer.writerow([f"contrast {number}", "", *sides, -0.0321, -0.05, -0.01, 4, "a below b", outcome])
+        writer.writerow(["without pairs", "", *sides, "", "", "", 0, "a below b", "undecided"])
     (folder / "page.md").write_text("# A page\n")
     return folder
 
 
 def write_claims(folder, claims):
     with open(folder / "claims.csv", "w") as file:
-        csv.writer(file).writerows([("id", "statement", "source", "page"), *claims])
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS.split(","))
+        writer.writerows([*claim, *("",) * (7 - len(claim))] for claim in claims)
 
 
 def test_every_claim_has_a_row(output, tmp_path):
@@ -75,11 +93,11 @@ def test_every_claim_has_a_row(output, tmp_path):
     rows = [line for line in page.splitlines() if line.startswith("| A")]
     assert rows[0] == (
         "| A1 | a \\| b | x 2020 | **supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 1: -0.032 (-0.050 to "
-        "-0.010); contrast 2: -0.032 (-0.050 to -0.010); and 2 more | tiny, 4 seeds | [one](#one) |"
+        "-0.010); contrast 2: -0.032 (-0.050 to -0.010); and 2 more | tiny, 4 seeds | agrees: 3 against 4 nats | [one](one/README.md) |"
     )
-    assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |"
-    assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  | [1 test](#exact-claims) |"
-    assert rows[3] == "| A5 | on a page | w 2023 | see the page |  |  | [page.md](page.md) |"
+    assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |  |"
+    assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  |  | [1 test](#exact-claims) |"
+    assert rows[3] == "| A5 | on a page | w 2023 | see the page |  |  |  | [page.md](page.md) |"
     assert "![the difference of every contrast with its interval](effects.png)" in page
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
 
@@ -100,7 +118,7 @@ def test_a_measured_claim_has_a_row_and_is_counted_once(output, tmp_path):
     assert "4 claims: 1 supported, 1 not supported, 1 on a separate page, 1 not judged yet." in page
     rows = [line for line in page.splitlines() if line.startswith("| A4")]
     assert rows[0] == (
-        "| A4 | a property | z 2022 | **not supported** | 0.9 of the time | 1 x cpu | [speed](measured/speed/README.md) |"
+        "| A4 | a property | z 2022 | **not supported** | 0.9 of the time | 1 x cpu |  | [speed](measured/speed/README.md) |"
     )
     assert "**exact**" in rows[1]
 
@@ -114,8 +132,9 @@ def test_a_measurement_that_cannot_be_read(output):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("id,statement\nA1,x\n", "no column page, source"),
-        ("id,statement,source,page\nA1,,,\nA1,,,\n", "A1 is listed more"),
+        ("id,statement\nA1,x\n", "no column direction, limits, page, published, source"),
+        (f"{COLUMNS}\nA1,,,,,,\nA1,,,,,,\n", "A1 is listed more"),
+        (f"{COLUMNS}\nA1,,,,,up,\n", "direction up is not for, against, mixed or empty"),
     ],
 )
 def test_a_list_of_claims_that_cannot_be_read(output, text, told):
@@ -147,3 +166,53 @@ def test_the_page_of_the_noise(output):
     (output / "one/runs.csv").write_text("arm,seed\n1,2\n")
     with pytest.raises(ConfigError, match=r"one/result\.json: not readable as a result"):
         write_noise_floor(output)
+
+
+def test_the_page_of_an_experiment(output):
+    write_claims(output, CLAIMS)
+    build(output)
+    page = (output / "one/README.md").read_text()
+    assert page.startswith("# one: Which?\n\nClaim A1: s (t).\n\nPublished: 3 against 4 nats.\n")
+    assert "**What could be wrong with it.** It is small. It is short." in page
+    with open(output / "one/runs.csv", newline="") as file:
+        runs = list(csv.DictReader(file))
+    a, b = ([float(run["eval/loss"]) for run in runs if run["arm"] == arm] for arm in "01")
+    smallest = detectable_effect(4) * np.std(np.subtract(a, b), ddof=1)
+    row = "| contrast 0: 0 (a), 1 (b) | -0.032 | -0.050 to -0.010 | 4 | a below b | holds |"
+    assert f"{row} {smallest:.2g} |" in page
+    assert "| without pairs: 0 (a), 1 (b) | – | – | 0 | a below b | undecided |" in page
+
+
+def test_each_claim_of_an_experiment_has_its_own_verdict(output):
+    path = output / "one/result.json"
+    result = json.loads(path.read_text())
+    path.write_text(
+        json.dumps(result | {"verdict": "not supported", "claim": {"id": "A1, A2", "statement": "s", "source": "t"}})
+    )
+    text = (output / "one/contrasts.csv").read_text()
+    for number, claim in enumerate(("A1", "A2", "A2", "A1")):
+        text = text.replace(f"contrast {number},,", f"contrast {number},{claim},")
+    (output / "one/contrasts.csv").write_text(text.replace("without pairs,,", "without pairs,A2,"))
+    write_claims(output, CLAIMS)
+    rows = {line.split(" | ")[0]: line for line in build(output).read_text().splitlines() if line.startswith("| A")}
+    assert "**supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 3: -0.032" in rows["| A1"]
+    assert "**not supported** | contrast 1: -0.032" in rows["| A2"]
+
+
+def test_tables_of_a_page_are_made_of_data_files(output):
+    (output / "numbers.csv").write_text("step,loss,note\n1,2.123456789,\n2,,a | b\n")
+    page = output / "page.md"
+    text = "# A page\n\n<!-- table: numbers.csv; columns: loss, step; where: loss -->\nold\n<!-- end of table -->\n"
+    page.write_text(text + "<!-- table: numbers.csv -->\n<!-- end of table -->\nEnd.\n")
+    build(output)
+    one = "<!-- table: numbers.csv; columns: loss, step; where: loss -->\n\n| loss | step |\n| --- | --- |\n| 2.123 | 1 |\n\n<!-- end"
+    assert one in page.read_text()
+    assert "| 2 |  | a \\| b |\n\n<!-- end of table -->\nEnd.\n" in page.read_text()
+    for wrong, told in (
+        ("numbers.csv; columns: stepp", "no column 'stepp' .did you mean"),
+        ("numbers.csv; rows: step", "'rows' is not one of columns, where"),
+        ("none.csv", "none.csv cannot be read"),
+    ):
+        page.write_text(f"<!-- table: {wrong} -->\n<!-- end of table -->\n")
+        with pytest.raises(ConfigError, match=told):
+            build(output)

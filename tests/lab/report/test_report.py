@@ -64,7 +64,8 @@ def test_report_holds_everything(writer):
     order = [
         "Norm placement",
         "Does post-norm need warm-up?",
-        "Undecided",
+        "Unfinished, 11 of 12 runs",
+        "So far: norm=post, warm-up=100",
         "Xiong et al. 2020",
         "arms differ in parameters by 3 %",
         "Arms",

@@ -12,12 +12,12 @@ def record(tmp_path, kind, dtype, **meta):
 
 
 @pytest.mark.parametrize(("kind", "dtype", "meta", "cells"), [
-    ("NVIDIA H200", "bfloat16", {}, ["593,400", "593,400", "30.0"]),
-    ("NVIDIA H200", "float32", {}, ["593,400", "593,400", "–"]),
-    ("cpu", "bfloat16", {}, ["593,400", "593,400", "–"]),
-    ("NVIDIA H200", "bfloat16", {"flops_per_token": 1234.5}, ["593,400", "0.733", "0.0"]),
-    ("NVIDIA H200", "bfloat16", {"flops_per_token": None}, ["593,400", "–", "–"]),
-    ("NVIDIA H200", "bfloat16", {"device": None}, ["593,400", "593,400", "–"]),
+    ("NVIDIA H200", "bfloat16", {}, ["593,000", "593,000", "30.0"]),
+    ("NVIDIA H200", "float32", {}, ["593,000", "593,000", "–"]),
+    ("cpu", "bfloat16", {}, ["590,000", "590,000", "–"]),
+    ("NVIDIA H200", "bfloat16", {"flops_per_token": 1234.5}, ["593,000", "0.733", "0.0"]),
+    ("NVIDIA H200", "bfloat16", {"flops_per_token": None}, ["593,000", "–", "–"]),
+    ("NVIDIA H200", "bfloat16", {"device": None}, ["593,000", "593,000", "–"]),
 ])  # fmt: skip
 def test_the_share_of_the_peak_is_that_of_the_run_s_devices(tmp_path, kind, dtype, meta, cells):
     assert [cell.text for cell in speed_cells(593_400.0, record(tmp_path, kind, dtype, **meta))] == cells

@@ -41,11 +41,11 @@ DECODERS = (
     System("gpt2-unscaled-relu", "scores not scaled, ReLU, untied head", "GPT2LMHeadModel",
            GPT | {"scale_attn_weights": False, "activation_function": "relu", "tie_word_embeddings": False}),
     System("gpt-neox", "side by side with two norms, a quarter of each head rotated", "GPTNeoXForCausalLM", NEOX, published=(
-        Published({"vocab_size": 50304, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
-                  162_322_944, "Pythia 160M"),)),
+        Published("configs/pythia.py:160m", 162_322_944), Published("configs/pythia.py:12b", 11_846_072_320))),
     System("gpt-neox-sequential", "one after the other, no bias in attention, all of each head rotated", "GPTNeoXForCausalLM",
            NEOX | {"use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0}),
-    System("gpt-j", "side by side with one norm, neighbouring pairs rotated", "GPTJForCausalLM", GPT | {"n_head": 2, "rotary_dim": 8}),
+    System("gpt-j", "side by side with one norm, neighbouring pairs rotated", "GPTJForCausalLM", GPT | {"n_head": 2, "rotary_dim": 8},
+           published=(Published("configs/gpt_j.py:6b", 6_050_882_784),)),
     System("llama", "RMSNorm, RoPE, SwiGLU, a key head for every query head", "LlamaForCausalLM", LLAMA | {"num_key_value_heads": 4},
            published=(Published("configs/llama.py:7b", 6_738_415_616), Published("configs/llama.py:13b", 13_015_864_320),
                       Published("configs/llama.py:33b", 32_528_943_616), Published("configs/llama.py:65b", 65_285_660_672),
@@ -64,13 +64,14 @@ DECODERS = (
     System("mistral", "sliding window", "MistralForCausalLM", LLAMA | {"sliding_window": 5}, length=16, published=(
         Published("configs/mistral.py:7b", 7_241_732_096),)),
     System("smollm3", "no positions in every other layer", "SmolLM3ForCausalLM",
-           LLAMA | {"no_rope_layer_interval": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
-    System("qwen3", "queries and keys normalised head by head", "Qwen3ForCausalLM", LLAMA | {"head_dim": 12}),
-    System("olmo2", "norms after the sublayers, queries and keys normalised as a whole", "Olmo2ForCausalLM", LLAMA),
+           LLAMA | {"no_rope_layer_interval": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}, published=(
+               Published("configs/smollm3.py:3b", 3_075_098_624),)),
+    System("qwen3", "queries and keys normalised head by head", "Qwen3ForCausalLM", LLAMA | {"head_dim": 12}, published=(
+        Published("configs/qwen3.py:0.6b", 596_049_920), Published("configs/qwen3.py:8b", 8_190_735_360))),
+    System("olmo2", "norms after the sublayers, queries and keys normalised as a whole", "Olmo2ForCausalLM", LLAMA, published=(
+        Published("configs/olmo2.py:1b", 1_484_916_736), Published("configs/olmo2.py:7b", 7_298_617_344))),
     System("gemma", "factors less one, scaled embedding, GeGLU", "GemmaForCausalLM", LLAMA | {"head_dim": 12}, published=(
-        Published({"hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18, "num_attention_heads": 8,
-                   "num_key_value_heads": 1}, 2_506_172_416, "Gemma 2B"),
-        Published({}, 8_537_680_896, "Gemma 7B"))),
+        Published("configs/gemma.py:2b", 2_506_172_416), Published("configs/gemma.py:7b", 8_537_680_896))),
     System("gemma2", "local and global in turn, norms on both sides, caps", "Gemma2ForCausalLM",
            LLAMA | {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 5, "attn_logit_softcapping": 2.0,
                     "final_logit_softcapping": 3.0}, length=16,

@@ -1,5 +1,7 @@
 """Muon against its equations and PyTorch's, on stacked layers, and in runs."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from small_runs import curves, small, told_to_stop_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.architectures import make_model
-from zoo.models.functional import parameter_traits, split
+from zoo.models.functional import ParameterTraits, parameter_traits, split
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.training.optimization.muon import orthogonalise
@@ -110,6 +112,94 @@ def test_ten_updates_equal_those_of_pytorch(shape, scale, adjusted, monkeypatch)
         weight.grad = torch.tensor(gradient.T.copy())
         reference.step()
     np.testing.assert_allclose(params["kernel"], weight.detach().numpy().T, rtol=1e-4, atol=1e-5)
+
+
+def single(kind, kernel, gradients, **changes):
+    """Some updates of one hidden matrix."""
+    config = configs.resolve(small(**MUON | {"optimizer__kind": kind} | changes))
+    optimizer = make_optimizer(config, ParameterTraits({"kernel": kernel.ndim}, {"kernel": True}))
+    params = {"kernel": jnp.asarray(kernel, jnp.float32)}
+    state, step, seen = optimizer.init(params), jax.jit(optimizer.update), []
+    for gradient in gradients:
+        updates, state = step({"kernel": jnp.asarray(gradient, jnp.float32)}, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        seen.append(np.asarray(params["kernel"]))
+    return seen
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("scale", "update_scale"), [("rms", "match_rms"), ("spectral", "preserve_norm")])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_ten_updates_of_normuon_equal_those_of_pytorch_optimizer(shape, scale, update_scale, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from pytorch_optimizer.optimizer.muon import normuon
+
+    # It iterates in bfloat16, which would hide all but gross errors.
+    iterate = functools.partial(normuon.zero_power_via_newton_schulz_5, dtype=torch.float32)
+    monkeypatch.setattr(normuon, "zero_power_via_newton_schulz_5", iterate)
+    draw = np.random.default_rng(2)
+    kernel, gradients = draw.normal(size=shape), draw.normal(size=(10, *shape))
+    weight = torch.nn.Parameter(torch.tensor(kernel.T.copy(), dtype=torch.float32))
+    reference = normuon.NorMuon(
+        [{"params": [weight], "use_muon": True}],
+        lr=0.01,
+        weight_decay=0.1,
+        beta2=0.8,
+        update_scale=update_scale,
+        foreach=False,
+    )
+    for gradient in gradients:
+        weight.grad = torch.tensor(gradient.T.copy(), dtype=torch.float32)
+        reference.step()
+    found = single("normuon", kernel, gradients, optimizer__muon_scale=scale, optimizer__normuon_beta2=0.8)[-1]
+    np.testing.assert_allclose(found, weight.detach().numpy().T, rtol=1e-3, atol=1e-5)
+
+
+def test_ten_updates_of_muonh_follow_the_equations_and_keep_every_norm():
+    draw = np.random.default_rng(3)
+    # Two layers of other norms: each has a sphere of its own.
+    kernel = draw.normal(size=(2, 4, 10)) * np.array([1.0, 5.0])[:, None, None]
+    gradients = draw.normal(size=(10, 2, 4, 10))
+    config = configs.resolve(small(**MUON | {"optimizer__kind": "muonh"}))
+    optimizer = make_optimizer(config, ParameterTraits({"kernel": 2}, {"kernel": True}))
+    params = {"kernel": jnp.asarray(kernel, jnp.float32)}
+    state = optimizer.init(params)
+    for gradient in gradients:
+        updates, state = optimizer.update({"kernel": jnp.asarray(gradient, jnp.float32)}, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    for layer in (0, 1):
+        expected, momentum = kernel[layer], 0.0
+        radius = np.linalg.norm(expected)
+        for gradient in gradients:
+            momentum = 0.95 * momentum + 0.05 * gradient[layer]
+            step = newton_schulz(0.95 * momentum + 0.05 * gradient[layer])
+            moved = expected - 0.01 * radius * step / np.linalg.norm(step)
+            expected = moved * radius / np.linalg.norm(moved)
+        np.testing.assert_allclose(params["kernel"][layer], expected, rtol=1e-3, atol=2e-5)
+        assert np.linalg.norm(params["kernel"][layer]) == pytest.approx(radius, rel=1e-5)
+
+
+def test_a_matrix_of_zeros_has_no_sphere():
+    config = configs.resolve(small(model__vocab_size=257, optimizer__kind="muonh", model__init__zero_outputs=True))
+    with pytest.raises(ConfigError) as refusal:
+        group_labels(config, make_model(config))
+    assert refusal.value.problems == [
+        f"optimizer.kind=muonh keeps the norm of the initial values, and those of stack/layers/{path}/kernel are 0; give "
+        "it another kind in a group of its own"
+        for path in ("attention/output", "ffn/down")
+    ]
+
+
+def test_momentum_rises_from_085_over_the_warm_up():
+    kernel, gradients = np.eye(3), np.random.default_rng(4).normal(size=(6, 3, 3))
+    plain = MUON | {"optimizer__weight_decay": 0.0}
+    found = single("muon", kernel, gradients, **plain, optimizer__muon_warmup=4)[-1]
+    momentum, expected = 0.0, kernel
+    for step, gradient in enumerate(gradients):
+        mu = 0.85 + 0.1 * min(1, step / 4)
+        momentum = mu * momentum + (1 - mu) * gradient
+        expected = expected - 0.01 * 0.2 * 3**0.5 * newton_schulz(mu * momentum + (1 - mu) * gradient)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-5)
 
 
 def test_a_group_gives_the_others_a_rate_of_their_own():

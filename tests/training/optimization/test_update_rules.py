@@ -28,6 +28,7 @@ FIELDS = {
     "ademamix": {"ademamix_beta3": 0.999, "ademamix_alpha": 3.0, "ademamix_warmup": 6},
     "ademamix at once": {"ademamix_warmup": 0, "beta2": 0.99},
     "adopt": {"beta2": 0.9},
+    "stable_adamw": {"beta2": 0.99, "epsilon": 1e-3},
 }
 
 
@@ -74,12 +75,15 @@ def followed(name, start, gradients):
     total = values.adagrad_initial if kind_of(name) == "adagrad" else 0.0
     kind, parameter = kind_of(name), start
     for step, g in enumerate(gradients, 1):
-        if kind in ("adamw", "nadamw", "ademamix"):
+        if kind in ("adamw", "nadamw", "ademamix", "stable_adamw"):
             b1, b2 = values.beta1, values.beta2
             first, second = b1 * first + (1 - b1) * g, b2 * second + (1 - b2) * g**2
             root = np.sqrt(second / (1 - b2**step)) + values.epsilon
         if kind == "adamw":
             direction = first / (1 - b1**step) / root
+        elif kind == "stable_adamw":
+            relative = g**2 / np.maximum(second / (1 - b2**step), values.epsilon**2)
+            direction = first / (1 - b1**step) / root / max(1, np.sqrt(relative.mean()))
         elif kind == "nadamw":
             direction = (b1 * first / (1 - b1 ** (step + 1)) + (1 - b1) * g / (1 - b1**step)) / root
         elif kind == "ademamix":
@@ -164,6 +168,9 @@ def reference(name, weight):
             alpha=values.ademamix_alpha,
             t_alpha_beta3=values.ademamix_warmup or None,
             eps=values.epsilon,
+        ),
+        "stable_adamw": lambda: pytorch_optimizer.StableAdamW(
+            [weight], lr=RATE, betas=(values.beta1, values.beta2), eps=values.epsilon, weight_decay=0
         ),
         "adopt": lambda: pytorch_optimizer.ADOPT(
             [weight], lr=RATE, betas=(values.beta1, values.beta2), eps=values.epsilon, clip_lambda=published_clip()

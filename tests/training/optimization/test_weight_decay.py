@@ -41,11 +41,13 @@ def updated(labels=None, **changes):
     return params
 
 
-def adam(start, gradients, form, decay):
+def adam(start, gradients, form, decay, schedule="constant"):
     """AdamW with a rate that falls linearly, and the decay in one of its forms."""
+    whole = decay
     value, first, second = start, 0.0, 0.0
     for step, g in enumerate(gradients, 1):
         share = 1 - step / (STEPS + 1)
+        decay = whole * {"constant": 1, "linear": 1 - (step - 1) / (STEPS + 1), "rate": share}[schedule]
         g = g + decay * value if form == "coupled" else g
         first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
         u = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
@@ -65,6 +67,16 @@ def test_matrices_decay_by_the_equation_and_vectors_do_not(form):
     found = updated(optimizer__weight_decay_form=form)
     for name, decay in (("kernel", DECAY), ("bias", 0.0)):
         expected = adam(start[name], [gradient[name] for gradient in gradients], form, decay)
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "rate"])
+@pytest.mark.parametrize("form", FORMS)
+def test_decay_falls_with_the_run_or_with_the_rate(form, schedule):
+    start, gradients = draw()
+    found = updated(optimizer__weight_decay_form=form, optimizer__weight_decay_schedule=schedule)
+    for name, decay in (("kernel", DECAY), ("bias", 0.0)):
+        expected = adam(start[name], [gradient[name] for gradient in gradients], form, decay, schedule)
         np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
@@ -114,3 +126,11 @@ def test_a_form_without_decay_is_refused():
     ]
     # With the decay of a group, the form has an effect there.
     configs.resolve(small(optimizer__weight_decay_form="cautious", optimizer__group__a__weight_decay=0.1, **group))
+
+
+def test_a_schedule_that_changes_nothing_is_refused():
+    line = "optimizer.weight_decay_schedule=linear has no effect with optimizer.weight_decay=0"
+    assert refused(optimizer__weight_decay_schedule="linear") == [line]
+    assert refused(optimizer__weight_decay=0.1, optimizer__weight_decay_schedule="rate") == [
+        "optimizer.weight_decay_schedule=rate has no effect: the learning rate is constant"
+    ]

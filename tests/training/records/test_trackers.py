@@ -91,14 +91,14 @@ def test_a_run_is_shown_line_by_line(fakes, tmp_path):
         run(config, folder, until_eight)
     run(config, folder, lambda line: None)
     expected = written(folder)
-    assert {step for step, _ in expected} == set(range(1, 13))
+    assert {step for step, _ in expected} == set(range(13))
     curves = {place for place in expected if place[1].startswith(("train/l", "train/g", "eval/"))}
     for package in FAKES:
         points = shown(fakes(package))
         # What goes by the clock may differ, a pace not be there at all.
         assert points.keys() >= curves
         assert {place: points[place] for place in curves} == {place: expected[place] for place in curves}
-        assert {step for step, _ in points} == set(range(1, 13))
+        assert {step for step, _ in points} == set(range(13))
     begun = [call[1] for call in fakes("tensorboardX") if call[0] == "init"]
     assert [how["purge_step"] for how in begun] == [None, 6]
     assert begun[0]["logdir"] == str(folder / "tensorboard")

@@ -48,6 +48,10 @@ def test_a_file_is_no_folder_of_a_run(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("kept")
     assert train.main(["--config=configs/gpt2.py:smoke", f"--workdir={tmp_path / 'text.txt'}"]) == 2
     assert capsys.readouterr().err == f"error: --workdir {tmp_path / 'text.txt'} is a file; name a folder\n"
+    below = tmp_path / "text.txt" / "run"
+    assert train.main(["--config=configs/gpt2.py:smoke", f"--workdir={below}"]) == 2
+    told = f"error: --workdir {below} cannot be a folder: {tmp_path / 'text.txt'} is a file\n"
+    assert capsys.readouterr().err == told
     assert (tmp_path / "text.txt").read_text() == "kept"
 
 

@@ -1,6 +1,7 @@
 """`zoo average`: averages the parameters of a run's last checkpoints."""
 
 import argparse
+import json
 from pathlib import Path
 
 DESCRIPTION = """Creates a run whose parameters are the mean of another run's last checkpoints (Vaswani et al. 2017,
@@ -30,6 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="instead of a mean of checkpoints, take the moving average that a run with optimizer.ema_steps keeps",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the new run; new or empty")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(handler=run)
 
 
@@ -42,8 +44,10 @@ def run(args: argparse.Namespace) -> int:
         if args.last is not None:
             raise ConfigError("--ema and --last are two averages; give one of them")
         step = moving_average_run(args.run, args.out)
-        print(f"{args.out}: the moving average of {args.run} at step {step}")
+        told = f"{args.out}: the moving average of {args.run} at step {step}"
+        print(json.dumps({"run": str(args.out), "of": str(args.run), "ema_step": step}) if args.json else told)
         return 0
     steps = average_run(args.run, 10 if args.last is None else args.last, args.out)
-    print(f"{args.out}: the mean of {args.run} at steps {', '.join(map(str, steps))}")
+    told = f"{args.out}: the mean of {args.run} at steps {', '.join(map(str, steps))}"
+    print(json.dumps({"run": str(args.out), "of": str(args.run), "steps": list(steps)}) if args.json else told)
     return 0

@@ -1,6 +1,7 @@
 """`zoo import` and `zoo export`: conversion from and to checkpoints of other libraries."""
 
 import argparse
+import json
 from pathlib import Path
 
 from zoo import config as configs
@@ -58,6 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="go on although the class does not know this setting of config.json, as if it changed nothing; may be "
         "repeated, and is recorded with the run",
     )
+    taken.add_argument("--json", action="store_true", help="print one JSON object")
     taken.set_defaults(handler=run_import, takes_overrides=True)
     given = subparsers.add_parser(
         "export",
@@ -76,6 +78,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="class to write (default: the one it was imported from, or the first that can express the model)",
     )
     given.add_argument("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
+    given.add_argument("--json", action="store_true", help="print one JSON object")
     given.set_defaults(handler=run_export, takes_overrides=True)
 
 
@@ -88,7 +91,11 @@ def run_import(args: argparse.Namespace) -> int:
     from zoo.interop.importing import import_report, import_run
 
     found, config, count = import_run(source, args.out, args.class_name, args.tokenizer, changes, args.ignore)
-    print("\n".join(import_report(found, config, count, args.out)))
+    lines = import_report(found, config, count, args.out)
+    if args.json:
+        print(json.dumps({"run": str(args.out), "source": args.source, "parameters": count, "report": lines}, indent=2))
+    else:
+        print("\n".join(lines))
     return 0
 
 
@@ -98,6 +105,10 @@ def run_export(args: argparse.Namespace) -> int:
 
     changes = configs.parse_overrides(args.overrides)
     run, expressed, tokenizer = export_run(args.run, args.out, args.class_name, args.step, changes)
+    if args.json:
+        record = {"folder": str(args.out), "class": expressed.class_name, "parameters": run.parameters}
+        print(json.dumps(record | {"step": run.step, "tokenizer": bool(tokenizer)}, indent=2))
+        return 0
     print(f"{args.out}: {expressed.class_name}, {run.parameters:,} parameters of step {run.step}")
     if not tokenizer:
         print(f"no tokenizer.json: a tokenizer of kind {run.tokenizer.kind} cannot be written for another library")

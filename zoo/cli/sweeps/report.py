@@ -1,13 +1,20 @@
 """`zoo report` and `zoo compare`: one HTML page from the files of runs."""
 
 import argparse
+import json
 import sys
+from pathlib import Path
 
-REPORT_EXAMPLE = """example:
+from zoo.errors import ConfigError
+
+REPORT_EXAMPLE = """examples:
   zoo report runs/norm_placement
-  zoo report runs/norm_placement --output norm.html"""
-COMPARE_EXAMPLE = """example:
-  zoo compare runs/a runs/b runs/c --output comparison.html"""
+  zoo report runs/norm_placement --note "warm-up of 50 is a fifth of the steps"
+  zoo report runs/norm_placement --json | jq .differences
+  zoo report runs                          an index over all sweeps in a folder"""
+COMPARE_EXAMPLE = """examples:
+  zoo compare runs/a runs/b runs/c --output comparison.html
+  zoo compare --name mine=runs/a --name theirs=runs/b"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -18,53 +25,87 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="write the report of a sweep",
         epilog=REPORT_EXAMPLE,
         formatter_class=raw,
-        description="Judges a sweep, finished or still running, and writes a self-contained HTML page.",
+        description="Judges a sweep, finished or still running, and writes a self-contained HTML page; of a folder "
+        "that holds sweeps, the reports that are not up to date and an index over them.",
     )
-    report.add_argument("folder", metavar="DIR", help="folder of the sweep, which has an experiment.json")
+    report.add_argument("folder", metavar="DIR", help="folder of a sweep, which has an experiment.json, or of sweeps")
     report.add_argument("--output", metavar="FILE", help="HTML file to write (default: DIR/report.html)")
+    report.add_argument(
+        "--note", metavar="TEXT", help="add a note, with its date, to notes.md in DIR; reports show all notes"
+    )
     report.set_defaults(handler=run_report)
     compare = subparsers.add_parser(
         "compare",
         help="compare any runs on one page",
         epilog=COMPARE_EXAMPLE,
         formatter_class=raw,
-        description="Writes an HTML page that compares runs, grouped by the config fields in which they differ.",
+        description="Writes an HTML page that compares runs, grouped by the config fields in which they differ. Arms "
+        "are called by these fields, or by their folders if there are more than three.",
     )
-    compare.add_argument("folders", metavar="RUN", nargs="+", help="run folders")
+    compare.add_argument("folders", metavar="RUN", nargs="*", help="run folders")
+    compare.add_argument(
+        "--name",
+        metavar="NAME=RUN",
+        action="append",
+        default=[],
+        help="a run folder and what its arm is called; once for each run",
+    )
     compare.add_argument(
         "--output", metavar="FILE", default="comparison.html", help="HTML file to write (default: %(default)s)"
     )
     compare.set_defaults(handler=run_compare)
+    for parser in (report, compare):
+        parser.add_argument("--json", action="store_true", help="print the tables as one JSON object")
 
 
 # Imports are inside the functions because they load SciPy and Matplotlib, which --help does not
 # need.
 def run_report(args: argparse.Namespace) -> int:
-    """Writes a sweep's report; prints its path and the verdict."""
-    from pathlib import Path
-
+    """Writes a sweep's report and prints the verdict; for several sweeps, writes an index."""
     from zoo.lab.measures import compute_missing_measures
-    from zoo.lab.report.build import build_report
+    from zoo.lab.report.build import build_index, build_report
+    from zoo.lab.report.index_page import sweep_folders
+    from zoo.lab.results.notes import add_note
     from zoo.lab.results.sweep_results import load_sweep
 
-    compute_missing_measures(Path(args.folder), lambda line: print(line, file=sys.stderr))
-    return _print(build_report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html"))
+    folder = Path(args.folder)
+    if not (folder / "experiment.json").exists() and sweep_folders(folder):
+        for flag in ("output", "note", "json"):
+            if getattr(args, flag):
+                raise ConfigError(f"--{flag} is for a single sweep, and {folder} holds several")
+        print("\n".join(map(str, build_index(folder))))
+        return 0
+    compute_missing_measures(folder, lambda line: print(line, file=sys.stderr))
+    sweep = load_sweep(folder)
+    if args.note is not None:
+        add_note(folder, args.note)
+    return _print(args, sweep, build_report(sweep, args.output or folder / "report.html"))
 
 
 def run_compare(args: argparse.Namespace) -> int:
     """Writes a comparison of runs; prints its path, a summary and what makes it doubtful."""
     from zoo.lab.report.build import build_report
-    from zoo.lab.results.caveats import sweep_caveats
     from zoo.lab.results.comparison import load_comparison
 
-    sweep = load_comparison(args.folders)
-    code = _print(build_report(sweep, args.output))
+    named = [text.partition("=") for text in args.name]
+    if wrong := [f"--name {name}{equals}: expected NAME=RUN" for name, equals, run in named if not (name and run)]:
+        raise ConfigError(wrong)
+    sweep = load_comparison([*args.folders, *(run for *_, run in named)], {run: name for name, _, run in named})
+    return _print(args, sweep, build_report(sweep, args.output))
+
+
+def _print(args: argparse.Namespace, sweep, report) -> int:
+    from zoo.lab.results.caveats import sweep_caveats
+    from zoo.lab.results.sweep_record import sweep_record
+
+    if args.json:
+        record = {"report": str(report.path), "progress": report.progress, **sweep_record(sweep, report.verdict)}
+        print(json.dumps(record, indent=2))
+        return 0
+    print(report.path)
+    if report.progress:
+        print(report.progress)
+    print(report.verdict.paragraph)
     for line in sweep_caveats(sweep):
         print(f"caveat: {line}")
-    return code
-
-
-def _print(report) -> int:
-    print(report.path)
-    print(report.verdict.paragraph)
     return 0

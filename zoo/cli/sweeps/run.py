@@ -196,11 +196,14 @@ def _show_resources(devices: int, device: str | None, runs) -> None:
 
 
 def _report(folder: Path, console) -> None:
-    """Writes the report of a sweep; prints its tables of results, its path and the verdict."""
+    """Writes the report of a sweep; prints its tables of results, its path, what makes it doubtful
+    and the verdict.
+    """
     from zoo.cli.sweeps.result_summary import print_results
     from zoo.lab.launch.display import print_line
     from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.build import build_report
+    from zoo.lab.results.caveats import sweep_caveats
     from zoo.lab.results.sweep_results import load_sweep
 
     compute_missing_measures(folder, lambda line: print_line(console, line))
@@ -208,6 +211,8 @@ def _report(folder: Path, console) -> None:
     print_results(console, sweep)
     report = build_report(sweep, folder / "report.html")
     print_line(console, f"report: {report.path}")
+    for line in sweep_caveats(sweep):
+        print_line(console, f"caveat: {line}")
     print_line(console, report.verdict.paragraph)
 
 
@@ -308,4 +313,8 @@ def _seeds(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number of seeds nor a list like 0,1,5")
     if "," in text:
         return tuple(int(part) for part in parts)
-    return tuple(range(_positive(text)))
+    from zoo.lab.declarations import MAX_SEEDS
+
+    if (number := _positive(text)) > MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{number} seeds are more than {MAX_SEEDS}")
+    return tuple(range(number))

@@ -7,6 +7,7 @@ EPILOG = """examples:
   zoo watch runs/norm_placement
   zoo watch runs/norm_placement --port 0
   zoo watch runs/norm_placement --terminal
+  zoo watch runs
 
 The page is served to this machine only; from another one, forward the port: ssh -L 8765:127.0.0.1:8765 HOST. Ctrl-C
 ends the server and leaves the runs alone."""
@@ -20,10 +21,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        description="Serves the report of a sweep, or of a single run, on 127.0.0.1 and updates it while runs are "
-        "active.",
+        description="Serves the report of a sweep, of a single run, or of all sweeps in a folder, on 127.0.0.1 and "
+        "updates it while runs are active.",
     )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="folder of a sweep or of a run")
+    parser.add_argument(
+        "folder", metavar="DIR", type=Path, help="folder of a sweep or of a run, or one that holds sweeps"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--port",
@@ -59,9 +62,11 @@ def _terminal(folder: Path) -> int:
 
 
 def _serve(folder: Path, port: int) -> int:
-    from zoo.lab.report.server import Pages, Server
+    from zoo.lab.report.index_page import sweep_folders
+    from zoo.lab.report.server import Pages, Server, Site
 
-    with Server(Pages(folder), port) as server:
+    single = (folder / "experiment.json").exists() or not sweep_folders(folder)
+    with Server(Pages(folder) if single else Site(folder), port) as server:
         print(f"{folder} is served at {server.address} (Ctrl-C ends the server)", flush=True)
         server.serve_forever()
     return 0

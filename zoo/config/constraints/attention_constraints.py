@@ -35,6 +35,9 @@ def check_traits(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         "model.attention.softcap": (flat["model.attention.softcap"] > 0, "scores"),
         "model.attention.sinks": (flat["model.attention.sinks"], "scores"),
         "model.attention.dropout": (flat["model.attention.dropout"] > 0, "scores"),
+        "model.attention.gate_input": (flat["model.attention.gate_input"] != "x", "heads"),
+        "model.attention.exclusive": (flat["model.attention.exclusive"], "scores"),
+        "model.attention.ssmax": (flat["model.attention.ssmax"] > 0, "scores"),
         "model.attention.cross_kv_heads": (
             architecture != "encoder"
             and flat["model.attention.cross_kv_heads"] not in (AUTO, flat["model.attention.num_kv_heads"]),
@@ -103,6 +106,11 @@ def check_window(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         )
     if flat["model.attention.global_projections"] and not global_tokens:
         yield "model.attention.global_projections=true needs model.attention.global_tokens of at least 1"
+    if flat["model.attention.global_projections"] and flat["model.attention.exclusive"]:
+        yield (
+            "model.attention.exclusive=true removes the token's own value, of which global tokens have two; it cannot "
+            "be combined with model.attention.global_projections=true"
+        )
     if global_tokens:
         if architecture == "decoder":
             yield (
@@ -144,6 +152,7 @@ def check_implementation(flat: dict[str, Any]) -> Iterator[str]:
 def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     """Returns by feature whether a config needs it, and the field that does."""
     position, dilations = flat["model.position.kind"], flat["model.attention.dilations"]
+    kind = flat["model.attention.kind"]
     dropout, softcap = flat["model.attention.dropout"], flat["model.attention.softcap"]
     architecture = flat["model.architecture"]
     return {
@@ -160,7 +169,13 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
         "dropout": (dropout > 0, f"model.attention.dropout={dropout:g}"),
         "softcap": (softcap > 0, f"model.attention.softcap={softcap:g}"),
         "dilations": (bool(dilations), f"model.attention.dilations={','.join(map(str, dilations))}"),
-        "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
+        "sinks": (
+            flat["model.attention.sinks"] or kind in ATTENTION_KINDS.having("zero_sink"),
+            f"model.attention.kind={kind}"
+            if kind in ATTENTION_KINDS.having("zero_sink")
+            else "model.attention.sinks=true",
+        ),
+        "sigmoid": (kind in ATTENTION_KINDS.having("sigmoid"), f"model.attention.kind={kind}"),
         "prefix": (is_prefix_decoder(flat, architecture), f"objective.kind={flat['objective.kind']} of a decoder"),
         "padding": (architecture != "decoder", f"model.architecture={architecture}"),
     }

@@ -11,6 +11,7 @@ from zoo.config.constraints.data_constraints import check_examples, check_offset
 from zoo.config.constraints.group_constraints import check_groups, check_kinds
 from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.constraints.objective_constraints import check_objective
+from zoo.config.constraints.parametrization_constraints import check_parametrization
 from zoo.config.constraints.scope_constraints import check_scopes
 from zoo.config.constraints.task_constraints import check_task
 from zoo.config.constraints.teacher_constraints import check_teacher
@@ -47,6 +48,7 @@ def validate_combination(
                 continue
             lines = check_layers(flat | changes, scope.removeprefix("model.") if scope in SIDES else architecture)
             yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
+    yield from check_parametrization(flat, scopes | groups)
     yield from check_objective(flat, scopes)
     yield from check_teacher(flat)
     yield from check_examples(flat)

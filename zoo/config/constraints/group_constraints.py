@@ -13,6 +13,8 @@ from zoo.errors import shown
 SELECT, FACTOR = "optimizer.select", "optimizer.rate_factor"
 KIND = "optimizer.kind"
 DECAY, FORM = "optimizer.weight_decay", "optimizer.weight_decay_form"
+DECAY_SCHEDULE = "optimizer.weight_decay_schedule"
+SCHEDULE_FREE = "schedule_free"
 
 
 def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -64,14 +66,29 @@ def check_kinds(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iter
     """
     architecture = flat["model.architecture"]
     yield from SCHEDULE_KINDS.problems(flat, architecture)
-    if flat[FORM] != BY_PATH[FORM].default and not any(
-        {DECAY: flat[DECAY], **own}[DECAY] for own in ({}, *groups.values())
-    ):
-        yield f"{FORM}={flat[FORM]} has no effect with {DECAY}=0"
+    if not any({DECAY: flat[DECAY], **own}[DECAY] for own in ({}, *groups.values())):
+        for path in (FORM, DECAY_SCHEDULE):
+            if flat[path] != BY_PATH[path].default:
+                yield f"{path}={flat[path]} has no effect with {DECAY}=0"
+    elif flat[DECAY_SCHEDULE] == "rate" and flat["schedule.kind"] == "constant" and not flat["schedule.warmup_steps"]:
+        yield f"{DECAY_SCHEDULE}=rate has no effect: the learning rate is constant"
     everywhere = list(OPTIMIZER_KINDS.problems(flat, architecture))
     yield from everywhere
     for scope, changes in groups.items():
+        yield from _check_schedule_free(flat[KIND], scope, changes)
         if FORM in changes and not {DECAY: flat[DECAY], **changes}[DECAY]:
             yield f"{scoped(scope, FORM)}={changes[FORM]} has no effect with {DECAY}=0; leave it out"
         lines = OPTIMIZER_KINDS.problems(flat | changes, architecture)
         yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
+
+
+def _check_schedule_free(kind: str, scope: str, changes: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of a group beside an average that is one for all parameters."""
+    own = changes.get(KIND, kind)
+    if (own == SCHEDULE_FREE) != (kind == SCHEDULE_FREE):
+        yield (
+            f"{scope}.kind={own} cannot be combined with {KIND}={kind}: {SCHEDULE_FREE} takes the gradient of all "
+            "parameters at another point"
+        )
+    elif kind == SCHEDULE_FREE and "optimizer.beta1" in changes:
+        yield f"{scope}.beta1 has no effect: the average of {SCHEDULE_FREE} is one for all parameters; leave it out"

@@ -34,8 +34,13 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
 
 
 def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
-    """Yields the problems of parallel blocks."""
+    """Yields the problems of initial values and of parallel blocks."""
     placement, parallel = flat["model.norm.placement"], flat["model.parallel"]
+    if flat["model.init.zero_outputs"]:
+        if flat["model.init.scale_residual"]:
+            yield "model.init.scale_residual=true has no effect: model.init.zero_outputs makes these matrices 0"
+        if not flat["model.residual"]:
+            yield "model.init.zero_outputs=true without model.residual: every token would be 0 after the first sublayer"
     if parallel != "none":
         if placement != "pre" or flat["model.norm.kind"] not in NORM_KINDS.having("normalises"):
             yield (

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import EMBEDDED_POSITIONS
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.config.scopes import KINDS, SIDES, scoped
 from zoo.errors import shown
 
@@ -30,8 +31,29 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
         )
     for name in sorted(defined - set(pattern)):
         yield f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern) or 'empty'} does not name it"
+    if pattern and not set(pattern) - defined:
+        yield from _check_first_layer(flat, pattern, scopes)
     for name in sorted(defined):
         yield from _check_positions_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
+
+
+def _check_first_layer(
+    flat: dict[str, Any], pattern: tuple[str, ...], scopes: dict[str, dict[str, Any]]
+) -> Iterator[str]:
+    """Yields a line for each kind of layers that reads what the first layer does not have."""
+    kinds = {name: flat | scopes[f"{KINDS}.{name}"] for name in dict.fromkeys(pattern)}
+    shape = ("model.attention.kind", "model.attention.num_kv_heads", "model.attention.head_dim")
+    first = kinds[pattern[0]]
+    for name, own in kinds.items():
+        if own["model.attention.kind"] not in ATTENTION_KINDS.having("reads_first"):
+            continue
+        for path in shape:
+            if own[path] != first[path]:
+                yield (
+                    f"{scoped(f'{KINDS}.{name}', path)}={own[path]} reads the values of the first layer, whose kind "
+                    f"{pattern[0]} has {path}={first[path]}; they must be the same"
+                )
+                break
 
 
 def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str, Any]) -> Iterator[str]:

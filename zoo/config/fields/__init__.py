@@ -20,6 +20,7 @@ from zoo.config.fields.conditions import (
     TASKS,
     group_fields,
 )
+from zoo.config.fields.convolution_fields import CONVOLUTION_FIELDS
 from zoo.config.fields.data_fields import DATA_FIELDS
 from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, HEAD_FIELDS, INIT_FIELDS
 from zoo.config.fields.objective_fields import OBJECTIVE_FIELDS
@@ -64,6 +65,7 @@ FIELDS = FieldTable(
     *NORM_FIELDS,
     *POSITION_FIELDS,
     *ATTENTION_FIELDS,
+    *CONVOLUTION_FIELDS,
     *FFN_FIELDS,
     *INIT_FIELDS,
     *HEAD_FIELDS,

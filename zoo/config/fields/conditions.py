@@ -19,11 +19,14 @@ IGNORED_BY = {
         "model.norm.",
         "model.position.",
         "model.attention.",
+        "model.convolution.",
         "model.ffn.",
         "model.layers.",
         "model.embedding.",
         "model.vocab_multiple",
         "model.parallel",
+        "model.parametrization",
+        "model.base_",
         "model.scan_layers",
         "model.remat",
         "model.head.transform",
@@ -34,12 +37,23 @@ IGNORED_BY = {
         "model.head.next_sentence",
         "model.tie_embeddings",
         "model.init.scale_residual",
+        "model.init.zero_outputs",
     )
 }
 # Fields that the two sides of an encoder-decoder, and kinds of layers, may set for themselves (see
 # `zoo.config.scopes`).
-SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
-KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
+SIDE_FIELDS = (
+    "num_layers",
+    "residual",
+    "dropout",
+    "parallel",
+    "norm.",
+    "position.",
+    "attention.",
+    "convolution.",
+    "ffn.",
+)
+KIND_FIELDS = ("residual", "position.", "attention.", "convolution.", "ffn.")
 
 
 def group_fields() -> tuple[str, ...]:

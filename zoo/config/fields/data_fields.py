@@ -27,7 +27,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         "`jsonl:PATH`, `parquet:PATH` (a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), "
         "`tfds:NAME`, `synthetic:TASK`, or `mixture`; labelled examples: also `csv:PATH`, `tsv:PATH`, "
         "`conll:PATH`, `squad:PATH`, and `stdlib` is a built-in task; pairs of texts: `stdlib:translation`, "
-        "`parallel:PATH.{en,de}`, and the sources with columns",
+        "`stdlib:classification` (labels as texts), `parallel:PATH.{en,de}`, and the sources with columns",
     ),
     Field(
         "data.column",
@@ -110,6 +110,17 @@ DATA_FIELDS: tuple[Field, ...] = (
         'weights and sources whose rows are mixed, e.g. "0.7*text:corpus.txt","0.3*stdlib"',
         items=str,
         when=("data.source", ("mixture",)),
+    ),
+    Field(
+        "data.mixture_exponent",
+        0.0,
+        float,
+        "alpha: a source with n training tokens is sampled in proportion to its weight times n^alpha; 0: to its "
+        "weight, 1: to its weight and size, 0.3 as mT5 does (Xue et al. 2021, section 3.2)",
+        minimum=0,
+        maximum=1,
+        when=("data.source", ("mixture",)),
+        added=True,
     ),
     Field(
         "data.bad_text",

@@ -58,6 +58,13 @@ INIT_FIELDS: tuple[Field, ...] = (
     Field(
         "model.init.scale_residual", False, bool, "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2)"
     ),
+    Field(
+        "model.init.zero_outputs",
+        False,
+        bool,
+        "the sublayers' last matrices begin at 0, so that each block begins as the identity (Zhang et al. 2019)",
+        added=True,
+    ),
 )
 
 HEAD_FIELDS: tuple[Field, ...] = (

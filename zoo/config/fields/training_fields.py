@@ -15,6 +15,7 @@ PLUGIN_FIELDS: tuple[Field, ...] = (
         tuple,
         "plug-in files that add kinds, each with the sha256 of its text; zoo COMMAND --plugin FILE sets it",
         items=str,
+        added=True,
     ),
 )
 
@@ -40,6 +41,18 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
             "independent": "W <- W - r u - (r/R) decay W: not scaled by the peak (Wortsman et al. 2024)",
             "cautious": "as decoupled, where u W >= 0; elsewhere none (Chen et al. 2025)",
         },
+    ),
+    Field(
+        "optimizer.weight_decay_schedule",
+        "constant",
+        str,
+        "what the weight decay is multiplied by, besides the learning rate where its form has that",
+        {
+            "constant": "1",
+            "linear": "1 - (t - 1)/T at update t of T: it falls to 0 with the run",
+            "rate": "r/R: it follows the learning rate r over its peak R",
+        },
+        added=True,
     ),
     Field(
         "optimizer.beta1",
@@ -214,10 +227,11 @@ TRAINING_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "training.eval_every",
-        250,
+        AUTO,
         int,
-        "steps between evaluations; the last step is always evaluated; 0: only the last step",
+        "steps between evaluations, from step 0 on; the last step is always evaluated; 0: only the last step",
         minimum=0,
+        auto="a twentieth of the steps, an eighth where 40 * eval_batches are more than the steps",
     ),
     Field(
         "training.eval_batches",

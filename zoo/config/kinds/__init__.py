@@ -3,6 +3,7 @@ choice alone. The field table (`zoo.config.fields`) collects their names and fie
 """
 
 from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
+from zoo.config.kinds.convolution_kinds import CONVOLUTION_KINDS
 from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
 from zoo.config.kinds.kind import Kind, KindTable
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
@@ -14,6 +15,7 @@ from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS
 __all__ = [
     "ACTIVATIONS",
     "ATTENTION_KINDS",
+    "CONVOLUTION_KINDS",
     "FEED_FORWARD_KINDS",
     "KIND_TABLES",
     "NORM_KINDS",
@@ -35,6 +37,7 @@ KIND_TABLES: dict[str, KindTable] = {
         PLACEMENT_KINDS,
         POSITION_KINDS,
         ATTENTION_KINDS,
+        CONVOLUTION_KINDS,
         FEED_FORWARD_KINDS,
         OBJECTIVE_KINDS,
         OPTIMIZER_KINDS,

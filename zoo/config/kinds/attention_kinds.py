@@ -1,7 +1,7 @@
 """Kinds of attention."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
@@ -15,20 +15,147 @@ def _derive_performer(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if head_dim == AUTO else {"model.attention.features": max(1, int(head_dim * math.log(head_dim)))}
 
 
+def _plus_one_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.attention.sinks"]:
+        yield (
+            "model.attention.kind=softmax_plus_one is a sink of score 0; model.attention.sinks=true learns that score "
+            "with model.attention.kind=softmax"
+        )
+
+
+def _sigmoid_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.attention.sinks"]:
+        yield (
+            "model.attention.kind=sigmoid has no sum over the keys in which model.attention.sinks=true could take "
+            "part; leave it out"
+        )
+
+
+def _forgetting_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    if architecture != "decoder":
+        yield (
+            "model.attention.kind=forgetting forgets from left to right; it needs model.architecture=decoder, got "
+            f"{flat['model.architecture']}"
+        )
+
+
+def _value_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.attention.global_projections"]:
+        yield (
+            f"{KIND}={flat[KIND]} mixes the values of all tokens, and model.attention.global_projections makes others "
+            "for global tokens; set it to false"
+        )
+
+
+def _value_embedding_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _value_problems(flat, architecture)
+    if (channels := flat["model.attention.value_gate_channels"]) > flat["model.dim"]:
+        yield f"model.attention.value_gate_channels={channels} is more than model.dim={flat['model.dim']}"
+
+
+_SOFTMAX = frozenset(
+    {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
+)
+
 # Traits: "heads" (it projects tokens to the queries, keys and values of heads), "cross" (it can read
 # an encoder's output), "positions" (it rotates queries and keys), "window", "documents" (it can keep
 # packed documents apart), "prefix" (it can show the keys of a prefix to all tokens), "scores" (it
 # forms the score of each query and key, to which position biases, sinks and caps belong), "kernels"
-# (its product is one of the implementations of softmax attention). What else a config asks for is
-# refused (`zoo.config.constraints.attention_constraints`).
+# (its product is one of the implementations of softmax attention), "zero_sink" (a sink of score 0),
+# "sigmoid" (a weight depends on its own score alone), "distribution" (the weights of a query add up
+# to 1), "reads_first" (it reads what the first layer publishes, in the same shape, so that the first
+# layer is of this kind). What else a config asks for is refused
+# (`zoo.config.constraints.attention_constraints`).
 ATTENTION_KINDS = KindTable(
     KIND,
     (
+        Kind(KIND, "softmax", "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)", _SOFTMAX),
         Kind(
             KIND,
-            "softmax",
-            "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
-            frozenset({"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels"}),
+            "softmax_plus_one",
+            "exp(score) / (1 + sum of exp(score)): a head may attend to nothing (Miller 2023)",
+            _SOFTMAX - {"distribution"} | {"zero_sink"},
+            problems=_plus_one_problems,
+        ),
+        Kind(
+            KIND,
+            "sigmoid",
+            "sigmoid(score + b), b = -ln n, without a sum over the keys (Ramapuram et al. 2024)",
+            _SOFTMAX - {"cross", "distribution"} | {"sigmoid"},
+            fields=(
+                Field(
+                    "model.attention.sigmoid_bias",
+                    AUTO,
+                    float,
+                    "b, a constant that is added to every score",
+                    auto="-ln(data.sequence_length)",
+                    added=True,
+                ),
+            ),
+            problems=_sigmoid_problems,
+            derive=lambda flat: {"model.attention.sigmoid_bias": -math.log(flat["data.sequence_length"])},
+        ),
+        Kind(
+            KIND,
+            "forgetting",
+            "softmax of scores plus the sum of ln f over the tokens from key to query, f a learned gate of each token "
+            "(Lin et al. 2025)",
+            _SOFTMAX - {"cross", "prefix"},
+            fields=(
+                Field(
+                    "model.attention.forget_bias",
+                    0.0,
+                    float,
+                    "initial bias of the forget gates; f = sigmoid(bias) at first, so that a larger one forgets less",
+                    added=True,
+                ),
+            ),
+            problems=_forgetting_problems,
+        ),
+        Kind(
+            KIND,
+            "value_residual",
+            "softmax of values (1 - m) v + m v_1, v_1 those of the first layer (Zhou et al. 2024, ResFormer)",
+            _SOFTMAX | {"reads_first"},
+            (
+                Field(
+                    "model.attention.value_mix",
+                    0.5,
+                    float,
+                    "m, share of the first layer's values",
+                    above=0,
+                    maximum=1,
+                    added=True,
+                ),
+                Field(
+                    "model.attention.value_mix_learned",
+                    False,
+                    bool,
+                    "m is a number that each layer learns, and begins at `value_mix`",
+                    added=True,
+                ),
+            ),
+            problems=_value_problems,
+        ),
+        Kind(
+            KIND,
+            "value_embedding",
+            "softmax of values v + gate * E[token], with a table E in every such layer (nanochat)",
+            _SOFTMAX,
+            (
+                Field(
+                    "model.attention.value_gate_channels",
+                    12,
+                    int,
+                    "values of the token that its gate reads; 0: no gate",
+                    minimum=0,
+                    added=True,
+                ),
+            ),
+            problems=_value_embedding_problems,
         ),
         Kind(
             KIND,

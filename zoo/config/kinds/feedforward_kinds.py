@@ -1,5 +1,6 @@
 """Kinds of feed-forward layers."""
 
+from zoo.config.field import Field
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.ffn.kind"
@@ -16,6 +17,45 @@ FEED_FORWARD_KINDS = KindTable(
         Kind(KIND, "swiglu", "(silu(x W1) * x W3) W2 (Shazeer 2020; LLaMA)", frozenset({"gated", "silu"})),
         Kind(KIND, "geglu", "(gelu(x W1) * x W3) W2 (Shazeer 2020)", frozenset({"gated", "gelu"})),
         Kind(KIND, "reglu", "(relu(x W1) * x W3) W2 (Shazeer 2020)", frozenset({"gated", "relu", "sparse"})),
+        Kind(KIND, "relu_squared", "max(0, x W1)^2 W2 (So et al. 2021; Nemotron, Arcee)", frozenset({"sparse"})),
+        Kind(
+            KIND,
+            "leaky_relu_squared",
+            "leaky_relu(x W1)^2 W2 (Maas et al. 2013, squared as in So et al. 2021)",
+            fields=(
+                Field(
+                    "model.ffn.negative_slope",
+                    0.5,
+                    float,
+                    "slope below 0, before the square; 0 would be relu_squared",
+                    above=0,
+                    maximum=1,
+                    added=True,
+                ),
+            ),
+        ),
+        Kind(
+            KIND,
+            "swiglu_clamped",
+            "(swish(min(x W1, c)) * (clip(x W3, -c, c) + 1)) W2, swish(g) = g sigmoid(1.702 g) (gpt-oss)",
+            frozenset({"gated"}),
+            fields=(
+                Field(
+                    "model.ffn.clamp",
+                    7.0,
+                    float,
+                    "c, the largest value of a gate and size of a linear unit",
+                    above=0,
+                    added=True,
+                ),
+            ),
+        ),
+        Kind(
+            KIND,
+            "xielu",
+            "xielu(x W1) W2: quadratic above 0, exponential below, with two learned numbers "
+            "(Huang & Schlag 2024; Apertus)",
+        ),
     ),
 )
 

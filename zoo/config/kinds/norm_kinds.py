@@ -41,6 +41,13 @@ NORM_KINDS = KindTable(
         ),
         Kind(
             KIND,
+            "dyt",
+            "tanh(alpha x), scale, shift, with a learned number alpha (dynamic tanh, Zhu et al. 2025)",
+            frozenset({"normalises", "bias"}),
+            (Field("model.norm.alpha_start", 0.5, float, "initial value of alpha", above=0, added=True),),
+        ),
+        Kind(
+            KIND,
             "batchnorm",
             "normalise each dimension over the tokens of the batch, running statistics in evaluation (Ioffe "
             "& Szegedy 2015)",
@@ -61,12 +68,35 @@ NORM_KINDS = KindTable(
 )
 
 
-def _deepnorm_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+def _residual_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
     if not flat["model.residual"]:
-        yield "model.norm.placement=deepnorm weighs the residual connection; it needs model.residual=true"
-    if flat["model.init.scale_residual"]:
-        yield "model.norm.placement=deepnorm has its own initial values; set model.init.scale_residual=false"
+        yield f"model.norm.placement={flat[PLACEMENT]} weighs the residual connection; it needs model.residual=true"
+
+
+def _deepnorm_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _residual_problems(flat, architecture)
+    for name in ("scale_residual", "zero_outputs"):
+        if flat[f"model.init.{name}"]:
+            yield f"model.norm.placement=deepnorm has its own initial values; set model.init.{name}=false"
+
+
+def _normed_output_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.init.zero_outputs"]:
+        yield (
+            f"model.init.zero_outputs=true: model.norm.placement={flat[PLACEMENT]} normalises the outputs, so that "
+            "they are as large as any after one update; set it to false"
+        )
+
+
+def _layerscale_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _residual_problems(flat, architecture)
+    if flat["model.init.zero_outputs"] and flat["model.norm.layerscale_start"] == 0:
+        yield (
+            "model.init.zero_outputs=true and model.norm.layerscale_start=0: each has the gradient 0 as long as the "
+            "other is 0, so no sublayer would ever learn; set one of them otherwise"
+        )
 
 
 PLACEMENT_KINDS = KindTable(
@@ -75,9 +105,44 @@ PLACEMENT_KINDS = KindTable(
         Kind(PLACEMENT, "pre", "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)"),
         Kind(PLACEMENT, "post", "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)"),
         Kind(
-            PLACEMENT, "sandwich", "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)"
+            PLACEMENT,
+            "sandwich",
+            "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)",
+            problems=_normed_output_problems,
         ),
-        Kind(PLACEMENT, "reordered", "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)"),
+        Kind(
+            PLACEMENT,
+            "reordered",
+            "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)",
+            problems=_normed_output_problems,
+        ),
+        Kind(
+            PLACEMENT,
+            "pre_scaled",
+            "x + f(norm(x) / sqrt(l)) in layer l, counted from 1 (LayerNorm scaling, Sun et al. 2025)",
+        ),
+        Kind(
+            PLACEMENT,
+            "layerscale",
+            "x + s * f(norm(x)), with a learned vector s for each sublayer (Touvron et al. 2021)",
+            fields=(
+                Field(
+                    "model.norm.layerscale_start",
+                    0.1,
+                    float,
+                    "initial value of s; the paper takes less the deeper the model",
+                    minimum=0,
+                    added=True,
+                ),
+            ),
+            problems=_layerscale_problems,
+        ),
+        Kind(
+            PLACEMENT,
+            "x0_shortcut",
+            "before each block x = a x + b x0, then pre-norm; x0 enters the first block (modded-nanogpt; nanochat)",
+            problems=_residual_problems,
+        ),
         Kind(
             PLACEMENT,
             "deepnorm",

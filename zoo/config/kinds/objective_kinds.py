@@ -31,6 +31,12 @@ def _derive_regression(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"model.head.classes": 1}
 
 
+def _multi_token_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if (tokens := flat["objective.future_tokens"]) > (length := flat["data.sequence_length"]):
+        yield f"objective.future_tokens={tokens} lie beyond rows of data.sequence_length={length}"
+
+
 def _regression_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
     yield from _outputs_problems(flat, 1)
@@ -89,6 +95,7 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 # * "text": it reads running text. "examples": it reads examples.
 # * "whole_rows": the model reads rows as they are, which may begin at any position and whose
 #   documents can be kept apart. "causal": it predicts each token from those before it.
+# * "several_targets": each prediction is scored against `objective.future_tokens` tokens.
 # * "prefix": it divides rows at `objective.prefix_length`.
 # * How rows are corrupted (`zoo.data.rows.corruption`): "spans" (spans are cut out of them) or
 #   "masking" (some tokens are hidden), and that either with "masked" (an encoder predicts them where
@@ -101,6 +108,25 @@ OBJECTIVE_KINDS = KindTable(
             "causal",
             "the next token, from all before it",
             frozenset({"decoder", "tokens", "text", "whole_rows", "causal"}),
+        ),
+        Kind(
+            KIND,
+            "multi_token",
+            "the next n tokens, all from one prediction; the loss is that of the first (after Gloeckle et al. 2024)",
+            frozenset({"decoder", "tokens", "text", "whole_rows", "causal", "several_targets"}),
+            (
+                Field("objective.future_tokens", 3, int, "n, number of next tokens that train", minimum=2, added=True),
+                Field(
+                    "objective.future_decay",
+                    0.5,
+                    float,
+                    "r; the k-th next token counts r^(k - 1)",
+                    above=0,
+                    maximum=1,
+                    added=True,
+                ),
+            ),
+            problems=_multi_token_problems,
         ),
         Kind(
             KIND,

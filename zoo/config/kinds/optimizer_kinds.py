@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.field import AUTO, Field
 from zoo.config.kinds.kind import Kind, KindTable
+from zoo.config.kinds.matrix_optimizer_kinds import MATRIX_KINDS
 
 KIND = "optimizer.kind"
 
@@ -17,8 +18,24 @@ def _sgd_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         yield "optimizer.weight_decay_form=coupled is the same as decoupled with optimizer.sgd_momentum=0; leave it out"
 
 
+def _schedule_free_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if (schedule := flat["schedule.kind"]) != "constant":
+        yield (
+            f"optimizer.kind=schedule_free averages instead of decaying the rate; schedule.kind={schedule} must be "
+            "constant, which keeps the warm-up"
+        )
+    if flat["training.trained_layers"] != AUTO:
+        yield (
+            "optimizer.kind=schedule_free cannot be combined with training.trained_layers="
+            f"{flat['training.trained_layers']}: all averaged parameters have to be trained"
+        )
+
+
 # Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "epsilon" (it
-# divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers).
+# divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers),
+# "per_element" (every element of its direction is about 1, whatever the size of the gradient and of
+# the parameter, so that the rates of muP for Adam hold).
 OPTIMIZER_KINDS = KindTable(
     KIND,
     (
@@ -26,35 +43,9 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "adamw",
             "Adam with decoupled weight decay (Loshchilov & Hutter 2019)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
         ),
-        Kind(
-            KIND,
-            "muon",
-            "orthogonalised momentum for the matrices of hidden layers, Adam for all other parameters (Jordan 2024)",
-            frozenset({"moments", "epsilon", "matrices"}),
-            fields=(
-                Field(
-                    "optimizer.muon_momentum",
-                    0.95,
-                    float,
-                    "decay of the momentum of matrices",
-                    minimum=0,
-                    maximum=0.99999,
-                    traced=True,
-                ),
-                Field(
-                    "optimizer.muon_scale",
-                    "rms",
-                    str,
-                    "size of the orthogonalised direction of a matrix of I inputs and O outputs",
-                    {
-                        "rms": "0.2 sqrt(max(I, O)): about that of Adam, whose rates can be kept (Liu et al. 2025)",
-                        "spectral": "sqrt(max(1, O/I)) (Jordan 2024); rates about 0.02",
-                    },
-                ),
-            ),
-        ),
+        *MATRIX_KINDS,
         Kind(
             KIND,
             "sgd",
@@ -77,12 +68,13 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "nadamw",
             "AdamW whose first moment looks ahead by one step, as Nesterov's momentum does (Dozat 2016)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
         ),
         Kind(
             KIND,
             "lion",
             "the sign of the momentum; rates 3 to 10 times below AdamW's, decay as much higher (Chen et al. 2023)",
+            frozenset({"per_element"}),
             fields=(
                 Field(
                     "optimizer.lion_beta1",
@@ -151,7 +143,7 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "ademamix",
             "AdamW with a second, slow average of the gradients (Pagliardini et al. 2024)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
             fields=(
                 Field(
                     "optimizer.ademamix_beta3",
@@ -179,7 +171,22 @@ OPTIMIZER_KINDS = KindTable(
             "adopt",
             "gradients divided by the second moment before them, and then averaged; published with beta2 0.9999 and "
             "epsilon 1e-6 (Taniguchi et al. 2024)",
-            frozenset({"moments", "epsilon"}),
+            frozenset({"moments", "epsilon", "per_element"}),
+        ),
+        Kind(
+            KIND,
+            "stable_adamw",
+            "AdamW whose directions are divided by the root mean square of gradient / sqrt(second moment) where that "
+            "is above 1 (Wortsman et al. 2023)",
+            frozenset({"moments", "epsilon", "per_element"}),
+        ),
+        Kind(
+            KIND,
+            "schedule_free",
+            "AdamW without a schedule: gradients are taken between the steps and their average, which is evaluated; "
+            "`beta1` is the share of the average (Defazio et al. 2024)",
+            frozenset({"moments", "epsilon", "per_element"}),
+            problems=_schedule_free_problems,
         ),
     ),
 )

@@ -38,6 +38,15 @@ _ROPE: tuple[Field, ...] = (
         "model.position.fraction", 1.0, float, "share of each head's dimensions that RoPE rotates", above=0, maximum=1
     ),
     Field(
+        "model.position.kept_frequencies",
+        1.0,
+        float,
+        "p of p-RoPE: share of RoPE's frequencies that are kept, the highest ones; the others are set to 0",
+        above=0,
+        maximum=1,
+        added=True,
+    ),
+    Field(
         "model.position.scaling.kind",
         "none",
         str,
@@ -139,6 +148,13 @@ def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         yield (
             f"RoPE rotates pairs: model.attention.head_dim={head_dim} times model.position.fraction="
             f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number"
+        )
+    kept = flat["model.position.kept_frequencies"]
+    pairs = round(rotated) // 2 * kept
+    if abs(pairs - round(pairs)) > 1e-6 or round(pairs) == 0:
+        yield (
+            f"model.position.kept_frequencies={kept:g} of {round(rotated) // 2} frequencies is {pairs:g}, not a whole "
+            "number of at least 1"
         )
     scaling = flat["model.position.scaling.kind"]
     if scaling == "dynamic" and round(rotated) <= 2:

@@ -46,6 +46,7 @@ TAGS = ("keyword", "name", "number", "string", "operator", "comment")
 HELD_OUT = 0.1
 _LINES_OF_A_MODULE, _LEAST_TOKENS, _MOST_TOKENS = 80, 4, 48
 _LONGEST_CONTEXT = 800
+_WORDS_OF_A_SOURCE = 24
 _FIRST_DAY, _DAYS = datetime.date(1900, 1, 1), 73049  # to 2099-12-31
 
 
@@ -168,6 +169,22 @@ def translation(count: int = 20000, seed: int = 0) -> BuiltinTask:
         ((str(date), {"source": spell_date(date, spelling), "target": str(date)}) for date, spelling in dates),
         ("target",),
     )
+
+
+def labels_as_text(task: BuiltinTask) -> BuiltinTask:
+    """Returns a task of classification as pairs of texts: {"source", "target"}.
+
+    The target is the label's name, as an encoder-decoder writes it (Raffel et al. 2020, section 2.4);
+    the source is the text's beginning.
+    """
+
+    def pairs_of(records: tuple[Record, ...]) -> tuple[Record, ...]:
+        return tuple(
+            {"source": " ".join(record["text"].split()[:_WORDS_OF_A_SOURCE]), "target": record["label"]}
+            for record in records
+        )
+
+    return BuiltinTask(pairs_of(task.train), pairs_of(task.validation))
 
 
 BUILTIN_TASKS = {

@@ -1,7 +1,7 @@
-"""Texts made by rule, whose entropy is known.
+"""Texts made by rule, whose entropy is known, and whose end is an answer to the rest.
 
-Sources are `synthetic:copy`, `synthetic:reverse` and `synthetic:recall`. Documents are generated
-from a fixed seed per task and do not depend on the config's `seed`.
+Sources are `synthetic:copy`, `reverse`, `recall`, `induction`, `needle` and `parity`. Documents are
+generated from a fixed seed per task and do not depend on the config's `seed`.
 """
 
 import math
@@ -37,6 +37,12 @@ class SyntheticTask:
             likely.
         length: default of `length`.
         symbols: maximum of `symbols`.
+        answer: (length) -> number of symbols that the rest of the document determines. They are its
+            last ones but for the line feed.
+        choices: (symbols) -> number of different symbols that there can be in an answer.
+        place: (document) -> index of the symbol that is the answer, in the rest of the document;
+            None where there is no such symbol.
+        distinct: whether all `length` symbols of a document differ.
     """
 
     description: str
@@ -45,6 +51,10 @@ class SyntheticTask:
     entropy: Callable[[int, int], float]
     length: int
     symbols: int
+    answer: Callable[[int], int] = lambda length: 1
+    choices: Callable[[int], int] = lambda symbols: symbols
+    place: Callable[[str], int] | None = None
+    distinct: bool = False
 
 
 def _copy_task(reverse: bool) -> SyntheticTask:
@@ -59,16 +69,43 @@ def _copy_task(reverse: bool) -> SyntheticTask:
         entropy=lambda length, symbols: length * math.log2(symbols),
         length=16,
         symbols=len(LETTERS),
+        answer=lambda length: length,
     )
 
 
 def _make_recall(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
     values, asked = DIGITS[draws[:, :length] % len(DIGITS)], draws[:, length : length + 1] % length
-    # The first keys of a random order: no key occurs twice.
-    keys = LETTERS[np.argsort(draws[:, length + 1 : length + 1 + symbols], axis=1, kind="stable")[:, :length]]
+    keys = _distinct(draws[:, length + 1 : length + 1 + symbols], length)
     pairs = np.stack([keys, values], axis=2)
     answer = np.take_along_axis(pairs, asked.astype(np.int64)[:, :, None], 1)
     return _columns(pairs.reshape(len(draws), -1), "?", answer[:, 0], "\n")
+
+
+def _distinct(draws: np.ndarray, length: int) -> np.ndarray:
+    """Returns the first letters of a random order: none occurs twice."""
+    return LETTERS[np.argsort(draws, axis=1, kind="stable")[:, :length]]
+
+
+def _make_induction(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+    letters = _distinct(draws[:, 1 : 1 + symbols], length)
+    first = (draws[:, :1] % (length - 1)).astype(np.int64)
+    return _columns(letters, *(np.take_along_axis(letters, first + step, 1) for step in (0, 1)), "\n")
+
+
+def _make_needle(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+    letters, place = LETTERS[draws[:, :length] % symbols], (draws[:, length] % (length + 1)).astype(np.int64)
+    digit = DIGITS[draws[:, length + 1 :] % len(DIGITS)]
+    # The letters before the needle, the needle, and those after it.
+    index = np.arange(length + 2)[None] - place[:, None]
+    source = np.where(index < 0, index, index - 2) + place[:, None]
+    text = np.take_along_axis(letters, np.clip(source, 0, length - 1), 1)
+    text = np.where(index == 0, ord("#"), np.where(index == 1, digit, text)).astype(np.uint8)
+    return _columns(text, "?", digit, "\n")
+
+
+def _make_parity(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+    bits = draws[:, :length] % 2
+    return _columns(DIGITS[bits], "=", DIGITS[bits.sum(axis=1, keepdims=True) % 2], "\n")
 
 
 def _columns(*parts: np.ndarray | str) -> np.ndarray:
@@ -90,19 +127,101 @@ SYNTHETIC_TASKS = {
         ),
         length=8,
         symbols=52,
+        choices=lambda symbols: len(DIGITS),
+        place=lambda text: text.index(text[-3]) + 1,
+        distinct=True,
+    ),
+    "induction": SyntheticTask(
+        "different symbols, one of them again, and the one that followed it",
+        _make_induction,
+        draws=lambda length: 1 + 62,
+        entropy=lambda length, symbols: math.log2(math.perm(symbols, length)) + math.log2(length - 1),
+        length=16,
+        symbols=len(LETTERS),
+        place=lambda text: text.index(text[-3]) + 1,
+        distinct=True,
+    ),
+    "needle": SyntheticTask(
+        "symbols with # and a digit among them, ?, and the digit",
+        _make_needle,
+        draws=lambda length: length + 2,
+        entropy=lambda length, symbols: length * math.log2(symbols) + math.log2(length + 1) + math.log2(len(DIGITS)),
+        length=64,
+        symbols=52,
+        choices=lambda symbols: len(DIGITS),
+        place=lambda text: text.index("#") + 1,
+    ),
+    "parity": SyntheticTask(
+        "bits, =, and 1 if an odd number of them is 1, else 0",
+        _make_parity,
+        draws=lambda length: length,
+        entropy=lambda length, symbols: length,
+        length=8,
+        symbols=2,
     ),
 }
 _LEAST = {"documents": 2, "length": 1, "symbols": 2}
+
+
+@dataclass(frozen=True)
+class SyntheticDocuments:
+    """Documents of a task.
+
+    Attributes:
+        name: the task's, of `SYNTHETIC_TASKS`.
+        documents: how many a source has.
+        length, symbols: its settings.
+    """
+
+    name: str
+    documents: int
+    length: int
+    symbols: int
+
+    @property
+    def task(self) -> SyntheticTask:
+        """Returns the task."""
+        return SYNTHETIC_TASKS[self.name]
+
+    @property
+    def size(self) -> int:
+        """Returns the number of bytes of a document."""
+        return self._make(np.zeros((1, self.task.draws(self.length)), np.uint64)).size
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Returns the lowest possible loss."""
+        return self.task.entropy(self.length, self.symbols) / self.size
+
+    @property
+    def chance(self) -> float:
+        """Returns the probability that an answer drawn at random is right."""
+        return float(self.task.choices(self.symbols)) ** -self.task.answer(self.length)
+
+    def texts(self, count: int, seed: str) -> Iterator[str]:
+        """Yields `count` documents. Another text as the seed gives others."""
+        # NumPy guarantees the raw numbers of a bit generator.
+        bits = np.random.PCG64(zlib.crc32(seed.encode()))
+        for start in range(0, count, _AT_ONCE):
+            for row in self._make(bits.random_raw((_AT_ONCE, self.task.draws(self.length))))[: count - start]:
+                yield row.tobytes().decode()
+
+    def _make(self, draws: np.ndarray) -> np.ndarray:
+        return self.task.make(draws, self.length, self.symbols)
+
+
 USAGE = "synthetic:TASK,documents=20000,length=16,symbols=26"
 
 
-def synthetic(argument: str, data: Any) -> Documents:
-    """Makes documents of a task: TASK or TASK,documents=N,length=N,symbols=N (or ";" for ",").
+def parse(argument: str, field: str = "data.source") -> SyntheticDocuments:
+    """Reads TASK or TASK,documents=N,length=N,symbols=N (or ";" for ",").
 
-    `length` counts the symbols that are copied or reversed, or the pairs that are recalled;
-    `symbols` is the number of different symbols (keys). The description gives the lowest possible
-    loss: bits of information per document, divided by its bytes. A model reaches it only if it
-    always sees its document from the beginning.
+    `length` counts the symbols that are copied, reversed or read, or the pairs that are recalled;
+    `symbols` is the number of different symbols (keys).
+
+    Args:
+        argument: the text.
+        field: what it is the value of, for errors.
 
     Raises:
         ConfigError: unknown task or argument, or a number out of range.
@@ -110,47 +229,55 @@ def synthetic(argument: str, data: Any) -> Documents:
     name, *settings = [part.strip() for part in re.split("[,;]", argument)]
     if name not in SYNTHETIC_TASKS:
         raise ConfigError(
-            f'data.source: unknown task "{name}"{did_you_mean(name, SYNTHETIC_TASKS)}; one of '
+            f'{field}: unknown task "{name}"{did_you_mean(name, SYNTHETIC_TASKS)}; one of '
             f'{", ".join(SYNTHETIC_TASKS)}, e.g. "{USAGE}"'
         )
     task = SYNTHETIC_TASKS[name]
-    numbers = {"documents": 20000, "length": task.length, "symbols": 26}
+    numbers = {"documents": 20000, "length": task.length, "symbols": min(26, task.symbols)}
     most = {"documents": 10**8, "length": 10**4, "symbols": task.symbols}
+    least = _LEAST | ({"length": 2} if name == "induction" else {})
     problems = []
     for setting in settings:
         key, _, value = setting.partition("=")
         if key not in numbers:
             problems.append(
-                f'data.source: "{name}" has no argument "{key}"{did_you_mean(key, numbers)}; one of '
-                f"{', '.join(numbers)}"
+                f'{field}: "{name}" has no argument "{key}"{did_you_mean(key, numbers)}; one of {", ".join(numbers)}'
             )
-        elif not value.isdecimal() or not _LEAST[key] <= int(value) <= most[key]:
+        elif not value.isdecimal() or not least[key] <= int(value) <= most[key]:
             problems.append(
-                f'data.source: {key} of "{name}" must be a whole number from {_LEAST[key]} to {most[key]}, got '
-                f'"{value}"'
+                f'{field}: {key} of "{name}" must be a whole number from {least[key]} to {most[key]}, got "{value}"'
             )
         else:
             numbers[key] = int(value)
-    count, length, symbols = numbers.values()
-    if name == "recall" and length > symbols:
+    if task.distinct and numbers["length"] > numbers["symbols"]:
+        what = "keys" if name == "recall" else "symbols"
         problems.append(
-            f'data.source: "recall" of length={length} needs as many different keys, and there are symbols={symbols}'
+            f'{field}: "{name}" of length={numbers["length"]} needs as many different {what}, and there are '
+            f"symbols={numbers['symbols']}"
         )
     if problems:
         raise ConfigError(problems)
+    return SyntheticDocuments(name, **numbers)
+
+
+def synthetic(argument: str, data: Any) -> Documents:
+    """Makes documents of a task; see `parse` for the argument.
+
+    The description gives the lowest possible loss: bits of information per document, divided by its
+    bytes. A model reaches it only if it always sees its document from the beginning.
+
+    Raises:
+        ConfigError: as `parse`.
+    """
+    found = parse(argument)
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:
-        # NumPy guarantees the raw numbers of a bit generator.
-        bits = np.random.PCG64(zlib.crc32(name.encode()))
-        for start in range(0, count, _AT_ONCE):
-            draws = bits.random_raw((_AT_ONCE, task.draws(length)))
-            for row in task.make(draws, length, symbols)[: count - start]:
-                yield Piece(True, row.tobytes().decode())
+        for text in found.texts(found.documents, found.name):
+            yield Piece(True, text)
 
-    size = task.make(np.zeros((1, task.draws(length)), np.uint64), length, symbols).size
-    best = task.entropy(length, symbols) / size
     return Documents(
         read,
-        f"synthetic:{name} (length {length}, {symbols} symbols; best possible: {best:.6f} bits per byte)",
+        f"synthetic:{found.name} (length {found.length}, {found.symbols} symbols; best possible: "
+        f"{found.bits_per_byte:.6f} bits per byte)",
         data.bad_text,
     )

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from zoo.data.sources.documents import Piece
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, why_no_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Large enough to keep a tokenizer's threads busy, small enough not to matter for memory.
@@ -54,6 +54,8 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
         problem = f'data.source: no such file or folder: "{path}"{path_suggestion(path)}'
         if glob.has_magic(str(path)):
             problem = f'data.source: no file matches "{path}"'
+        elif os.path.lexists(path):
+            problem = f'data.source: "{path}" {why_no_file(path)}'
     if not files:
         raise ConfigError(problem)
     return sorted(files, key=lambda file: file.as_posix())

@@ -97,9 +97,8 @@ class TranslationDataset(UnlabelledDataset):
 
     def summary(self) -> dict[str, Any]:
         """Returns what identifies and measures the data, as plain JSON."""
-        both = self.train.fingerprint + self.validation.fingerprint
         return {
-            "fingerprint": hashlib.sha256(both.encode()).hexdigest(),
+            "fingerprint": fingerprint_of_pairs(self.train, self.validation),
             "description": self.description,
             "train_pairs": len(self.train),
             "validation_pairs": len(self.validation),
@@ -113,6 +112,11 @@ class TranslationDataset(UnlabelledDataset):
             "padding": round(self.training.padding(), 4),
             "tokenizer": self.tokenizer.summary(),
         }
+
+
+def fingerprint_of_pairs(train: TextPairs, validation: TextPairs) -> str:
+    """Returns the hash of the content of both parts."""
+    return hashlib.sha256((train.fingerprint + validation.fingerprint).encode()).hexdigest()
 
 
 def _text_tokens(batches: PairBatches) -> int:

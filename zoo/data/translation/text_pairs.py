@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from zoo.data.sources.builtin_tasks import translation
+from zoo.data.sources.builtin_tasks import BuiltinTask, classification, labels_as_text, translation
 from zoo.data.sources.records import numbered_lines, record_text
 from zoo.data.sources.tables import MISSING, TABLES, Record, Table, column_value, held_out_config
 from zoo.data.sources.text_files import path_suggestion
@@ -153,18 +153,24 @@ def _sides(record: Record, columns: Mapping[str, str], where: str, policy: BadTe
     return texts
 
 
-def _builtin(argument: str, data: Any) -> Any:
-    if argument not in ("", "translation"):
-        raise ConfigError(f'data.source: of "stdlib" only "stdlib:translation" has pairs of texts, got "{data.source}"')
-    return translation()
+def _builtin(argument: str, data: Any) -> BuiltinTask:
+    """Returns the built-in pairs that `data.source` names: dates, or labels as texts."""
+    if argument in ("", "translation"):
+        return translation()
+    if argument == "classification":
+        return labels_as_text(classification())
+    raise ConfigError(
+        f'data.source: of "stdlib" only "stdlib:translation" and "stdlib:classification" have pairs of texts, got '
+        f'"{data.source}"'
+    )
 
 
 def _numbered(records: Iterable[Record], data: Any) -> Iterator[tuple[str, Record]]:
     return ((f'"{data.source}": record {number}', record) for number, record in enumerate(records, 1))
 
 
-def _dates(argument: str, data: Any, kind: str) -> Table:
-    """Returns dates in words and in ISO 8601: {"source", "target"}."""
+def _builtin_pairs(argument: str, data: Any, kind: str) -> Table:
+    """Returns built-in pairs, such as dates in words and in ISO 8601: {"source", "target"}."""
     task = _builtin(argument, data)
     return Table(lambda policy: _numbered((*task.train, *task.validation), data))
 
@@ -202,4 +208,4 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
     return Table(records)
 
 
-PAIR_TABLES = {"stdlib": _dates, "parallel": _parallel} | TABLES
+PAIR_TABLES = {"stdlib": _builtin_pairs, "parallel": _parallel} | TABLES

@@ -1,5 +1,6 @@
 """The parts of an architecture, from tokens to predictions, as its config describes them."""
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -194,12 +195,18 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     if cross and attention.cross_kv_heads != AUTO:
         groups = attention.cross_kv_heads
     sharing = "Multi-head" if groups == heads else "Multi-query" if groups == 1 else "Grouped-query"
-    more = {"scores capped": attention.softcap, "sinks": attention.sinks}
+    more = {
+        "scores capped": attention.softcap,
+        "sinks": attention.sinks,
+        "output gate": attention.gate != "none",
+        "own value removed": attention.exclusive and not cross,
+        "scores grow with length": attention.ssmax,
+    }
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
     sizes = [f"{heads} heads of {attention.head_dim}"]
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
-    normed = () if attention.qk_norm == "none" else ("RMSNorm",)
+    normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))
     rotated = ()
     if not cross:
         rotated = _rotation(model)
@@ -267,10 +274,20 @@ def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
 
 def _feed_forward(model: ResolvedConfig) -> Part:
     kind = model.ffn.kind
-    names = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "swiglu": "SwiGLU", "geglu": "GeGLU", "reglu": "ReGLU"}
-    # The equation, without the citation that follows it.
-    equation = FEED_FORWARD_KINDS.by_name[kind].meaning.split(", also ")[0]
-    equation = equation.rsplit(" (", 1)[0] if equation.endswith(")") else equation
+    names = {
+        "relu": "ReLU",
+        "gelu": "GELU",
+        "silu": "SiLU",
+        "swiglu": "SwiGLU",
+        "geglu": "GeGLU",
+        "reglu": "ReGLU",
+        "relu_squared": "squared ReLU",
+        "leaky_relu_squared": "squared leaky ReLU",
+        "swiglu_clamped": "clamped SwiGLU",
+        "xielu": "xIELU",
+    }
+    # The equation, without the explanation and the citation that follow it.
+    equation = re.split(r", also |, swish|: | \([A-Z]| \(gpt", FEED_FORWARD_KINDS.by_name[kind].meaning)[0]
     width, inner = _number(model.dim), _number(hidden_dim(model))
     return Part("ffn", f"Feed-forward, {names.get(kind, kind)}", (equation,), (f"{width} → {inner} → {width}",))
 

@@ -24,9 +24,15 @@ class Branch(NamedTuple):
 
 
 class _Stream(NamedTuple):
-    """A residual stream that remembers the steps that made it."""
+    """A residual stream that remembers the steps that made it, but not the numbers that they were
+    multiplied by.
+    """
 
     steps: tuple[Any, ...] = ()
+    dtype: str = "float32"
+
+    def __mul__(self, factor: Any) -> "_Stream":
+        return self
 
     def after(self, step: Any) -> "_Stream":
         return _Stream((*self.steps, step))
@@ -51,9 +57,9 @@ def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
     def norm(x: _Stream, *_: Any) -> _Stream:
         return x if config.norm.kind == "none" else x.after(NORM)
 
-    block = SimpleNamespace(add=add, combine=add)
+    block, context = SimpleNamespace(add=add, combine=add), SimpleNamespace(layer_index=0)
     try:
-        found = placement.sublayer(block, _Stream(), lambda x: x.after(SUBLAYER), norm, norm, None, "attention")
+        found = placement.sublayer(block, _Stream(), lambda x: x.after(SUBLAYER), norm, norm, context, "attention")
         return found.steps
     except (AttributeError, TypeError):
         return (Branch((SUBLAYER,), residual=False),)

@@ -3,12 +3,12 @@
 Every setting is used, known to be irrelevant, or rejected.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, shown
 from zoo.interop.settings.equivalents import Setting
 from zoo.interop.settings.inert_settings import inert_settings
 from zoo.interop.weights.mapping import Rules
@@ -108,7 +108,7 @@ class SettingsReader:
 
     def reject(self, name: str, why: str) -> None:
         """Records that a setting cannot be expressed."""
-        self.problems.append(f"{self.prefix}{name}={self.values.get(name)!r}: {why}")
+        self.problems.append(f"{self.prefix}{name}={shown(self.values.get(name))}: {why}")
 
     def expect(self, *allowed: Any, **names_and_reasons: str) -> None:
         """Rejects each named setting, with its reason, unless its value is one of `allowed`."""
@@ -118,9 +118,11 @@ class SettingsReader:
 
     def choose(self, name: str, table: Mapping[Any, Any]) -> Any:
         """Looks up a setting's value in a table; an unknown value is rejected."""
-        if self[name] not in table:
+        value = self[name]
+        if not isinstance(value, Hashable) or value not in table:
             self.reject(name, f"expected one of {', '.join(map(str, table))}")
-        return table.get(self.values[name], next(iter(table.values())))
+            return next(iter(table.values()))
+        return table[value]
 
     def same(self, *names: str) -> Any:
         """Returns the common value of several settings; different values are rejected."""

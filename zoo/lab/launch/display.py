@@ -15,6 +15,7 @@ from rich.text import Text
 
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.lab.experiment import Experiment
+from zoo.lab.formatting import significant
 from zoo.lab.launch.progress import RunProgress, SweepProgress
 from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
@@ -267,7 +268,7 @@ class PlainDisplay:
         if progress.phase == "finishing":
             return ", ".join([*parts, "evaluating and saving"])
         if tail.tokens_per_second:
-            parts.append(f"{tail.tokens_per_second:,.0f} tokens/s")
+            parts.append(f"{significant(tail.tokens_per_second, 3):,.0f} tokens/s")
         left = progress.remaining(self.now(), *self.progress.pace())
         return ", ".join([*parts, f"{format_duration(left)} left"] if left is not None else parts)
 

@@ -1,24 +1,27 @@
 """Prepares a sweep: loads its data, finds its queued jobs, and archives an earlier sweep."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
+from zoo.files import read_object_or_empty
 from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.formatting import first_few
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
-from zoo.lab.launch.sweep_folder import archive_folder
+from zoo.lab.launch.sweep_folder import archive_folder, read_state
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.plan import Plan
 from zoo.lab.planning.prerequisites import references
+from zoo.lab.results.schema import as_dict
 from zoo.nested import flatten
 
 _TEACHER = "objective.distillation.teacher"
 
 
-def load_data(plan: Plan, read_only: bool = False) -> None:
+def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
     """Reads and tokenises each text of a plan once.
 
     Bad data is found before any run starts, and runs share the result. A text whose tokenizer is
@@ -26,12 +29,18 @@ def load_data(plan: Plan, read_only: bool = False) -> None:
 
     Args:
         plan: whose data are loaded.
+        folder: of the sweep that the plan continues, if any.
         read_only: read the texts and store nothing.
+
+    Raises:
+        ConfigError, DataError: as `zoo.data.load`; a text or a tokenizer has changed since a run in
+            `folder` was trained on it.
     """
     # Imported here because most mistakes in a plan are found without it.
     from zoo import data
 
-    loaded = set()
+    loaded: dict[tuple, tuple[str, str | None]] = {}
+    changed: dict[str, list[str]] = {}
     for run in plan.in_order:
         untrained = "data.tokenizer.path" in references(run.config)
         # Without its tokenizer, a text is the same for all arms.
@@ -40,13 +49,35 @@ def load_data(plan: Plan, read_only: bool = False) -> None:
             for path, value in flatten(run.config).items()
             if path.startswith("data.") and not (untrained and path == "data.tokenizer.path")
         )
-        if key in loaded:
-            continue
-        loaded.add(key)
-        if untrained or (read_only and run.config.objective.kind not in TASKS):
-            data.check_sources(run.config)
-        else:
-            data.load(run.config)
+        if key not in loaded:
+            if untrained or (read_only and run.config.objective.kind not in TASKS):
+                loaded[key] = data.source_fingerprint(run.config), None
+            else:
+                summary = data.load(run.config).summary()
+                loaded[key] = summary["fingerprint"], summary["tokenizer"]["fingerprint"]
+        for line in _data_changes(folder / run.folder, *loaded[key]) if folder else ():
+            changed.setdefault(line, []).append(run.folder)
+    if changed:
+        raise ConfigError([f"{first_few(names)} in {folder}: {line}" for line, names in changed.items()])
+
+
+def _data_changes(folder: Path, text: str, tokenizer: str | None) -> Iterator[str]:
+    """Yields a line for the text and for the tokenizer of a run if they are no longer those that it
+    was trained on, by the fingerprints in its meta.json.
+    """
+    if not read_state(folder).finished and not any((folder / "checkpoints").glob("*")):
+        return  # It begins anew.
+    before = as_dict(read_object_or_empty(folder / "meta.json").get("data"))
+    pairs = (
+        ("the text of data.source", before.get("fingerprint"), text),
+        ("the tokenizer", as_dict(before.get("tokenizer")).get("fingerprint"), tokenizer),
+    )
+    for what, old, new in pairs:
+        if isinstance(old, str) and new is not None and old != new:
+            yield (
+                f"{what} has changed since the run was trained (fingerprint {old[:12]}, now {new[:12]}); restore it, "
+                "or use another --output or --fresh"
+            )
 
 
 def check_related_runs(runs: Iterable[PlannedRun]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from zoo import config
 from zoo.config import plugins
 from zoo.errors import ConfigError, listed
-from zoo.files import foreign_entries, is_step, read_json, read_object_or_empty, write_json
+from zoo.files import file_above, foreign_entries, is_step, read_json, read_object_or_empty, write_json
 from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER
@@ -95,6 +95,8 @@ def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
         raise ConfigError(f'--output needs a folder of its own, not "{folder}"')
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--output {folder} is a file; name a folder")
+    if (file := file_above(folder)) is not None:
+        raise ConfigError(f"--output {folder} cannot be a folder: {file} is a file")
     if (folder / "status.json").exists():
         raise ConfigError(f"{folder} is the folder of a single run; use another --output")
     try:

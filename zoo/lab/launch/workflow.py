@@ -16,7 +16,7 @@ from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.experiment import Experiment
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.launcher import LaunchResult, LocalLauncher
-from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
+from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics, sharing_hint
 from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
@@ -170,12 +170,10 @@ class SweepWorkflow:
         continues = folder.exists() and not self._fresh
         if continues and (problems := find_conflicts(folder, plan.in_order)):
             raise ConfigError([*problems, _other_folder_hint(folder)])
-        if self._options.dry_run:
-            check_related_runs(self._new_runs(plan, folder))
-            load_data(plan, read_only=True)
-            return self._show_dry_run(plan, folder, continues)
         check_related_runs(self._new_runs(plan, folder))
-        load_data(plan)
+        load_data(plan, folder if continues else None, read_only=self._options.dry_run)
+        if self._options.dry_run:
+            return self._show_dry_run(plan, folder, continues)
         self._check_queue(folder)
         if self._fresh:
             self._archive(folder)
@@ -229,6 +227,8 @@ class SweepWorkflow:
             count = len(pending) - sum(run.folder in submitted for run in pending)
             self._say(f"dry run: {count} of {len(states)} runs would be submitted, in {folder}")
             return 0
+        if hint := sharing_hint(pending, options.population):
+            self._say(hint)
         groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
         self._say(
             f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{options.jobs or 1} at a time, "
@@ -294,8 +294,7 @@ class SweepWorkflow:
         if result.stopped and pending:
             raise Preempted(
                 f"stopped: {len(states) - len(pending)} of {len(states)} runs are done, the others are saved in "
-                f"{folder}; "
-                "the same command (without --fresh) continues them"
+                f"{folder}; the same command (without --fresh) continues them"
             )
         self._report(folder)
         return 1 if pending else 0

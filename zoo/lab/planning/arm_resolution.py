@@ -45,7 +45,7 @@ class ArmResolver:
         """
         experiment, arms = self._experiment, []
         problems: dict[str, list[str]] = {}
-        products = list(_products(experiment))
+        products = list(arm_overrides(experiment))
         for levels, changes in products:
             name = arm_name(levels) or experiment.name
             changes |= experiment.tuned_values.get(name, {})
@@ -133,7 +133,7 @@ def count_cost(resolved: config.ResolvedConfig) -> Any:
     return cost.summary(resolved)
 
 
-def _products(experiment: Experiment) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+def arm_overrides(experiment: Experiment) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
     """Yields (levels, flat overrides) of every arm."""
     factors = experiment.factors
     for names in itertools.product(*factors.values()):

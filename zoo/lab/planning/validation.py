@@ -7,7 +7,7 @@ from zoo.config.side_lengths import side_lengths
 from zoo.errors import did_you_mean
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.measures import MEASURE_PREFIX, measure_name, why_unavailable
-from zoo.lab.metrics import base_name, written_metrics
+from zoo.lab.metrics import base_name, steps_to_arm, written_metrics
 from zoo.lab.planning.arm import PlannedArm
 from zoo.lab.planning.prerequisites import references
 from zoo.nested import flatten
@@ -45,7 +45,12 @@ def missing_metrics(experiment: Experiment, arms: list[PlannedArm]) -> list[str]
         for side in (contrast.a, contrast.b):
             required.append((f'contrast "{contrast.name}"', by_name[side.arm], side.metric))
     required += [(f'arm "{arm.name}"', arm, MEASURE_PREFIX + name) for arm in arms for name in experiment.measures]
-    lines = [line for where, arm, metric in required if (line := _why_missing(where, arm, metric))]
+    lines = [
+        f"{where}: no metric {metric}: no arm has this name; the arms are {', '.join(by_name)}"
+        for where, _, metric in required
+        if (needed := steps_to_arm(metric)) and needed not in by_name
+    ]
+    lines += [line for where, arm, metric in required if (line := _why_missing(where, arm, metric))]
     return list(dict.fromkeys(lines))
 
 
@@ -56,6 +61,10 @@ def _why_missing(where: str, arm: PlannedArm, metric: str) -> str:
         why = why_unavailable(metric, flat)
         return f"{where}: no metric {metric}: {why}" if why else ""
     lengths, names = flat["training.eval_lengths"], written_metrics(flat)
+    if steps_to_arm(metric):
+        if "eval/loss" in names and flat["training.eval_every"]:
+            return ""
+        return f"{where}: no metric {metric} without evaluations of eval/loss; set training.eval_every"
     available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
     name, _, length = metric.partition("@")
     if name not in names and base_name(metric).startswith("next_") and "eval/perplexity" in names:

@@ -1,22 +1,28 @@
 """Writes a report: one self-contained HTML page, and its main plots as PNG and SVG files."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic
 from zoo.lab.report.figures import write_figures
 from zoo.lab.report.html_page import render
+from zoo.lab.report.index_page import INDEX_FILE, read_entry, render_index, report_link, sweep_folders
+from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, judge
+
+REPORT_FILE = "report.html"
 
 
 @dataclass(frozen=True)
 class BuiltReport:
-    """The path of the page, and the verdict it shows."""
+    """The path of the page, the verdict it shows, and how far the sweep is (empty if it has ended)."""
 
     path: Path
     verdict: Verdict
+    progress: str = ""
 
 
 def build_report(sweep: SweepResults, output: str | Path) -> BuiltReport:
@@ -41,4 +47,43 @@ def build_report(sweep: SweepResults, output: str | Path) -> BuiltReport:
         write_atomic(output, render(sweep, verdict, output.parent))
     except OSError as error:
         raise not_writable(output, error, "output:") from error
-    return BuiltReport(output, verdict)
+    return BuiltReport(output, verdict, progress_line(sweep))
+
+
+def build_index(folder: Path) -> list[Path]:
+    """Writes an index over the sweeps in a folder, with the reports that are missing or older than
+    their runs; returns the paths of what was written, the index last.
+
+    Raises:
+        ConfigError: the folder holds no sweep, or a file cannot be written.
+    """
+    written, entries = [], []
+    for sweep in sweep_folders(folder):
+        entry = read_entry(sweep)
+        if entry.sweep is not None and _is_old(sweep):
+            written.append(build_report(entry.sweep, sweep / REPORT_FILE).path)
+        entries.append(replace(entry, link=report_link(sweep)))
+    if not entries:
+        raise ConfigError(f"{folder}: no sweep is in this folder: none of its folders has an experiment.json")
+    index = folder / INDEX_FILE
+    try:
+        write_atomic(index, render_index(folder, entries))
+    except OSError as error:
+        raise not_writable(index, error) from error
+    return [*written, index]
+
+
+def _is_old(sweep: Path) -> bool:
+    """Whether a sweep has no report, or a file of its runs is newer than it."""
+    try:
+        made = (sweep / REPORT_FILE).stat().st_mtime
+    except OSError:
+        return True
+    places = [sweep, *(Path(entry.path) for entry in os.scandir(sweep) if entry.is_dir())]
+    times = [
+        path.stat().st_mtime
+        for place in places
+        for name in ("experiment.json", "notes.md", "status.json", "metrics.jsonl")
+        if (path := place / name).is_file()
+    ]
+    return max(times, default=0.0) > made

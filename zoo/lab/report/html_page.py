@@ -19,7 +19,19 @@ from zoo.lab.report.plot_data import plot_data
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict
 
-SCRIPTS = ("chart.js", "figure.js", "curves.js", "heat.js", "tables.js", "page.js")
+SCRIPTS = (
+    "state.js",
+    "match.js",
+    "axes.js",
+    "chart.js",
+    "figure.js",
+    "curves.js",
+    "differences.js",
+    "heat.js",
+    "tables.js",
+    "follow.js",
+    "page.js",
+)
 NOSCRIPT = '<p class="without-script note">The charts and tabs need JavaScript; everything else is below.</p>'
 
 

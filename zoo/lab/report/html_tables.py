@@ -3,9 +3,10 @@
 import html
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from zoo.lab.report.alignment import align
 from zoo.nested import flatten
 
 
@@ -32,9 +33,9 @@ def arm_cell(label: str) -> Cell:
     parts = label.split(", ")
     shown = [part + ("," if index < len(parts) - 1 else "") for index, part in enumerate(parts)]
     return Cell(
-        markup=" ".join(
-            f'<span class="part{" short" if len(part) <= 30 else ""}">{escape(part)}</span>' for part in shown
-        )
+        markup=f'<span data-arm-label="{escape(label)}">'
+        + " ".join(f'<span class="part{" short" if len(part) <= 30 else ""}">{escape(part)}</span>' for part in shown)
+        + "</span>"
     )
 
 
@@ -44,7 +45,9 @@ def state_cell(word: str) -> Cell:
 
 def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_columns: Iterable[int] = ()) -> str:
     """Returns a table whose first column names the row. `caption` is read out and shown."""
-    right = set(numeric_columns)
+    right, rows = set(numeric_columns), [list(row) for row in rows]
+    for column in right:
+        _align(rows, column)
     head = "".join(
         f'<th scope="col"{" class=number" if i in right else ""}>{escape(text)}</th>' for i, text in enumerate(header)
     )
@@ -55,12 +58,25 @@ def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_c
             inner = escape(cell.text) if cell.markup is None else cell.markup
             tag = 'th scope="row"' if index == 0 else "td"
             kind = f' class="{cell.kind}"' if cell.kind else ""
+            kind += f' data-text="{escape(cell.text)}"' if cell.kind == "number" and cell.markup is not None else ""
             cells.append(f"<{tag}{kind}>{inner}</{tag[:2]}>")
         body.append(f"<tr>{''.join(cells)}</tr>")
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
+
+
+def _align(rows: list[list[Cell]], column: int) -> None:
+    """Aligns the numbers of a column at their decimal points."""
+    places = [row for row in rows if row[column].kind == "number" and row[column].markup is None]
+    for row, parts in zip(places, align([row[column].text for row in places]), strict=True):
+        if not all(part.visible for part in parts):
+            markup = "".join(
+                escape(part.text) if part.visible else f'<span class="pad" aria-hidden="true">{part.text}</span>'
+                for part in parts
+            )
+            row[column] = replace(row[column], markup=markup)
 
 
 def facts_table(caption: str, facts: dict[str, Any]) -> str:

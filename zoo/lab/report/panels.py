@@ -10,26 +10,30 @@ from zoo.lab.metrics import higher_is_better
 from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
 from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.report.html_tables import escape
+from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, loss_by_length, main_metrics
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.notes import read_notes
 from zoo.lab.results.samples import read_samples
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
-from zoo.lab.results.verdict import Verdict
+from zoo.lab.results.verdict import Verdict, outcome_text
 
 LEGEND = '<ul class="legend" aria-label="arms; press to hide one"></ul>'
-CUT = '<p class="note" id="{}-cut" hidden>Values far above the start are not shown.</p>'
 CONTROLS = """<div class="controls">
 <label>metric <select id="curves-metric"></select></label>
 <span class="choice" id="curves-x" role="group" aria-label="horizontal axis"></span>
+<label>side by side <select id="curves-beside"></select></label>
 <label>difference from <select id="curves-minus"></select></label>
+<label>band <select id="curves-band"></select></label>
 <label id="curves-smoothing" hidden>smoothing
 <select id="curves-window"><option value="0">none</option><option value="1">1 %</option><option value="3">3 %</option>
 <option value="10">10 %</option></select></label>
 <label><input type="checkbox" id="curves-log-x"> log x axis</label>
 <label><input type="checkbox" id="curves-log-y"> log y axis</label>
 <label><input type="checkbox" id="curves-late"> second half</label>
+<label><input type="checkbox" id="curves-whole"> whole range</label>
 <label><input type="checkbox" id="curves-seeds"> single seeds</label>
 </div>"""
 
@@ -61,15 +65,28 @@ def _looks(sweep: SweepResults) -> str:
 
 
 def _verdict(sweep: SweepResults, verdict: Verdict) -> str:
-    kind = verdict.overall.replace(" ", "-")
-    body = f"<p>{escape(verdict.paragraph.removeprefix(verdict.overall.capitalize() + ': '))}</p>"
-    title = verdict.overall.capitalize() if verdict.outcomes else "No claim"
+    """Returns the verdict; while runs are left, how far the sweep is and what its pairs say so far."""
+    progress = progress_line(sweep)
+    kind = "running" if progress else verdict.overall.replace(" ", "-")
+    title = progress or (verdict.overall.capitalize() if verdict.outcomes else "No claim")
+    text = verdict.paragraph.removeprefix(verdict.overall.capitalize() + ": ")
+    if progress and verdict.outcomes:
+        told = [outcome_text(outcome, sweep.unit) for outcome in verdict.outcomes if outcome.difference.n]
+        text = f"So far: {'. '.join(told)}." if told else "No contrast has a pair of finished runs yet."
     claim = ""
     if sweep.claim:
         identity, statement, source = (str(sweep.claim.get(key) or "") for key in ("id", "statement", "source"))
         tail = f"<br>Source: {escape(source)}" if source else ""
         claim = f'<p class="soft">Claim {escape(identity)}: {escape(statement)}{tail}</p>'
-    return f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>{body}{claim}</section>'
+    return (
+        f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>'
+        f"<p>{escape(text)}</p>{claim}</section>"
+    )
+
+
+def _notes(sweep: SweepResults) -> str:
+    lines = "".join(f"<li>{escape(line)}</li>" for line in read_notes(sweep.folder))
+    return f'<section class="notes"><h2>Notes</h2><ul>{lines}</ul></section>' if lines else ""
 
 
 def _contrasts(sweep: SweepResults, verdict: Verdict) -> str:
@@ -91,11 +108,11 @@ def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns the verdict and its caveats, the main curves, the arms and the contrasts."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in sweep_caveats(sweep))
     metrics = main_metrics(sweep)
-    cut = CUT.format("overview")
-    drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update"), cut) if metrics else ""
+    drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update")) if metrics else ""
     return "".join(
         [
             _verdict(sweep, verdict),
+            _notes(sweep),
             f'<section class="warnings"><h2>Caveats</h2><ul>{warnings}</ul></section>' if warnings else "",
             drawn,
             section("Arms", result_tables.arms_table(sweep)),
@@ -120,13 +137,13 @@ def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) 
     if not main_metrics(sweep):
         return section("Learning curves", "<p>No run has written a metric yet.</p>")
     note = _note(
-        "Line: mean over seeds; band: lowest to highest seed; faint lines: single seeds, and raw values behind a "
-        "smoothed line. A mean ends where the first of its runs ends. A cross marks where a run diverged, an open "
-        "circle where one failed, a triangle a loss spike. Differences from an arm are taken at equal values of the "
-        "x axis, seed by seed. Drag to zoom, double-click to reset; with the keyboard: arrows read values, + and − "
-        "zoom, Escape resets."
+        "Line: mean over seeds; band: lowest to highest seed, or the t interval of the mean; faint lines: single "
+        "seeds, and raw values behind a smoothed line. A mean ends where the first of its runs ends. A cross marks "
+        "where a run diverged, an open circle where one failed, a triangle a loss spike. Differences from an arm are "
+        "taken at equal values of the x axis, seed by seed. Drag to zoom, double-click to reset; with the keyboard: "
+        "arrows go from point to point, + and − zoom, Escape resets. The address of the page holds what is shown, for "
+        "a link to it."
     )
-    cut = CUT.format("curves")
     lengths = (
         ""
         if loss_by_length(sweep) is None
@@ -138,7 +155,14 @@ def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) 
         )
     )
     return (
-        section("Learning curves", LEGEND, CONTROLS, plot("curves", "learning curves of all arms"), cut, note) + lengths
+        section(
+            "Learning curves",
+            LEGEND,
+            CONTROLS,
+            f'<div id="curves-grid">{plot("curves", "learning curves of all arms")}</div>',
+            note,
+        )
+        + lengths
     )
 
 

@@ -8,8 +8,11 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy import special
 
+from zoo.lab.formatting import confidence_level, interval, number, rounded_mean
 from zoo.lab.metrics import lower_is_better
+from zoo.lab.report.alignment import align, with_spaces
 from zoo.lab.report.heatmaps import heatmaps, read_spikes
 from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.curves import (
@@ -22,6 +25,7 @@ from zoo.lab.results.curves import (
     loss_by_length,
     main_metrics,
     seed_band,
+    short_names,
 )
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.run_records import RunRecord
@@ -74,18 +78,27 @@ class ColumnStore:
         return {"x": self.add(step, tokens, seconds), "value": _numbers(value)}
 
     def band(self, sweep: SweepResults, arm: Arm, metric: str) -> dict[str, Any] | None:
-        """Returns {"x", "mean", "low", "high"} of an arm; None for a single run."""
+        """Returns {"x", "mean", "low", "high", "sd", "n"} of an arm; None for a single run."""
         found = seed_band(sweep, arm, metric)
         if found is None or not len(found.step) or found.n < 2:
             return None
-        step, tokens, seconds, mean, low, high = downsample(
-            found.step, found.tokens, found.seconds, found.mean, found.low, found.high, max_points=self.max_points
+        step, tokens, seconds, mean, low, high, sd = downsample(
+            found.step,
+            found.tokens,
+            found.seconds,
+            found.mean,
+            found.low,
+            found.high,
+            found.sd,
+            max_points=self.max_points,
         )
         return {
             "x": self.add(step, tokens, seconds),
             "mean": _numbers(mean),
             "low": _numbers(low),
             "high": _numbers(high),
+            "sd": _numbers(sd),
+            "n": found.n,
         }
 
 
@@ -105,12 +118,12 @@ def flops_per_update(run: RunRecord) -> float | None:
 
 
 def _max_points(sweep: SweepResults, metrics: list[str]) -> int:
-    curves = max(1, (len(sweep.runs) + 3 * len(sweep.arms)) * len(metrics))
+    curves = max(1, (len(sweep.runs) + 4 * len(sweep.arms)) * len(metrics))
     return max(MIN_POINTS, min(MAX_POINTS, MAXIMUM_NUMBERS // curves))
 
 
 def _arm(
-    sweep: SweepResults, arm: Arm, look: tuple[int, int], metrics: list[str], columns: ColumnStore
+    sweep: SweepResults, arm: Arm, name: str, look: tuple[int, int], metrics: list[str], columns: ColumnStore
 ) -> dict[str, Any]:
     runs = sweep.runs_of(arm.name)
     words = ("running", "preempted", "diverged", "failed", "missing")
@@ -118,6 +131,8 @@ def _arm(
     work = [flops_per_update(run) for run in runs]
     return {
         "label": arm.label,
+        "name": name,
+        "fields": {key: str(value) for key, value in (arm.overrides | arm.factors).items()},
         "colour": look[0],
         "dash": look[1],
         "note": f"({', '.join(notes)})" if notes else "",
@@ -149,8 +164,25 @@ def _row(difference: PairedDifference, **what: Any) -> dict[str, Any]:
     }
 
 
-def _rows(title: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return {"title": title, "rows": rows} if rows else None
+def _rows(title: str, rows: list[tuple[dict[str, Any], PairedDifference]]) -> dict[str, Any] | None:
+    """Returns rows with their numbers as text: the mean and the interval, aligned over all rows."""
+    found = [difference for _, difference in rows]
+    means = [rounded_mean(one.mean, one.low, one.high) if one.n > 1 else number(one.mean) for one in found]
+    intervals = [interval(one.low, one.high) for one in found]
+    columns = [[text.replace("-", "−") for text in column] for column in (means, intervals)]
+    aligned = [[with_spaces(parts) for parts in align(column)] for column in columns]
+    return (
+        {
+            "title": title,
+            "heads": ["mean", f"{confidence_level(found[0].alpha)} interval"],
+            "rows": [
+                row | {"texts": list(shown), "text": f"{mean} ({between})" if between != "–" else mean}
+                for (row, _), shown, mean, between in zip(rows, zip(*aligned, strict=True), *columns, strict=True)
+            ],
+        }
+        if rows
+        else None
+    )
 
 
 def with_unit(sweep: SweepResults, metric: str) -> str:
@@ -172,6 +204,7 @@ def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
                 "mean": [value.mean for value in there.values()],
                 "low": [value.low for value in there.values()],
                 "high": [value.high for value in there.values()],
+                "n": min((value.n for value in there.values()), default=0),
             }
         )
     mark = {"x": found.trained, "text": "trained length"} if found.trained else None
@@ -209,6 +242,7 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
                 "mean": [point.mean for point, _ in kept],
                 "low": [min(scores) for _, scores in kept],
                 "high": [max(scores) for _, scores in kept],
+                "n": min((len(scores) for _, scores in kept), default=0),
             }
         )
     return [
@@ -231,20 +265,24 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
     """Returns the data of all charts.
 
     `plots` holds charts with a description of their own: {"id" (drawn into #ID-plot), "title", "x"
-    and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low"
-    and "high" or neither}], "mark": {"x", "text"} or None}.
+    and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low",
+    "high" and "n" or none of them}], "mark": {"x", "text"} or None}. `quantiles` are Student's, by
+    number of seeds: times the standard error they are half an interval.
     """
     metrics = main_metrics(sweep)
     look = arm_styles(sweep)
     columns = ColumnStore(_max_points(sweep, metrics))
-    arms = [_arm(sweep, arm, look[arm.name], metrics, columns) for arm in sweep.arms]
+    legend, names = short_names(sweep)
+    arms = [
+        _arm(sweep, arm, name, look[arm.name], metrics, columns) for arm, name in zip(sweep.arms, names, strict=True)
+    ]
     against = [
-        _row(difference, arm=index)
+        (_row(difference, arm=index), difference)
         for index, difference in enumerate(baseline_differences(sweep).values(), start=1)
         if difference.n
     ]
     factors = [
-        _row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}")
+        (_row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}"), effect.difference)
         for effect in estimate_effects(sweep)
         if effect.difference.n
     ]
@@ -255,7 +293,9 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         "falling": [lower_is_better(metric) for metric in metrics],
         "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics],
         "columns": columns.kept,
+        "legend": legend,
         "arms": arms,
+        "quantiles": {n: -float(special.stdtrit(n - 1, sweep.alpha / 2)) for n in range(2, len(sweep.seeds) + 1)},
         "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
         "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),
         "plots": [*_lengths(sweep), *_tuning(sweep)],

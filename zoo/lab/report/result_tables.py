@@ -6,6 +6,7 @@ from zoo.lab.formatting import confidence_level, interval, number, plus_minus, r
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.metrics import higher_is_better, unit_suffix
 from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
+from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import SPEED_COLUMNS, count_states, median_speed, speed_cells
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
 from zoo.lab.results.factor_effects import FactorEffect
@@ -15,8 +16,11 @@ from zoo.lab.statistics.paired import PairedDifference, holm, spread
 
 
 def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
-    """Returns a table of the contrasts: sides, difference, interval, rule and outcome."""
-    rows = []
+    """Returns a table of the contrasts: sides, difference, interval, rule and outcome.
+
+    While runs are left, a contrast without a pair has no outcome yet.
+    """
+    rows, running = [], bool(progress_line(sweep))
     for outcome in verdict.outcomes:
         contrast, difference = outcome.contrast, outcome.difference
         same = contrast.a.metric == contrast.b.metric == sweep.metric
@@ -33,7 +37,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 numeric(_effect(difference)),
                 numeric(str(difference.n)),
                 Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast, sweep.unit)}", "wide"),
-                state_cell(outcome.outcome),
+                state_cell("no pair yet" if running and not difference.n else outcome.outcome),
             ]
         )
     header = [
@@ -51,7 +55,8 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
 
 
 def _effect(difference: PairedDifference) -> str:
-    return f"{difference.effect:.2f}" if math.isfinite(difference.effect) else "–"
+    # With two pairs the small-sample correction is 0.
+    return f"{difference.effect:.2f}" if difference.n > 2 and math.isfinite(difference.effect) else "–"
 
 
 def arms_table(sweep: SweepResults) -> str:

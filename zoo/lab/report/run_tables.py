@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from zoo.lab.formatting import count, number
+from zoo.lab.formatting import count, number, significant
 from zoo.lab.report.html_tables import Cell, arm_cell, escape, numeric, state_cell, table
+from zoo.lab.results.curves import short_names
 from zoo.lab.results.run_records import STATES, RunRecord, differing_keys
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
@@ -64,8 +65,8 @@ def median_speed(runs: Sequence[RunRecord]) -> float | None:
 
 
 def speed_cells(tokens_per_second: float | None, run: RunRecord | None) -> list[Cell]:
-    """Returns the cells of `SPEED_COLUMNS`: the model's operations per second, and their share of
-    the peak of the devices where that is known.
+    """Returns the cells of `SPEED_COLUMNS`: tokens and the model's operations per second, rounded to
+    what can be measured, and their share of the peak of the devices where that is known.
 
     Args:
         tokens_per_second: None for no speed.
@@ -73,6 +74,8 @@ def speed_cells(tokens_per_second: float | None, run: RunRecord | None) -> list[
     """
     meta = {} if run is None else run.meta
     per_token, device = meta.get("flops_per_token"), as_dict(meta.get("device"))
+    # A processor that is shared with other work is not measured to the unit.
+    digits = 2 if str(device.get("kind")).lower() == "cpu" or device.get("platform") == "cpu" else 3
     flops = share = None
     if tokens_per_second is not None and isinstance(per_token, int | float):
         count, kind = device.get("count"), str(device.get("kind"))
@@ -80,8 +83,8 @@ def speed_cells(tokens_per_second: float | None, run: RunRecord | None) -> list[
         rate = ComputeRate.on(per_token, kind, count if isinstance(count, int) else 1, dtype)
         flops, share = rate.flops(tokens_per_second), rate.utilisation(tokens_per_second)
     return [
-        numeric(number(tokens_per_second)),
-        numeric(number(None if flops is None else flops / 1e9, 3)),
+        numeric(number(significant(tokens_per_second, digits))),
+        numeric(number(significant(None if flops is None else flops / 1e9, digits), 3)),
         numeric("–" if share is None else f"{100 * share:.1f}"),
     ]
 
@@ -115,19 +118,25 @@ def _folder_cell(run: RunRecord, page_folder: Path | None) -> Cell:
 
 
 def config_table(sweep: SweepResults) -> str:
-    """Returns a table of the config keys in which arms differ, marking keys derived from others."""
+    """Returns a table of the config keys in which arms differ, a column for each arm, marking keys
+    derived from others.
+    """
     started = [run for run in sweep.runs if run.config]
     keys = differing_keys([run.config for run in started])
     named = {key for arm in sweep.arms for key in arm.overrides}
     if not keys:
         return "<p>The configs differ only in the seed.</p>" if started else "<p>No run has written its config yet.</p>"
     rows = []
-    for arm in sweep.arms:
-        flat = [flatten(run.config) for run in started if run.arm == arm.name]
-        values = [dict.fromkeys(json.dumps(c[key]) if key in c else "–" for c in flat) for key in keys]
-        rows.append([arm_cell(arm.label), *(Cell(" | ".join(value) or "–") for value in values)])
-    header = ["arm", *(key + (" (derived)" if named and key not in named else "") for key in keys)]
-    return table("Config keys that differ (except the seed)", header, rows)
+    flat = {arm.name: [flatten(run.config) for run in started if run.arm == arm.name] for arm in sweep.arms}
+    for key in keys:
+        cells = []
+        for arm in sweep.arms:
+            values = dict.fromkeys(json.dumps(config[key]) if key in config else "–" for config in flat[arm.name])
+            cells.append(Cell(" | ".join(values) or "–"))
+        rows.append([Cell(key + (" (derived)" if named and key not in named else "")), *cells])
+    title, names = short_names(sweep)
+    caption = "Config keys that differ (except the seed)" + (f", by {title}" if title else "")
+    return table(caption, ["key", *names], rows)
 
 
 def summary(sweep: SweepResults) -> str:

@@ -1,4 +1,7 @@
-"""Serves the report of running sweeps to this machine; the page polls for newer versions."""
+"""Serves the report of running sweeps to this machine; the page polls for newer versions.
+
+A folder of sweeps is served as an index, and each sweep under its name.
+"""
 
 import errno
 import hashlib
@@ -9,10 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from zoo.errors import ConfigError
 from zoo.lab.measures import MEASURED_FILE
 from zoo.lab.report.html_page import render
+from zoo.lab.report.index_page import read_entry, render_index, sweep_folders
+from zoo.lab.results.notes import NOTES_FILE
 from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.results.verdict import judge
 
@@ -38,7 +44,7 @@ def signature(folder: Path) -> str:
         [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())] if folder.is_dir() else [folder]
     )
     for place in places:
-        for name in ("experiment.json", *FILES):
+        for name in ("experiment.json", NOTES_FILE, *FILES):
             try:
                 stat = os.stat(os.path.join(place, name))
             except OSError:
@@ -81,6 +87,41 @@ class Pages:
             return self._version, self._page
 
 
+class Site:
+    """The pages of a folder of sweeps, and an index over them.
+
+    Args:
+        folder: holds the folders of sweeps.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._pages: dict[str, Pages] = {}
+        self._lock = threading.Lock()
+        self._index, self._next = b"", -1.0
+
+    def index(self) -> bytes:
+        """Returns the index, rendered anew if the last one is old enough."""
+        with self._lock:
+            begun = time.monotonic()
+            if begun >= self._next:
+                entries = [
+                    read_entry(folder, f"./{quote(folder.name, errors='replace')}/")
+                    for folder in sweep_folders(self.folder)
+                ]
+                self._index = render_index(self.folder, entries, followed=True).encode("utf-8")
+                self._next = time.monotonic() + (time.monotonic() - begun) / SHARE
+            return self._index
+
+    def pages(self, name: str) -> Pages | None:
+        """Returns the pages of the sweep in the folder `name`; None without one that can be read."""
+        with self._lock:
+            if name not in self._pages and any(folder.name == name for folder in sweep_folders(self.folder)):
+                with suppress(ConfigError, OSError):
+                    self._pages[name] = Pages(self.folder / name)
+            return self._pages.get(name)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: "Server"
 
@@ -90,12 +131,18 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in (HOST, "localhost"):
             return self._answer(403, "text/plain", b"the host must be 127.0.0.1 or localhost\n")
         path = self.path.partition("?")[0]
-        if path == "/":
-            return self._answer(200, "text/html", self.server.pages.newest()[1])
-        if path == "/version":
-            return self._answer(200, "text/plain", self.server.pages.newest()[0].encode())
         if path == "/favicon.ico":
             return self._answer(204, "image/x-icon", b"")
+        pages = self.server.pages
+        if isinstance(pages, Site):
+            if path == "/":
+                return self._answer(200, "text/html", pages.index())
+            name, _, rest = path.removeprefix("/").partition("/")
+            pages, path = pages.pages(unquote(name, errors="replace")), f"/{rest}"
+        if pages is not None and path == "/":
+            return self._answer(200, "text/html", pages.newest()[1])
+        if pages is not None and path == "/version":
+            return self._answer(200, "text/plain", pages.newest()[0].encode())
         return self._answer(404, "text/plain", b"not found; the report is at /\n")
 
     def _answer(self, status: int, kind: str, content: bytes) -> None:
@@ -117,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the newest page on 127.0.0.1.
+    """Serves the newest page of a sweep or a run, or of the sweeps of a folder, on 127.0.0.1.
 
     Raises:
         ConfigError: the port is in use or not allowed.
@@ -125,7 +172,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, pages: Pages, port: int):
+    def __init__(self, pages: Pages | Site, port: int):
         self.pages = pages
         try:
             super().__init__((HOST, port), _Handler)

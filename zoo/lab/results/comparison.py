@@ -1,6 +1,8 @@
 """Compares manually chosen runs as a sweep, with arms for the config keys in which they differ."""
 
+import itertools
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,15 +41,62 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def load_comparison(folders: list[str | Path]) -> SweepResults:
+def _folder_names(groups: Sequence[Sequence[RunRecord]]) -> list[str]:
+    """Returns a name for each group of runs: that of its folder, or what the names of several have in
+    common; with the parent folder where two would be called alike.
+    """
+    found = []
+    for members in groups:
+        names = [run.folder.resolve().name for run in members]
+        same = itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*names, strict=False))
+        found.append("".join(signs[0] for signs in same).rstrip("-_. ") or names[0])
+    return [
+        name if found.count(name) == 1 else f"{members[0].folder.resolve().parent.name}/{name}"
+        for name, members in zip(found, groups, strict=True)
+    ]
+
+
+def _arm_labels(
+    groups: Sequence[tuple[dict[str, str], list[RunRecord]]], called: Mapping[Path, str], many_keys: bool
+) -> list[str]:
+    """Returns what each group is called: by the user, by its folders, or by the keys that differ.
+
+    Raises:
+        ConfigError: two groups have one name.
+    """
+    by_folder = _folder_names([members for _, members in groups])
+    labels = by_folder if many_keys else factor_labels([found for found, _ in groups], by_folder)
+    labels = [called.get(members[0].folder, label) for (_, members), label in zip(groups, labels, strict=True)]
+    if repeated := sorted({label for label in called.values() if labels.count(label) > 1}):
+        raise ConfigError(
+            [f"--name {label}: two arms have this name; their configs or seeds differ" for label in repeated]
+        )
+    return [
+        label if labels.count(label) == 1 else f"{label} ({labels[: place + 1].count(label)})"
+        for place, label in enumerate(labels)
+    ]
+
+
+# With more differing keys their values make a name that nobody reads.
+MAX_KEYS_IN_NAME = 3
+
+
+def load_comparison(folders: Sequence[str | Path], names: Mapping[str, str] | None = None) -> SweepResults:
     """Reads any runs and groups those that differ only in the seed into arms.
 
-    Whatever else differs between arms, e.g. what their evaluations score, is a warning. A second run
-    of the same config and seed becomes an arm of its own, so that a repetition can be compared.
+    Arms are called by the keys in which they differ, or by their folders if these are more than
+    three. Whatever else differs between arms, e.g. what their evaluations score, is a warning. A
+    second run of the same config and seed becomes an arm of its own, so that a repetition can be
+    compared.
+
+    Args:
+        folders: run folders.
+        names: {folder: name of its arm}, for some of the folders or for none.
 
     Raises:
         ConfigError: folders are missing, damaged or named twice; one line per problem.
     """
+    called = {Path(folder): name for folder, name in (names or {}).items()}
     runs: list[RunRecord] = []
     problems: list[str] = []
     seen: set[Path] = set()
@@ -65,21 +114,24 @@ def load_comparison(folders: list[str | Path]) -> SweepResults:
     if problems:
         raise ConfigError(problems)
 
-    names = _short_keys(_distinguishing_keys(runs))
+    keys = _short_keys(_distinguishing_keys(runs))
     groups: list[tuple[dict[str, str], list[RunRecord]]] = []
     for run in runs:
         flat = flatten(run.config)
-        factors = {name: _text(flat[key]) for key, name in names.items() if key in flat}
-        copies = [members for found, members in groups if found == factors]
+        factors = {name: _text(flat[key]) for key, name in keys.items() if key in flat}
+        copies = [
+            members
+            for found, members in groups
+            if found == factors and called.get(members[0].folder) == called.get(run.folder)
+        ]
         free = next((members for members in copies if run.seed not in {member.seed for member in members}), None)
         if free is None:
             groups.append((factors, [run]))
         else:
             free.append(run)
 
+    labels = _arm_labels(groups, called, len(keys) > MAX_KEYS_IN_NAME)
     arms, placed = [], []
-    fallback = [members[0].folder.resolve().name for _, members in groups]
-    labels = factor_labels([factors for factors, _ in groups], fallback)
     for (factors, members), label in zip(groups, labels, strict=True):
         # Folders in different places may have one name, so the index makes the arm's name unique.
         name = f"{len(arms) + 1}: {label}"

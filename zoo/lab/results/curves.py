@@ -33,7 +33,9 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 @dataclass(frozen=True)
 class SeedBand:
-    """Mean, minimum and maximum over the seeds of one arm, at the steps that all of them have."""
+    """Mean, minimum, maximum and sample standard deviation (NaN for one seed) over the seeds of one
+    arm, at the steps that all of them have.
+    """
 
     step: np.ndarray
     tokens: np.ndarray
@@ -41,6 +43,7 @@ class SeedBand:
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    sd: np.ndarray
     n: int
 
 
@@ -76,6 +79,25 @@ def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
     }
     # Two arms of the same style could not be told apart.
     return found if len(set(found.values())) == len(found) else _styles_in_turn(sweep)
+
+
+# With more factors their values alone are hard to tell apart.
+MAX_FACTORS_IN_TITLE = 3
+
+
+def short_names(sweep: SweepResults) -> tuple[str, list[str]]:
+    """Returns the title of a legend and the names of the arms in it.
+
+    `("norm, warm-up", ["pre, 0", "pre, 50"])` says each factor once; arms that are no combinations of
+    factors keep their labels, under no title.
+    """
+    keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
+    keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
+    labels = [arm.label for arm in sweep.arms]
+    complete = all(arm.label == ", ".join(f"{key}={arm.factors.get(key)}" for key in keys) for arm in sweep.arms)
+    if not complete or not 0 < len(keys) <= MAX_FACTORS_IN_TITLE:
+        return "", labels
+    return ", ".join(keys), [", ".join(arm.factors[key] for key in keys) for arm in sweep.arms]
 
 
 def _styles_in_turn(sweep: SweepResults) -> dict[str, tuple[int, int]]:
@@ -137,6 +159,7 @@ def seed_band(sweep: SweepResults, arm: Arm, metric: str) -> SeedBand | None:
         values.mean(axis=0),
         values.min(axis=0),
         values.max(axis=0),
+        values.std(axis=0, ddof=1) if len(rows) > 1 else np.full(len(common), math.nan),
         len(rows),
     )
 

@@ -13,6 +13,8 @@ from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import POWER, SequentialDesign, design_until_decided, detectable_effect
 
 MIN_SEEDS = 2
+# The simulated series of a design take 5 MB for each seed.
+MOST_LOOKS = 100
 
 
 def plan_interim_looks(folder: Path, seeds: tuple[int, ...], max_seeds: int) -> SequentialDesign:
@@ -34,6 +36,8 @@ def plan_interim_looks(folder: Path, seeds: tuple[int, ...], max_seeds: int) -> 
                 "their levels are valid only for this number; use it, or another --output"
             )
         return SequentialDesign(before)
+    if max_seeds > MOST_LOOKS:
+        raise ConfigError(f"--max-seeds {max_seeds}: looks are planned for at most {MOST_LOOKS} seeds")
     if max_seeds < len(seeds):
         raise ConfigError(f"--max-seeds {max_seeds} is fewer than the {len(seeds)} seeds to begin with")
     return design_until_decided(len(seeds), max_seeds)

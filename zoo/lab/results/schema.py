@@ -121,7 +121,9 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
         problems.append(f"{where}: margin is {margin!r}; expected a number of 0 or more")
     if len(problems) > before:
         return None
-    return Contrast(name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")))
+    return Contrast(
+        name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")), as_text(entry.get("claim"))
+    )
 
 
 def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]:

@@ -24,6 +24,7 @@ from zoo.lab.results.schema import (
     prerequisite_entries,
     restore_prerequisite_names,
 )
+from zoo.lab.results.steps_to_loss import add_steps_to_loss
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
 
@@ -122,6 +123,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
     prerequisites = _read_prerequisites(folder, prerequisite_entries(experiment), problems)
     prerequisite_names = {run.folder.name: run.arm for run in prerequisites}
     runs = _read_runs(folder, experiment["runs"], names, prerequisite_names, problems)
+    runs = add_steps_to_loss(runs, _used_metrics(experiment))
     if any(type(seed) is not int for seed in experiment["seeds"]):
         problems.append(f"{path}: seeds need to be integers")
     looks = parse_looks(experiment.get("looks"), str(path), problems)
@@ -154,11 +156,17 @@ def load_metrics(folder: Path, experiment: dict[str, Any]) -> None:
     Raises:
         ConfigError: they are not trusted, or damaged.
     """
-    sides = [side for entry in experiment["contrasts"] for side in (as_dict(as_dict(entry).get(key)) for key in "ab")]
-    used = [experiment["metric"], *(side["metric"] for side in sides if isinstance(side.get("metric"), str))]
+    used = _used_metrics(experiment)
     measures = [f"{MEASURE_PREFIX}{name}" for name in as_words(experiment.get("measures"))]
     if not all(is_known_metric(metric) for metric in (*used, *measures)):
         plugins.load_stored(folder, as_words(experiment.get("plugins")))
+
+
+def _used_metrics(experiment: dict[str, Any]) -> list[str]:
+    """Returns the metrics of an experiment and of the sides of its contrasts."""
+    sides = [side for entry in experiment["contrasts"] for side in (as_dict(as_dict(entry).get(key)) for key in "ab")]
+    used = [experiment["metric"], *(side["metric"] for side in sides if isinstance(side.get("metric"), str))]
+    return list(dict.fromkeys(used))
 
 
 def _read_experiment(folder: Path) -> dict[str, Any]:

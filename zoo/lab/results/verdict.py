@@ -21,7 +21,7 @@ finished leaves its contrast undecided: leaving it out could select the result.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from zoo.errors import did_you_mean
@@ -105,15 +105,21 @@ def judge(sweep: SweepResults) -> Verdict:
     if not sweep.contrasts:
         return Verdict("no claim", [], _without_claim(sweep))
     outcomes = correct_refutations([judge_contrast(sweep, contrast) for contrast in sweep.contrasts], sweep.alpha)
-    found = {outcome.outcome for outcome in outcomes}
-    overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
-    words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
-    parts = [
-        f"{'; '.join([outcome.sentence, *outcome.notes])}: "
-        f"{_rule_name(outcome.contrast, sweep.unit)} {words[outcome.outcome]}"
-        for outcome in outcomes
-    ]
+    overall = overall_verdict({outcome.outcome for outcome in outcomes})
+    parts = [outcome_text(outcome, sweep.unit) for outcome in outcomes]
     return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")
+
+
+def overall_verdict(outcomes: Collection[str]) -> str:
+    """Returns the verdict on contrasts with these outcomes, of which there is at least one."""
+    return "not supported" if "refuted" in outcomes else "undecided" if "undecided" in outcomes else "supported"
+
+
+def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:
+    """Returns the difference, the notes, and what became of the rule, as a sentence without a stop."""
+    words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
+    told = "; ".join([outcome.sentence, *outcome.notes])
+    return f"{told}: {_rule_name(outcome.contrast, unit_of)} {words[outcome.outcome]}"
 
 
 def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:

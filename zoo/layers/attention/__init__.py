@@ -5,13 +5,24 @@ subclass for each kind weighs the values, and stores what decoding needs in the 
 """
 
 from zoo.config import ResolvedConfig
+from zoo.layers.attention.forgetting_attention import ForgettingAttention
+from zoo.layers.attention.other_weights import SigmoidAttention, SoftmaxPlusOneAttention
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer, shared_scores
+from zoo.layers.attention.value_mixing import ValueEmbeddingAttention, ValueResidualAttention
 
 __all__ = ["ATTENTIONS", "SharedScores", "TokenMixer", "make_attention", "shared_scores"]
 
-ATTENTIONS: dict[str, type[TokenMixer]] = {"softmax": SoftmaxAttention, "performer": PerformerAttention}
+ATTENTIONS: dict[str, type[TokenMixer]] = {
+    "softmax": SoftmaxAttention,
+    "softmax_plus_one": SoftmaxPlusOneAttention,
+    "sigmoid": SigmoidAttention,
+    "forgetting": ForgettingAttention,
+    "value_residual": ValueResidualAttention,
+    "value_embedding": ValueEmbeddingAttention,
+    "performer": PerformerAttention,
+}
 
 
 def make_attention(config: ResolvedConfig, cross: bool = False, gain: float = 1.0) -> TokenMixer:

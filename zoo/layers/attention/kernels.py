@@ -28,14 +28,23 @@ def _visible(context: Context, scoring: Scoring, key_heads: int):
     return by_head.reshape(by_head.shape[0], key_heads, -1, *by_head.shape[2:])
 
 
+def visible_keys(context: Context, scoring: Scoring) -> Float[Array, "#B #T #H"]:
+    """Returns the number of keys that each query sees, by head where heads differ, in float32."""
+    count = _visible(context, scoring, 1).sum(axis=-1, dtype=jnp.float32)
+    return count[..., None] if count.ndim == 2 else jnp.moveaxis(count[:, 0], 1, 2)
+
+
 def _probabilities(scores, visible, scoring: Scoring):
     """Returns the softmax of scores [B, G, R, T, S] over the visible keys in float32.
 
     A sink takes part in the softmax. Its column is then dropped, so rows may sum to less than 1.
+    With a `sigmoid_bias` the weights are a sigmoid of the scores, and rows may have any sum.
     """
     if scoring.softcap:
         scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
     visible = visible if visible.ndim == scores.ndim else visible[:, None, None]
+    if scoring.sigmoid_bias is not None:
+        return jnp.where(visible, jax.nn.sigmoid(scores + scoring.sigmoid_bias), 0)
     scores = jnp.where(visible, scores, jnp.finfo(jnp.float32).min)
     if scoring.sinks is None:
         return jax.nn.softmax(scores, axis=-1)

@@ -1,43 +1,18 @@
 """What all kinds of attention have in common: projections to queries, keys, values and back."""
 
 import jax.numpy as jnp
-from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import AUTO, ResolvedConfig
+from zoo.layers.attention.head_options import OutputGate, make_head_norms
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
-from zoo.layers.norm import rms_norm
-from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
+from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
 from zoo.layers.position import Position, make_attention_position
+from zoo.layers.short_convolution import make_short_convolution
 
 Projected = tuple[Float[Array, "B T H K"], Float[Array, "B S G K"], Float[Array, "B S G V"]]
 """Queries and keys, rotated, and values."""
-
-
-class HeadNorm(nnx.Module):
-    """q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation (Henry et al.
-    2020; Dehghani et al. 2023).
-
-    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
-    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is.
-    """
-
-    def __init__(self, config: ResolvedConfig, heads: int):
-        K = config.attention.head_dim
-        self.full, self.epsilon, self.unit_offset = (
-            config.attention.qk_norm == "full",
-            config.norm.epsilon,
-            config.norm.unit_offset,
-        )
-        self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
-
-    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
-        """Normalises queries or keys."""
-        scale = 1 + self.scale[...] if self.unit_offset else self.scale[...]
-        if not self.full:
-            return rms_norm(x, scale, self.epsilon)
-        return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
 
 
 class Attention(TokenMixer):
@@ -57,13 +32,16 @@ class Attention(TokenMixer):
         H, Q = attention.num_heads, attention.num_query_heads
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        output_initializer = kernel_initializer(
-            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        )
         self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
-        self.output = Linear(H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer)
-        normed = attention.qk_norm != "none"
-        self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
+        self.output = Linear(
+            H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer(config, gain)
+        )
+        self.query_norm, self.key_norm = make_head_norms(config, Q, G)
+        widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}
+        for name, width in {} if cross else widths.items():
+            axis = "heads" if name == "query" else "kv_heads"
+            setattr(self, f"{name}_convolution", make_short_convolution(config, "B", width, axis))
+        self.output_gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
 
     @property
@@ -95,7 +73,7 @@ class Attention(TokenMixer):
             q = q.reshape(context.cache.memory_positions.shape[0], -1, *q.shape[2:])
             attended = self.attend_memory(q, context)
         else:
-            q, k, v = self.queries(self.query(x)), self.keys(self.key(x)), self.values(self.value(x))
+            q, k, v = self._heads(x, context)
             q, k = self.position.rotate(q, k, context.positions, context.positions)
             attended = self.attend_next(q, k, v, context, shared)
         return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)
@@ -103,7 +81,8 @@ class Attention(TokenMixer):
     def merge(
         self, attended: Float[Array, "B T H V"], x: Float[Array, "B T D"], context: Context
     ) -> Float[Array, "B T D"]:
-        """Returns concat_h(attended) W_o: what the heads have read, in one vector for each token.
+        """Returns concat_h(attended) W_o, with the output gate before W_o if there is one: what the
+        heads have read, in one vector for each token.
 
         Args:
             attended: what each head has read.
@@ -111,17 +90,30 @@ class Attention(TokenMixer):
             context: structure of the sequence.
         """
         del context
+        attended = attended if self.output_gate is None else self.output_gate(attended, x)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _all_tokens(
         self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | None
     ) -> Float[Array, "B T H V"]:
-        source = context.memory.hidden.astype(x.dtype) if self.cross else x
         if self.cross:
+            source = context.memory.hidden.astype(x.dtype)
             context, shared = context.for_cross_attention(), None
-        q, k = self.queries(self.query(x)), self.keys(self.key(source))
+            q, k, v = self.queries(self.query(x)), self.keys(self.key(source)), self.values(self.value(source))
+        else:
+            q, k, v = self._heads(x, context)
         q, k = self.position.rotate(q, k, context.positions, context.effective_key_positions)
-        return self.attend(x, (q, k, self.values(self.value(source))), context, shared)
+        return self.attend(x, (q, k, v), context, shared)
+
+    def _heads(self, x: Float[Array, "B T D"], context: Context) -> Projected:
+        """Returns queries, keys and values of self-attention, before rotation."""
+
+        def projected(name: str) -> Array:
+            y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
+            return y if convolution is None else convolution(y, context, f"{name} convolution")
+
+        q, k, v = self.queries(projected("query")), self.keys(projected("key")), self.values(projected("value"))
+        return q, k, self.mixed_values(v, x, context)
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
@@ -137,6 +129,19 @@ class Attention(TokenMixer):
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""
         return x.reshape(*x.shape[:2], -1, self.value_dim)
+
+    def mixed_values(
+        self, v: Float[Array, "B T G V"], x: Float[Array, "B T D"], context: Context
+    ) -> Float[Array, "B T G V"]:
+        """Returns the values that self-attention weighs and keeps; by default `v` itself.
+
+        Args:
+            v: projected values.
+            x: the tokens: whole rows, or the next token when decoding from a cache.
+            context: structure of the sequence.
+        """
+        del x, context
+        return v
 
     def attend(
         self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None

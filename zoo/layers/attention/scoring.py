@@ -23,6 +23,8 @@ class Scoring:
         value_bias: (p [B,H,T,S], positions) -> a term added to the output, [B,T,H,V]; None for
             none.
         dropout: rate on p.
+        sigmoid_bias: b in p = sigmoid(cap(scale * q k^T + bias) + b), in place of the softmax; None
+            for that.
         dilations: dilations of the windows of the H heads; empty if all are 1.
     """
 
@@ -37,6 +39,7 @@ class Scoring:
     value_bias: Callable[[Array, Array, Array], Array] | None = None
     dropout: float = 0.0
     dilations: tuple[int, ...] = ()
+    sigmoid_bias: float | None = None
 
     def total_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B #T"], k_positions: Int[Array, "#B S"]

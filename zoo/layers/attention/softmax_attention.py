@@ -8,8 +8,9 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
 from zoo.layers.attention.banded import banded_attention
+from zoo.layers.attention.head_options import LengthFactor, without_own_value
 from zoo.layers.attention.kernel_choice import KernelChoice, Mask, Platform, RowStructure, choose_kernel
-from zoo.layers.attention.kernels import KERNELS, cached_attention
+from zoo.layers.attention.kernels import KERNELS, cached_attention, visible_keys
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.projections import Attention, Projected
 from zoo.layers.attention.scoring import Scoring
@@ -30,12 +31,17 @@ class SoftmaxAttention(Attention):
     the window; with `global_projections` they have separate q/k/v projections (same section).
     """
 
+    sigmoid_bias: float | None = None
+    """b, where weights are sigmoid(score + b) and no softmax."""
+
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = config.attention
         H = attention.num_heads
         sinks = (H,), ("heads",), normal(config.init.embedding_std), "scalar"
         self.sinks = parameter(*sinks) if attention.sinks else None
+        self.length_factor = LengthFactor(config) if attention.ssmax else None
+        self.exclusive = attention.exclusive and not cross
         # Windows and global tokens belong to one sequence; all of a memory is visible.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
         dilations = () if cross else attention.dilations
@@ -47,15 +53,29 @@ class SoftmaxAttention(Attention):
                 config, attention.num_query_heads, attention.num_kv_heads, gain
             )
 
+    @property
+    def has_sink(self) -> bool:
+        """Returns whether a sink takes part in the softmax."""
+        return self.sinks is not None
+
+    @property
+    def sink_scores(self) -> Float[Array, " H"] | None:
+        """Returns the score of each head that takes weight and has no value, or None."""
+        return None if self.sinks is None else self.sinks[...]
+
     def attend(
         self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
     ) -> Float[Array, "B T H V"]:
         """See `Attention.attend`."""
         q, k, v = projected
-        self._record(q, k, context, shared)
-        attended = self._softmax(q, k, v, context, shared)
+        scoring = self._scoring(context, shared)
+        scaled = self._scaled(q, context, scoring)
+        self._record(scaled, k, context, scoring)
+        attended = self._softmax(scaled, k, v, context, scoring)
         if self.global_tokens:
             attended = self._with_global(attended, x, q, k, v, context, shared)
+        if self.exclusive:
+            attended = without_own_value(attended, v)
         if (cache := context.cache) is not None:
             cache.entries[self.part] = (
                 KeyValues.of(k, v) if self.cross else KeyValues.newest_of(k, v, cache, self.window_span)
@@ -79,7 +99,10 @@ class SoftmaxAttention(Attention):
         kept = cache.entries[self.part] = cache.entries[self.part].with_next(k, v, cache)
         query_context = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
         of_keys = None if shared is None else shared(query_context.key_positions)
-        return cached_attention(q, kept.keys, kept.values, query_context, self._scoring(query_context, of_keys))
+        scoring = self._scoring(query_context, of_keys)
+        q = self._scaled(q, query_context, scoring)
+        attended = cached_attention(q, kept.keys, kept.values, query_context, scoring)
+        return without_own_value(attended, v) if self.exclusive else attended
 
     def attend_memory(self, q: Float[Array, "M R H K"], context: Context) -> Float[Array, "M R H V"]:
         """See `Attention.attend_memory`."""
@@ -87,7 +110,9 @@ class SoftmaxAttention(Attention):
         query_context = replace(
             context, positions=jnp.zeros((1, 1), jnp.int32), causal=False, key_positions=context.cache.memory_positions
         )
-        return cached_attention(q, kept.keys, kept.values, query_context, self._scoring(query_context, None))
+        scoring = self._scoring(query_context, None)
+        q = self._scaled(q, query_context, scoring)
+        return cached_attention(q, kept.keys, kept.values, query_context, scoring)
 
     @staticmethod
     def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
@@ -96,20 +121,24 @@ class SoftmaxAttention(Attention):
         """
         return 4 * layer.attention.num_heads * layer.attention.head_dim * keys * queries
 
-    def _record(self, q, k, context: Context, shared: Array | None) -> None:
+    def _record(self, q, k, context: Context, scoring: Scoring) -> None:
         if context.record is None:
             return
-        scoring = self._scoring(context, shared)
         context.record[self.part] = attention_entropy(q, k, context, scoring)
         if context.record_arrays:
             context.record[f"{self.part} maps"] = attention_maps(q, k, context, scoring, self.config.global_projections)
+
+    def _scaled(self, q: Float[Array, "B T H K"], context: Context, scoring: Scoring) -> Float[Array, "B T H K"]:
+        if self.length_factor is None:
+            return q
+        return self.length_factor(q, visible_keys(context, scoring))
 
     def _scoring(self, context: Context, shared: Array | None) -> Scoring:
         return Scoring(
             scale=self.config.scale, window=self.window, global_tokens=self.global_tokens, dilations=self.dilations,
             score_bias=self.position.score_bias if self.position.has_score_bias else None,
             reads_query=self.position.reads_query, shared=shared,
-            softcap=self.config.softcap, sinks=None if self.sinks is None else self.sinks[...],
+            softcap=self.config.softcap, sinks=self.sink_scores, sigmoid_bias=self.sigmoid_bias,
             value_bias=self.position.value_bias if self.position.has_value_bias else None,
             dropout=self.config.dropout if context.dropout_key is not None else 0.0,
         )  # fmt: skip
@@ -137,7 +166,8 @@ class SoftmaxAttention(Attention):
             "documents": "packed documents kept apart" * rows.documents,
             "dropout": "dropout on the probabilities" * (config.dropout > 0 and rows.drops),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
-            "sinks": "sinks" * (self.sinks is not None),
+            "sinks": "sinks" * self.has_sink,
+            "sigmoid": "weights by a sigmoid" * (self.sigmoid_bias is not None),
             "value": "a bias on the values" * position.has_value_bias,
             "padding": "rows that may have padding" * (not rows.causal and not rows.no_padding),
             "prefix": "a prefix that all tokens see" * (rows.causal and rows.prefix > 0),
@@ -148,10 +178,9 @@ class SoftmaxAttention(Attention):
         }
         return choose_kernel(config.implementation, platform, self.dtype, config.head_dim, asked, block, fused_block)
 
-    def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H V"]:
-        scoring = self._scoring(context, shared)
+    def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
         rows = RowStructure.of(context, q.shape[1], k.shape[1])
-        choice = self.choose_kernel(rows, Platform.here(), shared is not None, v.shape[-1])
+        choice = self.choose_kernel(rows, Platform.here(), scoring.shared is not None, v.shape[-1])
         kernel = KERNELS[choice.kernel]
         if choice.block:
             return banded_attention(kernel, choice.block, q, k, v, context, scoring)
@@ -181,6 +210,7 @@ class SoftmaxAttention(Attention):
         query_context = replace(context, positions=first, key_positions=context.positions, in_order=False)
         of_first = None if shared is None else pick(jnp.broadcast_to(shared, (B, *shared.shape[1:])), axis=2)
         scoring = replace(self._scoring(context, of_first), window=0, global_tokens=0, dilations=())
+        q = self._scaled(q, query_context, scoring)
         return attended.at[jnp.arange(B)[:, None], places].set(
             KERNELS["einsum"](q, k, v, query_context, scoring), mode="drop"
         )

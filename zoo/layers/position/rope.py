@@ -47,6 +47,17 @@ def plain_frequencies(theta: float | Float[Array, ""], rotated: int) -> Float[Ar
     return theta ** (-np.arange(0, rotated, 2) / rotated)
 
 
+def only_highest(frequencies: Float[Array | np.ndarray, " half"], kept: int) -> Float[Array | np.ndarray, " half"]:
+    """Returns the frequencies theta^(-2i / K) of pairs i < `kept`, and 0 for the other pairs (p-RoPE,
+    Barbero et al. 2024).
+
+    The pairs that turn have the frequencies of whole RoPE: of the spectrum the slow end is cut off.
+    Partial RoPE (`position.fraction`) instead spreads the whole spectrum, from 1 to about 1 / theta,
+    over fewer pairs, theta^(-2i / (fraction * K)), so that it keeps slow pairs.
+    """
+    return frequencies * (np.arange(frequencies.shape[0]) < kept)
+
+
 def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
     """Divides all frequencies by the factor: position interpolation (Chen et al. 2023, eq. 4)."""
     return plain_frequencies(theta, rotated) / scaling.factor
@@ -104,7 +115,9 @@ class Rope(Position):
     t - s (Su et al. 2021, eq. 16, 34).
 
     Values are not rotated. With `position.fraction` < 1 the last dimensions of a head are not
-    rotated either (partial rotary, GPT-J, GPT-NeoX). YaRN also multiplies queries and keys by 0.1
+    rotated either (partial rotary, GPT-J, GPT-NeoX). With `position.kept_frequencies` p < 1 only the
+    first p of the pairs turn, at the frequencies that they have with p = 1 (p-RoPE, Barbero et al.
+    2024). YaRN also multiplies queries and keys by 0.1
     ln(factor) + 1, which sharpens the softmax (Peng et al. 2023, eq. 22).
     """
 
@@ -112,10 +125,15 @@ class Rope(Position):
         position = config.position
         self.theta, self.layout, self.scaling = position.theta, position.layout, position.scaling
         self.rotated = round(config.attention.head_dim * position.fraction)
+        self.kept = round(self.rotated // 2 * position.kept_frequencies)
         self.factor = 0.1 * math.log(position.scaling.factor) + 1.0 if position.scaling.kind == "yarn" else 1.0
 
     def frequencies(self, positions: Int[Array, "#B S"]) -> Float[Array | np.ndarray, " half"]:
         """Returns the radians per position of every pair, for keys at `positions`."""
+        frequencies = self._all_frequencies(positions)
+        return frequencies if self.kept == self.rotated // 2 else only_highest(frequencies, self.kept)
+
+    def _all_frequencies(self, positions: Int[Array, "#B S"]) -> Float[Array | np.ndarray, " half"]:
         if self.scaling.kind == "none":
             return plain_frequencies(self.theta, self.rotated)
         length = (positions.max() + 1,) if self.scaling.kind == "dynamic" else ()

@@ -90,6 +90,8 @@ class Checkpoints:
             ConfigError: there is no such checkpoint.
         """
         steps = self.steps()
+        if not steps:
+            raise ConfigError(f"{self.folder.parent} has no checkpoints yet")
         if step == "best":
             return self._best_step(steps)
         if step == "latest" and steps:
@@ -97,7 +99,7 @@ class Checkpoints:
         if step.isdecimal() and int(step) in steps:
             return int(step)
         raise ConfigError(
-            f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps)) or '(none)'}; also: latest, best"
+            f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps))}; also: latest, best"
         )
 
     def _best_step(self, steps: list[int]) -> int:

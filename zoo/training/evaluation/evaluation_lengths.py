@@ -22,19 +22,20 @@ def evaluate_lengths(
     state: State,
     wanted: Collection[int],
     stop: StopSignal,
-    last: bool,
+    step: int,
 ) -> dict[int, dict[str, float]] | None:
     """Evaluates at the training length and, after the last step, at `training.eval_lengths`.
 
     Lengths that the model or the objective cannot handle are skipped with a log line. Scores at the
     training length have no suffix; those at `eval_lengths` end in "@" and the length. Scores of the
-    average of the parameters, if there is one, begin with "eval/ema".
+    average of the parameters, if there is one, begin with "eval/ema"; before the first update it is
+    the average of nothing, and has none.
 
     Args:
         executor, runs, state: as in `zoo.training.loop.train`.
         wanted: indices of the runs to evaluate.
         stop: polled before each batch.
-        last: whether this is the evaluation after the last step.
+        step: updates done.
 
     Returns:
         {index: {"eval/NAME" or "eval/NAME@LENGTH": score}}, or None if a stop was requested.
@@ -42,8 +43,9 @@ def evaluate_lengths(
     config, program = runs[0].config, runs[0].program
     results: dict[int, dict[str, float]] = {index: {} for index in wanted}
     active = [index in results for index in range(len(runs))]
-    states = {"eval": state} | ({"eval/ema": averaged(state)} if config.optimizer.ema_steps else {})
-    training_length, further = config.data.sequence_length, config.training.eval_lengths if last else ()
+    states = {"eval": state} | ({"eval/ema": averaged(state)} if config.optimizer.ema_steps and step else {})
+    further = config.training.eval_lengths if step == config.training.steps else ()
+    training_length = config.data.sequence_length
     for length in dict.fromkeys((training_length, *further)):
         if (reason := program.objective.why_too_long(program.model, length)) is not None:
             for index in wanted:

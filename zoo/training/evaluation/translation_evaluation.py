@@ -38,9 +38,11 @@ class TranslationEvaluator:
         self._config, self._dataset, self._model, self._folder = config, dataset, model, folder
 
     def is_due(self, step: int) -> bool:
-        """Returns whether the evaluation at a step includes translations."""
+        """Returns whether the evaluation at a step includes translations; those of initial values mean
+        nothing.
+        """
         every = self._config.training.translate_every
-        return step == self._config.training.steps or bool(every and step % every == 0)
+        return step == self._config.training.steps or bool(every and step and step % every == 0)
 
     def __call__(self, step: int, state: State, stopped: Callable[[], bool]) -> dict[str, float] | None:
         """Returns {"eval/bleu", "eval/chrf", "eval/exact_match"}, or None if a stop was requested.

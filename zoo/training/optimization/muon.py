@@ -1,11 +1,12 @@
-"""Muon: the momentum of every hidden matrix, orthogonalised (Jordan 2024; Liu et al. 2025)."""
+"""Muon and what is built on it: the momentum of every hidden matrix, orthogonalised."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
@@ -15,13 +16,23 @@ from zoo.training.optimization.schedules import Values
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 SMALLEST_NORM = 1e-7
+# Added to the root of NorMuon's second moment (Li et al. 2025, algorithm 1).
+SMALLEST_MOMENT = 1e-10
+FIRST_MOMENTUM = 0.85
 MATRICES, OTHERS = "matrices", "others"
 
 
 class MuonState(NamedTuple):
-    """The momentum of every matrix."""
+    """The number of updates and the momentum of every matrix."""
 
+    count: Int[Array, ""]
     momentum: Params
+
+
+class OutputMomentState(NamedTuple):
+    """NorMuon's average square of the directions of every matrix, [..., O] by output."""
+
+    second: Params
 
 
 def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -34,11 +45,87 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
     NS is `orthogonalise`. The scale s is sqrt(max(1, O / I)) for "spectral" (Jordan 2024) and
     0.2 sqrt(max(I, O)) for "rms" (Liu et al. 2025, section 2.2), which makes the root mean square
-    of the direction about that of Adam, so that a learning rate of AdamW can be kept. Query, key and
-    value projections are one matrix each, over all heads; stacked layers are separate matrices.
-    Embeddings, heads, convolutions, vectors and scalars are left to Adam with `beta1`, `beta2` and
-    `epsilon`; a group of parameters gives them a rate and a decay of their own.
+    of the direction about that of Adam, so that a learning rate of AdamW can be kept. Over the first
+    `muon_warmup` updates mu rises linearly from 0.85. Query, key and value projections are one matrix
+    each, over all heads; stacked layers are separate matrices. Embeddings, heads, convolutions,
+    vectors and scalars are left to Adam with `beta1`, `beta2` and `epsilon`; a group of parameters
+    gives them a rate and a decay of their own.
     """
+    kind = values["optimizer.muon_scale"]
+    sized = optax.stateless(
+        lambda directions, params: jax.tree.map(lambda u: _scale(kind, *u.shape[-2:]) * u, directions)
+    )
+    return _for_matrices(values, traits, sized)
+
+
+def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns NorMuon (Li et al. 2025, algorithm 1): Muon with directions of equal size per output.
+
+    With U = NS((1 - mu) G + mu M) of Muon and b = `normuon_beta2`, for every output j:
+
+        v_j <- b v_j + (1 - b) mean_i(U_ij^2),  N_ij = U_ij / (sqrt(v_j) + 1e-10)
+        direction = N c / |N|
+
+    The norm c of the direction is 0.2 sqrt(I O) for "rms" (line 9 there), and for "spectral" that of
+    Muon's, sqrt(max(1, O / I)) |U|, as in the published code.
+    """
+    scale, decay = values["optimizer.muon_scale"], values["optimizer.normuon_beta2"]
+
+    def init(params: Params) -> OutputMomentState:
+        return OutputMomentState(jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape[:-2], leaf.shape[-1])), params))
+
+    def update(
+        directions: Params, state: OutputMomentState, params: Params | None = None
+    ) -> tuple[Params, OutputMomentState]:
+        del params
+
+        def norm(matrix: Array) -> Array:
+            return jnp.linalg.norm(matrix, axis=(-2, -1), keepdims=True)
+
+        def even(u: Array, second: Array) -> Array:
+            evened = u / (jnp.sqrt(second) + SMALLEST_MOMENT)[..., None, :]
+            inputs, outputs = u.shape[-2:]
+            size = 0.2 * (inputs * outputs) ** 0.5 if scale == "rms" else _scale(scale, inputs, outputs) * norm(u)
+            return evened * (size / jnp.maximum(norm(evened), SMALLEST_MOMENT))
+
+        second = jax.tree.map(lambda u, v: decay * v + (1 - decay) * jnp.square(u).mean(-2), directions, state.second)
+        return jax.tree.map(even, directions, second), OutputMomentState(second)
+
+    return _for_matrices(values, traits, optax.GradientTransformation(init, update))
+
+
+def muonh(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns Muon on a sphere (Wen et al. 2025, "hyperball"), to be followed by `on_spheres`.
+
+    With U = NS((1 - mu) G + mu M) of Muon, a matrix W and R = |W|, the direction is R U / |U|, so that
+    the rate r is the angle of a step: W <- R (W - r R U / |U|) / |W - r R U / |U||.
+    """
+
+    def size(direction: Array, matrix: Array) -> Array:
+        lengths = (jnp.linalg.norm(each, axis=(-2, -1), keepdims=True) for each in (matrix, direction))
+        radius, length = lengths
+        return direction * (radius / jnp.maximum(length, SMALLEST_NORM))
+
+    return _for_matrices(values, traits, optax.stateless(partial(jax.tree.map, size)))
+
+
+def on_spheres(traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns the last stage of `muonh`: the step of each hidden matrix, which ends where the matrix
+    has the norm that it had before.
+    """
+
+    def project(step: Array, matrix: Array) -> Array:
+        moved = matrix + step
+        before, after = (jnp.linalg.norm(each, axis=(-2, -1), keepdims=True) for each in (matrix, moved))
+        return moved * (before / jnp.maximum(after, SMALLEST_NORM)) - matrix
+
+    return optax.masked(optax.stateless(partial(jax.tree.map, project)), traits.is_hidden_matrix)
+
+
+def _for_matrices(
+    values: Values, traits: ParameterTraits, then: optax.GradientTransformation
+) -> optax.GradientTransformation:
+    """Returns orthogonalised momentum and `then` for hidden matrices, and Adam for the others."""
     matrices = flatten(traits.is_hidden_matrix, "/")
 
     def labels(params: Params) -> Params:
@@ -47,25 +134,27 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
         )
 
     adam = optax.scale_by_adam(*(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon")))
-    rule = _scale_by_muon(values["optimizer.muon_momentum"], values["optimizer.muon_scale"])
-    return optax.partition({MATRICES: rule, OTHERS: adam}, labels)
+    momentum = _orthogonal_momentum(values["optimizer.muon_momentum"], values["optimizer.muon_warmup"])
+    return optax.partition({MATRICES: optax.chain(momentum, then), OTHERS: adam}, labels)
 
 
-def _scale_by_muon(decay: float | Float[Array, ""], scale: str) -> optax.GradientTransformation:
+def _orthogonal_momentum(
+    decay: float | Float[Array, ""], warmup: int | Float[Array, ""]
+) -> optax.GradientTransformation:
     def init(params: Params) -> MuonState:
-        return MuonState(jax.tree.map(jnp.zeros_like, params))
+        return MuonState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
 
     def update(gradient: Params, state: MuonState, params: Params | None = None) -> tuple[Params, MuonState]:
         del params
+        share = jnp.where(state.count < warmup, state.count / jnp.maximum(warmup, 1), 1.0)
+        current = (1 - share) * FIRST_MOMENTUM + share * decay
 
         def averaged(average: Array, new: Array) -> Array:
-            return decay * average + (1 - decay) * new
+            return current * average + (1 - current) * new
 
         momentum = jax.tree.map(averaged, state.momentum, gradient)
         nesterov = jax.tree.map(averaged, momentum, gradient)
-        return jax.tree.map(lambda matrix: _scale(scale, *matrix.shape[-2:]) * orthogonalise(matrix), nesterov), (
-            MuonState(momentum)
-        )
+        return jax.tree.map(orthogonalise, nesterov), MuonState(state.count + 1, momentum)
 
     return optax.GradientTransformation(init, update)
 

@@ -9,10 +9,13 @@ from zoo.config import GROUPS, REST, ResolvedConfig
 from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
+from zoo.training.optimization import schedule_free
+from zoo.training.optimization.muon import on_spheres
+from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.training.optimization.weight_average import STAGE, weight_average
-from zoo.training.optimization.weight_decay import BEFORE_THE_RULE, weight_decay
+from zoo.training.optimization.weight_decay import BEFORE_THE_RULE, decay_share, weight_decay
 
 
 def make_optimizer(
@@ -39,15 +42,20 @@ def make_optimizer(
     last = []
     if static["optimizer.ema_steps"]:
         last.append((STAGE, weight_average(values["optimizer.ema_steps"])))
-    if not static["optimizer.groups"]:
-        return optax.named_chain(*stages, *_rule(static, values, traits, schedule, matrices), *last)
-    rules, scopes = {}, scopes_in(static)
-    for name in (*static["optimizer.groups"], REST):
-        scope = f"{GROUPS}.{name}"
-        decayed = None if "optimizer.weight_decay" in scopes.get(scope, {}) else matrices
-        own = values_in(scope, static), values_in(scope, values)
-        rules[name] = optax.named_chain(*_rule(*own, traits, schedule, decayed))
-    return optax.named_chain(*stages, ("groups", optax.partition(rules, labels)), *last)
+    if static["optimizer.groups"]:
+        rules, scopes = {}, scopes_in(static)
+        for name in (*static["optimizer.groups"], REST):
+            scope = f"{GROUPS}.{name}"
+            decayed = None if "optimizer.weight_decay" in scopes.get(scope, {}) else matrices
+            own = values_in(scope, static), values_in(scope, values)
+            rules[name] = optax.named_chain(*_rule(*own, traits, schedule, decayed))
+        steps = [("groups", optax.partition(rules, labels))]
+    else:
+        steps = _rule(static, values, traits, schedule, matrices)
+    if static["optimizer.kind"] == schedule_free.STAGE:
+        wrapped = schedule_free.schedule_free(optax.named_chain(*steps), schedule, values["optimizer.beta1"])
+        steps = [(schedule_free.STAGE, wrapped)]
+    return optax.named_chain(*stages, *steps, *last)
 
 
 def _rule(
@@ -62,12 +70,21 @@ def _rule(
         schedule: the learning rate of the optimizer.
         decayed: which parameters weight decay applies to; None for all.
     """
-    stages = [(static["optimizer.kind"], OPTIMIZERS[static["optimizer.kind"]](values, traits))]
+    rule = OPTIMIZERS[static["optimizer.kind"]](values, traits)
+    if static["model.parametrization"] != "standard":
+        rule = parametrized(rule, static, traits)
+    stages = [(static["optimizer.kind"], rule)]
+    on_sphere = static["optimizer.kind"] == "muonh"
+    if on_sphere:
+        everything = jax.tree.map(lambda _: True, traits.ndim) if decayed is None else decayed
+        decayed = jax.tree.map(lambda decays, hidden: decays and not hidden, everything, traits.is_hidden_matrix)
     if static["optimizer.weight_decay"]:
         form = static["optimizer.weight_decay_form"]
         place = 0 if form == BEFORE_THE_RULE else 1
-        stages.insert(place, ("decay", weight_decay(form, values, decayed)))
+        stages.insert(place, ("decay", weight_decay(form, values, decayed, decay_share(static, schedule, values))))
     factor = values.get("optimizer.rate_factor")
     rate = schedule if factor is None else lambda count: factor * schedule(count)
     stages.append(("rate", optax.scale_by_learning_rate(rate)))
+    if on_sphere:
+        stages.append(("sphere", on_spheres(traits)))
     return stages

@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import optax
+from jax.tree_util import KeyPath, keystr, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
-from zoo.models.functional import ParameterTraits
+from zoo.models.functional import ParameterTraits, Params
+from zoo.nested import flatten
 from zoo.training.optimization.adafactor import adafactor
-from zoo.training.optimization.muon import muon
+from zoo.training.optimization.muon import muon, muonh, normuon
 from zoo.training.optimization.schedules import Values
+from zoo.training.optimization.soap import soap
 
 
 def adamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -89,6 +92,40 @@ def adopt(values: Values, traits: ParameterTraits) -> optax.GradientTransformati
     return optax.contrib.scale_by_adopt(*_of(values, "beta1", "beta2", "epsilon"))
 
 
+def stable_adamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns Adam with update clipping (Wortsman et al. 2023, algorithm 2): with g the gradient of a
+    parameter of one layer and v' its second moment, corrected for its bias,
+
+    direction = Adam / max(1, sqrt(mean(g^2 / max(v', epsilon^2))))
+
+    so that a second moment that lags behind the gradients makes the step smaller.
+    """
+    beta1, beta2, epsilon = _of(values, "beta1", "beta2", "epsilon")
+    adam, dimensions = optax.scale_by_adam(beta1, beta2, epsilon), flatten(traits.ndim, "/")
+
+    def update(gradient: Params, state: optax.OptState, params: Params | None = None) -> tuple[Params, optax.OptState]:
+        directions, state = adam.update(gradient, state, params)
+        correction = 1 - beta2**state.count
+
+        def clipped(path: KeyPath, direction: Array, g: Array, second: Array) -> Array:
+            axes = tuple(range(-dimensions[keystr(path, simple=True, separator="/")], 0))
+            relative = jnp.square(g) / jnp.maximum(second / correction, epsilon**2)
+            return direction / jnp.maximum(1, jnp.sqrt(relative.mean(axes, keepdims=True)))
+
+        return tree_map_with_path(clipped, directions, gradient, state.nu), state
+
+    return optax.GradientTransformation(adam.init, update)
+
+
+def schedule_free(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
+    """Returns g / (sqrt(v / (1 - beta2^t)) + epsilon), Adam without its first moment, whose place
+    `zoo.training.optimization.schedule_free` takes.
+    """
+    del traits
+    beta2, epsilon = _of(values, "beta2", "epsilon")
+    return optax.scale_by_rms(beta2, epsilon, eps_in_sqrt=False, bias_correction=True)
+
+
 def _of(values: Values, *names: str) -> tuple:
     return tuple(values[f"optimizer.{name}"] for name in names)
 
@@ -96,6 +133,9 @@ def _of(values: Values, *names: str) -> tuple:
 OPTIMIZERS: dict[str, Callable[[Values, ParameterTraits], optax.GradientTransformation]] = {
     "adamw": adamw,
     "muon": muon,
+    "normuon": normuon,
+    "muonh": muonh,
+    "soap": soap,
     "sgd": sgd,
     "nadamw": nadamw,
     "lion": lion,
@@ -103,6 +143,8 @@ OPTIMIZERS: dict[str, Callable[[Values, ParameterTraits], optax.GradientTransfor
     "adafactor": adafactor,
     "ademamix": ademamix,
     "adopt": adopt,
+    "stable_adamw": stable_adamw,
+    "schedule_free": schedule_free,
 }
 """Update rules by `optimizer.kind`: functions of the values of all fields, as they hold for a group of
 parameters, and of the traits of all parameters. Decay and rate are applied after what they return."""

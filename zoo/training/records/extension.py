@@ -45,12 +45,14 @@ def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extensi
     """Returns why the run in `workdir` cannot be trained longer, or None if it can.
 
     It can if all updates that it has done would have been the same with the larger
-    `training.steps`, on which only the learning rate depends.
+    `training.steps`, on which only learning rate and weight decay depend.
     """
     meta, flat = read_meta(workdir), flatten(before)
     schedule, unchanged = flat["schedule.kind"], horizon_free_updates(flat)
     if made := next((word for word in ("imported", "averaged") if word in meta), None):
         reason = f"its parameters were {made}, so there is no state of an optimizer"
+    elif flat["optimizer.weight_decay_schedule"] == "linear":
+        reason = "its weight decay falls over all steps (optimizer.weight_decay_schedule=linear)"
     elif extension.step <= unchanged:
         return None
     elif unchanged:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from zoo.errors import ConfigError, listed, not_writable
-from zoo.files import foreign_entries, read_json
+from zoo.files import file_above, foreign_entries, read_json
 
 # What a run may leave before its config.json, and after.
 RECORDS = (
@@ -26,6 +26,8 @@ def check_run_folder(workdir: Path) -> None:
         raise ConfigError(f'--workdir needs a folder of its own, not "{workdir}"')
     if workdir.exists() and not workdir.is_dir():
         raise ConfigError(f"--workdir {workdir} is a file; name a folder")
+    if (file := file_above(workdir)) is not None:
+        raise ConfigError(f"--workdir {workdir} cannot be a folder: {file} is a file")
     try:
         if (workdir / "experiment.json").exists():
             raise ConfigError(f"--workdir {workdir} is the folder of a sweep; a run needs one of its own")

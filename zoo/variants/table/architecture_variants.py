@@ -7,6 +7,7 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.span_corruption import SpanObjective
@@ -28,6 +29,8 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         paper="Radford et al. 2018 (GPT)",
         systems=("gpt2",),
         tests=(WHOLE,),
+        claims=("O12",),
+        picture="mask",
     ),
     choice(
         "objective.kind",
@@ -37,6 +40,20 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=CausalObjective,
         systems=("gpt2",),
         tests=(numpy_reference("objectives/test_causal.py::test_the_loss_is_the_reference_s"),),
+        details=("exp of the mean loss is the perplexity.",),
+        claims=("O8",),
+    ),
+    choice(
+        "objective.kind",
+        "multi_token",
+        "architecture",
+        "multi-token",
+        source=MultiTokenObjective,
+        tests=(
+            numpy_reference(
+                "objectives/test_multi_token.py::test_the_terms_are_the_surprisals_of_the_next_tokens_of_the_document"
+            ),
+        ),
     ),
     choice(
         "model.architecture",
@@ -48,6 +65,8 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         equation="h = Blocks(E[tokens]), where query t sees all keys s.",
         systems=("bert",),
         tests=(WHOLE,),
+        claims=("O7",),
+        picture="mask",
     ),
     Variant(
         "masked-lm",
@@ -56,6 +75,13 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=MaskedObjective,
         systems=("bert",),
         tests=(numpy_reference("objectives/test_masked.py::test_the_loss_is_that_of_every_row_alone"),),
+        details=(
+            "round(0.15 n) of a row's n tokens are chosen, never [CLS] or [SEP]. A chosen token is shown as [MASK] "
+            "with probability 0.8, as a random token with probability 0.1 and as it is with probability 0.1; all "
+            "chosen ones are predicted. `objective.select_fraction`, `mask_token_fraction` and "
+            "`random_token_fraction` set these shares ([recipes](../pretraining.md#masking)).",
+        ),
+        claims=("O2", "O3", "O4"),
     ),
     choice(
         "model.architecture",
@@ -67,6 +93,8 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         paper="Vaswani et al. 2017, section 3",
         systems=("transformer", "t5"),
         tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
+        claims=("O8", "O12"),
+        picture="architecture",
     ),
     Variant(
         "prefix-lm",
@@ -75,6 +103,8 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=PrefixObjective,
         systems=("t5",),
         tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
+        claims=("O8",),
+        picture="mask",
     ),
     Variant(
         "prefix-lm-decoder",
@@ -82,6 +112,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         {"objective.kind": "prefix"},
         source=PrefixDecoderObjective,
         tests=(numpy_reference("objectives/test_prefix_decoder.py::test_the_loss_is_the_reference_s"),),
+        picture="mask",
     ),
     Variant(
         "span-corruption",
@@ -89,6 +120,11 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         {"model.architecture": "encoder_decoder", "objective.kind": "span"},
         source=SpanObjective,
         tests=(numpy_reference("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),),
+        details=(
+            "With noise density 0.15 and mean span length 3, a row of n tokens has about 0.15 n / 3 spans; T5's 568"
+            " tokens become 512 in the encoder and 114 in the decoder.",
+        ),
+        claims=("O8",),
     ),
     Variant(
         "denoising",
@@ -112,6 +148,8 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         {"objective.kind": "bidirectional"},
         source=elmo.ELMo,
         tests=(BILM, numpy_reference("models/test_elmo.py::test_a_model_is_its_equations")),
+        claims=("O7", "O11", "O14"),
+        picture="architecture",
     ),
     Variant(
         "bidirectional-lm",
@@ -145,6 +183,11 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "z-loss",
         source=cross_entropy,
         tests=(numpy_reference("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),),
+        equation=(
+            "L = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "
+            "in training only."
+        ),
+        paper="Chowdhery et al. 2022, section 5 (PaLM), with 1e-4",
     ),
     choice(
         "objective.label_smoothing",

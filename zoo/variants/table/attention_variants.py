@@ -1,6 +1,6 @@
 """Variants of attention."""
 
-from zoo.layers.attention import favor, projections, softmax_attention
+from zoo.layers.attention import favor, head_options, softmax_attention
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -22,6 +22,9 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         source=softmax_attention.SoftmaxAttention,
         systems=("gpt2",),
         tests=(LAYER,),
+        details=("A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K with G shared heads.",),
+        claims=("A7", "A8"),
+        picture="heads",
     ),
     Variant(
         "grouped-query",
@@ -33,6 +36,13 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         systems=("llama-grouped",),
         tests=(LAYER,),
+        details=(
+            "A cache holds 2 G K numbers for each token and layer, H / G times fewer than the 2 H K of multi-head "
+            "attention. LLaMA 2 70B, with 80 layers, H = 64, G = 8 and K = 128, keeps 320 KiB for a token in "
+            "bfloat16; without sharing it would be 2.5 MiB.",
+        ),
+        claims=("A2",),
+        picture="heads",
     ),
     Variant(
         "multi-query",
@@ -42,6 +52,11 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="out_h = softmax(scale * q_h k^T) v: all H query heads share one key and value head, G = 1.",
         systems=("llama-multi-query",),
         tests=(LAYER,),
+        details=(
+            "A cache holds 2 K numbers for each token and layer, H times fewer than the 2 H K of multi-head attention.",
+        ),
+        claims=("A2",),
+        picture="heads",
     ),
     Variant(
         "shared-queries",
@@ -53,6 +68,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "key and value."
         ),
         tests=(LAYER,),
+        details=(
+            "A cache is as large as without sharing, 2 G K numbers for each token and layer: queries are not kept.",
+        ),
+        picture="heads",
     ),
     Variant(
         "grouped-cross-attention",
@@ -65,6 +84,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         baseline="encoder_decoder",
         tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_are_the_reference_s", 2e-5),),
+        picture="heads",
     ),
     Variant(
         "single-head",
@@ -73,6 +93,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         paper="a control; Vaswani et al. 2017, table 3, row A",
         equation="out = softmax(scale * q k^T) v with H = 1 and one head as wide as the model.",
         tests=(WHOLE,),
+        picture="heads",
     ),
     Variant(
         "window",
@@ -82,6 +103,12 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="Query t sees the keys s with t - W < s <= t: W keys, including its own.",
         systems=("mistral",),
         tests=(LAYER,),
+        details=(
+            "After L layers a token depends on the last L (W - 1) + 1 tokens (its receptive field). A cache keeps "
+            "the last W tokens.",
+        ),
+        claims=("A3", "A4"),
+        picture="mask",
     ),
     Variant(
         "symmetric-window",
@@ -92,6 +119,9 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="Query t sees the keys s with |t - s| <= (W - 1) / 2: W keys, including its own, W odd.",
         systems=("longformer-local",),
         tests=(LAYER,),
+        details=("After L layers a token depends on L (W - 1) + 1 tokens around it (its receptive field).",),
+        claims=("A4",),
+        picture="mask",
     ),
     Variant(
         "dilated-window",
@@ -103,6 +133,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Beltagy et al. 2020, section 3.1, Dilated Sliding Window",
         tests=(LAYER,),
+        details=(
+            "After L layers in which all heads have dilation d, the receptive field spans L (W - 1) d + 1 tokens.",
+        ),
+        picture="mask",
     ),
     Variant(
         "global-tokens",
@@ -112,6 +146,8 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="Like symmetric-window, but the first g tokens see all keys s, and every query sees s < g.",
         baseline="encoder",
         tests=(LAYER,),
+        details=("Two layers suffice for any two tokens to depend on each other, by way of a global one.",),
+        picture="mask",
     ),
     Variant(
         "global-projections",
@@ -138,6 +174,11 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         paper="Gemma Team 2024 (Gemma 2), section 2",
         systems=("gemma2", "gemma3"),
         tests=(WHOLE,),
+        details=(
+            "One global layer gives every later layer the whole row. The cache of a local layer keeps the last W "
+            "tokens.",
+        ),
+        picture="mask",
     ),
     Variant(
         "nope-layers",
@@ -161,19 +202,29 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "head",
         "attention",
         "qk-norm",
-        source=projections.HeadNorm,
+        source=head_options.HeadNorm,
         systems=("qwen3",),
         tests=(LAYER,),
+        picture="architecture",
+        equation=(
+            "q_h = q_h / sqrt(mean(q_h^2) + epsilon) * scale, and the same for k, before rotation: the mean over "
+            "the K values of a head, one scale [K] for all heads. It is an RMSNorm whatever `norm.kind` is."
+        ),
+        paper="Henry et al. 2020; Dehghani et al. 2023; Qwen 3",
     ),
     choice(
         "model.attention.qk_norm",
         "full",
         "attention",
         "qk-norm-full",
-        source=projections.HeadNorm,
+        source=head_options.HeadNorm,
         paper="OLMo Team 2025 (OLMo 2)",
         systems=("olmo2",),
         tests=(LAYER,),
+        equation=(
+            "q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation: the mean over the H K "
+            "values of all heads, a scale [H K]. It is an RMSNorm whatever `norm.kind` is."
+        ),
     ),
     choice(
         "model.attention.softcap",
@@ -203,6 +254,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="score = q . k, without 1 / sqrt(K).",
         systems=("t5", "gpt2-unscaled-relu"),
         tests=(WHOLE,),
+        details=("Switched off: the factor 1 / sqrt(K). T5 makes the initial W_q smaller by it instead.",),
     ),
     choice(
         "model.attention.bias",
@@ -213,6 +265,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",
         systems=("llama", "t5"),
         tests=(LAYER,),
+        details=("Switched off: the biases of W_q, W_k, W_v and W_o.",),
     ),
     choice(
         "model.attention.kind",
@@ -220,5 +273,9 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "attention",
         source=favor.performer_attention,
         tests=(FAVOR, numpy_reference("layers/test_performer.py::test_outputs_and_gradients_are_the_equations")),
+        details=(
+            "phi(x)_j = exp(w_j . x - |x|^2 / 2), with M random vectors w_j in orthogonal blocks: its expected "
+            "product is exp(q . k). q and k are multiplied by K^(-1/4) first.",
+        ),
     ),
 )

@@ -1,11 +1,22 @@
 """Variants of the feed-forward layer, the embedding and the head."""
 
+from zoo.config.kinds import activation_of
 from zoo.layers import feedforward
 from zoo.models import head, language_model
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
+ACTIVATIONS = {
+    "relu": "act(x) = max(0, x).",
+    "gelu": "act(x) = x Phi(x), Phi the distribution function of the standard normal distribution.",
+    "silu": "act(x) = x / (1 + exp(-x)), also called Swish.",
+}
 FFN = numpy_reference("layers/test_feedforward.py::test_a_layer_is_its_equation")
+MODELS = ReferenceTest(
+    "the layer of the model that brought it, in transformers",
+    "tests/parity/test_feed_forwards.py::test_a_feed_forward_layer_is_the_model_s_that_brought_it",
+    1e-5,
+)
 
 
 FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
@@ -17,6 +28,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             source=feedforward.FEED_FORWARDS[kind],
             systems=systems,
             tests=(FFN,),
+            details=(ACTIVATIONS[activation_of(kind)],),
         )
         for kind, systems in {
             "relu": ("t5", "transformer", "gpt2-unscaled-relu"),
@@ -26,6 +38,18 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "geglu": ("gemma", "t5-1.1"),
             "reglu": (),
         }.items()
+    ),
+    *(
+        choice(
+            "model.ffn.kind",
+            kind,
+            "feed-forward",
+            kind.replace("_", "-"),
+            source=feedforward.FEED_FORWARDS[kind],
+            paper="Maas et al. 2013; So et al. 2021, section 4" if kind.startswith("leaky") else "",
+            tests=(FFN,) if kind == "leaky_relu_squared" else (FFN, MODELS),
+        )
+        for kind in ("relu_squared", "leaky_relu_squared", "swiglu_clamped", "xielu")
     ),
     choice(
         "model.ffn.gelu_approximation",
@@ -51,6 +75,8 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
                 0.02,
             ),
         ),
+        equation="F' = round(2 F / 3) for a gated kind: three matrices [D, F'] have as many weights as two [D, F].",
+        paper="Shazeer 2020, section 2",
     ),
     choice(
         "model.ffn.bias",
@@ -61,6 +87,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",
         systems=("llama", "t5"),
         tests=(FFN,),
+        details=("Switched off: the biases of all matrices of the feed-forward layer.",),
     ),
     choice(
         "model.embedding.scale",
@@ -70,6 +97,8 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         source=language_model.embed,
         systems=("transformer", "gemma"),
         tests=(WHOLE,),
+        equation="x_t = E[token_t] * sqrt(D).",
+        paper="Vaswani et al. 2017, section 3.4",
     ),
     choice(
         "model.embedding.norm",
@@ -101,6 +130,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         equation="x_s = E_source[source_s], y_t = E[target_t]; the head is tied to E.",
         baseline="encoder_decoder",
         tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_are_the_reference_s"),),
+        details=("Switched off: the tie between the embeddings of the two sides.",),
     ),
     choice(
         "model.tie_embeddings",
@@ -111,6 +141,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         equation="logits = h W^T, with W [V, D] separate from the token embedding E.",
         systems=("llama", "t5-1.1"),
         tests=(WHOLE,),
+        details=("Switched off: the tie between the head and the token embedding, which then share no weights.",),
     ),
     choice(
         "model.head.transform",
@@ -120,6 +151,11 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         source=head.Head,
         systems=("bert",),
         tests=(WHOLE,),
+        equation=(
+            "logits = Norm(act(h W_d + b_d)) E^T: a dense layer, the activation of the feed-forward layers and a "
+            "norm before the product with the token embedding."
+        ),
+        paper="Devlin et al. 2019 (BERT's code)",
     ),
     choice(
         "model.head.bias",
@@ -173,5 +209,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Devlin et al. 2019, section 3.1, Task 2",
         systems=("bert",),
         tests=(numpy_reference("models/test_language_model.py::test_the_pooler_reads_the_first_token"),),
+        claims=("O1",),
     ),
 )

@@ -32,6 +32,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         tests=(NORM, TORCH_NORM),
     ),
     choice("model.norm.kind", "centering", "normalisation", source=norm.CenteringNorm, tests=(NORM,)),
+    choice("model.norm.kind", "dyt", "normalisation", "dynamic-tanh", source=norm.DynamicTanh, tests=(NORM,)),
     choice(
         "model.norm.kind",
         "batchnorm",
@@ -49,6 +50,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         source=norm.NoNorm,
         paper="a control",
         tests=(numpy_reference("layers/test_block.py::test_a_block_without_norm"),),
+        details=("Switched off: all norms, also the last one before the head.",),
     ),
     choice(
         "model.norm.unit_offset",
@@ -72,6 +74,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) + bias.",
         paper="a control; Xu et al. 2019 (LayerNorm-simple)",
         tests=(numpy_reference("layers/test_norm.py::test_the_switches_for_scale_and_bias_change_nothing_else", 1e-7),),
+        details=("Switched off: the factors scale [D] of every norm, so that each has only its bias.",),
     ),
     choice(
         "model.norm.bias",
@@ -81,6 +84,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale.",
         paper="a control; Xu et al. 2019",
         tests=(numpy_reference("layers/test_norm.py::test_the_switches_for_scale_and_bias_change_nothing_else", 1e-7),),
+        details=("Switched off: the bias [D] of every norm. RMSNorm has none anyway.",),
     ),
     choice(
         "model.norm.placement",
@@ -89,6 +93,10 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         source=block.PreNormBlock,
         systems=("gpt2", "llama"),
         tests=(BLOCK, TORCH_BLOCK),
+        details=(
+            "The stream itself is never normalised: x_L = x_0 + sum of all sublayer outputs, and one norm before "
+            "the head.",
+        ),
     ),
     choice(
         "model.norm.placement",
@@ -97,6 +105,11 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         source=block.PostNormBlock,
         systems=("gpt1", "bert"),
         tests=(BLOCK, TORCH_BLOCK),
+        details=(
+            "The norm is on the path of the residual stream, so that a gradient passes 2 L norms on its way to the "
+            "embedding.",
+        ),
+        picture="architecture",
     ),
     choice(
         "model.norm.placement",
@@ -105,6 +118,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         source=block.SandwichBlock,
         systems=("gemma2", "gemma3"),
         tests=(BLOCK,),
+        picture="architecture",
     ),
     choice(
         "model.norm.placement",
@@ -113,6 +127,15 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         source=block.ReorderedBlock,
         systems=("olmo2",),
         tests=(BLOCK,),
+        picture="architecture",
+    ),
+    *(
+        choice("model.norm.placement", name, "placement", page, source=block.PLACEMENTS[name], tests=(BLOCK,))
+        for name, page in (
+            ("pre_scaled", "layernorm-scaling"),
+            ("layerscale", "layerscale"),
+            ("x0_shortcut", "x0-shortcut"),
+        )
     ),
     choice(
         "model.norm.placement",
@@ -122,6 +145,16 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         tests=(
             numpy_reference("layers/test_block.py::test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from"),
         ),
+        picture="architecture",
+    ),
+    choice(
+        "model.init.zero_outputs",
+        True,
+        "placement",
+        "zero-outputs",
+        paper="Zhang et al. 2019 (Fixup), section 3; nanochat's and modded-nanogpt's code",
+        equation="W_o = W_down = 0 at first, so that x + f(Norm(x)) = x.",
+        tests=(numpy_reference("layers/test_block.py::test_a_block_that_begins_as_the_identity_can_still_learn", 0.0),),
     ),
     choice(
         "model.residual",
@@ -131,6 +164,11 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         paper="a control",
         equation="x = f(Norm(x)): the output of each sublayer without the residual x.",
         tests=(BLOCK,),
+        details=(
+            "Switched off: the residual connections of all layers. Gradients reach the first layer only through all"
+            " sublayers.",
+        ),
+        picture="architecture",
     ),
     choice(
         "model.parallel",
@@ -141,6 +179,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         equation="x = x + Attention(Norm(x)) + FFN(Norm(x)), one norm for both.",
         systems=("gpt-j",),
         tests=(WHOLE,),
+        picture="architecture",
     ),
     choice(
         "model.parallel",
@@ -151,5 +190,6 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         equation="x = x + Attention(Norm_1(x)) + FFN(Norm_2(x)).",
         systems=("gpt-neox",),
         tests=(WHOLE,),
+        picture="architecture",
     ),
 )

@@ -25,6 +25,7 @@ def scaled_rope(kind: str, source: Any, systems: tuple[str, ...]) -> Variant:
         source=source,
         systems=systems,
         tests=(FREQUENCIES,),
+        picture="positions",
     )
 
 
@@ -40,6 +41,8 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "permutations."
         ),
         tests=(WHOLE,),
+        details=("Switched off: the table of positions and everything else that depends on places.",),
+        claims=("P1",),
     ),
     choice(
         TABLE,
@@ -66,6 +69,8 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         source=position.POSITIONS["sinusoidal"],
         systems=("distilbert-sinusoidal", "transformer"),
         tests=(SINUSOID,),
+        claims=("P4",),
+        picture="positions",
     ),
     choice(
         "model.position.layout",
@@ -76,6 +81,12 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         source=position.sinusoid,
         systems=("transformer",),
         tests=(SINUSOID,),
+        picture="positions",
+        equation=(
+            "PE[p, i] = sin(p / 10000^(2i/D)), PE[p, D/2 + i] = cos(p / 10000^(2i/D)): the sines in the first half,"
+            " the cosines in the second."
+        ),
+        paper="Vaswani et al. 2017, section 3.5, in the authors' code (tensor2tensor)",
     ),
     choice(
         "model.position.endpoint",
@@ -100,6 +111,12 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
                 1e-5,
             ),
         ),
+        details=(
+            "frequency_i = theta^(-2i/K), i = 0 .. K/2 - 1, with theta = 10,000 by default; pair i is the "
+            "dimensions i and i + K/2 of a head. Its wavelength is 2 pi / frequency_i tokens.",
+        ),
+        claims=("P5", "P6", "P9", "P12"),
+        picture="positions",
     ),
     choice(
         "model.position.layout",
@@ -110,6 +127,10 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         source=rope.rotate_pairs,
         systems=("gpt-j", "roformer"),
         tests=(WHOLE,),
+        details=(
+            "Pair i is the dimensions 2i and 2i + 1 of a head, where `rope` takes i and i + K/2. The two differ by "
+            "a permutation of the columns of W_q and W_k.",
+        ),
     ),
     choice(
         "model.position.fraction",
@@ -119,16 +140,45 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         ROPE,
         paper="Wang & Komatsuzaki 2021 (GPT-J)",
         equation=(
-            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do not."
+            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do not: "
+            "the whole spectrum of frequencies, over fewer pairs. In p-rope the lowest ones are left out instead."
         ),
         systems=("gpt-neox",),
         tests=(WHOLE,),
+        picture="positions",
+    ),
+    choice(
+        "model.position.kept_frequencies",
+        0.75,
+        "position",
+        "p-rope",
+        ROPE,
+        equation=(
+            "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), the other pairs do not turn: of RoPE's "
+            "frequencies the lowest are set to 0, the others stay what they are. In partial-rotary the whole spectrum, "
+            "from 1 to about 1 / theta, is spread over fewer pairs instead, so that slow pairs remain."
+        ),
+        paper="Barbero et al. 2024",
+        tests=(LAYER,),
     ),
     scaled_rope("linear", rope.linear_frequencies, ("llama-linear",)),
     scaled_rope("dynamic", rope.dynamic_frequencies, ("llama-dynamic",)),
     scaled_rope("yarn", rope.yarn_frequencies, ("llama-yarn",)),
     scaled_rope("llama3", rope.llama3_frequencies, ("llama-3.1",)),
-    choice(TABLE, "alibi", "position", source=relative.Alibi, systems=("bloom", "mpt-6-heads"), tests=(LAYER,)),
+    choice(
+        TABLE,
+        "alibi",
+        "position",
+        source=relative.Alibi,
+        systems=("bloom", "mpt-6-heads"),
+        tests=(LAYER,),
+        details=(
+            "slope_h = 2^(-8 (h + 1) / H) for H a power of two: 1/2, 1/4 ... 1/256 for 8 heads. For another H, with"
+            " n the next lower power of two: the n slopes of n heads, then the first, third, fifth ... of the "
+            "slopes of 2 n heads.",
+        ),
+        picture="positions",
+    ),
     choice(
         TABLE,
         "relative_bias",
@@ -137,6 +187,14 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         source=relative.RelativeBias,
         systems=("t5", "t5-1.1"),
         tests=(WHOLE,),
+        details=(
+            "With n buckets and d = t - s >= 0, in a decoder: bucket = d for d < n/2; beyond that n/2 + floor(n/2 *"
+            " log(d / (n/2)) / log(max_distance / (n/2))), at most n - 1. In an encoder both directions have n/2 "
+            "buckets by the same rule, those of keys after the query behind the others. T5 has n = 32 and "
+            "max_distance = 128.",
+        ),
+        claims=("P8",),
+        picture="positions",
     ),
     choice(
         "model.position.shared",
@@ -148,8 +206,12 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         paper="Chung et al. 2023 (umT5)",
         systems=("umt5",),
         tests=(LAYER,),
+        equation=(
+            "score_h(t, s) + table_l[bucket(s - t), h], with a table [buckets, H] for each layer l; the buckets are"
+            " those of relative-bias."
+        ),
     ),
-    choice(TABLE, "shaw", "position", source=relative.ShawPosition, tests=(LAYER,)),
+    choice(TABLE, "shaw", "position", source=relative.ShawPosition, tests=(LAYER,), picture="positions"),
     choice(
         "model.position.relative_values",
         False,
@@ -159,5 +221,10 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         source=relative.ShawPosition,
         systems=("shaw-keys",),
         tests=(LAYER,),
+        equation=(
+            "score(t, s) = q_t . (k_s + a_d) * scale, d = clip(s - t, -k, k), with a table a [2k + 1, K] for each "
+            "layer that all heads share; values get no vectors."
+        ),
+        paper="Shaw et al. 2018, eq. 4 and section 4.4",
     ),
 )

@@ -1,114 +1,10 @@
 /* Charts as SVG: axes, lines, bands, marks and notes from a plain description. A chart is painted twice, in the colours of the page
    and for a file on white, so every colour is an attribute of its element and no style sheet is needed.
 
-   A description: {title, x, y, series, marks, rules, notes, legend, image, height}. An axis is {title, log, range, ticks}; a series has
-   x, y, or low and high for a band, and {colour, dash, width, opacity, points, label, hover}. Colours are indices of the palette. */
-const SVG = 'http://www.w3.org/2000/svg';
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif';
-const DASHES = { solid: null, dash: '8 4', dot: '1.5 3.5', dashdot: '8 3 2 3', longdash: '13 4', longdashdot: '13 3 2 3' };
-const pen = document.createElement('canvas').getContext('2d');
-
-function svgNode(name, attributes, ...children) {
-  const node = document.createElementNS(SVG, name);
-  Object.entries(attributes || {}).forEach(([key, value]) => { if (value !== null && value !== undefined) node.setAttribute(key, value); });
-  children.forEach((child) => node.append(child));
-  return node;
-}
-
-function widthOf(text, size, weight) {
-  pen.font = `${weight || 400} ${size}px ${FONT}`;
-  return pen.measureText(text).width;
-}
-
-function shorten(text, room, size) {
-  if (widthOf(text, size) <= room) return text;
-  let end = text.length;
-  while (end > 1 && widthOf(text.slice(0, end) + '…', size) > room) end -= Math.max(1, Math.floor(end / 24));
-  return text.slice(0, end) + '…';
-}
-
-/* Formats a number for an axis: 1.25 M, 3×10¹⁵, 0.0012. Neighbouring ticks may need more digits. */
-const SUPERSCRIPT = { '-': '⁻', 0: '⁰', 1: '¹', 2: '²', 3: '³', 4: '⁴', 5: '⁵', 6: '⁶', 7: '⁷', 8: '⁸', 9: '⁹' };
-const trimmed = (text) => (text.includes('.') ? text.replace(/\.?0+$/, '') : text);
-function shown(value, digits) {
-  const size = Math.abs(value);
-  if (value === 0) return '0';
-  if (size >= 1e15 || size < 1e-4) {
-    const power = Math.floor(Math.log10(size) + 1e-9);
-    const factor = trimmed((value / 10 ** power).toFixed(Math.max(0, (digits || 3) - 1)));
-    const raised = '10' + [...String(power)].map((sign) => SUPERSCRIPT[sign]).join('');
-    return (factor === '1' ? raised : factor === '-1' ? '−' + raised : `${factor}×${raised}`).replace('-', '−');
-  }
-  const [power, letter] = [[1e12, ' T'], [1e9, ' G'], [1e6, ' M'], [1e3, ' k']].find(([limit]) => size >= limit && size >= 1e4) || [1, ''];
-  return (trimmed(Number((value / power).toPrecision(digits || 4)).toLocaleString('en', { maximumFractionDigits: 10, useGrouping: false })) +
-    letter).replace('-', '−');
-}
-
-function ticksOf(axis, low, high, room) {
-  if (axis.ticks) return axis.ticks.filter((tick) => tick.at >= low && tick.at <= high);
-  if (axis.log) {
-    const [first, last] = [Math.log10(low), Math.log10(high)];
-    if (last - first >= 1.2) {
-      const found = [];
-      const every = Math.max(1, Math.ceil((last - first) / Math.max(2, room)));
-      for (let power = Math.ceil(first - 1e-9); power <= last + 1e-9; power += every) found.push(10 ** power);
-      if (last - first < 3) [2, 5].forEach((factor) => {
-        for (let power = Math.floor(first); power <= last; power += 1) found.push(factor * 10 ** power);
-      });
-      return found.filter((at) => at >= low * 0.999 && at <= high * 1.001).sort((a, b) => a - b).map((at) => ({ at, text: shown(at) }));
-    }
-  }
-  const raw = (high - low) / Math.max(1, room);
-  const unit = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * unit).find((size) => size >= raw * 0.999);
-  const digits = Math.max(1, Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)) / step) + 2));
-  const found = [];
-  for (let index = Math.ceil(low / step - 1e-6); index * step <= high + step * 1e-6; index += 1) {
-    const at = Math.abs(index) < 1e-9 ? 0 : index * step;
-    found.push({ at, text: shown(Number(at.toPrecision(12)), digits) });
-  }
-  const places = found.map(({ text }) => (text.split('.')[1] || '').length);
-  const maxPlaces = Math.max(0, ...places);
-  if (maxPlaces && found.every(({ text }) => /^−?[\d.]+$/.test(text))) {
-    found.forEach((tick, index) => { tick.text += (places[index] ? '' : '.') + '0'.repeat(maxPlaces - places[index]); });
-  }
-  return found;
-}
-
-function extent(spec, name) {
-  const axis = spec[name];
-  if (axis.range) return axis.range;
-  let low = Infinity, high = -Infinity;
-  const see = (value) => {
-    if (value === null || value === undefined || (axis.log && value <= 0)) return;
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  };
-  spec.series.forEach((series) => {
-    if (series.faint) return;
-    (name === 'x' ? [series.x] : [series.y, series.low, series.high]).forEach((values) => values && values.forEach(see));
-  });
-  (spec.marks || []).forEach((mark) => { if (!mark.faint) see(mark[name]); });
-  if (axis.include !== undefined) see(axis.include);
-  if (!(low <= high)) return axis.log ? [1, 10] : [0, 1];
-  if (axis.log) {
-    const factor = low === high ? 2 : (high / low) ** (axis.tight ? 0.005 : 0.04);
-    return [low / factor, high * factor];
-  }
-  const room = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * (axis.tight ? 0.012 : 0.05);
-  return [axis.tight && low >= 0 ? Math.max(0, low - room) : low - room, high + room];
-}
-
-function scaleOf(axis, [low, high], start, end) {
-  const to = axis.log ? Math.log10 : (value) => value;
-  const from = axis.log ? (value) => 10 ** value : (value) => value;
-  const [a, b] = [to(low), to(high)];
-  const scale = (value) => start + (to(value) - a) / (b - a || 1) * (end - start);
-  scale.invert = (place) => from(a + (place - start) / (end - start) * (b - a));
-  scale.range = [low, high];
-  return scale;
-}
-
+   A description: {title, x, y, series, marks, rules, notes, ends, columns, clipped, legend, image, height}. An axis is {title, log,
+   range, ticks}; a series has x, y, or low and high for a band, and {colour, dash, width, opacity, points, label, hover}. `ends` are
+   labels at the ends of lines, `columns` {head, texts} in the right margin, and `clipped` says in the plot what it leaves out. Colours are
+   indices of the palette. */
 function pathOf(xs, ys, x, y, logX, logY) {
   let path = '', drawing = false;
   for (let index = 0; index < xs.length; index += 1) {
@@ -145,6 +41,8 @@ const SYMBOLS = {
   ring: (size) => `M${-size} 0A${size} ${size} 0 1 0 ${size} 0A${size} ${size} 0 1 0 ${-size} 0Z`,
   dot: (size) => `M${-size} 0A${size} ${size} 0 1 0 ${size} 0A${size} ${size} 0 1 0 ${-size} 0Z`,
   diamond: (size) => `M0 ${-size}L${size} 0L0 ${size}L${-size} 0Z`,
+  left: (size) => `M${-size} 0L${size * 0.7} ${-size}L${size * 0.7} ${size}Z`,
+  right: (size) => `M${size} 0L${-size * 0.7} ${-size}L${-size * 0.7} ${size}Z`,
   spike: (size) => `M0 ${-size}L${size * 0.9} ${size * 0.7}L${-size * 0.9} ${size * 0.7}Z`,
 };
 
@@ -157,12 +55,17 @@ function symbolNode(mark, x, y, colour, theme) {
   return node;
 }
 
-/* Draws a legend in rows below the plot; returns its group and its height. */
-function legendNode(entries, theme, left, width, size) {
+/* Draws a legend in rows below the plot, its entries after its title; returns its group and its height. */
+function legendNode({ title, entries }, theme, left, width, size) {
   const group = svgNode('g', { 'data-part': 'legend' });
   let [x, y] = [left, 0];
+  if (title && entries.length) {
+    const text = shorten(title + ':', width, size);
+    group.append(svgNode('text', { x, y: y + size * 0.36, 'font-size': size, 'font-weight': 600, fill: theme.ink }, text));
+    x += widthOf(text, size, 600) + 14;
+  }
   entries.forEach((entry) => {
-    const text = shorten(entry.label, width - 44, size);
+    const text = shorten(entry.name, width - 44, size);
     const room = 40 + widthOf(text, size) + 18;
     if (x > left && x + room > left + width) { x = left; y += size + 8; }
     group.append(
@@ -174,14 +77,45 @@ function legendNode(entries, theme, left, width, size) {
   return { group, height: entries.length ? y + size + 8 : 0 };
 }
 
+const hasLegend = (spec) => Boolean(spec.legend && spec.legend.entries.length > 1);
+
+/* Returns the room that labels at the ends of lines need; 0 if there is none for them. */
+const END_GAP = 16;
+function endRoom(spec, width, size) {
+  if (!spec.ends || !spec.ends.length || width < 560) return 0;
+  return Math.min(width * 0.25, Math.max(...spec.ends.map(({ label }) => widthOf(label, size))) + END_GAP);
+}
+
+/* Names lines at their ends, one below the other where they end close together. A line that leaves the plot is named from its
+   last point inside. */
+function endNodes(spec, room, x, y, box, size, theme) {
+  const pace = size + 2;
+  const placed = spec.ends.map((end) => {
+    const places = end.x.map((at, index) => (at === null || end.y[index] === null ? [NaN, NaN] : [x(at), y(end.y[index])]));
+    const inside = places.findLastIndex(([across, down]) => across >= box.left && across <= box.right + 1 && down >= box.top - 1 && down <= box.bottom + 1);
+    return inside < 0 ? null : { ...end, from: places[inside] };
+  }).filter(Boolean).sort((a, b) => a.from[1] - b.from[1]);
+  if (placed.length * pace > box.bottom - box.top) return [];
+  placed.forEach((end, index) => { end.at = Math.max(end.from[1], index ? placed[index - 1].at + pace : box.top); });
+  placed.reverse().forEach((end, index) => { end.at = Math.min(end.at, index ? placed[index - 1].at - pace : box.bottom); });
+  return placed.flatMap(({ from, at, label, colour, arm }) => [
+    svgNode('path', { d: `M${from[0].toFixed(1)} ${from[1].toFixed(1)}L${(box.right + 9).toFixed(1)} ${at.toFixed(1)}`, fill: 'none',
+      stroke: theme.colour(colour), 'stroke-width': 1, opacity: 0.75, 'stroke-dasharray': from[0] < box.right - 30 ? '2 3' : null, 'data-arm': arm }),
+    svgNode('text', { x: box.right + 12, y: at + size * 0.35, fill: theme.ink, 'data-arm': arm, 'data-end': '' }, shorten(label, room - END_GAP + 2, size))]);
+}
+
 let painted = 0;
 
 /* Returns {svg, x, y, box}: the picture, its two scales, and the area of the plot in it. */
 function paint(spec, width, height, theme, withLegend) {
   const size = width < 480 ? 11 : 12;
   const rangeX = extent(spec, 'x'), rangeY = extent(spec, 'y');
-  const box = { left: 12, top: 14, right: width - 14 - (spec.room || 0), bottom: height - 42 };
-  const legend = withLegend && spec.legend && spec.legend.length > 1 ? legendNode(spec.legend, theme, 0, width - 28, size) : null;
+  const ends = endRoom(spec, width, size);
+  const columns = width < 560 ? [] : (spec.columns || []).map((column) => ({ ...column,
+    width: Math.max(widthOf(column.head, size, 600), ...column.texts.map(({ text }) => widthOf(text, size))) + 16 }));
+  const margin = columns.reduce((sum, column) => sum + column.width, 0);
+  const box = { left: 12, top: spec.clipped ? 26 : 14, right: width - 14 - (spec.room || 0) - ends - margin, bottom: height - 42 };
+  const legend = withLegend && hasLegend(spec) ? legendNode(spec.legend, theme, 0, width - 28, size) : null;
   if (legend) box.bottom -= legend.height;
   if (withLegend && spec.title) box.top += 24;
   const ticksY = spec.y.hidden ? [] : ticksOf(spec.y, ...rangeY, Math.max(2, Math.round((box.bottom - box.top) / 58)));
@@ -207,7 +141,16 @@ function paint(spec, width, height, theme, withLegend) {
     stroke: spec.x.grid ? theme.grid : theme.line })));
   grid.append(svgNode('line', { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: theme.line }));
   svg.append(grid);
-  ticksY.forEach((tick) => svg.append(text(tick.text, { x: box.left - 8, y: y(tick.at) + size * 0.35, 'text-anchor': 'end' })));
+  const names = spec.y.names ? { fill: theme.ink } : {};
+  ticksY.forEach((tick) => svg.append(text(tick.text, { x: box.left - 8, y: y(tick.at) + size * 0.35, 'text-anchor': 'end', ...names })));
+  let edge = width - 14 - margin;
+  columns.forEach((column) => {
+    edge += column.width;
+    svg.append(text(column.head, { x: edge, y: box.top + size, 'text-anchor': 'end', 'font-weight': 600 }),
+      ...column.texts.map((line) => text(line.text, { x: edge, y: y(line.y) + size * 0.35, 'text-anchor': 'end', fill: theme.ink,
+        style: 'font-variant-numeric: tabular-nums' })));
+  });
+  if (spec.clipped) svg.append(text(shorten(spec.clipped, width - 28, 11), { x: box.left, y: box.top - 10, 'font-size': 11, 'data-part': 'clipped' }));
   let end = -Infinity;
   ticksX.forEach((tick) => {
     const half = widthOf(tick.text, size) / 2;
@@ -265,6 +208,7 @@ function paint(spec, width, height, theme, withLegend) {
     legend.group.setAttribute('transform', `translate(14 ${height - legend.height + 12})`);
     svg.append(legend.group);
   }
+  if (ends) svg.append(...endNodes(spec, ends, x, y, box, size, theme));
   if (spec.extra) spec.extra(svg, box, theme);
   return { svg, x, y, box };
 }

@@ -1,15 +1,15 @@
-/* Describes the charts of curves, lengths and differences. Names enter the page as text only. */
+/* Describes the charts of curves. Names enter the page as text only. */
 const AXES = [
   { key: 'step', name: 'steps', title: 'updates', unit: 'updates' }, { key: 'tokens', name: 'tokens', title: 'tokens', unit: 'tokens' },
   { key: 'flops', name: 'FLOPs', title: 'training FLOPs', unit: 'FLOPs' },
   { key: 'seconds', name: 'seconds', title: 'seconds of training', unit: 's' }];
-
-let data = JSON.parse(document.getElementById('report-data').textContent);
-const state = { x: 'step', metric: 0, logX: false, logY: false, late: false, seeds: true, smoothing: 3, minus: -1, hidden: new Set() };
+const BANDS = [['range', 'lowest to highest'], ['interval', 't interval of the mean'], ['none', 'none']];
+// Lines before this share of the plot do not stretch the axis of a loss, which falls most at the start.
+const START = 0.1;
 
 const isNoisy = (metric) => metric.startsWith('train/') && metric !== 'train/learning_rate';
-const visible = () => data.arms.filter((arm, index) => !state.hidden.has(index));
-const legendOf = (arms) => arms.map((arm) => ({ label: arm.label, colour: arm.colour, dash: dashOf(arm) }));
+const visible = () => data.arms.filter((arm, index) => isShown(index));
+const legendOf = (arms) => ({ title: data.legend, entries: arms.map((arm) => ({ name: arm.name, colour: arm.colour, dash: dashOf(arm) })) });
 const dashOf = (arm) => data.dashes[arm.dash % data.dashes.length];
 const knowsFlops = () => data.arms.some((arm) => arm.work);
 
@@ -42,14 +42,17 @@ function interpolated(xs, ys, at) {
   return ys[low] === null || ys[high] === null ? (share === 0 ? ys[low] : share === 1 ? ys[high] : null) : ys[low] + share * (ys[high] - ys[low]);
 }
 
-/* Returns {mean, low, high, x, singles} of an arm, or of its differences from another arm at equal x, seed by seed. */
+/* Returns half the width of Student's t interval of a mean of n values. */
+const halfWidth = (sd, n) => (n > 1 && sd !== null ? data.quantiles[n] * sd / Math.sqrt(n) : null);
+
+/* Returns {mean, low, high, sd, n, x, singles} of an arm, or of its differences from another arm at equal x, seed by seed. */
 function lines(arm, index, axis, minus) {
   const band = arm.bands[index];
   const runs = arm.runs.filter((run) => run.curves[index]);
   const bare = (run) => ({ run, x: places(run.curves[index], run.work, axis), y: run.curves[index].value });
   if (minus < 0) {
     const singles = runs.map(bare);
-    if (band) return { x: places(band, arm.work, axis), mean: band.mean, low: band.low, high: band.high, singles };
+    if (band) return { ...band, x: places(band, arm.work, axis), singles };
     return { x: null, singles };
   }
   const others = new Map(data.arms[minus].runs.filter((run) => run.curves[index]).map((run) => [run.seed, bare(run)]));
@@ -64,8 +67,9 @@ function lines(arm, index, axis, minus) {
   const x = places(band, arm.work, axis);
   const columns = x.map((at) => singles.map((single) => interpolated(single.x, single.y, at)));
   const over = (reduce) => columns.map((values) => (values.includes(null) ? null : reduce(values)));
-  return { x, singles, mean: over((values) => values.reduce((sum, value) => sum + value, 0) / values.length),
-    low: over((values) => Math.min(...values)), high: over((values) => Math.max(...values)) };
+  const meanOf = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const deviation = (values) => Math.sqrt(values.reduce((sum, value) => sum + (value - meanOf(values)) ** 2, 0) / (values.length - 1));
+  return { x, singles, n: singles.length, mean: over(meanOf), sd: over(deviation), low: over((values) => Math.min(...values)), high: over((values) => Math.max(...values)) };
 }
 
 function curveSeries(arm, view, seen, many) {
@@ -73,9 +77,14 @@ function curveSeries(arm, view, seen, many) {
   const percent = isNoisy(data.metrics[view.metric]) ? view.smoothing : 0;
   const found = lines(arm, view.metric, view.x, view.minus);
   const base = { colour: arm.colour, dash: dashOf(arm), label: arm.label, arm: data.arms.indexOf(arm) };
-  const line = (x, y, more) => { series.push({ ...base, x, y, width: many ? 1.3 : 2.1, hover: true, ...more }); seen.push({ x, y }); };
+  let end = null;
+  const line = (x, y, more) => { series.push({ ...base, x, y, width: many ? 1.3 : 2.1, hover: true, ...more }); seen.push({ x, y }); end = end || { x, y, label: arm.name, colour: arm.colour, arm: base.arm }; };
   const alone = !found.mean;
-  if (!alone) series.push({ ...base, x: found.x, low: smooth(found.low, percent), high: smooth(found.high, percent), opacity: 0.14 });
+  const [low, high] = alone ? [] : bounds(found, view.band).map((values) => smooth(values, percent));
+  if (!alone && view.band !== 'none') {
+    // With two seeds a t interval may be wider than the plot, and does not stretch it.
+    series.push({ ...base, x: found.x, low, high, opacity: 0.14, faint: view.band === 'interval' });
+  }
   found.singles.forEach(({ run, x, y }) => {
     if (!x.length) return;
     if (percent || (!alone && view.seeds)) {
@@ -98,16 +107,24 @@ function curveSeries(arm, view, seen, many) {
     }
   });
   if (!alone) {
-    line(found.x, smooth(found.mean, percent));
-    seen.push({ x: found.x, y: smooth(found.high, percent) }, { x: found.x, y: smooth(found.low, percent) });
+    line(found.x, smooth(found.mean, percent), { spread: { low, high, n: found.n } });
+    ['high', 'low'].forEach((side) => seen.push({ x: found.x, y: smooth(found[side], percent) }));
   }
-  return { series, marks };
+  return { series, marks, end };
 }
 
-/* A run that blows up must not flatten all others: the axis of a loss ends a little above the highest start. */
+/* Returns the lower and the upper line of a band; without a band the range, which is told at the pointer. */
+function bounds(found, band) {
+  if (band !== 'interval') return [found.low, found.high];
+  const half = found.sd.map((sd) => halfWidth(sd, found.n));
+  return [-1, 1].map((sign) => found.mean.map((mean, index) => (mean === null || half[index] === null ? null : mean + sign * half[index])));
+}
+
+/* Returns {range, cut}: what a vertical axis shows, and the value above which it leaves something out. A run that blows up, or the steep
+   start of a loss, must not flatten all the rest. */
 function verticalRange(seen, view) {
   const log = view.logY && view.minus < 0;
-  let low = Infinity, high = -Infinity, limit = -Infinity;
+  let [low, high, limit] = [Infinity, -Infinity, -Infinity];
   const end = Math.max(0, ...seen.map(({ x }) => x[x.length - 1] || 0));
   seen.forEach(({ x, y }) => {
     const first = y.find((value) => value !== null);
@@ -120,11 +137,15 @@ function verticalRange(seen, view) {
   });
   if (!(low < high)) return {};
   if (view.minus >= 0) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
-  const cut = data.falling[view.metric] && view.minus < 0 && high > limit + 1.5 * Math.abs(limit - low) && limit > low;
-  if (!view.late && !cut) return {};
-  const top = cut ? limit : high;
+  const falls = data.falling[view.metric] && view.minus < 0 && !view.whole;
+  let top = falls && limit > low && high > limit + 1.5 * (limit - low) ? limit : high;
+  const afterStart = seen.flatMap(({ x, y }) => y.filter((value, index) => value !== null && value <= top && x[index] >= end * START));
+  const later = afterStart.reduce((found, value) => Math.max(found, value), -Infinity);
+  if (falls && !view.logX && !log && later > low && top - low > 2.2 * (later - low)) top = later;
+  if (!view.late && top === high) return {};
   const room = 0.06 * (top - low);
-  return { range: log ? [low / 1.03, top * 1.03] : [low - room, top + room], cut };
+  const range = log ? [low / 1.03, top * 1.03] : [low - room, top + room];
+  return { range, cut: top < high ? range[1] : null };
 }
 
 function curvesSpec(view) {
@@ -136,45 +157,14 @@ function curvesSpec(view) {
   const end = Math.max(0, ...seen.map(({ x }) => x[x.length - 1] || 0));
   const minus = view.minus >= 0 ? `, minus that of ${data.arms[view.minus].label}` : '';
   return {
-    title: metric + minus, legend: legendOf(visible()), cut,
-    x: { title: axis.title, unit: axis.unit, log: view.logX, tight: true, range: view.late && end ? [end / 2, end * 1.01] : undefined },
+    title: metric + minus, legend: legendOf(visible()), clipped: cut ? `↑ values above ${shown(cut, 2)} are not shown` : null,
+    x: { title: axis.title, unit: axis.unit, log: view.logX, tight: true, include: 0,
+      range: view.late && end ? [end / 2, end * 1.01] : undefined },
     y: { title: (minus ? 'difference in ' : '') + metric + data.units[view.metric], log: view.logY && view.minus < 0, range,
       include: minus ? 0 : undefined },
     series: ['low', 'faint', ''].flatMap((layer) => parts.flatMap(({ series }) => series.filter((one) => (
       layer === 'low' ? one.low : layer === 'faint' ? one.faint && !one.low : !one.faint && !one.low)))),
     marks: parts.flatMap(({ marks }) => marks), rules: minus ? [{ y: 0 }] : [],
-  };
-}
-
-/* A plot with a description of its own: a line for each arm, with its range over seeds. */
-function plainSpec(plot) {
-  const shownLines = plot.lines.filter((line) => line.arm === undefined || !state.hidden.has(line.arm));
-  const look = (line, index) => (line.arm === undefined ? { colour: index, dash: 'solid', label: line.label }
-    : { colour: data.arms[line.arm].colour, dash: dashOf(data.arms[line.arm]), label: data.arms[line.arm].label });
-  return {
-    title: plot.title, legend: shownLines.map(look),
-    x: { title: plot.x.title, unit: plot.x.unit || '', log: plot.x.log, ticks: plot.x.ticks && plot.x.ticks.map((at) => ({ at, text: String(at) })) },
-    y: { title: plot.y.title, log: plot.y.log },
-    series: shownLines.filter((line) => line.x.length).map((line, index) => ({ ...look(line, index), x: line.x, y: line.mean, dots: true, hover: true,
-      bars: line.low && line.low.map((low, place) => [low, line.high[place]]) })),
-    rules: plot.mark ? [{ x: plot.mark.x, text: plot.mark.text }] : [],
-  };
-}
-
-/* The name of each arm is above its interval, so that long names need no left margin. */
-function differencesSpec(found) {
-  const rows = found.rows.filter((row) => row.arm === undefined || !state.hidden.has(row.arm));
-  const series = [], marks = [], notes = [];
-  rows.forEach((row, place) => {
-    const arm = row.arm === undefined ? { colour: place, label: row.label } : data.arms[row.arm];
-    series.push({ x: row.points, y: row.points.map(() => place + 0.2), points: true, opacity: 0.45, colour: arm.colour, size: 3.6 });
-    if (row.low !== null) series.push({ x: [row.low, row.high], y: [place, place], width: 2.6, colour: arm.colour, dash: 'solid' });
-    marks.push({ x: row.mean, y: place, symbol: 'diamond', size: 6.5, colour: arm.colour, text: `${arm.label}: ${shown(row.mean)}` });
-    notes.push({ y: place - 0.28, text: arm.label });
-  });
-  return {
-    title: found.title, height: 74 + 56 * Math.max(1, rows.length), savedHeight: 100 + 48 * Math.max(1, rows.length), still: true,
-    x: { title: found.title, unit: '', include: 0, grid: true },
-    y: { title: '', range: [-0.75, rows.length - 0.45], hidden: true, down: true }, series, marks, notes, rules: [{ x: 0 }],
+    ends: data.arms.length > 1 && parts.length <= 14 ? parts.map(({ end: line }) => line).filter(Boolean) : [],
   };
 }

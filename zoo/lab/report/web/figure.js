@@ -15,7 +15,7 @@ const fileName = (text) => (document.title + ' ' + text).toLowerCase().replace(/
 
 function savedSvg(spec) {
   const height = spec.savedHeight || SAVED.height;
-  const extra = spec.legend && spec.legend.length > 1 ? legendNode(spec.legend, themes.light, 0, SAVED.width - 28, 12).height : 0;
+  const extra = hasLegend(spec) ? legendNode(spec.legend, themes.light, 0, SAVED.width - 28, 12).height : 0;
   return paint(spec, SAVED.width, height + extra, themes.light, true).svg;
 }
 
@@ -44,10 +44,12 @@ function button(label, describes, act) {
 }
 
 class Figure {
-  constructor(holder, height) {
+  /* `onZoom` is called with {x, y}, or null for the whole plot. */
+  constructor(holder, height, onZoom) {
     this.holder = holder;
     this.height = height;
-    this.zoom = null;
+    this.onZoom = onZoom || (() => {});
+    this.zoom = this.at = null;
     this.picture = document.createElement('div');
     this.picture.className = 'picture';
     this.picture.tabIndex = 0;
@@ -61,7 +63,7 @@ class Figure {
     this.said.setAttribute('aria-live', 'polite');
     this.tools = document.createElement('div');
     this.tools.className = 'tools';
-    this.back = button('reset', 'show the whole plot', () => { this.zoom = null; this.draw(); });
+    this.back = button('reset', 'show the whole plot', () => this.zoomTo(null));
     this.back.hidden = true;
     this.tools.append(this.back, button('PNG', 'save this figure as PNG', () => saveFigure(this.now(), 'png')),
       button('SVG', 'save this figure as SVG', () => saveFigure(this.now(), 'svg')));
@@ -70,7 +72,7 @@ class Figure {
     this.picture.addEventListener('pointerleave', () => { if (!this.start) this.unpoint(); });
     this.picture.addEventListener('pointerdown', (event) => this.press(event));
     this.picture.addEventListener('pointerup', (event) => this.release(event));
-    this.picture.addEventListener('dblclick', () => { this.zoom = null; this.draw(); });
+    this.picture.addEventListener('dblclick', () => this.zoomTo(null));
     this.picture.addEventListener('keydown', (event) => this.key(event));
     this.picture.addEventListener('blur', () => this.unpoint());
     new ResizeObserver(() => { if (this.spec && this.picture.clientWidth !== this.drawn) this.draw(); }).observe(this.picture);
@@ -78,10 +80,15 @@ class Figure {
 
   show(spec) {
     // The zoom is lost if the axis or metric changes.
-    const same = this.spec && ['x', 'y'].every((name) => this.spec[name].title === spec[name].title && this.spec[name].log === spec[name].log);
-    if (!same) this.zoom = null;
+    const same = !this.spec || ['x', 'y'].every((name) => this.spec[name].title === spec[name].title && this.spec[name].log === spec[name].log);
     this.spec = spec;
+    if (same || !this.zoom) this.draw(); else this.zoomTo(null);
+  }
+
+  zoomTo(zoom) {
+    this.zoom = zoom;
     this.draw();
+    this.onZoom(zoom);
   }
 
   now() {
@@ -115,11 +122,13 @@ class Figure {
     if (this.start) return this.stretch(across, down);
     if (across < box.left || across > box.right || down < box.top || down > box.bottom) return this.unpoint();
     this.tell(this.painted.x.invert(across), down, across);
+    this.at = null;
   }
 
   tell(at, down, across) {
     const { x, y, box } = this.painted;
     if (this.spec.tell) return this.label(this.spec.tell(at, y.invert(down)), across, null, []);
+    if (this.spec.rows) return this.label(this.spec.rows[Math.round(y.invert(down))] || '', across, null, []);
     const found = [];
     this.spec.series.forEach((series) => {
       if (!series.hover || !series.y || !series.x.length) return;
@@ -128,18 +137,22 @@ class Figure {
       const place = value === null || value === undefined ? NaN : x(series.x[index]);
       // A line that has no point near here is left out.
       if (!(Math.abs(place - across) < Math.max(24, (box.right - box.left) / series.x.length))) return;
-      found.push({ series, value, x: series.x[index], away: Math.abs(y(value) - down) });
+      const end = index === 0 || index === series.x.length - 1;
+      found.push({ series, value, index, end, x: series.x[index], aside: Math.abs(place - across), away: Math.abs(y(value) - down) });
     });
     if (!found.length) return this.unpoint();
-    const close = found.sort((a, b) => a.away - b.away).slice(0, 12).sort((a, b) => b.value - a.value);
-    this.label(shown(close[0].x, 5) + ' ' + this.spec.x.unit, across, found.length > 12 ? `and ${found.length - 12} more` : null, close);
+    const first = found.reduce((a, b) => (b.aside < a.aside ? b : a));
+    // A line that ends before this point has nothing to tell here.
+    const there = found.filter((one) => !one.end || one.aside < first.aside + 3);
+    const close = there.sort((a, b) => a.away - b.away).slice(0, 12).sort((a, b) => b.value - a.value);
+    this.label(shown(first.x, 5) + ' ' + this.spec.x.unit, across, there.length > 12 ? `and ${there.length - 12} more` : null, close);
   }
 
   label(head, across, tail, entries) {
     const { x, y, box } = this.painted;
     const line = document.createElement('b');
     line.textContent = head;
-    const rows = entries.map(({ series, value }) => {
+    const rows = entries.map(({ series, value, index }) => {
       const row = document.createElement('div');
       const swatch = svgNode('svg', { width: 22, height: 8, 'aria-hidden': 'true' }, svgNode('line', {
         x2: 22, y1: 4, y2: 4, stroke: theme().colour(series.colour), 'stroke-width': 2.4, 'stroke-dasharray': DASHES[series.dash] }));
@@ -147,6 +160,12 @@ class Figure {
       number.className = 'figure-value';
       number.textContent = shown(value, 5);
       row.append(swatch, number, ' ', series.label);
+      const { low, high, n } = series.spread || {};
+      if (n > 1 && Number.isFinite(low[index]) && Number.isFinite(high[index])) {
+        const about = document.createElement('small');
+        about.textContent = ` ${shown(low[index], 4)} to ${shown(high[index], 4)}, n = ${n}`;
+        row.append(about);
+      }
       return row;
     });
     this.tip.replaceChildren(line, ...rows, ...(tail ? [tail] : []));
@@ -191,30 +210,45 @@ class Figure {
     this.start = this.wanted = null;
     if (!wanted || wanted.right - wanted.left < 8) return;
     const { x, y } = this.painted;
-    this.zoom = { x: [x.invert(wanted.left), x.invert(wanted.right)],
-      y: wanted.flat ? [...y.range] : [y.invert(wanted.bottom), y.invert(wanted.top)].sort((a, b) => a - b) };
-    this.draw();
+    this.zoomTo({ x: [x.invert(wanted.left), x.invert(wanted.right)],
+      y: wanted.flat ? [...y.range] : [y.invert(wanted.bottom), y.invert(wanted.top)].sort((a, b) => a - b) });
   }
 
   key(event) {
     if (!this.painted) return;
     const { x, box } = this.painted;
-    const steps = { ArrowLeft: -1, ArrowRight: 1 };
-    if (event.key === 'Escape') { this.zoom = null; this.draw(); return; }
+    if (event.key === 'Escape') return this.zoomTo(null);
     if ((event.key === '+' || event.key === '-') && !this.spec.still) {
       const middle = this.at === null ? (box.left + box.right) / 2 : this.at;
       const factor = event.key === '+' ? 0.5 : 2;
       const ends = [middle - (middle - box.left) * factor, middle + (box.right - middle) * factor];
-      this.zoom = { x: ends.map(x.invert), y: [...this.painted.y.range] };
-      this.draw();
-      return;
+      return this.zoomTo({ x: ends.map(x.invert), y: [...this.painted.y.range] });
     }
-    if (!(event.key in steps)) return;
+    const pace = { ArrowLeft: -1, ArrowRight: 1, ...(this.spec.rows ? { ArrowUp: -1, ArrowDown: 1 } : {}) }[event.key];
+    if (!pace) return;
     event.preventDefault();
-    const pace = (box.right - box.left) / (event.shiftKey ? 10 : 60);
-    const from = this.at === null || this.at === undefined ? (steps[event.key] > 0 ? box.left : box.right) : this.at + steps[event.key] * pace;
-    const at = Math.max(box.left, Math.min(box.right, from));
-    this.tell(x.invert(at), (box.top + box.bottom) / 2, at);
+    this.move(pace * (event.shiftKey ? 10 : 1));
+  }
+
+  /* Returns the places to read at, in pixels: the rows of a list, or every point of a line that is shown. */
+  stops() {
+    const { x, y, box } = this.painted;
+    if (this.spec.rows) return this.spec.rows.map((_, place) => y(place));
+    const wanted = this.spec.stops || this.spec.series.filter((series) => series.hover && series.y).flatMap((series) => (
+      series.x.filter((at, index) => at !== null && series.y[index] !== null)));
+    const places = wanted.map((at) => x(at)).filter((at) => at >= box.left - 0.5 && at <= box.right + 0.5).sort((a, b) => a - b);
+    return places.filter((at, index) => !index || at - places[index - 1] > 0.5);
+  }
+
+  /* Reads the next point, and none twice. */
+  move(pace) {
+    const stops = this.stops();
+    if (!stops.length) return;
+    const { x, y, box } = this.painted;
+    const past = this.at === null ? -1 : stops.findIndex((stop) => stop > this.at - 0.3);
+    const from = this.at === null ? (pace > 0 ? -1 : stops.length) : past < 0 ? stops.length : past;
+    const at = stops[Math.max(0, Math.min(stops.length - 1, from + pace))];
+    if (this.spec.rows) this.tell(0, at, (box.left + box.right) / 2); else this.tell(x.invert(at), (box.top + box.bottom) / 2, at);
     this.at = at;
     this.said.textContent = this.tip.hidden ? '' : this.tip.innerText;
   }

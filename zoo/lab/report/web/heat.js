@@ -63,7 +63,7 @@ function heatSpec(statistic, run, low, high, log) {
       ticks: packed.steps.map((step, index) => ({ at: index + 0.5, text: shown(step, 5) })).filter((_, index) => index % many === 0) },
     y: { title: '', range: [0, rows], down: true, bare: true,
       ticks: packed.rows.map((text, index) => ({ at: index + 0.5, text })).filter((_, index) => index % every === 0) },
-    series: [], legend: [],
+    series: [], stops: packed.steps.map((_, index) => index + 0.5),
     image: (x, y, box) => svgNode('image', { href: picture, x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top,
       preserveAspectRatio: 'none', 'image-rendering': 'optimizeSpeed' }),
     extra: (svg, box, ink) => {

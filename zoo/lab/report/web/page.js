@@ -26,12 +26,12 @@ function choice(id, labels, selected, onSelect) {
   box.replaceChildren(...buttons);
 }
 
-function figure(id, height, spec) {
+function figure(id, height, spec, onZoom) {
   const holder = document.getElementById(id + '-plot');
   if (!holder || !spec || holder.closest('[hidden]')) return;
   const before = figures[id];
   if (!before || before.holder !== holder) {
-    figures[id] = new Figure(holder, height);
+    figures[id] = new Figure(holder, height, onZoom);
     // The zoom is kept when a newer page replaces this one.
     if (before) Object.assign(figures[id], { spec: before.spec, zoom: before.zoom });
   }
@@ -43,19 +43,53 @@ function hidden(id, value) {
   if (part) part.hidden = value;
 }
 
+const curvesHeight = () => (narrow() ? 340 : state.beside.length ? 360 : 460);
+
 function drawCurves() {
   if (!data.metrics.length) return;
   const spec = curvesSpec(state);
-  figure('curves', () => (narrow() ? 340 : 460), spec);
-  hidden('curves-cut', !spec.cut);
-  hidden('curves-smoothing', !isNoisy(data.metrics[state.metric]));
+  const first = !figures.curves;
+  figure('curves', curvesHeight, spec, (zoom) => {
+    state.zoom = zoom;
+    drawBeside();
+    writeState();
+  });
+  if (first && figures.curves && state.zoom) figures.curves.zoomTo(state.zoom);
+  hidden('curves-smoothing', ![state.metric, ...state.beside].some((index) => isNoisy(data.metrics[index])));
+  drawBeside();
+  writeState();
+}
+
+/* More metrics, on the same horizontal axis as the first. */
+function drawBeside() {
+  const grid = document.getElementById('curves-grid');
+  if (!grid || grid.closest('[hidden]')) return;
+  grid.classList.toggle('several', state.beside.length > 0);
+  [...grid.querySelectorAll('.beside')].forEach((part) => { if (!state.beside.includes(Number(part.dataset.metric))) part.remove(); });
+  state.beside.forEach((metric) => {
+    const id = 'beside-' + metric;
+    if (!document.getElementById(id + '-plot')) {
+      const [part, holder] = [document.createElement('div'), document.createElement('div')];
+      const name = data.metrics[metric];
+      Object.assign(part, { className: 'beside' });
+      Object.assign(holder, { className: 'plot', id: id + '-plot' });
+      part.dataset.metric = metric;
+      holder.dataset.about = name + ' of all arms';
+      const close = button('remove ' + name, '', () => { state.beside = state.beside.filter((other) => other !== metric); drawCurves(); });
+      close.className = 'close';
+      part.append(close, holder);
+      grid.append(part);
+    }
+    figure(id, curvesHeight, curvesSpec({ ...state, metric }));
+    figures[id].zoom = state.zoom && { x: state.zoom.x, y: null };
+    figures[id].draw();
+  });
 }
 
 function drawAll() {
   if (data.metrics.length) {
-    const spec = curvesSpec({ ...state, metric: 0, x: 'step', logX: false, logY: false, late: false, seeds: false, minus: -1 });
+    const spec = curvesSpec({ ...state, ...DEFAULTS, seeds: false });
     figure('overview', () => (narrow() ? 280 : 330), spec);
-    hidden('overview-cut', !spec.cut);
   }
   drawCurves();
   data.plots.forEach((plot) => figure(plot.id, () => (narrow() ? 320 : 390), plainSpec(plot)));
@@ -73,12 +107,11 @@ function swatch(arm) {
 function legendEntry(arm, index) {
   const item = document.createElement('li');
   const name = document.createElement('span');
-  name.textContent = arm.label;
+  name.textContent = arm.name;
   const pressed = button('', '', (event) => {
     if (event.altKey) state.hidden = new Set([...data.arms.keys()].filter((other) => other !== index));
     else if (!state.hidden.delete(index)) state.hidden.add(index);
-    buildLegends();
-    drawAll();
+    redraw();
   });
   pressed.setAttribute('aria-pressed', String(!state.hidden.has(index)));
   const light = (only) => document.querySelectorAll('[data-arm]').forEach((part) => {
@@ -96,22 +129,54 @@ function legendEntry(arm, index) {
   return item;
 }
 
+function redraw() {
+  buildLegends();
+  drawAll();
+  writeState();
+}
+
+/* One text filters the arms of legends, charts and tables. */
+function filterField(list) {
+  const [label, field, status] = ['label', 'input', 'span'].map((name) => document.createElement(name));
+  label.className = 'arm-filter controls';
+  Object.assign(field, { type: 'search', placeholder: 'words, key=value, /regex/', value: state.filter });
+  status.setAttribute('aria-live', 'polite');
+  label.append('filter arms ', field, status);
+  field.addEventListener('input', () => {
+    const valid = setArmFilter(field.value.trim());
+    document.querySelectorAll('.arm-filter input').forEach((other) => { if (other !== field) other.value = field.value; });
+    document.querySelectorAll('.arm-filter span').forEach((other) => {
+      const left = data.arms.filter((arm, index) => armMatches(index)).length;
+      other.textContent = !valid ? 'not a regular expression' : armTest ? `${left} of ${data.arms.length} arms` : '';
+    });
+    document.querySelectorAll('.scroll table').forEach(filterRows);
+    redraw();
+  });
+  list.before(label);
+}
+
 function buildLegends() {
   document.querySelectorAll('.legend').forEach((list) => {
+    if (data.arms.length > 2 && !(list.previousElementSibling || list).matches('.arm-filter')) filterField(list);
     const focused = [...list.querySelectorAll('button')].indexOf(document.activeElement);
-    const entries = data.arms.map(legendEntry);
+    const entries = data.arms.map((arm, index) => (armMatches(index) ? legendEntry(arm, index) : null)).filter(Boolean);
+    if (data.legend) {
+      const title = document.createElement('li');
+      title.className = 'title';
+      title.textContent = data.legend + ':';
+      entries.unshift(title);
+    }
     if (data.arms.length > 6) {
       const item = document.createElement('li');
       item.className = 'all';
       item.append(...[['all', () => new Set()], ['none', () => new Set(data.arms.keys())]].map(([label, hide]) => button(label, label + ' arms', () => {
         state.hidden = hide();
-        buildLegends();
-        drawAll();
+        redraw();
       })));
       entries.push(item);
     }
     list.replaceChildren(...entries);
-    if (focused >= 0) list.querySelectorAll('button')[focused].focus();
+    if (focused >= 0 && list.querySelectorAll('button')[focused]) list.querySelectorAll('button')[focused].focus();
   });
 }
 
@@ -119,6 +184,18 @@ function buildControls() {
   if (!document.getElementById('curves-x') || !data.metrics.length) return;
   const axes = AXES.filter(({ key }) => key !== 'flops' || knowsFlops());
   state.metric = Math.min(state.metric, data.metrics.length - 1);
+  const beside = document.getElementById('curves-beside');
+  beside.replaceChildren(new Option('add a metric', -1), ...data.metrics.map((name, index) => new Option(name, index)));
+  beside.onchange = () => {
+    const index = Number(beside.value);
+    if (index >= 0 && !state.beside.includes(index)) state.beside.push(index);
+    beside.value = '-1';
+    drawCurves();
+  };
+  const band = document.getElementById('curves-band');
+  band.replaceChildren(...BANDS.map(([key, text]) => new Option(text, key)));
+  band.value = state.band;
+  band.onchange = () => { state.band = band.value; drawCurves(); };
   choice('curves-x', axes.map(({ name }) => name), Math.max(0, axes.findIndex(({ key }) => key === state.x)), (index) => {
     state.x = axes[index].key;
     drawCurves();
@@ -131,7 +208,7 @@ function buildControls() {
     select.value = String(state[key]);
     select.onchange = () => { state[key] = Number(select.value); drawCurves(); };
   });
-  Object.entries({ 'curves-log-x': 'logX', 'curves-log-y': 'logY', 'curves-late': 'late', 'curves-seeds': 'seeds' }).forEach(([id, key]) => {
+  Object.entries({ 'curves-log-x': 'logX', 'curves-log-y': 'logY', 'curves-late': 'late', 'curves-whole': 'whole', 'curves-seeds': 'seeds' }).forEach(([id, key]) => {
     const box = document.getElementById(id);
     box.checked = state[key];
     box.onchange = () => { state[key] = box.checked; drawCurves(); };
@@ -150,6 +227,7 @@ function select(name, focus) {
     if (here && focus) tab.focus();
     if (here) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   });
+  state.tab = chosen.id;
   drawAll();
 }
 
@@ -177,7 +255,7 @@ function buildTabs() {
 
 function go(name, focus) {
   select(name, focus);
-  history.replaceState(null, '', '#' + name);
+  writeState();
 }
 
 function buildTheme() {
@@ -206,63 +284,25 @@ function build() {
   buildLegends();
   buildControls();
   document.querySelectorAll('.scroll').forEach(buildTable);
-  select(location.hash.slice(1));
+  select(state.tab);
   buildHeat();
 }
 
-/* While runs continue, polls for a newer page and replaces the contents; selections and filters stay. */
-async function follow(version) {
-  const status = document.getElementById('live');
-  const say = (text) => { status.textContent = text; };
-  for (;;) {
-    await new Promise((resolve) => { setTimeout(resolve, 2000); });
-    try {
-      const latest = await (await fetch('version', { cache: 'no-store' })).text();
-      if (latest === version || document.hidden) { say(latest === version ? 'live' : 'live, waiting'); continue; }
-      const fresh = new DOMParser().parseFromString(await (await fetch('.', { cache: 'no-store' })).text(), 'text/html');
-      exchange(fresh);
-      version = fresh.body.dataset.version;
-      say('live, updated at ' + new Date().toLocaleTimeString());
-    } catch (error) {
-      say('disconnected');
-    }
-  }
+/* Shows what the address says after it was changed by hand or by a link. */
+function openState() {
+  readState();
+  document.querySelectorAll('.arm-filter input').forEach((field) => { field.value = state.filter; });
+  document.querySelectorAll('.scroll table').forEach(filterRows);
+  buildLegends();
+  buildControls();
+  select(state.tab);
+  if (figures.curves) figures.curves.zoomTo(state.zoom);
 }
 
-function exchange(fresh) {
-  const fields = [...document.querySelectorAll('.tools input')].map((field) => [field.getAttribute('aria-label'), field.value]);
-  const open = new Set([...document.querySelectorAll('details[open] > summary')].map((summary) => summary.textContent));
-  const sorted = [...document.querySelectorAll('th[aria-sort]')].map((head) => [head.closest('table').caption.textContent, head.cellIndex, head.getAttribute('aria-sort')]);
-  const active = document.activeElement;
-  const [name, scroll, metric] = [location.hash.slice(1), window.scrollY, data.metrics[state.metric]];
-  const shownHeat = heatChoice();
-  data = JSON.parse(fresh.getElementById('report-data').textContent);
-  chooseHeat(shownHeat);
-  state.metric = Math.max(0, data.metrics.indexOf(metric));
-  document.querySelector('main').replaceWith(document.adoptNode(fresh.querySelector('main')));
-  document.querySelector('.head').replaceChildren(...document.adoptNode(fresh.querySelector('.head')).childNodes);
-  build();
-  if (name) select(name);
-  fields.forEach(([label, value]) => {
-    const field = [...document.querySelectorAll('.tools input')].find((other) => other.getAttribute('aria-label') === label);
-    if (field && value) { field.value = value; field.dispatchEvent(new Event('input')); }
-  });
-  sorted.forEach(([caption, column, order]) => {
-    const table = [...document.querySelectorAll('table')].find((other) => other.caption.textContent === caption);
-    const heads = table ? [...table.tHead.rows[0].cells] : [];
-    for (let times = 0; heads[column] && times < (order === 'descending' ? 2 : 1); times += 1) sortBy(table, column, heads);
-  });
-  document.querySelectorAll('details > summary').forEach((summary) => { if (open.has(summary.textContent)) summary.parentElement.open = true; });
-  const label = active && active.getAttribute('aria-label');
-  const again = [...document.querySelectorAll('input, select, button, [tabindex]')].find((other) => (
-    active && other.tagName === active.tagName && (active.id ? other.id === active.id : label && other.getAttribute('aria-label') === label)));
-  if (again) again.focus({ preventScroll: true });
-  window.scrollTo(0, scroll);
-}
-
+readState();
 build();
 darkScheme.addEventListener('change', () => { buildLegends(); drawAll(); });
-window.addEventListener('hashchange', () => select(location.hash.slice(1)));
+window.addEventListener('hashchange', openState);
 let wasNarrow = narrow();
 window.addEventListener('resize', () => { if (narrow() !== wasNarrow) { wasNarrow = narrow(); drawAll(); } });
 if (document.body.dataset.version) follow(document.body.dataset.version);

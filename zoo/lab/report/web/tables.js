@@ -1,4 +1,5 @@
 /* Tables are sorted by clicking a column's name, filtered by words, and saved as CSV, Markdown and LaTeX, as shown. */
+// A cell may hold invisible digits that align its column; its own text is then an attribute.
 const cellText = (cell) => (cell.dataset.text ?? cell.textContent).replace(/\s+/g, ' ').trim();
 
 function sortKey(text) {
@@ -59,15 +60,20 @@ function asLatex({ caption, rows, right }) {
 
 const FORMATS = [['CSV', 'csv', 'text/csv', asCsv], ['Markdown', 'md', 'text/markdown', asMarkdown], ['LaTeX', 'tex', 'text/x-tex', asLatex]];
 
-function filterRows(table, text, status) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+/* Hides the rows that the table's own filter or the filter of arms leaves out. */
+function filterRows(table) {
+  const { test, status } = table.filter || {};
   const rows = [...table.tBodies[0].rows];
+  const heads = [...table.tHead.rows[0].cells].map(cellText);
+  const armOf = new Map(data.arms.map((arm, index) => [arm.label, index]));
   rows.forEach((row) => {
-    const content = row.textContent.toLowerCase();
-    row.hidden = !words.every((word) => content.includes(word));
+    const cells = [...row.cells].map(cellText);
+    const arms = [...row.querySelectorAll('[data-arm-label]')].map((part) => armOf.get(part.dataset.armLabel)).filter((arm) => arm !== undefined);
+    const fields = Object.assign({}, ...arms.map((arm) => data.arms[arm].fields), Object.fromEntries(cells.map((text, at) => [heads[at], text])));
+    row.hidden = Boolean(arms.length && !arms.some(armMatches)) || Boolean(test && !test({ text: cells.join(' '), fields }));
   });
   const left = rows.filter((row) => !row.hidden).length;
-  status.textContent = words.length ? `${left} of ${rows.length} rows` : '';
+  if (status) status.textContent = test === null ? 'not a regular expression' : left < rows.length ? `${left} of ${rows.length} rows` : '';
 }
 
 function buildTable(scroll) {
@@ -78,16 +84,21 @@ function buildTable(scroll) {
   if (table.tBodies[0].rows.length > 5) {
     const [field, status] = [document.createElement('input'), document.createElement('span')];
     field.type = 'search';
-    field.placeholder = 'filter rows';
+    field.placeholder = 'words, key=value, /regex/';
     field.setAttribute('aria-label', 'filter rows of: ' + table.caption.textContent);
     status.setAttribute('aria-live', 'polite');
-    field.addEventListener('input', () => filterRows(table, field.value, status));
+    table.filter = { test: undefined, status };
+    field.addEventListener('input', () => {
+      table.filter.test = field.value.trim() ? matcher(field.value) : undefined;
+      filterRows(table);
+    });
     tools.append(field, status);
   }
   tools.append(...FORMATS.map(([label, ending, type, written]) => button(label, `save this table as ${label}`, () => {
     save(written(contentOf(table)), fileName(table.caption.textContent.replace(/[(,].*/, '')) + '.' + ending, type);
   })));
   scroll.before(tools);
+  if (armTest) filterRows(table);
   if (table.tBodies[0].rows.length < 2) return;
   heads.forEach((head, column) => {
     if (!head.textContent) return;

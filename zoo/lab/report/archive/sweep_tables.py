@@ -6,10 +6,11 @@ A sweep becomes a folder of its name with
                    commit, hash of the data, versions, devices, processor
     runs.csv       a line per run: arm, seed, state, updates, tokens, seconds, every final metric
     contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
+    differences.csv  a line per arm but the first: its difference from that, paired by seed
     tuning.csv     a line per tuned value and seed, if something was tuned
     *.png          the report's plots
 
-`zoo.lab.report.results_page` makes one page of all such folders.
+`zoo.lab.report.archive.results_index` makes one page of all such folders.
 """
 
 import csv
@@ -24,18 +25,21 @@ from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
+from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.figures import write_figures
-from zoo.lab.results.curves import final_values
+from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict, as_text
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import judge, rule_text
-from zoo.lab.statistics.paired import spread
+from zoo.lab.statistics.paired import holm, spread
 
 # A path that begins with a slash, at the start or after a separator; "://" belongs to an address.
 ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
-TABLES = ("runs.csv", "contrasts.csv", "tuning.csv")
+SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
+TABLES = ("runs.csv", "contrasts.csv", "differences.csv", "tuning.csv")
 
 
 def archive_results(sweep: SweepResults, output: Path) -> Path:
@@ -67,6 +71,8 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
         write_atomic(folder / "runs.csv", _csv(_runs(sweep)))
         if sweep.contrasts:
             write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
+        if len(sweep.arms) > 1:
+            write_atomic(folder / "differences.csv", _csv(_differences(sweep)))
         if rates := load_tuning_grid(sweep.folder, sweep.tuning):
             write_atomic(
                 folder / "tuning.csv",
@@ -124,7 +130,7 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
 
 def _final_metrics(run: RunRecord) -> dict[str, float]:
     """Returns all final metrics of a run, evaluated and measured."""
-    names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", MEASURE_PREFIX))})
+    names = sorted({name for row in run.rows for name in row if name.startswith(SHOWN_METRICS)})
     return {name: value for name in names if (value := run.final(name)) is not None}
 
 
@@ -147,6 +153,7 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
         contrast, difference = outcome.contrast, outcome.difference
         yield {
             "contrast": contrast.name,
+            "claim": contrast.claim,
             "a": sweep.arm(contrast.a.arm).label,
             "b": sweep.arm(contrast.b.arm).label,
             "metric a": contrast.a.metric,
@@ -160,12 +167,37 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
         }
 
 
+def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
+    found = baseline_differences(sweep)
+    for (name, difference), p in zip(found.items(), holm([one.p for one in found.values()]), strict=True):
+        yield {
+            "arm": sweep.arm(name).label,
+            "baseline": sweep.arms[0].label,
+            "difference": difference.mean,
+            "low": difference.low,
+            "high": difference.high,
+            "pairs": difference.n,
+            "p": difference.p,
+            "p (Holm)": p,
+        }
+
+
 def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
-    """Returns {metric: mean and standard deviation over seeds} of the measures of an arm."""
+    """Returns {metric: mean and standard deviation over seeds} of what an arm has besides the
+    sweep's metric: measures, that metric at other lengths, and what contrasts name.
+    """
+    lengths = [
+        name for name in sweep.metrics() if name.startswith(f"{sweep.metric}@") and name.rpartition("@")[2].isdigit()
+    ]
+    metrics = [
+        *(metric for name in sweep.measures for metric in measure_metrics(name)),
+        *sorted(lengths, key=lambda metric: int(metric.rpartition("@")[2])),
+        *(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b)),
+    ]
     found = {
         metric: spread(final_values(sweep, arm, metric).values())
-        for name in sweep.measures
-        for metric in measure_metrics(name)
+        for metric in dict.fromkeys(metrics)
+        if metric != sweep.metric
     }
     return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 
@@ -187,7 +219,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
                 "mean": found and found.mean,
                 "sd": found and found.sd,
                 "seeds": found.n if found else 0,
-                **({"measured": _measured(sweep, arm.name)} if sweep.measures else {}),
+                **({"measured": measured} if (measured := _measured(sweep, arm.name)) else {}),
             }
         )
     return {
@@ -203,6 +235,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         "expected": [contrast.expected for contrast in sweep.contrasts],
         "arms": arms,
         "warnings": sweep.warnings,
+        **({"notes": notes} if (notes := read_notes(sweep.folder)) else {}),
         "tuning": sweep.tuning or None,
         "command": [_strip_paths(word) for word in sweep.command],
         "device": meta.get("device"),

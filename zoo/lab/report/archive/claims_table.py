@@ -1,8 +1,10 @@
 """The table of all claims: what each says, and what was found so far.
 
-The claims are listed in claims.csv beside the results: id, statement, source, and a page written by
-hand if there is one. Claims about time and memory are measured by benchmarks, which leave a verdict
-and a page in measured/. A claim without a result, measurement, test or page is shown as such.
+The claims are listed in claims.csv beside the results: id, statement, source, a page written by hand
+if there is one, what was published about it (`published`), whether that speaks for or against the
+statement (`direction`), and the limits of its experiment (`limits`). Claims about time and memory
+are measured by benchmarks, which leave a verdict and a page in measured/. A claim without a result,
+measurement, test or page is shown as such.
 """
 
 import csv
@@ -14,10 +16,18 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.formatting import interval, rounded_mean
+from zoo.lab.results.verdict import overall_verdict
 
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
-_COLUMNS = {"id", "statement", "source", "page"}
+_COLUMNS = {"id", "statement", "source", "page", "published", "direction", "limits"}
+# What a verdict says of the published direction, by that direction.
+_AGREEMENT = {
+    "for": {"supported": "agrees", "not supported": "disagrees"},
+    "against": {"supported": "disagrees", "not supported": "agrees"},
+    "mixed": {},
+    "": {},
+}
 _OPEN = "not judged yet"
 # Contrasts of one experiment whose effects fit into a cell.
 _EFFECTS = 3
@@ -37,6 +47,8 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
         if missing := sorted(_COLUMNS - set(reader.fieldnames or ())):
             raise ConfigError(f"{path}: no column {', '.join(missing)}")
         claims = list(reader)
+    if unknown := sorted({claim["direction"] for claim in claims} - set(_AGREEMENT)):
+        raise ConfigError(f"{path}: direction {', '.join(unknown)} is not for, against, mixed or empty")
     if repeated := [name for name, count in Counter(claim["id"] for claim in claims).items() if count > 1]:
         raise ConfigError(f"{path}: {', '.join(repeated)} is listed more than once")
     return claims
@@ -77,15 +89,18 @@ def claims_lines(
     rows, verdicts = [], []
     for claim in claims:
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
+        judged = []
         for name, result, contrasts in found:
+            own = contrasts_of_claim(contrasts, claim["id"])
+            judged.append(claim_verdict(result, contrasts, claim["id"]))
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
-            rows.append(_row(claim, f"**{result['verdict']}**", _effects(contrasts), seeds, f"[{name}](#{name})"))
+            rows.append(_row(claim, f"**{judged[-1]}**", _effects(own), seeds, f"[{name}]({name}/README.md)"))
         timed = measured.get(claim["id"], ())
         for name, record in timed:
             link = f"[{name}]({MEASURED}/{name}/README.md)"
             rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], link))
         # A claim is counted once: by its experiment, then its measurement, then its test.
-        verdicts += [record["verdict"] for record in (*(one[1] for one in found), *(one[1] for one in timed))][:1]
+        verdicts += [*judged, *(record["verdict"] for _, record in timed)][:1]
         if exact:
             rows.append(_row(claim, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
             verdicts += [] if found or timed else ["exact"]
@@ -98,11 +113,25 @@ def claims_lines(
     return [
         f"{len(claims)} claims: {shown}.",
         "",
-        "| | claim | source | verdict | effect | size | where |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| | claim | source | verdict | effect | size | published | where |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *rows,
         "",
     ]
+
+
+def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> list[Mapping[str, str]]:
+    """Returns the rows of contrasts.csv that judge a claim; all if an experiment judges only one."""
+    return [row for row in contrasts if row.get("claim") in ("", None, claim)]
+
+
+def claim_verdict(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]], claim: str) -> str:
+    """Returns the verdict on one of an experiment's claims, from the contrasts of that claim."""
+    own = contrasts_of_claim(contrasts, claim)
+    if len(own) == len(contrasts):
+        return result["verdict"]
+    outcomes = {row["outcome"] for row in own}
+    return overall_verdict(outcomes) if outcomes else "no claim"
 
 
 def _order(verdicts: Mapping[str, int]) -> list[str]:
@@ -111,7 +140,9 @@ def _order(verdicts: Mapping[str, int]) -> list[str]:
 
 
 def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: str) -> str:
-    cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, where)
+    agreement = _AGREEMENT[claim["direction"]].get(verdict.strip("*"))
+    published = ": ".join(filter(None, (agreement, claim["published"])))
+    cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, published, where)
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 

@@ -1,0 +1,42 @@
+"""Claim V24 (Zhu et al. 2025): a dynamic tanh in place of RMSNorm costs nothing.
+
+    zoo run experiments/norm_tanh.py
+    zoo run experiments/norm_tanh.py:small
+
+The decoder of `zoo.lab.sizes` with RMSNorm, and with a dynamic tanh in its place. Each arm uses its
+best learning rate of a shared grid, found with a separate seed.
+
+Stated beforehand, on `eval/loss` at the last step: the dynamic tanh ends less than 0.02 nats above
+RMSNorm (non-inferiority). The paper finds no difference in LLaMA 7B to 70B; nanochat finds it never
+better.
+"""
+
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
+
+MARGIN = 0.02
+
+
+def get_experiment(size: str = "tiny") -> Experiment:
+    """RMSNorm and dynamic tanh."""
+    claim = "A dynamic tanh in place of RMSNorm costs nothing"
+    return Experiment(
+        name=sized_name("norm_tanh", size),
+        question="Does a dynamic tanh in place of RMSNorm cost nothing?",
+        base=decoder(size),
+        factors={"norm": levels("model.norm.kind", "rmsnorm", "dyt")},
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
+        allow=("parameters",),
+        claim=Claim("V24", claim, "Zhu et al. 2025"),
+        contrasts=(
+            Contrast(
+                "dynamic tanh costs nothing",
+                a=Side({"norm": "dyt"}),
+                b=Side({"norm": "rmsnorm"}),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"dynamic tanh ends less than {MARGIN} nats above RMSNorm",
+            ),
+        ),
+        size=size,
+    )

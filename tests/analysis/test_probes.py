@@ -1,0 +1,105 @@
+"""Probes: the share of right answers against greedy decoding, what a run must have, and what it is
+asked at which distance.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.small_runs import small
+from zoo import config
+from zoo.analysis.probes import probe
+from zoo.analysis.run_measures import measure_run
+from zoo.cli.main import main
+from zoo.data.sources.synthetic import SYNTHETIC_TASKS, parse
+from zoo.errors import ConfigError
+from zoo.inference.loaded_model import load
+from zoo.lab.measures import MEASURES, why_unavailable
+from zoo.nested import flatten
+from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run
+
+SOURCE = "synthetic:recall,documents=400,length=2,symbols=3"
+RECALL = {"data__source": SOURCE, "data__tokenizer__kind": "characters"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that has learned that answers are digits, and hardly more."""
+    folder = tmp_path_factory.mktemp("probe") / "run"
+    run(
+        small(**RECALL, training__steps=40, training__eval_every=0, training__checkpoint_every=0),
+        folder,
+        lambda line: None,
+    )
+    return folder
+
+
+def test_an_answer_is_right_where_greedy_decoding_writes_it(trained):
+    task, model = parse(SOURCE.partition(":")[2]), load(trained)
+    texts = list(task.texts(150, "probe recall"))
+    written = model.generate([text[:-2] for text in texts], max_new_tokens=1)
+    right = [found.text == text[-2] for found, text in zip(written, texts, strict=True)]
+    assert 0 < np.mean(right) < 1
+    found = probe(load_trained(trained), task, documents=150)
+    assert found.accuracy == np.mean(right)
+    assert found.chance == 0.1
+    # The digit is 5 or 3 tokens before the answer: q7a3?q7 and q7a3?a3.
+    assert sum(count for *_, count in found.by_distance) == 150
+    assert (found.by_distance[0][0], found.by_distance[-1][1]) == (3, 5)
+    for low, high, share, count in found.by_distance:
+        within = [low <= 6 - (text.index(text[-3]) + 1) <= high for text in texts]
+        assert count == sum(within)
+        assert share == np.mean(np.array(right)[within])
+
+
+def test_a_probe_is_a_measure_and_a_command(trained, capsys):
+    values = measure_run(trained, ["probe_recall"])
+    assert main(["probe", str(trained), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert values == {"measured/probe_recall": record["accuracy"]}
+    assert (record["task"], record["length"], record["documents"]) == ("recall", 2, 1024)
+    assert main(["probe", str(trained), "--task", "recall,length=1,symbols=3", "--documents", "5"]) == 0
+    assert re.search(r"recall, length 1: [\d.]+% of 5 answers \(chance 10.0%\)", capsys.readouterr().out)
+    assert main(["probe", str(trained), "--task", "copy,length=30"]) == 2
+    assert "62 tokens, and data.sequence_length=16" in capsys.readouterr().err
+
+
+def flat(**changes):
+    return flatten(config.resolve(small(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "learns to answer synthetic:recall from its data, and data.source="),
+        ({"data__source": "synthetic:copy"}, "set it to synthetic:recall, or to a mixture with it"),
+        ({"data__source": SOURCE, "data__tokenizer__kind": "bpe"}, "data.tokenizer.kind is bpe"),
+        ({"data__source": SOURCE, "data__sequence_length": 4}, "have 8 tokens, and data.sequence_length=4"),
+        ({"data__source": SOURCE, "model__architecture": "encoder", "objective__kind": "masked"}, "objective.kind=causal"),
+        (RECALL, ""),
+        ({"data__source": "mixture", "data__mixture": ("0.5*stdlib", f"0.5*{SOURCE}")}, ""),
+        (RECALL | {"objective__kind": "multi_token"}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_run_must_have(changes, words):
+    why = why_unavailable("measured/probe_recall", flat(**changes))
+    assert words in why if words else not why
+
+
+def test_every_task_has_a_probe():
+    assert {measure.task for measure in MEASURES.values() if measure.task} == set(SYNTHETIC_TASKS)
+    for name in SYNTHETIC_TASKS:
+        task = parse(name)
+        for text in task.texts(20, "probe"):
+            answer = text[-1 - task.task.answer(task.length) : -1]
+            if task.task.place is not None:
+                assert text[task.task.place(text)] == answer
+                assert task.task.place(text) < task.size - 2
+
+
+def test_an_untrained_kind_is_refused(trained):
+    with pytest.raises(ConfigError, match="has no synthetic:copy"):
+        measure_run(trained, ["probe_copy"])

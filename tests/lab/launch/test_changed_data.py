@@ -1,0 +1,74 @@
+"""A sweep goes on only with the text and the tokenizer that its runs were trained on; what makes it
+doubtful is printed where it ends.
+"""
+
+import json
+
+import pytest
+
+from tests.small_runs import OBJECTIVES, small
+from zoo import config as configs
+from zoo import data
+
+RUN = "norm=pre,warm-up=0-seed0"
+
+
+@pytest.mark.parametrize("what", ["text", "tokenizer"])
+def test_what_has_changed_is_refused(command_line, tmp_path, what):
+    assert command_line("run", "norms.py", "--seeds", "1")[0] == 0
+    folder = tmp_path / "runs" / "norms"
+    trained_on = data.load(configs.resolve(configs.load(str(folder / RUN)))).summary()
+    meta = folder / RUN / "meta.json"
+    meta.write_text(json.dumps({"data": trained_on}))
+    assert command_line("run", "norms.py", "--seeds", "1")[0] == 0
+
+    entry = trained_on if what == "text" else trained_on["tokenizer"]
+    entry["fingerprint"] = "0123456789abcdef"
+    meta.write_text(json.dumps({"data": trained_on}))
+    dry = () if what == "tokenizer" else ("--dry-run",)
+    code, _, err = command_line("run", "norms.py", "--seeds", "2", *dry)
+    assert code == 2
+    (line,) = err.splitlines()
+    assert f"{RUN} in runs/norms: the {what}" in line
+    assert "has changed since the run was trained (fingerprint 0123456789ab, now " in line
+    assert command_line("run", "norms.py", "--seeds", "1", "--fresh")[0] == 0
+
+
+def test_caveats_are_printed(command_line, tmp_path):
+    assert command_line("run", "norms.py", "--seeds", "1")[0] == 0
+    for number, meta in enumerate((tmp_path / "runs" / "norms").glob("*/status.json")):
+        meta.with_name("meta.json").write_text(json.dumps({"commit": str(number)}))
+    told = "caveat: the runs used different commits"
+    assert told in command_line("report", "runs/norms")[1]
+    assert told in command_line("run", "norms.py", "--seeds", "1")[1]
+
+
+def test_a_run_that_has_saved_nothing_begins_anew(command_line, tmp_path):
+    behaviours = {RUN: ["fail", "finish"]}
+    assert command_line("run", "norms.py", "--seeds", "1", behaviours=behaviours)[0] == 1
+    (tmp_path / "runs" / "norms" / RUN / "meta.json").write_text('{"data": {"fingerprint": "of another text"}}')
+    assert command_line("run", "norms.py", "--seeds", "1", behaviours=behaviours)[0] == 0
+
+
+TASK = {
+    "model__architecture": "encoder",
+    "objective__kind": "classification",
+    "data__label_column": "label",
+    "training__eval_batches": 0,
+}
+
+
+@pytest.mark.parametrize("kind", ["text", "mixture", "pairs", "task"])
+def test_the_fingerprint_needs_no_tokens(tmp_path, kind):
+    changes = {}
+    if kind == "mixture":
+        source = small().data.source
+        changes = {"data__source": "mixture", "data__mixture": (f"0.5*{source}", "0.5*synthetic:copy")}
+    if kind == "pairs":
+        changes = OBJECTIVES["translation"]
+    if kind == "task":
+        records = (json.dumps({"text": f"number {n}", "label": "odd" if n % 2 else "even"}) for n in range(60))
+        (tmp_path / "task.jsonl").write_text("\n".join(records))
+        changes = TASK | {"data__source": f"jsonl:{tmp_path}/task.jsonl"}
+    config = configs.resolve(small(**changes))
+    assert data.source_fingerprint(config) == data.load(config).summary()["fingerprint"]

@@ -1,0 +1,84 @@
+"""Short convolutions against a loop over tokens, and what is easily got wrong in them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.building import ENCODER, ENCODER_DECODER, as_float64, call, close, random_values, tiny, with_values
+from zoo.errors import ConfigError
+from zoo.layers.block import make_block
+from zoo.layers.context import Context
+from zoo.models import cost
+
+T = 8
+PACKED = np.array([[0, 1, 2, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0]])
+DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0, 1]])
+PADDED = np.array([[-1, -1, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1, -1, -1]])
+KIND = "model.convolution.kind"
+BLOCKS = {
+    "canon": {KIND: "canon", "model.attention.num_kv_heads": 2},
+    "canon before the sublayers": {KIND: "canon", "model.convolution.places": "AC", "model.parallel": "own_norms"},
+    "primer": {KIND: "primer", "model.attention.qk_norm": "head", "model.norm.placement": "post"},
+    "token shift": {KIND: "token_shift", "model.attention.kind": "forgetting"},
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_is_its_equation_in_packed_and_in_padded_rows(name):
+    config = tiny(BLOCKS[name]).model
+    abstract, values = make_block(config), random_values(make_block(config), 1)
+    x = np.random.default_rng(2).standard_normal((2, T, 16))
+    given = ((PACKED, DOCUMENTS), (PADDED, None))
+
+    def run(x):
+        block = with_values(abstract, values)
+        contexts = [
+            Context(
+                jnp.asarray(places),
+                None if documents is None else jnp.asarray(documents),
+                in_order=documents is not None,
+            )
+            for places, documents in given
+        ]
+        return [block(x, context) for context in contexts]
+
+    for actual, (places, documents) in zip(call(run, np.float32(x)), given, strict=True):
+        expected = reference.block(config, as_float64(values), x, reference.Rows(places, documents))
+        close(actual[places >= 0], expected[places >= 0])
+
+
+def test_rows_that_begin_at_a_later_position_begin_with_nothing_too():
+    abstract = make_block(tiny({KIND: "token_shift", "model.position.kind": "none"}).model)
+    values, x = random_values(abstract, 1), np.float32(np.random.default_rng(3).standard_normal((1, T, 16)))
+    first, later = call(
+        lambda x: [
+            with_values(abstract, values)(x, Context(jnp.arange(n, n + T)[None], in_order=True)) for n in (0, 9)
+        ],
+        x,
+    )
+    np.testing.assert_array_equal(first, later)
+
+
+def test_parameters_and_operations_are_counted():
+    plain, canon, shifted = (cost.summary(tiny({KIND: kind})) for kind in ("none", "canon", "token_shift"))
+    # Two layers of four taps for D = 16 channels at A, C, and each of queries, keys and values.
+    assert canon.parameters["total"] - plain.parameters["total"] == 2 * 4 * 16 * 5
+    assert canon.blocks["blocks/ffn_convolution"] == 2 * 4 * 16
+    assert canon.flops_per_token - plain.flops_per_token == pytest.approx(3 * 2 * (2 * 4 * 16 * 5))
+    assert (shifted.parameters, shifted.flops_per_token) == (plain.parameters, plain.flops_per_token)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (ENCODER | {KIND: "canon"}, "kind=canon reads a row from left to right"),
+        (ENCODER_DECODER | {KIND: "token_shift"}, "set it under model.decoder"),
+        ({KIND: "canon", "model.convolution.places": "CA"}, "places='CA' must be some of the letters A"),
+        ({KIND: "token_shift", "model.convolution.width": 3}, "width=3 has no effect"),
+    ],
+    ids=str,
+)
+def test_what_they_cannot_do_is_refused_by_name(changes, line):
+    with pytest.raises(ConfigError, match=line):
+        tiny(changes)

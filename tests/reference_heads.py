@@ -1,0 +1,60 @@
+"""What fields and kinds of attention do to queries, scores and what heads have read, in plain float64
+numpy, one head and one token at a time.
+
+Nothing here comes from `zoo`.
+"""
+
+import numpy as np
+
+
+def sigmoid(x):
+    """1 / (1 + e^-x)."""
+    return 1 / (1 + np.exp(-x))
+
+
+def gated(config, params, attended, x):
+    """Qiu et al. 2025: what the heads of a row have read, [T, H, V], times sigmoid(u W): of the
+    tokens x [T, D] or of what was read, for each element or for each head.
+    """
+    if config.attention.gate == "none":
+        return attended
+    (T, H, V), matrix = attended.shape, params["output_gate"]["projection"]["kernel"]
+    out = np.zeros_like(attended)
+    for t in range(T):
+        gates = sigmoid((attended[t].reshape(-1) if config.attention.gate_input == "attended" else x[t]) @ matrix)
+        for h in range(H):
+            out[t, h] = attended[t, h] * (gates[h] if config.attention.gate == "head" else gates[h * V : (h + 1) * V])
+    return out
+
+
+def exclusive(attended, v):
+    """Zhai 2026: what each head has read, [T, H, V], less its projection on the token's own value
+    [T, G, V]; H / G neighbouring heads have the same value.
+    """
+    out = np.zeros_like(attended)
+    for t, h in np.ndindex(attended.shape[:2]):
+        own = v[t, h * v.shape[1] // attended.shape[1]]
+        out[t, h] = attended[t, h] - (attended[t, h] @ own) / (own @ own) * own
+    return out
+
+
+def lengthened(q, s, seen):
+    """Nakanishi 2025: the query of each head times s_h ln(n), n the number of keys that it sees."""
+    out = np.zeros_like(q)
+    for t, h in np.ndindex(q.shape[:2]):
+        keys = (seen if seen.ndim == 2 else seen[h])[t].sum()
+        out[t, h] = q[t, h] * s[h] * np.log(max(keys, 1))
+    return out
+
+
+def forgotten(logits, positions):
+    """Lin et al. 2025: [H, T, T], the sum of ln sigmoid(logits) [T, H] over the tokens after the key,
+    up to the query; empty slots (-1) have no gate.
+    """
+    T, H = logits.shape
+    gates = np.where(positions[:, None] >= 0, np.log(sigmoid(logits)), 0)
+    out = np.zeros((H, T, T))
+    for t in range(T):
+        for s in range(t):
+            out[:, t, s] = gates[s + 1 : t + 1].sum(axis=0)
+    return out

@@ -1,0 +1,120 @@
+"""Probes: how often a trained run answers the documents of a synthetic task right.
+
+A probe scores the tasks that a run was trained on, alone or as entries of a mixture, on documents
+that are generated anew. An answer counts if every symbol of it has the highest score of all tokens,
+which is when greedy decoding would write it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Bool, Int
+
+from zoo.config import ResolvedConfig
+from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.data.sources.synthetic import SyntheticDocuments
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.errors import ConfigError
+from zoo.models.functional import Params, Stats, split
+from zoo.models.head import logits
+from zoo.objectives.objective import EVALUATION
+from zoo.training.trained_run import TrainedRun
+
+DOCUMENTS, AT_ONCE, BINS = 1024, 128, 4
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What a run answers on the documents of one task.
+
+    Attributes:
+        accuracy: share of the documents whose answer is right as a whole.
+        chance: the accuracy of answers drawn at random.
+        documents: number of documents.
+        by_distance: (shortest distance, longest, share of right answers, documents) of each quarter
+            of the distances between the symbol that is the answer and the place where it is asked
+            for, in tokens; empty for a task without such a symbol.
+    """
+
+    accuracy: float
+    chance: float
+    documents: int
+    by_distance: tuple[tuple[int, int, float, int], ...]
+
+
+def probe(
+    run: TrainedRun, task: SyntheticDocuments, values: tuple[Params, Stats] | None = None, documents: int = DOCUMENTS
+) -> ProbeResult:
+    """Scores a run on new documents of a task, each read from its beginning as a row of its own.
+
+    Args:
+        run: a decoder that predicts each token from those before it.
+        task: the documents.
+        values: parameters and statistics; by default those of the run.
+        documents: number of documents.
+
+    Raises:
+        ConfigError: the run is no such decoder, its tokens are not single characters, or documents
+            are longer than its rows.
+    """
+    check(run.config, task)
+    texts = list(task.texts(documents, f"probe {task.name}"))
+    rows = _rows(run.tokenizer, texts, task)
+    graph, (params, stats) = split(run.model)[0], values or (run.params, run.stats)
+    answer = slice(task.size - 1 - task.task.answer(task.length), task.size - 1)
+
+    @jax.jit
+    def right(params: Params, stats: Stats, tokens: Int[Array, "B S"]) -> Bool[Array, " B"]:
+        prediction = run.objective.predict(nnx.merge(graph, params, stats), {"tokens": tokens}, {}, EVALUATION)
+        chosen = jnp.argmax(logits(prediction)[:, answer, : run.tokenizer.vocab_size], axis=-1)
+        return (chosen == tokens[:, 1:][:, answer]).all(axis=1)
+
+    # The last batch is filled up, so that all have one program.
+    filled = np.concatenate([rows, rows[: -len(rows) % AT_ONCE]]) if len(rows) > AT_ONCE else rows
+    parts = [np.asarray(right(params, stats, filled[i : i + AT_ONCE])) for i in range(0, len(filled), AT_ONCE)]
+    found = np.concatenate(parts)[: len(rows)]
+    return ProbeResult(float(found.mean()), task.chance, len(rows), _by_distance(task, texts, found))
+
+
+def check(config: ResolvedConfig, task: SyntheticDocuments) -> None:
+    """Raises a ConfigError, with every reason for which a run cannot answer documents of a task."""
+    problems = []
+    if config.objective.kind not in OBJECTIVE_KINDS.having("causal"):
+        problems.append(f"objective.kind={config.objective.kind} does not write an answer after what it has read")
+    if task.size > config.data.sequence_length:
+        problems.append(
+            f"documents of {task.name} with length={task.length} have {task.size} tokens, and "
+            f"data.sequence_length={config.data.sequence_length}"
+        )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _rows(tokenizer: Tokenizer, texts: Sequence[str], task: SyntheticDocuments) -> Int[np.ndarray, "N S"]:
+    """Returns the documents as tokens: after the token that opens one, without the line feed."""
+    encoded = [tokenizer.encode(text[:-1]) for text in texts]
+    if any(len(ids) != task.size - 1 for ids in encoded):
+        raise ConfigError(
+            f"the run's tokens are not single characters, and the answers of {task.name} are; train it with "
+            "data.tokenizer.kind=bytes or characters"
+        )
+    return np.stack([np.concatenate([[tokenizer.bos_id], ids]) for ids in encoded]).astype(np.int32)
+
+
+def _by_distance(
+    task: SyntheticDocuments, texts: Iterable[str], right: Bool[np.ndarray, " N"]
+) -> tuple[tuple[int, int, float, int], ...]:
+    if (place := task.task.place) is None:
+        return ()
+    distances = np.array([task.size - 2 - place(text) for text in texts])
+    edges = np.quantile(distances, np.linspace(0, 1, BINS + 1)).round().astype(int)
+    found = []
+    for low, high in zip([edges[0], *(edges[1:-1] + 1)], edges[1:], strict=True):
+        within = (distances >= low) & (distances <= high)
+        if within.any():
+            found.append((int(low), int(high), float(right[within].mean()), int(within.sum())))
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""Kinds of short convolutions over the tokens of a row."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zoo.config.field import Field
+from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
+from zoo.config.kinds.kind import Kind, KindTable
+
+KIND = "model.convolution.kind"
+PLACES = "ABC"
+WIDTHS = {"canon": 4, "primer": 3}
+
+
+def _causal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    if architecture != "decoder":
+        yield (
+            f"model.convolution.kind={flat[KIND]} reads a row from left to right; an encoder has no such order (set it "
+            "under model.decoder of an encoder-decoder)"
+        )
+
+
+def _projection_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _causal_problems(flat, architecture)
+    kind = flat["model.attention.kind"]
+    if kind not in (able := ATTENTION_KINDS.having("heads")):
+        yield (
+            f"model.convolution.kind={flat[KIND]} mixes queries, keys and values, and model.attention.kind={kind} has "
+            f"none; use {' or '.join(able)}"
+        )
+
+
+def _canon_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    places = flat["model.convolution.places"]
+    if not places or places != "".join(place for place in PLACES if place in places):
+        yield (
+            f"model.convolution.places={places!r} must be some of the letters A (input of attention), B (queries, keys "
+            "and values) and C (input of the feed-forward layer), in this order"
+        )
+    yield from (_projection_problems if "B" in places else _causal_problems)(flat, architecture)
+
+
+# Trait: "width" (it reads a number of tokens).
+CONVOLUTION_KINDS = KindTable(
+    KIND,
+    (
+        Kind(KIND, "none", "no convolution"),
+        Kind(
+            KIND,
+            "canon",
+            "x_t + sum_i w_i * x_(t-i), w_i learned for each channel (Allen-Zhu 2025, Canon layers)",
+            frozenset({"width"}),
+            fields=(
+                Field(
+                    "model.convolution.places",
+                    "ABC",
+                    str,
+                    "where: A input of attention, B queries, keys and values, C input of the feed-forward layer",
+                    added=True,
+                ),
+            ),
+            problems=_canon_problems,
+            derive=lambda flat: {"model.convolution.width": WIDTHS["canon"]},
+        ),
+        Kind(
+            KIND,
+            "primer",
+            "sum_i w_i * x_(t-i) of queries, keys and values, w_i learned for each channel (So et al. 2021, Primer)",
+            frozenset({"width"}),
+            problems=_projection_problems,
+            derive=lambda flat: {"model.convolution.width": WIDTHS["primer"]},
+        ),
+        Kind(
+            KIND,
+            "token_shift",
+            "the first half of the channels is that of the token before, before attention and feed-forward layers "
+            "(Peng 2021)",
+            problems=_causal_problems,
+        ),
+    ),
+)

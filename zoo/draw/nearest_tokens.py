@@ -1,0 +1,111 @@
+"""Which tokens are nearest to a token in the input table of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from zoo.analysis.activations import encode_texts, input_vectors
+from zoo.draw.run_activations import default_text
+from zoo.draw.style import figure
+from zoo.errors import ConfigError
+from zoo.training.trained_run import load_trained
+
+MAX_ROWS = 14
+
+
+class Neighbours(NamedTuple):
+    """The nearest tokens of some tokens.
+
+    Attributes:
+        tokens: the texts of the tokens.
+        nearest: for each, (text, cosine) from the nearest on.
+        source: the run and its step.
+    """
+
+    tokens: list[str]
+    nearest: list[list[tuple[str, float]]]
+    source: str
+
+
+def nearest(vectors: Float[np.ndarray, "V E"], number: int, count: int, allowed: np.ndarray) -> list[tuple[int, float]]:
+    """Returns (row, cosine) of the `count` allowed rows whose vectors have the largest cosine with
+    that of a row, without itself.
+    """
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
+    cosines = vectors @ vectors[number] / (lengths * lengths[number])
+    candidates = allowed[allowed != number]
+    best = candidates[np.argsort(-cosines[candidates], kind="stable")[:count]]
+    return [(int(row), float(cosines[row])) for row in best]
+
+
+def read_neighbours(folder: Path, text: str = "", count: int = 6, step: str = "latest") -> Neighbours:
+    """Returns the nearest tokens of the different tokens of a text in a run's input table.
+
+    Args:
+        folder: the run's folder.
+        text: its first `MAX_ROWS` different tokens are looked up; "" for built-in sentences.
+        count: number of neighbours.
+        step: as for `load_trained`.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    run = load_trained(folder, step)
+    if run.source_tokenizer is not None:
+        raise ConfigError(f"{folder} reads tokens of a dictionary of its own, which text cannot be split into")
+    tokenizer = run.tokenizer
+    elmo = run.config.model.architecture == "elmo"
+    spellings = tokenizer.token_characters(run.config.model.elmo.characters) if elmo else None
+    everything = np.arange(tokenizer.vocab_size)
+    vectors = input_vectors(run.config, run.model, run.params, run.stats, everything, spellings)
+    allowed = np.array([number for number in everything if tokenizer.pieces[number].strip()])
+    ids = encode_texts([text or default_text(8)], tokenizer).tokens[0]
+    wanted = [int(number) for number in dict.fromkeys(ids.tolist()) if number in set(allowed.tolist())][:MAX_ROWS]
+    if not wanted:
+        raise ConfigError("--text has no token with a text of its own")
+    return Neighbours(
+        [_name(tokenizer, number) for number in wanted],
+        [
+            [(_name(tokenizer, row), cosine) for row, cosine in nearest(vectors, number, count, allowed)]
+            for number in wanted
+        ],
+        f"{folder}, step {run.step:,}",
+    )
+
+
+def _name(tokenizer, number: int) -> str:
+    return tokenizer.pieces[number].decode("utf-8", "replace").strip()
+
+
+def page(found: Neighbours) -> Figure:
+    """Draws a row for each token with its neighbours, coloured by cosine."""
+    columns: Sequence[int] = range(len(found.nearest[0]))
+    cosines = np.array([[cosine for _, cosine in row] for row in found.nearest])
+    drawn, (axes,) = figure(2.2 + 1.25 * len(columns), 1.0 + 0.32 * len(found.tokens))
+    shown = axes.imshow(cosines, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for row, neighbours in enumerate(found.nearest):
+        for column, (name, cosine) in enumerate(neighbours):
+            colour = "white" if cosine > 0.6 else "black"
+            axes.text(
+                column,
+                row,
+                f"{name}  {cosine:.2f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=colour,
+                parse_math=False,
+            )
+    axes.set_yticks(range(len(found.tokens)), found.tokens, parse_math=False)
+    axes.set_xticks(columns, [f"nearest {column + 1}" if not column else str(column + 1) for column in columns])
+    axes.set_title("nearest tokens in the input table, with cosines")
+    for edge in axes.spines.values():
+        edge.set_visible(False)
+    bar = drawn.colorbar(shown, ax=axes, pad=0.01)
+    bar.outline.set_visible(False)
+    drawn.suptitle(found.source, fontsize=8, parse_math=False)
+    return drawn

@@ -1,0 +1,212 @@
+"""Writes the page of one archived experiment from the files in its folder alone."""
+
+import csv
+import json
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.lab.formatting import interval, plus_minus, rounded_mean
+from zoo.lab.statistics.paired import spread
+from zoo.lab.statistics.sequential import POWER, detectable_effect
+
+PAGE = "README.md"
+
+
+def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Mapping[str, str]]) -> str:
+    """Returns the page in Markdown.
+
+    It has the question, the rule, the verdict, curves, differences, arms, limits and the command.
+
+    Args:
+        folder: of the archived sweep.
+        result: its result.json.
+        claims: the rows of claims.csv for the claims that it judges.
+    """
+    return "\n".join(
+        [
+            f"# {result['name']}: {as_cell(result['question'])}",
+            "",
+            *_claim(result, claims),
+            *_rules(result),
+            f"> {result['paragraph']}",
+            "",
+            *_pictures(result, "loss_by"),
+            *_differences(folder),
+            *_pictures(result, "differences"),
+            *_baseline_differences(folder),
+            *_arms(result),
+            *_limits(claims),
+            *([*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []),
+            *(["Notes:", "", *(f"* {note}" for note in result["notes"]), ""] if result.get("notes") else []),
+            " ".join([f"Tables: {', '.join(f'[{file}]({file})' for file in result['tables'])}.", *_command(result)]),
+            "",
+        ]
+    )
+
+
+def read_contrasts(folder: Path) -> list[dict[str, str]]:
+    """Returns the rows of an archived contrasts.csv; none without the file."""
+    return _read_table(folder / "contrasts.csv")
+
+
+def detectable_difference(contrast: Mapping[str, str], runs: Iterable[Mapping[str, str]]) -> float | None:
+    """Returns the smallest difference that the seeds of a contrast detect with 80 % power at 5 %.
+
+    Args:
+        contrast: a row of contrasts.csv.
+        runs: the rows of runs.csv.
+
+    Returns:
+        In the metric's unit, from the standard deviation of the paired differences; None with fewer
+        than two pairs or without variation.
+    """
+    sides: list[dict[str, float]] = []
+    runs = list(runs)
+    for side in ("a", "b"):
+        metric = contrast[f"metric {side}"]
+        values = {run["seed"]: float(run[metric]) for run in runs if run["arm"] == contrast[side] and run.get(metric)}
+        sides.append({seed: value for seed, value in values.items() if math.isfinite(value)})
+    a, b = sides
+    found = spread(a[seed] - b[seed] for seed in sorted(a.keys() & b.keys()))
+    return detectable_effect(found.n) * found.sd if found and found.n > 1 and found.sd > 0 else None
+
+
+def _read_table(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _claim(result: Mapping[str, Any], claims: Sequence[Mapping[str, str]]) -> list[str]:
+    stated = result.get("claim") or {}
+    if not stated:
+        return []
+    lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).", ""]
+    for claim in claims:
+        lines += [f"Published: {claim['published']}.", ""] if claim["published"] else []
+    return lines
+
+
+def _limits(claims: Sequence[Mapping[str, str]]) -> list[str]:
+    limits = list(dict.fromkeys(claim["limits"] for claim in claims if claim["limits"]))
+    return [f"**What could be wrong with it.** {' '.join(limits)}", ""] if limits else []
+
+
+def _rules(result: Mapping[str, Any]) -> list[str]:
+    if not result["expected"]:
+        return []
+    return ["**Rule, stated before any run:**", "", *(f"* {rule}" for rule in result["expected"]), ""]
+
+
+def _pictures(result: Mapping[str, Any], start: str) -> list[str]:
+    shown = [
+        f"![{picture.removesuffix('.png').replace('_', ' ')} of {result['name']}]({picture})"
+        for picture in result["pictures"]
+        if picture.startswith(start)
+    ]
+    return [*shown, ""] if shown else []
+
+
+def _differences(folder: Path) -> list[str]:
+    """Returns the table of the contrasts, with the smallest difference that the seeds detect."""
+    contrasts, runs = read_contrasts(folder), _read_table(folder / "runs.csv")
+    if not contrasts:
+        return []
+    lines = [
+        "| contrast | a - b | interval | pairs | rule | outcome | detectable |",
+        "| --- | ---: | --- | ---: | --- | --- | ---: |",
+    ]
+    for row in contrasts:
+        mean, low, high = (float(row[name] or "nan") for name in ("a - b", "low", "high"))
+        smallest = detectable_difference(row, runs)
+        cells = [
+            f"{row['contrast']}: {row['a']} (a), {row['b']} (b)",
+            rounded_mean(mean, low, high),
+            interval(low, high),
+            row["pairs"],
+            row["rule"],
+            row["outcome"],
+            f"{smallest:.2g}" if smallest is not None else "–",
+        ]
+        lines.append(f"| {' | '.join(map(as_cell, cells))} |")
+    text = (
+        f"*Detectable*: the smallest difference that this many seeds find with {100 * POWER:.0f} % power, in the "
+        "metric's unit, from the standard deviation of the paired differences."
+    )
+    return [*lines, "", text, ""]
+
+
+def _baseline_differences(folder: Path) -> list[str]:
+    """Returns a table of the differences from the first arm; nothing for archives without them."""
+    rows = _read_table(folder / "differences.csv")
+    if not rows:
+        return []
+    lines = [f"Differences from {as_cell(rows[0]['baseline'])}, paired by seed:", ""]
+    lines += ["| arm | difference | interval | pairs | p (Holm) |", "| --- | ---: | --- | ---: | ---: |"]
+    for row in rows:
+        mean, low, high, p = (float(row[name] or "nan") for name in ("difference", "low", "high", "p (Holm)"))
+        cells = [row["arm"], rounded_mean(mean, low, high), interval(low, high), row["pairs"]]
+        lines.append(f"| {' | '.join(map(as_cell, [*cells, f'{p:.2g}' if math.isfinite(p) else '–']))} |")
+    return [*lines, ""]
+
+
+def _arms(result: Mapping[str, Any]) -> list[str]:
+    """Returns the table of the arms: parameters, tuned value, mean and deviation over seeds."""
+    tuned = (result.get("tuning") or {}).get("field")
+    measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
+    header = [
+        "arm",
+        "parameters",
+        *([tuned] if tuned else []),
+        f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}",
+        *(metric for metric in measured if metric != result["metric"]),
+    ]
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    for arm in result["arms"]:
+        found = arm.get("measured", {})
+        cells = [
+            arm["name"],
+            f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else "",
+            *([f"{arm['overrides'].get(tuned):g}"] if tuned else []),
+            _spread(arm if arm["mean"] is not None else None),
+            *(_spread(found[name]) if name in found else "–" for name in measured if name != result["metric"]),
+        ]
+        lines.append(f"| {' | '.join(map(as_cell, cells))} |")
+    return [*lines, ""]
+
+
+def _command(result: Mapping[str, Any]) -> Iterable[str]:
+    """Yields the command, if it was recorded, and the device."""
+    device = f"on {_device(result['device'])}" if result.get("device") else ""
+    device += f" ({processor})" if device and (processor := result.get("processor")) else ""
+    if result.get("command"):
+        yield f"To repeat: {_code(shlex.join(result['command']))}{device and ', ' + device}."
+    elif device:
+        yield f"Trained {device}."
+
+
+def as_cell(text: str) -> str:
+    """Returns a text that stays in one cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _spread(found: Mapping[str, Any] | None) -> str:
+    """Returns the mean and standard deviation as text."""
+    if found is None:
+        return "not finite"
+    return plus_minus(found["mean"], found["sd"] if found["sd"] is not None else math.nan)
+
+
+def _device(device: Any) -> str:
+    """Returns e.g. `1 x cpu`."""
+    if isinstance(device, dict) and {"count", "kind"} <= set(device):
+        return f"{device['count']} x {device['kind']}"
+    return device if isinstance(device, str) else json.dumps(device)

@@ -1,0 +1,75 @@
+"""What a report says of a sweep, as plain JSON values: arms, differences, effects, contrasts."""
+
+import math
+from typing import Any
+
+from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.notes import read_notes
+from zoo.lab.results.run_records import STATES
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.verdict import Verdict, rule_text
+from zoo.lab.statistics.paired import PairedDifference, spread
+
+
+def sweep_record(sweep: SweepResults, verdict: Verdict) -> dict[str, Any]:
+    """Returns the tables of a report; numbers that are not finite are None."""
+    against = baseline_differences(sweep)
+    return {
+        "name": sweep.name,
+        "question": sweep.question,
+        "metric": sweep.metric,
+        "verdict": verdict.overall,
+        "paragraph": verdict.paragraph,
+        "runs": {state: n for state in STATES if (n := sum(run.state == state for run in sweep.runs))},
+        "arms": [_arm(sweep, arm.name) for arm in sweep.arms],
+        "baseline": sweep.arms[0].label,
+        "differences": [{"arm": sweep.arm(name).label, **_difference(found)} for name, found in against.items()],
+        "effects": [
+            {"factors": list(effect.what), "levels": [list(pair) for pair in effect.levels]}
+            | _difference(effect.difference)
+            for effect in estimate_effects(sweep)
+        ],
+        "contrasts": [
+            {
+                "contrast": outcome.contrast.name,
+                "a": sweep.arm(outcome.contrast.a.arm).label,
+                "b": sweep.arm(outcome.contrast.b.arm).label,
+                "rule": f"{outcome.contrast.rule}: {rule_text(outcome.contrast, sweep.unit)}",
+                "outcome": outcome.outcome,
+                **_difference(outcome.difference),
+            }
+            for outcome in verdict.outcomes
+        ],
+        "caveats": sweep_caveats(sweep),
+        "notes": read_notes(sweep.folder),
+    }
+
+
+def _arm(sweep: SweepResults, name: str) -> dict[str, Any]:
+    arm, values = sweep.arm(name), final_values(sweep, name, sweep.metric)
+    found = spread(values.values())
+    return {
+        "arm": arm.label,
+        "factors": arm.factors,
+        "parameters": arm.parameters.get("total"),
+        "final": {str(seed): value for seed, value in values.items()},
+        "mean": found and found.mean,
+        "sd": found and _finite(found.sd),
+    }
+
+
+def _difference(found: PairedDifference) -> dict[str, Any]:
+    return {
+        "mean": _finite(found.mean),
+        "low": _finite(found.low),
+        "high": _finite(found.high),
+        "pairs": found.n,
+        "p": _finite(found.p),
+        "level": 1 - found.alpha,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,131 @@
+"""What fields of attention do to the vectors of heads: norms of queries and keys, factors on queries,
+and what becomes of what the heads have read.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from zoo.config import ResolvedConfig
+from zoo.layers.norm import rms_norm
+from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, zeros
+
+
+class HeadNorm(nnx.Module):
+    """q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation (Henry et al.
+    2020; Dehghani et al. 2023).
+
+    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
+    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is.
+    """
+
+    def __init__(self, config: ResolvedConfig, heads: int):
+        K = config.attention.head_dim
+        self.full, self.epsilon, self.unit_offset = (
+            config.attention.qk_norm == "full",
+            config.norm.epsilon,
+            config.norm.unit_offset,
+        )
+        self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
+
+    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
+        """Normalises queries or keys."""
+        scale = 1 + self.scale[...] if self.unit_offset else self.scale[...]
+        if not self.full:
+            return rms_norm(x, scale, self.epsilon)
+        return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
+
+
+class CosineNorm(nnx.Module):
+    """score(t, s) = g_h cos(q_t, k_s), g_h = exp(min(a_h, ln 100)): queries and keys are divided by
+    their lengths, and the a_h of each head is learned, ln 10 at first (Liu et al. 2022, Swin
+    Transformer V2; Henry et al. 2020).
+
+    The lengths are taken before rotation, which keeps them.
+
+    Args:
+        heads: number of queries that have a factor; 0 for keys, which have none.
+    """
+
+    def __init__(self, heads: int):
+        first = math.log(10.0)
+        self.log_factor = parameter((heads,), ("heads",), constant(first), "scalar") if heads else None
+
+    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
+        """Divides queries or keys by their lengths, and multiplies queries by the factor."""
+        wide = x.astype(jnp.float32)
+        # The smallest length is that of torch.nn.functional.normalize.
+        wide = wide * jax.lax.rsqrt(jnp.maximum(jnp.square(wide).sum(axis=-1, keepdims=True), 1e-24))
+        if self.log_factor is not None:
+            wide = wide * jnp.exp(jnp.minimum(self.log_factor[...], math.log(100.0)))[:, None]
+        return wide.astype(x.dtype)
+
+
+def make_head_norms(config: ResolvedConfig, queries: int, keys: int) -> tuple[nnx.Module | None, nnx.Module | None]:
+    """Builds the norms that `attention.qk_norm` names, for these numbers of queries and of keys."""
+    if config.attention.qk_norm == "none":
+        return None, None
+    if config.attention.qk_norm == "cosine":
+        return CosineNorm(queries), CosineNorm(0)
+    return HeadNorm(config, queries), HeadNorm(config, keys)
+
+
+class OutputGate(nnx.Module):
+    """y = concat_h(a_h * sigmoid(u W_g)) W_o, where a_h is what head h has read: the output gate (Qiu
+    et al. 2025; Qwen3-Next).
+
+    u is the layer's input x, or with `attention.gate_input=attended` concat_h(a_h). "elementwise"
+    has W_g [D, H V] and a gate for every element of a_h, "head" has W_g [D, H] and one gate for each
+    head. There is no bias. With W_g near 0 every gate is 1/2.
+    """
+
+    def __init__(self, config: ResolvedConfig, value_dim: int):
+        attention, wide = config.attention, config.attention.num_heads * value_dim
+        self.reads_attended = attention.gate_input == "attended"
+        # One dimension of a matrix can be divided over the devices that share the heads.
+        axes = ("heads", None) if self.reads_attended else ("embed", "heads")
+        self.projection = Linear(
+            wide if self.reads_attended else config.dim,
+            wide if attention.gate == "elementwise" else attention.num_heads,
+            axes,
+            False,
+            kernel_initializer(config),
+        )
+
+    def __call__(self, attended: Float[Array, "B T H V"], x: Float[Array, "B T D"]) -> Float[Array, "B T H V"]:
+        """Returns what the heads have read, times the gates."""
+        gates = self.projection(attended.reshape(*x.shape[:2], -1) if self.reads_attended else x)
+        return attended * jax.nn.sigmoid(gates).reshape(*attended.shape[:3], -1)
+
+
+class LengthFactor(nnx.Module):
+    """q_h = s_h ln(n) q_h, n the number of keys that the query sees: Scalable-Softmax, so that scores
+    grow with n and the largest weight does not fade (Nakanishi 2025).
+
+    Each head learns its s; `attention.ssmax` is the value at first.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        first = config.attention.ssmax
+        heads = config.attention.num_heads
+        self.s = parameter((heads,), ("heads",), constant(first), "scalar")
+
+    def __call__(self, q: Float[Array, "B T H K"], seen: Float[Array, "#B #T #H"]) -> Float[Array, "B T H K"]:
+        """Returns the queries times their factors; `seen` is n."""
+        factor = self.s[...] * jnp.log(jnp.maximum(seen, 1.0))
+        return (q.astype(jnp.float32) * factor[..., None]).astype(q.dtype)
+
+
+def without_own_value(attended: Float[Array, "B T H V"], v: Float[Array, "B T G V"]) -> Float[Array, "B T H V"]:
+    """Returns a - (a . v) v / |v|^2 for every head, v the value of the token itself: exclusive self
+    attention (XSA), in which a head can read only what its own value does not say (Zhai 2026).
+
+    Query head h has the value of key/value head h G / H. Computed in float32.
+    """
+    wide = attended.astype(jnp.float32)
+    own = jnp.repeat(v.astype(jnp.float32), attended.shape[2] // v.shape[2], axis=2)
+    share = (wide * own).sum(axis=-1, keepdims=True) / jnp.maximum(jnp.square(own).sum(axis=-1, keepdims=True), 1e-24)
+    return (wide - share * own).astype(attended.dtype)

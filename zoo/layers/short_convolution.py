@@ -1,0 +1,191 @@
+"""Short causal convolutions over the tokens of a row: Canon layers, Primer's, token shift."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from zoo.config import ResolvedConfig
+from zoo.layers.context import Context
+from zoo.layers.parameter import Initializer, parameter
+
+Channels = Float[Array, "B T C"]
+
+
+class LastTokens(NamedTuple):
+    """What a decoder keeps: the vectors of the last tokens of each row, the newest last, 0 where there
+    are fewer.
+    """
+
+    vectors: Float[Array, "B N C"]
+
+    def take(self, rows: Int[Array, " R"]) -> "LastTokens":
+        """Returns R rows, by number."""
+        return LastTokens(self.vectors[rows])
+
+
+class ShortConvolution(nnx.Module):
+    """Mixes each token with the ones before it; a subclass says how (`mix`).
+
+    A token mixes only with tokens of its own document, where documents are kept apart, and never with
+    padding: what is missing counts as a vector of zeros.
+
+    Args:
+        config: the `model` part, as this layer sees it.
+        channels: width of the vectors.
+        axis: logical name of that dimension.
+    """
+
+    width: int = 2
+    """Number of tokens that are read, the token itself included."""
+
+    def __init__(self, config: ResolvedConfig, channels: int, axis: str):
+        del config, channels, axis
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns where it stands in a block, some of the letters A (input of attention), B (queries,
+        keys and values) and C (input of the feed-forward layer).
+        """
+        raise NotImplementedError
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Returns the new vectors.
+
+        Args:
+            x: the tokens.
+            earlier: the tokens 1, 2, ..., `width` - 1 places before them.
+        """
+        raise NotImplementedError
+
+    def __call__(self, x: Channels, context: Context, name: str) -> Channels:
+        """Mixes the tokens of rows, or with a filled cache the next token of every row.
+
+        Args:
+            x: the tokens.
+            context: structure of the sequence.
+            name: entry of the layer's cache.
+        """
+        cache, before = context.cache, self.width - 1
+        if cache is not None and name in cache.entries:
+            kept = cache.entries[name].vectors
+            cache.entries[name] = LastTokens(jnp.concatenate([kept[:, 1:], x], axis=1))
+            return self.mix(x, [kept[:, before - lag : before - lag + 1] for lag in range(1, self.width)])
+        if cache is not None:
+            # The token at position p of a row is number p + `before` here.
+            padded = jnp.pad(x, [(0, 0), (before, 0), (0, 0)])
+            places = cache.newest[:, None] + 1 + jnp.arange(before)
+            cache.entries[name] = LastTokens(jnp.take_along_axis(padded, places[..., None], axis=1))
+        return self.mix(x, [_shifted(x, lag, context) for lag in range(1, self.width)])
+
+
+def _shifted(x: Channels, lag: int, context: Context) -> Channels:
+    """Returns the token `lag` places before each, and zeros where it is none of the same document."""
+
+    def before(array: Array, fill: int) -> Array:
+        pads = [(0, 0), (lag, 0), *[(0, 0)] * (array.ndim - 2)]
+        return jnp.pad(array, pads, constant_values=fill)[:, : array.shape[1]]
+
+    positions = before(context.positions, -1)
+    same = (positions >= 0) & (positions == context.positions - lag)
+    if context.documents is not None:
+        same = same & (before(context.documents, -1) == context.documents)
+    return jnp.where(same[..., None], before(x, 0), 0)
+
+
+class DepthwiseConvolution(ShortConvolution):
+    """y_t = sum_i w_i * x_(t-i), i = 0 .. `convolution.width` - 1, with a weight for each channel."""
+
+    def __init__(self, config: ResolvedConfig, channels: int, axis: str):
+        self.width = config.convolution.width
+        self.taps = parameter((self.width, channels), (None, axis), self.initializer(self.width), "vector")
+
+    @staticmethod
+    def initializer(width: int) -> Initializer:
+        """Returns the initializer of the weights [width, channels]."""
+        raise NotImplementedError
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Returns the weighted sum, in float32."""
+        taps = self.taps[...]
+        tokens = (token.astype(jnp.float32) for token in (x, *earlier))
+        return sum(tap * token for tap, token in zip(taps, tokens, strict=True)).astype(x.dtype)
+
+
+class CanonConvolution(DepthwiseConvolution):
+    """y_t = x_t + sum_i w_i * x_(t-i), i = 0 .. W - 1: a Canon layer, a causal depthwise convolution
+    with a residual connection, without bias and activation (Allen-Zhu 2025).
+
+    `convolution.places` has the places of the paper: A the normed input of attention, B queries, keys
+    and values, C the normed input of the feed-forward layer. (D, inside that layer, is not built.)
+    The weights begin uniform in +-1 / sqrt(W), as those of torch.nn.Conv1d.
+    """
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns `convolution.places`."""
+        return config.convolution.places
+
+    @staticmethod
+    def initializer(width: int) -> Initializer:
+        """Returns that of torch.nn.Conv1d."""
+        limit = width**-0.5
+        return lambda key, shape: jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Adds the weighted sum to x."""
+        return x + super().mix(x, earlier)
+
+
+class PrimerConvolution(DepthwiseConvolution):
+    """q_t = sum_i w_i * (x_(t-i) W_q), i = 0 .. W - 1, and the same for k and v, with weights for each
+    channel of every head: multi-dconv-head attention (So et al. 2021, Primer).
+
+    The weights begin at 1/2 for the token itself and at 1 / (2 W) for the others.
+    """
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns B."""
+        del config
+        return "B"
+
+    @staticmethod
+    def initializer(width: int) -> Initializer:
+        """Returns the constants."""
+        return lambda key, shape: jnp.full(shape, 0.5 / width).at[0].set(0.5)
+
+
+class TokenShift(ShortConvolution):
+    """y_t = (x_(t-1)[: C / 2], x_t[C / 2 :]): half of the channels are those of the token before,
+    without parameters, before attention and before the feed-forward layer (Peng 2021; later RWKV).
+    """
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns A and C."""
+        del config
+        return "AC"
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Takes the first half of the channels from the token before."""
+        half = x.shape[-1] // 2
+        return jnp.concatenate([earlier[0][..., :half], x[..., half:]], axis=-1)
+
+
+SHORT_CONVOLUTIONS: dict[str, type[ShortConvolution]] = {
+    "none": ShortConvolution,
+    "canon": CanonConvolution,
+    "primer": PrimerConvolution,
+    "token_shift": TokenShift,
+}
+
+
+def make_short_convolution(config: ResolvedConfig, place: str, channels: int, axis: str) -> ShortConvolution | None:
+    """Builds the convolution at a place of a block, "A", "B" or "C"; None if there is none."""
+    kind = config.convolution.kind
+    made = SHORT_CONVOLUTIONS[kind]
+    return made(config, channels, axis) if kind != "none" and place in made.places(config) else None

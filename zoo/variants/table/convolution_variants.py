@@ -1,0 +1,14 @@
+"""Variants of short convolutions over the tokens."""
+
+from zoo.layers import short_convolution
+from zoo.variants.table.entry import choice, numpy_reference
+from zoo.variants.variant import Variant
+
+BLOCK = numpy_reference("layers/test_short_convolution.py::test_a_block_is_its_equation_in_packed_and_in_padded_rows")
+KIND = "model.convolution.kind"
+
+CONVOLUTION_VARIANTS: tuple[Variant, ...] = (
+    choice(KIND, "canon", "convolutions", source=short_convolution.CanonConvolution, tests=(BLOCK,)),
+    choice(KIND, "primer", "convolutions", source=short_convolution.PrimerConvolution, tests=(BLOCK,)),
+    choice(KIND, "token_shift", "convolutions", "token-shift", source=short_convolution.TokenShift, tests=(BLOCK,)),
+)

@@ -1,0 +1,99 @@
+"""Variants of what heads do with scores, and with what they have read."""
+
+from zoo.layers.attention import forgetting_attention, head_options, other_weights
+from zoo.variants.table.entry import LAYER, choice
+from zoo.variants.variant import ReferenceTest, Variant
+
+SWIN = ReferenceTest(
+    "Swinv2SelfAttention of transformers", "tests/parity/test_cosine.py::test_cosine_attention_is_swin_v2_s", 5e-5
+)
+QWEN3_NEXT = ReferenceTest(
+    "Qwen3NextAttention of transformers",
+    "tests/parity/test_output_gate.py::test_the_elementwise_gate_is_qwen3_next_s",
+    1e-5,
+)
+ZERO_KEY = ReferenceTest(
+    "MultiheadAttention(add_zero_attn=True) of torch.nn",
+    "tests/parity/test_softmax_plus_one.py::test_softmax_plus_one_is_a_key_of_zeros",
+    1e-5,
+)
+
+HEAD_VARIANTS: tuple[Variant, ...] = (
+    choice(
+        "model.attention.qk_norm", "cosine", "attention", "cosine", source=head_options.CosineNorm, tests=(LAYER, SWIN)
+    ),
+    choice(
+        "model.attention.gate",
+        "elementwise",
+        "attention",
+        "output-gate",
+        source=head_options.OutputGate,
+        paper="Qiu et al. 2025; Qwen Team 2025 (Qwen3-Next)",
+        tests=(LAYER, QWEN3_NEXT),
+    ),
+    choice(
+        "model.attention.gate",
+        "head",
+        "attention",
+        "head-gate",
+        equation="y = concat_h(a_h * sigmoid(x w_h)) W_o: one gate for each head, from the layer's input.",
+        paper="Qiu et al. 2025",
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.gate_input",
+        "attended",
+        "attention",
+        "attended-gate",
+        {"model.attention.gate": "elementwise"},
+        equation="y = (a * sigmoid(a W_g)) W_o, a = concat_h(a_h): gates from what the heads have read.",
+        paper="a control; cf. Qiu et al. 2025",
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.gate_input",
+        "x",
+        "attention",
+        "input-gate",
+        {"model.attention.gate": "elementwise"},
+        equation="y = (a * sigmoid(x W_g)) W_o, a = concat_h(a_h): gates from the layer's input, as in output-gate.",
+        paper="Qiu et al. 2025",
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.exclusive",
+        True,
+        "attention",
+        "exclusive",
+        equation=(
+            "y_h = a_h - (a_h . v) v / |v|^2, a_h what head h has read and v the value of the token itself: the part "
+            "of a head's output along the token's own value is removed."
+        ),
+        paper="Zhai 2026 (XSA)",
+        tests=(LAYER,),
+    ),
+    choice("model.attention.ssmax", 0.4, "attention", "ssmax", source=head_options.LengthFactor, tests=(LAYER,)),
+    choice(
+        "model.attention.kind",
+        "softmax_plus_one",
+        "attention",
+        "softmax-plus-one",
+        source=other_weights.SoftmaxPlusOneAttention,
+        tests=(LAYER, ZERO_KEY),
+    ),
+    choice(
+        "model.attention.kind",
+        "sigmoid",
+        "attention",
+        "sigmoid-attention",
+        source=other_weights.SigmoidAttention,
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.kind",
+        "forgetting",
+        "attention",
+        source=forgetting_attention.ForgettingAttention,
+        tests=(LAYER,),
+    ),
+)

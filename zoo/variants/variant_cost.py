@@ -1,0 +1,157 @@
+"""What a variant adds to a model, and what that costs: parameters, shapes, operations, cache."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from flax import nnx
+
+from zoo import config as configs
+from zoo.config.fields import IGNORED_BY
+from zoo.config.kinds import ATTENTION_KINDS
+from zoo.layers.parameter import Statistic
+from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.variants.variant import BASELINES, SHAPES, SIZE, Variant
+
+# Bytes of a number in the cache, which has the type of activations: bfloat16.
+BYTES = 2
+
+
+def resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
+    defaults = {field.path: field.default for field in configs.FIELDS}
+    read = {
+        path: value
+        for path, value in sizes.items()
+        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
+    }
+    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
+
+
+def resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.ResolvedConfig:
+    return configs.resolve(configs.from_flat(resolved_fields(changes, sizes)))
+
+
+def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
+    """Returns {size: letter of the dimension} of the small model."""
+    model, attention = config.model, config.model.attention
+    if model.architecture == "elmo":
+        return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
+    letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D"}
+    if attention.kind not in ATTENTION_KINDS.having("heads"):
+        return letters
+    H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
+    # The number of features of kinds that have features, else `auto`.
+    return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
+
+
+def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
+    """Returns {path within a layer: shape in letters} of all parameters, and marks statistics."""
+    letters, found = _letters(config), {}
+    for path, variable in nnx.state(make_model(config), (nnx.Param, Statistic)).flat_state():
+        shape, parts = variable.get_value().shape, [str(part) for part in path]
+        if variable.get_metadata("axes")[:1] == ("layers",):
+            shape = shape[1:]
+            place = parts.index("layers")
+            kind = variable.get_metadata("layer_kind")
+            parts = [
+                *parts[:place],
+                "layers",
+                *([] if kind is None else [kind]),
+                *parts[place + (1 if kind is None else 2) :],
+            ]
+        mark = ", a statistic" if isinstance(variable, Statistic) else ""
+        found["/".join(parts).replace("stack/layers", "layers")] = (
+            f"[{', '.join(letters.get(size, str(size)) for size in shape)}]{mark}"
+        )
+    return found
+
+
+def shapes(variant: Variant) -> list[str]:
+    """Returns what the model holds in addition to its baseline, or lacks, or holds in other shapes.
+
+    A choice of the baseline itself lists everything that the model holds.
+    """
+    base = dict(BASELINES[variant.baseline])
+    after = _variables(resolved({**base, **variant.changes}, SHAPES))
+    if not variant.changes:
+        named = [f"`{path}` {shape}" for path, shape in after.items()]
+        return [f"This is the baseline. It holds {'; '.join(named)}."]
+    before = _variables(resolved(BASELINES["decoder"] if is_architecture(variant) else base, SHAPES))
+    lines = []
+    for title, one, other in (("adds", after, before), ("removes", before, after)):
+        named = [f"`{path}` {shape}" for path, shape in one.items() if path not in other]
+        if named:
+            lines.append(f"It {title} {'; '.join(named)}.")
+    changed = [
+        f"`{path}` is {after[path]}, not {before[path]}"
+        for path in after
+        if path in before and after[path] != before[path]
+    ]
+    if changed:
+        lines.append(f"{'; '.join(changed)}.")
+    return lines or ["It holds the same parameters as the baseline: x [B, T, D] goes in, and [B, T, D] comes out."]
+
+
+def is_architecture(variant: Variant) -> bool:
+    return "model.architecture" in variant.changes
+
+
+@functools.cache
+def _cost(changes: tuple[tuple[str, Any], ...]) -> tuple[int, float]:
+    counted = cost.summary(resolved(dict(changes), SIZE))
+    return counted.parameters["total"], counted.flops_per_token
+
+
+def costs(variant: Variant) -> str:
+    """Returns parameters and training FLOPs compared with the baseline, at GPT-2 small's size."""
+    base = {} if is_architecture(variant) else BASELINES[variant.baseline]
+    before, after = (_cost(tuple(changes.items())) for changes in (base, {**base, **variant.changes}))
+
+    return f"Parameters {_against(before[0], after[0])}; training FLOPs per token {_against(before[1], after[1])}."
+
+
+def _against(old: float, new: float) -> str:
+    return f"{new:,.0f}" if new == old else f"{new:,.0f} ({new - old:+,.0f}, {100 * (new / old - 1):+.3g} %)"
+
+
+def cached_bytes(model: configs.ResolvedConfig, context: int) -> float:
+    """Returns the bytes that a decoder's cache holds of the keys and values of `context` tokens:
+    2 G K min(context, window) numbers of `BYTES` in each layer.
+
+    0 for layers that keep no keys and values, such as those of FAVOR+, which keeps sums.
+    """
+    pattern, total = tuple(model.layers.pattern), 0
+    for index in range(model.num_layers):
+        layer = configs.layer_kind(model, pattern[index % len(pattern)]) if pattern else model
+        attention = layer.attention
+        if attention.kind in ATTENTION_KINDS.having("kernels"):
+            tokens = min(context, attention.window or context)
+            total += 2 * attention.num_kv_heads * attention.head_dim * tokens * BYTES
+    return total
+
+
+def inference(variant: Variant) -> list[str]:
+    """Returns what predicting costs: operations of a forward pass, and what a cache holds."""
+    base = {} if is_architecture(variant) else BASELINES[variant.baseline]
+    before, after = ({**base, **changes} for changes in ({}, variant.changes))
+    config = resolved(after, SIZE)
+    lines = [f"Forward FLOPs per token {_against(*(_cost(tuple(each.items()))[1] / 3 for each in (before, after)))}."]
+    model = config.model
+    if model.architecture == "elmo":
+        return [*lines, "Nothing is cached: the state of an LSTM has one size, whatever the length of the text."]
+    if model.architecture == "encoder":
+        return [*lines, "An encoder reads all tokens at once, and nothing is cached."]
+    own = configs.side(model, "decoder") if model.architecture == "encoder_decoder" else model
+    length = SIZE["data.sequence_length"]
+    if not (now := cached_bytes(own, length)):
+        return [*lines, "The cache holds sums of one size, whatever the number of tokens."]
+    baseline = resolved(before, SIZE).model
+    old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
+    text = f"The cache of {length:,} tokens holds {_against(cached_bytes(old, length), now)} bytes in bfloat16"
+    text += ": 2 G K L numbers per token" if not own.layers.pattern else ""
+    if model.architecture == "encoder_decoder":
+        crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES
+        text += f", and {crossed:,} bytes for each token of the encoder's output"
+    return [*lines, f"{text}."]
