@@ -124,27 +124,28 @@ class TokenShift(plugin.TokenMixer):
         return 0.0
 
 
-plugin.register(plugin.Kind("model.attention.kind", "learned_shift", "this token and the one before"), TokenShift)
+plugin.register(plugin.Kind("model.attention.kind", "mixed_shift", "this token and the one before"), TokenShift)
 '''
 
 CONVOLUTION = '''
 from zoo import plugin
 
 
-class TwoBefore(plugin.ShortConvolution):
-    """y_t = x_t / 2 + x_(t-2) / 2, before attention."""
+class Smear(plugin.ShortConvolution):
+    """y_t = x_t + g * x_(t-1), with a learned g of each channel that begins at 0, before attention."""
 
-    width = 3
+    def __init__(self, config, channels, axis):
+        self.share = plugin.parameter((channels,), (axis,), plugin.zeros)
 
     @staticmethod
     def places(config):
         return "A"
 
     def mix(self, x, earlier):
-        return (x + earlier[1]) / 2
+        return x + self.share[...].astype(x.dtype) * earlier[0]
 
 
-plugin.register(plugin.Kind("model.convolution.kind", "two_before", "the mean with the token two before"), TwoBefore)
+plugin.register(plugin.Kind("model.convolution.kind", "smear", "x_t + g x_(t-1), before attention"), Smear)
 '''
 
 OPTIMIZER = '''
@@ -197,8 +198,8 @@ ADDED = {
     "placement": (PLACEMENT, {"model.norm.placement": "rezero"}, "x = x + g f(x)"),
     "position scheme": (POSITION, {"model.position.kind": "log_bias"}, "-slope * log(1 + distance)"),
     "feed-forward": (POWER, {"model.ffn.kind": "relu_power"}, "y = max(0, x W_up)^p W_down"),
-    "attention kind": (MIXER, {"model.attention.kind": "learned_shift"}, "y_t = (m * x_t + (1 - m) * x_(t-1)) W"),
-    "convolution": (CONVOLUTION, {"model.convolution.kind": "two_before"}, "y_t = x_t / 2 + x_(t-2) / 2"),
+    "attention kind": (MIXER, {"model.attention.kind": "mixed_shift"}, "y_t = (m * x_t + (1 - m) * x_(t-1)) W"),
+    "convolution": (CONVOLUTION, {"model.convolution.kind": "smear"}, "y_t = x_t + g * x_(t-1)"),
     "objective": (FOCAL, {"objective.kind": "focal"}, "-(1 - p)^gamma log p"),
     "optimizer": (OPTIMIZER, {"optimizer.kind": "signum"}, "sign of the momentum"),
     "schedule": (SCHEDULE, {"schedule.kind": "decay_power"}, "peak * (1 - share of the steps done)^p"),

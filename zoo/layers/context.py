@@ -124,7 +124,7 @@ class Context:
     depth: int | None = None
     scope: str = "model"
     embedding: Float[Array, "N L D"] | None = None
-    tokens: Int[Array, "B T"] | None = None
+    tokens: Int[Array, "N L"] | None = None
     published: Mapping[str, Array] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
     sharding: ActivationSharding | None = None
