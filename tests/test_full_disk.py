@@ -19,7 +19,7 @@ from zoo.errors import ConfigError, ZooError, is_disk_full, not_writable, report
 from zoo.files import read_json, write_atomic
 from zoo.training.checkpoints import checkpoint as checkpoint_module
 from zoo.training.checkpoints.checkpoint import Checkpoints
-from zoo.training.checkpoints.failed_saves import remove_unfinished
+from zoo.training.checkpoints.failed_saves import drop_logged_errors, remove_unfinished
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.trainer import run
 from zoo.training.training_run import RunFiles
@@ -207,3 +207,14 @@ def test_a_sweep(command_line, tmp_path):
     assert err.startswith("error: runs/norms")
     assert len(err.splitlines()) == 1
     assert SAID in err
+
+
+def test_callbacks_of_a_closed_event_loop_are_not_reported(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_value))
+    drop_logged_errors()
+    drop_logged_errors()
+    other = RuntimeError("another")
+    for error in (RuntimeError("Event loop is closed"), other):
+        sys.unraisablehook(SimpleNamespace(exc_value=error))
+    assert reported == [other]

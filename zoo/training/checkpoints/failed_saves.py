@@ -2,8 +2,11 @@
 
 import logging
 import shutil
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # Of removing what a failed save has left, and the seconds between them.
 _ATTEMPTS, _PAUSE = 20, 0.1
@@ -21,10 +24,24 @@ _WITHOUT_TRACEBACKS = _WithoutTracebacks()
 
 
 def drop_logged_errors() -> None:
-    """Keeps errors that Orbax also raises out of the log."""
-    # The second one tells of writes that end when a failed save has closed its event loop.
-    for logger in ("absl", "concurrent.futures"):
+    """Keeps errors that Orbax also raises out of the log and off the terminal."""
+    # The others tell of writes that end when a failed save has closed its event loop.
+    for logger in ("absl", "asyncio", "concurrent.futures"):
         logging.getLogger(logger).addFilter(_WITHOUT_TRACEBACKS)
+    if not isinstance(sys.unraisablehook, _WithoutClosedLoops):
+        sys.unraisablehook = _WithoutClosedLoops(sys.unraisablehook)
+
+
+class _WithoutClosedLoops:
+    """Reports exceptions of callbacks, except those of writes whose event loop is closed."""
+
+    def __init__(self, report: Callable[[Any], object]):
+        self._report = report
+
+    def __call__(self, unraisable: Any) -> None:
+        error = unraisable.exc_value
+        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+            self._report(unraisable)
 
 
 def remove_unfinished(folder: Path) -> None:
