@@ -4,7 +4,9 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import stat
+import time
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -104,6 +106,19 @@ def foreign_entries(folder: Path, known: Container[str]) -> list[str]:
         and not name.endswith(OUTPUT_ENDINGS)
         and not (name.startswith(".") and name.endswith(".tmp"))
     ]
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a folder that threads of a failed save may go on to write to, or make anew, for a
+    moment: until it has been gone for half a second, at most for four.
+    """
+    gone = 0
+    for _ in range(40):
+        gone = 0 if folder.exists() else gone + 1
+        if gone > 5:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
 
 
 def read_object_or_empty(path: str | Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from zoo.errors import DISK_FULL, ConfigError, not_writable, os_error_number
+from zoo.files import remove_tree
 
 # No space left, quota exceeded, file too large, read-only file system.
 NOT_WRITABLE = (*DISK_FULL, errno.EROFS)
@@ -54,7 +55,8 @@ def atomic_folder(out: Path) -> Iterator[Path]:
             raise
         raise not_writable(out, error, "--out") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary.exists():
+            remove_tree(temporary)
         if held is not None:
             os.close(held)
 
