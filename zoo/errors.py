@@ -132,7 +132,7 @@ def why_no_file(path: str | Path, others: str = "") -> str:
 
     Args:
         path: the path.
-        others: pattern of the files beside it, one of which may have been meant.
+        others: glob pattern of files in the same folder to suggest from.
     """
     path = Path(path)
     if path.is_dir():

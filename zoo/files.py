@@ -114,10 +114,11 @@ def remove_tree(folder: Path) -> None:
     """
     gone = 0
     for _ in range(40):
-        gone = 0 if folder.exists() else gone + 1
-        if gone > 5:
+        if folder.exists():
+            gone = 0
+            shutil.rmtree(folder, ignore_errors=True)
+        elif (gone := gone + 1) > 5:
             return
-        shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.1)
 
 

@@ -273,7 +273,7 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
         (GROWTH, {"training.dynamics_every": 0}, "it is read from dynamics.jsonl; set training.dynamics_every"),
         (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
         ("measured/offset_gap", {"data.position_offsets": (3,)}, "it needs at least two data.position_offsets"),
-        ("measured/pretraining_loss", {}, "training.start_from names, which is empty"),
+        ("measured/pretraining_loss", {}, "training.start_from is empty"),
         ("measured/position_locality", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
         (
             GROWTH,

@@ -140,7 +140,7 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
     if measure.task and (why := _why_no_answers(measure.task, flat)):
         return why
     if measure_name(metric) == "pretraining_loss" and not flat["training.start_from"]:
-        return "it is that of the run that training.start_from names, which is empty"
+        return "it is the loss of the run that training.start_from names, and training.start_from is empty"
     return "; ".join(
         f"it needs {path}={' or '.join(value) if isinstance(value, Having) else value}, and this run has {flat[path]}"
         for path, value in measure.needs.items()

@@ -37,7 +37,7 @@ def has_variant(flat: Mapping[str, Any], variant: Variant) -> bool:
     if "model.attention.window" in wanted and whole["model.architecture"] != _architecture(variant):
         return False
     parts = [whole, *(whole | scope for scope in scopes_in(dict(flat)).values())]
-    # What names a kind of layers is told by the parts: some part has it, and some part has not.
+    # A variant of one kind of layers is present if any part of the model has it.
     plain = {path: value for path, value in wanted.items() if path in configs.BY_PATH}
     return any(all(_same(part, path, value) for path, value in plain.items()) for part in parts)
 

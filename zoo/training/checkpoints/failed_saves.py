@@ -1,15 +1,12 @@
 """What a save that fails leaves behind: folders that are not committed, and logged tracebacks."""
 
 import logging
-import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Of removing what a failed save has left, and the seconds between them.
-_ATTEMPTS, _PAUSE = 20, 0.1
+from zoo.files import remove_tree
 
 
 class _WithoutTracebacks(logging.Filter):
@@ -47,15 +44,8 @@ class _WithoutClosedLoops:
 def remove_unfinished(folder: Path) -> None:
     """Removes the folders of saves that were not committed.
 
-    Threads of a save that has failed may go on to write for a moment, so it is tried again.
-
     Args:
         folder: the checkpoints of a run.
     """
-    for _ in range(_ATTEMPTS):
-        unfinished = list(folder.glob("*.orbax-checkpoint-tmp"))
-        for path in unfinished:
-            shutil.rmtree(path, ignore_errors=True)
-        if not any(path.exists() for path in unfinished):
-            return
-        time.sleep(_PAUSE)
+    for path in list(folder.glob("*.orbax-checkpoint-tmp")):
+        remove_tree(path)
