@@ -102,6 +102,17 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_index_counts_runs_and_hours(output):
+    text = "arm,seed,state,tokens,seconds\na,0,done,1e6,3600\na,1,done,2e6,1800\na,2,failed,5e6,9000\n"
+    (output / "one/runs.csv").write_text(text)
+    (output / "one/tuning.csv").write_text("arm,x,seed\na,1,7\n")
+    page = build(output).read_text()
+    assert (
+        "Experiments: 1. Final runs: 2, with 2.0 seeds per experiment on average, 3 million tokens and 1.5 hours. "
+        "Runs that tuned a setting: 1." in page
+    )
+
+
 def write_measured(folder, record):
     (folder / "measured/speed").mkdir(parents=True)
     (folder / "measured/speed/measured.json").write_text(json.dumps(record))

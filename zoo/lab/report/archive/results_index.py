@@ -12,7 +12,7 @@ from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_measured
-from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts
+from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
 from zoo.lab.report.archive.forest_plot import write_forest_plot
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.page_tables import refresh_tables
@@ -129,9 +129,28 @@ def _index_lines(
         *(HEAD_WITH_RULES if (output / RULES_PAGE).exists() else HEAD),
         *(claims_lines(claims, by_claim, measured, exact) if claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
+        *_effort_lines([output / page.name for page in pages]),
         *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
         *_other(output),
         *_exact(exact),
+    ]
+
+
+def _effort_lines(folders: Sequence[Path]) -> list[str]:
+    """Says how many runs the archived experiments took, and the tokens and hours of the final ones."""
+    runs = [(folder, row) for folder in folders for row in read_table(folder / "runs.csv")]
+    finals = [row for _, row in runs if row.get("state") == "done"]
+    seeds = {(folder, row["seed"]) for folder, row in runs if row.get("state") == "done"}
+    tried = sum(len(read_table(folder / "tuning.csv")) for folder in folders)
+    if not finals:
+        return []
+    hours = sum(float(row.get("seconds") or 0) for row in finals) / 3600
+    tokens = sum(float(row.get("tokens") or 0) for row in finals) / 1e6
+    return [
+        f"Experiments: {len(folders):,}. Final runs: {len(finals):,}, with {len(seeds) / len(folders):.1f} seeds per "
+        f"experiment on average, {tokens:,.0f} million tokens and {hours:,.1f} hours. "
+        f"Runs that tuned a setting: {tried:,}.",
+        "",
     ]
 
 
