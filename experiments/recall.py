@@ -1,4 +1,4 @@
-"""Claims A14 and A15, asked of recall instead of text: sigmoid attention finds a pair as well as softmax
+"""Claims A14, A15, asked of recall instead of text: sigmoid attention finds a pair as well as softmax
 attention does (Ramapuram et al. 2024), and Canon layers help to find it (Allen-Zhu 2025).
 
     zoo run experiments/recall.py

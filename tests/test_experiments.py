@@ -124,7 +124,8 @@ def test_every_size_can_be_run(spec):
     assert len(plan.experiment.seeds) >= 3
     assert plan.experiment.claim
     assert plan.experiment.contrasts
-    assert plan.arms[0].config.data.source.partition(":")[0] == "stdlib"
+    # Offline data only: the standard library of Python, or documents made by a rule.
+    assert plan.arms[0].config.data.source.partition(":")[0] == ("synthetic" if name == "recall" else "stdlib")
     assert f"zoo run experiments/{name}.py" in docstring_of(name)
 
 
