@@ -23,11 +23,7 @@ from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.05
 METRIC = "measured/probe_recall"
-TINY = {
-    "data.source": "synthetic:recall,length=4,symbols=12",
-    "training.steps": 2000,
-    "schedule.warmup_steps": 100,
-}
+TINY = {"data.source": "synthetic:recall,length=4,symbols=12", "training.steps": 2000, "schedule.warmup_steps": 100}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:

@@ -124,8 +124,9 @@ def test_every_size_can_be_run(spec):
     assert len(plan.experiment.seeds) >= 3
     assert plan.experiment.claim
     assert plan.experiment.contrasts
-    # Offline data only: the standard library of Python, or documents made by a rule.
-    assert plan.arms[0].config.data.source.partition(":")[0] == ("synthetic" if name == "recall" else "stdlib")
+    # Data that need no network: the standard library of Python, or documents made by a rule.
+    offline = "synthetic" if name == "recall" else "stdlib"
+    assert plan.arms[0].config.data.source.partition(":")[0] == offline
     assert f"zoo run experiments/{name}.py" in docstring_of(name)
 
 
