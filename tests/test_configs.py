@@ -73,6 +73,8 @@ PUBLISHED = {
     "mt5:large": 1_229_581_312,
     "mt5:xl": 3_742_619_648,
     "mt5:xxl": 12_921_057_280,
+    # A table of 50,257 x 768 for every other layer, the embedding and the head, beside the blocks.
+    "modded:small": 393_717_192,
     "olmo2:1b": 1_484_916_736,
     "olmo2:7b": 7_298_617_344,
     "olmo2:13b": 13_716_198_400,

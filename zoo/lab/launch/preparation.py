@@ -43,7 +43,7 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
     changed: dict[str, list[str]] = {}
     for run in plan.in_order:
         untrained = "data.tokenizer.path" in references(run.config)
-        # Without its tokenizer, a text is the same for all arms. The kind names the task of labelled data.
+        # Without its tokenizer, a text is the same for all arms. The kind names the task.
         key = tuple(
             (path, value)
             for path, value in flatten(run.config).items()
