@@ -10,7 +10,7 @@ matrices, Adam everything else at rates of its own; the rate stays constant and 
 last 40 % of the steps.
 
 Sizes: small (393,717,192 parameters, of which 232 million are value embeddings, which cost no products)
-and medium (the same at 1,024 x 24); tiny and smoke for a CPU. The speedruns change from week to week
+and medium (1,022,481,584); tiny and smoke for a CPU. The speedruns change from week to week
 and this is none of them: windows that grow, skip connections between layers, a head that begins at 0
 and tricks of arithmetic are missing. Rates are those of late 2024; the steps are a round number.
 """

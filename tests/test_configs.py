@@ -75,6 +75,7 @@ PUBLISHED = {
     "mt5:xxl": 12_921_057_280,
     # A table of 50,257 x 768 for every other layer, the embedding and the head, beside the blocks.
     "modded:small": 393_717_192,
+    "modded:medium": 1_022_481_584,
     "olmo2:1b": 1_484_916_736,
     "olmo2:7b": 7_298_617_344,
     "olmo2:13b": 13_716_198_400,

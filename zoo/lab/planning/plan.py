@@ -85,7 +85,11 @@ class Plan:
             **({"tuning": _tuning_record(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
-                {name: value for name, value in asdict(contrast).items() if name != "claim" or value}
+                {
+                    name: value
+                    for name, value in asdict(contrast).items()
+                    if name not in ("claim", "diverged_above") or value
+                }
                 | {"margin": float(contrast.margin)}
                 for contrast in named_contrasts(experiment)
             ],
