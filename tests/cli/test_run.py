@@ -391,7 +391,11 @@ def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
     )
     assert zoo("norms.py", "--seeds", "1")[0] == 0
     changed = [line for line in warnings() if "after runs had finished" in line]
-    assert [line.split()[0] for line in changed] == ["contrasts", "seeds"]
+    assert [line.split(";")[0] for line in changed] == [
+        'contrast "pre wins" changed after runs had finished',
+        "seeds changed after runs had finished",
+    ]
+    assert "margin was 0.1, is 3.0" in changed[0]
     assert zoo("norms.py", "--seeds", "1")[0] == 0
     assert [line for line in warnings() if "after runs had finished" in line] == changed
 
