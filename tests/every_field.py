@@ -398,6 +398,7 @@ OTHER = {
     "optimizer.ademamix_warmup": 3,
     "optimizer.soap_max_dim": 4,
     "optimizer.ema_steps": 5,
+    "optimizer.tail_average": 0.5,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "objective.chunk_tokens": 4,
