@@ -349,6 +349,7 @@ OTHER = {
     "model.attention.cross_kv_heads": 2,
     "model.attention.dilations": (1, 2),
     "data.position_offsets": (0, 8),
+    "data.length_stages": (8, 10),
     "model.attention.window": 3,
     "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,
