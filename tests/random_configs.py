@@ -66,7 +66,7 @@ TUPLES = {
     "training.trackers": ((),),
 }
 TEXTS = {
-    "model.convolution.places": ("ABC", "AC", "B", "CA", ""),
+    "model.convolution.places": ("ABCD", "AC", "B", "D", "CA", ""),
     "optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", ""),
 }
 # Text and teachers are read elsewhere; nothing of them is needed to build a model.
