@@ -5,8 +5,10 @@ declares alone, and every arm trains.
 import dataclasses
 import functools
 import itertools
+import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -300,6 +302,29 @@ def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
     # The teacher's forward pass is a part of what an arm costs.
     assert plan.arms[1].flops_per_token > plan.arms[0].flops_per_token
     assert all(f"{contrast.margin:g}" in docstring_of("distillation") for contrast in plan.experiment.contrasts)
+
+
+def test_what_a_student_may_lose_follows_from_its_teacher(teacher, tmp_path):
+    """3 % of the gain over a uniform guess; without a loss or a gain there is no rule."""
+    names = {}
+    for loss in (None, 2.5, 9.0):
+        run = shutil.copytree(teacher, tmp_path / str(loss))
+        if loss:
+            (run / "metrics.jsonl").write_text(json.dumps({"step": 2, "eval/loss": loss}) + "\n")
+        plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={run}"))
+        names[loss] = [contrast.name for contrast in plan.experiment.contrasts]
+        if loss == 2.5:
+            kept = plan.experiment.contrasts[1]
+            assert (kept.a.arm, kept.b.metric, kept.rule) == (
+                kept.b.arm,
+                "measured/pretraining_loss",
+                "non_inferiority",
+            )
+            vocabulary = plan.arms[0].config.model.vocab_size
+            assert kept.margin == pytest.approx(0.03 * (math.log(vocabulary) - 2.5))
+            assert required_measures(plan.experiment) == ["pretraining_loss"]
+    assert "it keeps most of the teacher" in names[2.5]
+    assert names[None] == names[9.0] == [name for name in names[2.5] if "teacher" not in name or "helps" in name]
 
 
 @pytest.mark.parametrize("argument", ["", ":tiny", ":teacher="])
