@@ -127,6 +127,13 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
         type=_seeds,
         help="with --tune: number of seeds, starting at seed 1000, or a list (default: 1)",
     )
+    group.add_argument(
+        "--tuned-as",
+        metavar="DIR",
+        type=Path,
+        help="tune nothing: every arm has the value at the place in the grid that was its best in DIR, a sweep of the "
+        "same experiment at another size or its archived result",
+    )
 
 
 def _add_execution_options(parser: argparse.ArgumentParser) -> None:
@@ -221,6 +228,7 @@ def _experiment(args: argparse.Namespace):
     from zoo import config
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
+    from zoo.lab.planning.tuning import with_values_of
 
     changes = _changes(args)
     _check_source(args)
@@ -238,8 +246,10 @@ def _experiment(args: argparse.Namespace):
         raise ConfigError("seed cannot be set for all runs; use --seeds")
     if args.tune_seeds and not (args.tune or experiment.tune):
         raise ConfigError("--tune-seeds needs --tune")
+    if args.tuned_as and args.tune_seeds:
+        raise ConfigError("--tune-seeds: with --tuned-as nothing is tuned")
     allowed = (name.strip() for name in args.allow.split(",") if name.strip())
-    return dataclasses.replace(
+    experiment = dataclasses.replace(
         experiment,
         tune=_tune(args, experiment),
         base=config.override(experiment.base, changes),
@@ -247,6 +257,7 @@ def _experiment(args: argparse.Namespace):
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
         match=args.match or experiment.match,
     )
+    return with_values_of(experiment, args.tuned_as) if args.tuned_as else experiment
 
 
 def _check_source(args: argparse.Namespace) -> None:

@@ -100,7 +100,7 @@ class SweepWorkflow:
             Preempted: a signal stopped the sweep.
         """
         design = self._plan_looks(experiment) if self._options.max_seeds else None
-        if experiment.tune:
+        if experiment.tune and not experiment.tuned_at:
             code, experiment = self._tune(experiment, design.max_seeds if design else 0)
             if code or experiment is None:
                 return code
