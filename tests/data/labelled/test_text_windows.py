@@ -20,7 +20,7 @@ from zoo.training.mesh import make_mesh
 from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
-O = 256  # Bytes have no separator: what opens a document does it.
+OPEN = 256  # Bytes have no separator: what opens a document does it.
 
 
 def classified(folder, texts, **fields):
@@ -50,10 +50,10 @@ def test_a_long_text_becomes_rows_that_overlap(tmp_path):
     encoded = dataset.encoded("train")
     # Six letters in each row, four after those of the row before.
     assert encoded.arrays["tokens"].tolist() == [
-        [O, *b"abc", O, -1, -1, -1],
-        [O, *b"abcdef", O],
-        [O, *b"efghij", O],
-        [O, *b"ijk", O, -1, -1, -1],
+        [OPEN, *b"abc", OPEN, -1, -1, -1],
+        [OPEN, *b"abcdef", OPEN],
+        [OPEN, *b"efghij", OPEN],
+        [OPEN, *b"ijk", OPEN, -1, -1, -1],
     ]
     assert encoded.arrays["labels"].tolist() == [0, 1, 1, 1]
     assert encoded.extra.tolist() == [0, 1, 1, 1]
@@ -67,7 +67,7 @@ def test_of_a_pair_the_longer_text_moves(tmp_path):
     columns = {"data__second_column": "second", "data__stride": 1, "data__sequence_length": 9}
     _, dataset = classified(tmp_path, ["ab,wxyz", "abcde,x", "abcde,vwxyz"], **columns)
     encoded = dataset.encoded("train")
-    rows = [bytes(row[(row >= 0) & (row != O)].astype(np.uint8)).decode() for row in encoded.arrays["tokens"]]
+    rows = [bytes(row[(row >= 0) & (row != OPEN)].astype(np.uint8)).decode() for row in encoded.arrays["tokens"]]
     # The shorter text of the last pair is cut to half of six tokens.
     assert rows == ["abwxyz", "abcdex", "abcvwx", "bcdvwx", "cdevwx"]
     assert encoded.arrays["segments"][0].tolist() == [0] * 4 + [1] * 5
@@ -90,7 +90,7 @@ def test_scores_of_a_text_are_the_mean_over_its_windows(tmp_path, kind):
         return evaluate(program, params, stats, dataset.evaluation_batches(), constants, measure=dataset.measure)
 
     def alone(text):
-        batch = {"tokens": np.array([[O, *text.encode(), O]], np.int32)}
+        batch = {"tokens": np.array([[OPEN, *text.encode(), OPEN]], np.int32)}
         return np.asarray(objective.scores(merged, batch, objective.constants, EVALUATION))[0]
 
     # Where every text fits, nothing changes at all.

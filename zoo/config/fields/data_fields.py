@@ -81,7 +81,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         int,
         "tokens between the starts of consecutive windows of a long text (BERT: 128)",
         minimum=1,
-        auto="for extraction a third of data.sequence_length; otherwise there are no windows, and long texts are cut off",
+        auto="for extraction a third of data.sequence_length; otherwise long texts are cut off",
         when=WINDOWED,
     ),
     Field(
