@@ -184,9 +184,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out} is a file, not a folder")
     if args.what in MAPS:
         from zoo.draw import attention_maps, query_lines
-        from zoo.draw.run_activations import default_text, read_text
+        from zoo.draw.run_activations import read_text
 
-        found = read_text(args.run, args.text or default_text(), args.target, args.step)
+        found = read_text(args.run, args.text, args.target, args.step)
         which = args.layers, args.heads
         if args.what == "attention":
             written = attention_maps.draw(found, args.out, kinds, *which, args.initial)
@@ -239,11 +239,9 @@ def _page(args: argparse.Namespace):
         return learned_positions.page(learned_positions.load_cosines(args.run, args.length, args.step))
     if args.what == "residual":
         from zoo.draw import residual
-        from zoo.draw.run_activations import default_text, read_text
+        from zoo.draw.run_activations import read_text
 
-        return residual.page(
-            read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MAX_TOKENS_READ)
-        )
+        return residual.page(read_text(args.run, args.text, step=args.step, max_tokens=MAX_TOKENS_READ, sentences=8))
     if args.what == "shift":
         from zoo.draw import input_shift
 
@@ -315,7 +313,7 @@ def _coordinates(args: argparse.Namespace):
 def _rope(args: argparse.Namespace):
     from zoo.cli.config import resolved_config
     from zoo.draw import rope_pictures
-    from zoo.draw.run_activations import default_text, read_text
+    from zoo.draw.run_activations import read_text
 
     config = resolved_config(args.config, []).model
     if args.what == "rope":
@@ -326,5 +324,5 @@ def _rope(args: argparse.Namespace):
         if args.text:
             raise ConfigError(f"--text has no effect: {args.config} is not a trained run")
         return rope_pictures.bound_page(config, args.length)
-    found = read_text(trained, args.text or default_text(8), step=args.step, max_tokens=args.length)
+    found = read_text(trained, args.text, step=args.step, max_tokens=args.length, sentences=8)
     return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)))

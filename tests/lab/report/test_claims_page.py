@@ -98,7 +98,7 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |  |"
     assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  |  | [1 test](#exact-claims) |"
     assert rows[3] == "| A5 | on a page | w 2023 | see the page |  |  |  | [page.md](page.md) |"
-    assert "![the difference of every contrast with its interval](effects.png)" in page
+    assert "![effects, with intervals](effects.png)" in page
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
 
 

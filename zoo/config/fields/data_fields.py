@@ -4,7 +4,6 @@ from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import (
     CONLL,
     EXAMPLE_OBJECTIVES,
-    EXTRACTION,
     HUB,
     LABEL_OBJECTIVES,
     MASKED,
@@ -14,6 +13,7 @@ from zoo.config.fields.conditions import (
     TOKEN_OBJECTIVES,
     TRANSLATION,
     WHOLE_ROWS,
+    WINDOWED,
     WITH_RECORDS,
     WITH_SPLITS,
 )
@@ -79,10 +79,10 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.stride",
         AUTO,
         int,
-        "tokens between the starts of consecutive windows of a long context (BERT: 128)",
+        "tokens between the starts of consecutive windows of a long text (BERT: 128)",
         minimum=1,
-        auto="a third of data.sequence_length",
-        when=EXTRACTION,
+        auto="for extraction a third of data.sequence_length; otherwise long texts are cut off",
+        when=WINDOWED,
     ),
     Field(
         "data.held_out",

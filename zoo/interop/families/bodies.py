@@ -81,7 +81,7 @@ CLASSES = {
     "DistilBertModel": body_of(distilbert.CLASSES["DistilBertForMaskedLM"], distilbert.encoder_rules),
     **{
         f"{name}Model": body_of(llama.CLASSES[f"{name}ForCausalLM"])
-        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2")
+        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3")
     },
     **{f"{name}Model": body_of(neox.CLASSES[f"{name}ForCausalLM"]) for name in ("GPTNeoX", "GPTJ")},
 }

@@ -13,7 +13,7 @@ from zoo.files import read_json, write_atomic
 from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
-from zoo.lab.report.archive.forest_plot import write_forest_plot
+from zoo.lab.report.archive.forest_plot import write_forest_plots
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.page_tables import refresh_tables
 from zoo.lab.report.archive.scales import base_names, scaled_contrasts
@@ -127,7 +127,7 @@ def _index_lines(
         for page in pages
         for row in page.contrasts
     ]
-    drawn = write_forest_plot(effects, output)
+    drawn = write_forest_plots(effects, output)
     by_claim: dict[str, list[tuple[str, dict[str, Any], list[dict[str, str]]]]] = {}
     for page in pages:
         for claim in claim_ids(page.claim):
@@ -140,7 +140,7 @@ def _index_lines(
         *(claims_lines(claims, by_claim, measured, exact) if claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
         *_effort_lines([output / page.name for page in every]),
-        *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
+        *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),
         *_other(output),
         *_exact(exact),
     ]
