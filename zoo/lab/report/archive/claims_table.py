@@ -57,7 +57,7 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
 def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Returns the records of the measurements in `folder`/measured, by the claim's id.
 
-    A record has the verdict, the effect, the device, and the link to its page.
+    A record has the verdict, the effect, the device, a name and the path of its page.
 
     Raises:
         ConfigError: a record cannot be read.
@@ -68,7 +68,7 @@ def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
             record = read_json(path)
             row = {name: record[name] for name in ("verdict", "effect", "device")}
             name = path.parent.name
-            found.setdefault(record["claim"], []).append(row | {"link": f"[{name}]({MEASURED}/{name}/README.md)"})
+            found.setdefault(record["claim"], []).append(row | {"name": name, "page": f"{MEASURED}/{name}/README.md"})
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise ConfigError(f"{path}: not readable as a measurement ({type(error).__name__}: {error})") from error
     return found
@@ -100,7 +100,8 @@ def claims_lines(
             rows.append(_row(claim, f"**{judged[-1]}**", _effects(own), seeds, f"[{name}]({name}/README.md)"))
         timed = measured.get(claim["id"], ())
         for record in timed:
-            rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], record["link"]))
+            link = f"[{record['name']}]({record['page']})"
+            rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], link))
         # A claim is counted once: by its experiment, then its measurement, then its test.
         verdicts += [*judged, *(record["verdict"] for record in timed)][:1]
         if exact:

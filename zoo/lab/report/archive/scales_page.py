@@ -56,7 +56,7 @@ def write_scales(contrasts: Sequence[ScaledContrast], output: Path) -> dict[str,
     """Writes the page about contrasts at several sizes into `output`/scales.
 
     Returns:
-        The row of the table of claims ("verdict", "effect", "device", "link"); None without
+        The row of the table of claims ("verdict", "effect", "device", "name", "page"); None without
         contrasts.
 
     Raises:
@@ -74,7 +74,8 @@ def write_scales(contrasts: Sequence[ScaledContrast], output: Path) -> dict[str,
         "verdict": overall(contrasts),
         "effect": summary(contrasts),
         "device": ", ".join(sizes),
-        "link": f"[{SCALES}]({SCALES}/{_PAGE})",
+        "name": SCALES,
+        "page": f"{SCALES}/{_PAGE}",
     }
 
 
