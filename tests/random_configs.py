@@ -60,6 +60,7 @@ TUPLES = {
     "training.eval_lengths": ((), (8,), (8, 32)),
     "model.attention.dilations": ((), (1, 2), (3,)),
     "data.position_offsets": ((), (0, 16), (3,)),
+    "data.length_stages": ((), (8, 1), (4, 2, 8, 1), (8, 9), (3, 1), (8,)),
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
 }

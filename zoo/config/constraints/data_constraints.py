@@ -1,5 +1,6 @@
 """Checks sources of labelled examples and of pairs of texts, and where rows begin."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,6 +69,25 @@ def _check_held_out(flat: dict[str, Any], source: str) -> Iterator[str]:
             f"data.validation_fraction={fraction:g} has no effect: the held-out examples are given; leave it at "
             f"{default:g}"
         )
+
+
+def check_length_stages(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of a sequence-length warm-up."""
+    if not (stages := flat["data.length_stages"]):
+        return
+    shown, full = f"data.length_stages={','.join(map(str, stages))}", flat["data.sequence_length"]
+    if len(stages) % 2:
+        yield f"{shown} must be pairs: a length, its number of updates, the next length, its number of updates, ..."
+        return
+    lengths, updates = [*stages[::2], full], sum(stages[1::2])
+    if any(full % length for length in lengths):
+        yield f"{shown}: rows of data.sequence_length={full} must be cut into whole ones; use lengths that divide it"
+    if any(length >= longer for length, longer in itertools.pairwise(lengths)):
+        yield f"{shown} must grow, up to less than data.sequence_length={full}"
+    if updates >= (steps := flat["training.steps"]):
+        yield f"{shown} takes {updates} updates and leaves none of training.steps={steps} for rows of {full} tokens"
+    if (tokens := flat["objective.future_tokens"]) > min(lengths) and flat["objective.kind"] == "multi_token":
+        yield f"{shown}: objective.future_tokens={tokens} lie beyond rows of {min(lengths)} tokens"
 
 
 def check_offsets(flat: dict[str, Any]) -> Iterator[str]:

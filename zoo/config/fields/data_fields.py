@@ -2,6 +2,7 @@
 
 from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import (
+    CAUSAL,
     CONLL,
     EXAMPLE_OBJECTIVES,
     HUB,
@@ -239,6 +240,16 @@ DATA_FIELDS: tuple[Field, ...] = (
         "position of the first token of each row of a batch, in turn, in training and in evaluation; empty: 0",
         minimum=0,
         when=WHOLE_ROWS,
+    ),
+    Field(
+        "data.length_stages",
+        (),
+        tuple,
+        "rows of the first updates are shorter, and as many more: a length, its number of updates, the next length, "
+        "...; data.sequence_length after these",
+        minimum=1,
+        when=CAUSAL,
+        added=True,
     ),
     Field(
         "data.isolate_documents",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.data.pipeline import batches
+from zoo.data.pipeline.length_stages import cut, length_at
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
@@ -94,12 +95,24 @@ class Batching:
         process_index: int = 0,
         process_count: int = 1,
     ) -> batches.TrainingBatches:
-        """Returns the training batches from `start_step` on; see `batches.training_batches`."""
+        """Returns the training batches from `start_step` on; see `batches.training_batches`.
+
+        Their rows are shorter during `data.length_stages`, and as many more.
+        """
         config = self._config
-        rows = self.rows(streams, config.data.sequence_length, weights)
-        return batches.training_batches(
-            rows, config.data.batch_size, config.seed, start_step, process_index, process_count, self.corruption
+        stages, full = config.data.length_stages, config.data.sequence_length
+        whole = batches.training_batches(
+            self.rows(streams, full, weights),
+            config.data.batch_size,
+            config.seed,
+            start_step,
+            process_index,
+            process_count,
+            self.corruption,
         )
+        if not stages:
+            return whole
+        return batches.TrainingBatches(lambda step: cut(whole.batch(step), length_at(stages, step, full)), start_step)
 
     def evaluation(
         self,
