@@ -164,7 +164,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draws the figure and prints the paths of its files."""
-    from zoo.draw.style import IMAGE_FORMATS, save
+    from zoo.draw.style import IMAGE_FORMATS, drawing
 
     kinds = args.format.split(",")
     for kind in kinds:
@@ -182,6 +182,15 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} {value} must be at least 1")
     if args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file, not a folder")
+    with drawing():
+        written = _written(args, kinds)
+    paths = list(map(str, written))
+    print(json.dumps(paths) if args.json else "\n".join(paths))
+    return 0
+
+
+def _written(args: argparse.Namespace, kinds: list[str]) -> list[Path]:
+    """Draws the figure in every format; returns the paths."""
     if args.what in MAPS:
         from zoo.draw import attention_maps, query_lines
         from zoo.draw.run_activations import read_text
@@ -189,16 +198,13 @@ def run(args: argparse.Namespace) -> int:
         found = read_text(args.run, args.text, args.target, args.step)
         which = args.layers, args.heads
         if args.what == "attention":
-            written = attention_maps.draw(found, args.out, kinds, *which, args.initial)
-        else:
-            written = query_lines.draw(found, args.out, kinds, args.token, *which)
-    else:
-        page = _page(args)
-        name = "-".join([args.what, *map(_short_name, _specs(args))])
-        written = [save(page, args.out / f"{name}.{kind}") for kind in kinds]
-    paths = list(map(str, written))
-    print(json.dumps(paths) if args.json else "\n".join(paths))
-    return 0
+            return attention_maps.draw(found, args.out, kinds, *which, args.initial)
+        return query_lines.draw(found, args.out, kinds, args.token, *which)
+    from zoo.draw.style import save
+
+    page = _page(args)
+    name = "-".join([args.what, *map(_short_name, _specs(args))])
+    return [save(page, args.out / f"{name}.{kind}") for kind in kinds]
 
 
 def _specs(args: argparse.Namespace) -> list[str]:

@@ -4,6 +4,7 @@ import io
 import re
 import warnings
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,20 @@ from zoo.files import write_atomic
 from zoo.lab.report.figures import SETTINGS
 from zoo.lab.results.curves import COLOURS
 
-__all__ = ["COLOURS", "IMAGE_FORMATS", "PRINT_DPI", "depth_colours", "figure", "image_format", "save"]
+__all__ = ["COLOURS", "IMAGE_FORMATS", "PRINT_DPI", "depth_colours", "drawing", "figure", "image_format", "save"]
 
 PRINT_DPI = 220
 IMAGE_FORMATS = ("png", "svg", "pdf")
 # A figure that is drawn again has the same bytes: no dates, no random names inside an SVG.
+FONTS = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "figure.titlesize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+}
 # Text in an SVG is text: in the font that it was laid out with, in one of the same widths, or in any.
 STEADY = {
     "svg.hashsalt": "zoo",
@@ -31,6 +41,11 @@ STEADY = {
 WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
+def drawing() -> AbstractContextManager[None]:
+    """Returns the context in which figures are drawn, with their fonts."""
+    return rc_context(SETTINGS | FONTS)
+
+
 def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, list[Axes]]:
     """Returns an empty page, in inches, and the list of its panels, row by row.
 
@@ -39,12 +54,9 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
         rows, columns: numbers of panels.
         options: options for `Figure.subplots`.
     """
-    with rc_context(SETTINGS | {"font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
+    with drawing():
         page = Figure(figsize=(width, height), layout="constrained")
         panels = page.subplots(rows, columns, squeeze=False, **options)
-    for axes in panels.ravel():
-        axes.title.set_fontsize(9)
-        axes.tick_params(labelsize=8)
     return page, list(panels.ravel())
 
 

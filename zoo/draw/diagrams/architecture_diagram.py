@@ -210,5 +210,6 @@ def _memory(canvas: Canvas, encoder: tuple[ColumnDrawing, float], decoder: tuple
 
 
 def _summary(config: ResolvedConfig) -> str:
-    total = cost.summary(config).parameters["total"]
+    counts = cost.summary(config).parameters
+    total = counts["total"] - counts.get("padding", 0)
     return f"{config.model.architecture.replace('_', '-')}, D = {config.model.dim:,}, {total:,} parameters"
