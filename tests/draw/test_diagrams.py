@@ -108,6 +108,12 @@ def test_kinds_of_layers_share_a_block():
     assert repeat.steps[0].steps[1].details == ("near: causal, window of 4", "far: causal")
 
 
+def test_a_norm_that_is_left_out_is_not_drawn():
+    (column,) = columns(resolve(override(small(**TINY), {"model.attention.input_norm": False})))
+    attended, fed = list(outline(column.steps))[2][1:3]
+    assert (attended, fed) == (("+", "attention"), ("+", "norm", "ffn"))
+
+
 def test_what_differs_is_marked_and_sizes_are_not():
     one = resolved()
     other = resolved(model__position__kind="rope", model__norm__kind="rmsnorm", model__ffn__hidden_dim=20)

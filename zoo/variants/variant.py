@@ -62,6 +62,7 @@ PARITY: dict[str, str] = {
     "shaw-keys": "BertForMaskedLM",
     "distilbert-sinusoidal": "DistilBertForMaskedLM",
     "roformer": "RoFormerForMaskedLM",
+    "modernbert": "ModernBertForMaskedLM",
     "longformer": "LongformerForMaskedLM",
     "longformer-local": "LongformerForMaskedLM",
     "bloom": "BloomForCausalLM",

@@ -30,6 +30,7 @@ IGNORED_BY = {
         "model.scan_layers",
         "model.remat",
         "model.head.transform",
+        "model.head.transform_bias",
         "model.head.bias",
         "model.head.scale",
         "model.head.softcap",
