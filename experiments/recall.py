@@ -45,7 +45,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             }
         },
         allow=("parameters", "flops"),
-        tune=rates(size),
+        tune=rates(size, 0.16, 0.4, 1, 2.5),
         claim=Claim(
             "A14, A15",
             "Sigmoid attention recalls pairs as well as softmax attention; Canon layers help to recall them",

@@ -261,6 +261,7 @@ NEEDS = {
     "model.attention.value_gate_channels": {"model.attention.kind": "value_embedding"},
     "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
     "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
+    "model.head.transform_bias": {"model.head.transform": True},
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},

@@ -379,6 +379,8 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
 
     def normed(name, y):
+        if name == "attention" and not config.attention.input_norm:
+            return y
         return norm(config, params.get(f"{name}_norm"), y, rows)
 
     if config.parallel == "shared_norm":

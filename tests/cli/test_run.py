@@ -190,6 +190,15 @@ def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
     out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
     assert "3 seeds detect a difference of 3.3 SD of the paired differences with 80 % power" in out
     zoo("norms.py", "--seeds", "3")
+    code, out, _ = zoo("norms.py", "--seeds", "4", "--dry-run", "--json")
+    planned, stored = json.loads(out), json.loads((folder / "runs/norms/experiment.json").read_text())
+    assert code == 0
+    assert [run["state"] for run in planned["runs"]].count("done") == len(stored["runs"])
+    assert len(planned["runs"]) == len(planned["arms"]) * 4
+    assert planned["folder"] == "runs/norms"
+    assert planned["arms"][0]["parameters"] == stored["arms"][0]["parameters"]
+    assert {"steps", "tokens", "optimizer", "data", "evaluation"} <= planned["arms"][0].keys()
+    assert "--json needs --dry-run" in zoo("norms.py", "--json")[2]
     out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
     # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
     assert (

@@ -49,6 +49,12 @@ def roberta(width=768, depth=12, heads=12, **more):
     return bert(width, depth, heads, layer_norm_eps=1e-5, max_position_embeddings=514, type_vocab_size=1) | more
 
 
+def modernbert(**more):
+    return {"classifier_pooling": "mean", "gradient_checkpointing": False, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute",
+            "reference_compile": True, "cls_token_id": 50281, "sep_token_id": 50282, "sparse_prediction": False,
+            "sparse_pred_ignore_index": -100, "deterministic_flash_attn": False} | more  # fmt: skip
+
+
 def distilbert(**more):
     return {"qa_dropout": 0.1, "seq_classif_dropout": 0.2, "tie_weights_": True} | more
 
@@ -246,6 +252,12 @@ FILES: dict[str, Published] = {
         "allenai/OLMo-2-1124-7B": llama(4096, 11008, 32, 32, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
         "allenai/OLMo-2-0425-1B": llama(2048, 8192, 16, 16, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
     }),
+    "allenai/Olmo-3-1025-7B": Published("Olmo3ForCausalLM", "olmo3", llama(
+        4096, 11008, 32, 32, vocab_size=100278, rope_theta=5e5, rms_norm_eps=1e-6, sliding_window=4096,
+        max_position_embeddings=65536, rope_scaling={
+            "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0,
+            "original_max_position_embeddings": 8192, "rope_type": "yarn"},
+        layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 8)),
     **of("GemmaForCausalLM", "gemma", **{
         "google/gemma-2b": gemma(2048, 16384, 18, 8, 1, hidden_act="gelu", hidden_activation="gelu_pytorch_tanh"),
         "google/gemma-7b": gemma(3072, 24576, 28, 16, 16, hidden_activation="gelu_pytorch_tanh"),
@@ -310,6 +322,11 @@ FILES: dict[str, Published] = {
     "allenai/longformer-base-4096": Published("LongformerForMaskedLM", "longformer", roberta(
         vocab_size=50265, max_position_embeddings=4098, attention_window=[512] * 12, attention_mode="longformer",
         ignore_attention_mask=False, gradient_checkpointing=False, sep_token_id=2)),
+    **of("ModernBertForMaskedLM", "modernbert", **{
+        "answerdotai/ModernBERT-base": modernbert(),
+        "answerdotai/ModernBERT-large": modernbert(hidden_size=1024, intermediate_size=2624, num_hidden_layers=28, num_attention_heads=16),
+    }),
+    "a ModernBERT with dropout": refused("ModernBertForMaskedLM", "modernbert", modernbert(mlp_dropout=0.1), "mlp_dropout=0.1: expected 0"),
     "google/electra-small-discriminator": refused("ElectraForPreTraining", "electra", {}, "no importer for ElectraForPreTraining; no"),
     # Heads of tasks, and no heads
     **of("BertForTokenClassification", "bert", **{

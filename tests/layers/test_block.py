@@ -19,6 +19,7 @@ from tests.building import (
     with_values,
 )
 from zoo.config import side
+from zoo.errors import ConfigError
 from zoo.layers.block import PLACEMENTS, make_block, make_final_norm
 from zoo.layers.context import Memory
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
@@ -75,6 +76,27 @@ def test_a_block_without_norm(residual):
     actual, config, values, x = run({"model.norm.kind": "none", "model.residual": residual})
     assert set(values) == {"attention", "ffn"}
     close(actual, equation(config, values, x))
+
+
+@pytest.mark.parametrize("changes", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "own_norms"}])
+def test_attention_may_read_the_residual_stream_as_it_is(changes):
+    actual, config, values, x = run(changes | {"model.attention.input_norm": False})
+    assert "attention_norm" not in values
+    assert "ffn_norm" in values
+    close(actual, equation(config, values, x))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model.norm.placement": "post"}, "model.norm.placement"),
+        ({"model.norm.kind": "none"}, "model.norm.kind=none"),
+        ({"model.parallel": "shared_norm"}, "use own_norms"),
+    ],
+)
+def test_a_norm_that_does_not_exist_cannot_be_left_out(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        tiny(changes | {"model.attention.input_norm": False})
 
 
 def test_post_norm_normalises_the_residual_stream_after_attention_too():

@@ -38,6 +38,8 @@ GEMMA3 = LLAMA | {"head_dim": 12, "final_logit_softcapping": 2.0, "query_pre_att
 CASES = {
     "BertModel": BERT, "RobertaModel": ROBERTA, "DistilBertModel": DISTILBERT, "LlamaModel": LLAMA, "GPTNeoXModel": BERT,
     "GPTJModel": GPT | {"rotary_dim": 4}, "GPT2Model": GPT,
+    "ModernBertModel": {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 40,
+                        "local_attention": 4, "pad_token_id": 0},
     "T5EncoderModel": T5, "UMT5EncoderModel": T5, "Qwen2ForCausalLM": LLAMA, "Gemma3ForCausalLM": GEMMA3,
     "CamembertForMaskedLM": ROBERTA,
     "BertForSequenceClassification": BERT | NAMED, "RobertaForSequenceClassification": ROBERTA | NAMED,

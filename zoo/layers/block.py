@@ -26,6 +26,9 @@ Sublayer = Callable[[Hidden], Hidden]
 class Block(nnx.Module):
     """One layer: its sublayers in order, each through the equation `sublayer` of a subclass.
 
+    Without `attention.input_norm` the norm before self-attention is the identity, as in the first
+    layer of ModernBERT, whose embedding is normalised already (Warner et al. 2024, section 2.1.1).
+
     A subclass may carry several residual streams from layer to layer: `expand` makes them of the
     embedding, `sublayer` reads and writes them, and `reduce` makes the stack's output of them.
 
@@ -52,7 +55,8 @@ class Block(nnx.Module):
         self.ffn_convolution = make_short_convolution(config, "C", config.dim, "embed")
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
-                setattr(self, f"{part}_norm", make_norm(config))
+                unnormed = part == "attention" and not config.attention.input_norm
+                setattr(self, f"{part}_norm", NoNorm(config) if unnormed else make_norm(config))
             if self.norms_output:
                 setattr(self, f"{part}_output_norm", make_norm(config))
         self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel

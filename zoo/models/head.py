@@ -43,7 +43,8 @@ class Head(nnx.Module):
     """logits = cap(scale * t(h) W^T + b); W is the token embedding, or with `tie_embeddings` off a
     matrix of its own.
 
-    t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019);
+    t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019), in
+    ModernBERT without b_d (`head.transform_bias`);
     the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2). Under muP the
     scale is also divided by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as
     the matrix itself stays as large as an embedding.
@@ -55,7 +56,8 @@ class Head(nnx.Module):
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, wide=False) if head.bias else None
         if head.transform:
-            self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config), "head")
+            biased = head.transform_bias
+            self.dense = Linear(config.dim, config.dim, ("embed", None), biased, kernel_initializer(config), "head")
             self.norm = make_norm(config)
         scale = reference_width(config) ** -0.5 if head.scale == "rsqrt_dim" else 1.0
         self.scale = scale / width_ratio(config)

@@ -8,7 +8,7 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.claims_table import read_claims
-from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, write_noise_floor
+from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, without_outlying, write_noise_floor
 from zoo.lab.report.archive.results_index import build
 from zoo.lab.statistics.sequential import detectable_effect
 
@@ -163,6 +163,12 @@ def test_the_noise_of_a_paired_difference():
     # Two arms: the standard deviation of their differences.
     two = rng.normal(size=(2, 6))
     assert paired_noise(two)[0] == pytest.approx((two[0] - two[1]).std(ddof=1))
+
+
+def test_an_arm_that_barely_trains_does_not_set_the_noise():
+    values = np.random.default_rng(0).normal(size=(4, 6))
+    diverged = np.array([[1e3, 5e4, 2e2, 1e6, 10.0, 5.0]])
+    assert (without_outlying(np.concatenate([values, diverged])) == values).all()
 
 
 def test_the_page_of_the_noise(output):

@@ -17,6 +17,10 @@ LONG = BERT | {
     "num_attention_heads": 2,
     "max_position_embeddings": 280,
 }
+# A layer of each kind: the first, two with a window of 2 on either side, and one that sees all.
+MODERNBERT = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 4, "num_attention_heads": 2,
+              "local_attention": 4, "local_rope_theta": 50.0, "max_position_embeddings": 24, "norm_eps": 0.03, "pad_token_id": 0,
+              "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}  # fmt: skip
 HEADS = ("head", "next_sentence")
 
 ENCODERS = (
@@ -39,6 +43,12 @@ ENCODERS = (
     System("roformer", "queries and keys rotated, neighbouring pairs", "RoFormerForMaskedLM", BERT, published=(
         Published("configs/roformer.py:base", 124_197_968 - 1536 * 64,
                   note="124,197,968 with the class's table of 1536 x 64 sines and cosines, which is not learned"),)),
+    System("modernbert", "pre-norm but for the first attention, local and global layers with their own RoPE, GeGLU, no biases",
+           "ModernBertForMaskedLM", MODERNBERT, published=(
+               Published("configs/modernbert.py:base", 149_655_232), Published("configs/modernbert.py:large", 395_881_664))),
+    System("modernbert-biases", "every layer global, biases everywhere", "ModernBertForMaskedLM",
+           MODERNBERT | {"num_hidden_layers": 2, "global_attn_every_n_layers": 1, "attention_bias": True, "mlp_bias": True,
+                         "norm_bias": True, "classifier_bias": True, "decoder_bias": True}),
     System("longformer", "a window, and a global token with matrices of its own", "LongformerForMaskedLM", BERT | {"attention_window": 4},
            length=15, published=(Published("configs/longformer.py:base", 148_711_257),)),
     System("longformer-windows", "another window in every other layer, two global tokens", "LongformerForMaskedLM",

@@ -36,6 +36,14 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
 def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     """Yields the problems of initial values and of parallel blocks."""
     placement, parallel = flat["model.norm.placement"], flat["model.parallel"]
+    if not flat["model.attention.input_norm"]:
+        if flat["model.norm.kind"] not in NORM_KINDS.having("normalises"):
+            yield f"model.attention.input_norm=false has no effect: model.norm.kind={flat['model.norm.kind']}"
+        if parallel == "shared_norm":
+            yield (
+                "model.attention.input_norm=false: model.parallel=shared_norm has one norm for attention and "
+                "feed-forward layer; use own_norms"
+            )
     if flat["model.init.zero_outputs"]:
         if flat["model.init.scale_residual"]:
             yield "model.init.scale_residual=true has no effect: model.init.zero_outputs makes these matrices 0"

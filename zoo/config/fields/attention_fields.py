@@ -2,7 +2,7 @@
 
 from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import ENCODER_DECODER
-from zoo.config.kinds import ATTENTION_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, PLACEMENT_KINDS
 
 ATTENTION_FIELDS: tuple[Field, ...] = (
     Field("model.attention.kind", "softmax", str, "how scores become weights", ATTENTION_KINDS.choices),
@@ -87,6 +87,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "cosine": "each head divided by its length, and scores times a learned factor for each head (Swin V2)",
         },
         when=ATTENTION_KINDS.when("heads"),
+    ),
+    Field(
+        "model.attention.input_norm",
+        True,
+        bool,
+        "self-attention reads a normalised input; False: the residual stream as it is (the first layer of ModernBERT)",
+        when=PLACEMENT_KINDS.when("input_norm"),
+        added=True,
     ),
     Field(
         "model.attention.gate",

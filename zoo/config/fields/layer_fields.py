@@ -75,6 +75,14 @@ HEAD_FIELDS: tuple[Field, ...] = (
         "a dense layer, the activation and a norm come before the output matrix (BERT)",
         when=TOKEN_OBJECTIVES,
     ),
+    Field(
+        "model.head.transform_bias",
+        True,
+        bool,
+        "the dense layer of `transform` has a bias",
+        when=("model.head.transform", (True,)),
+        added=True,
+    ),
     Field("model.head.bias", False, bool, "the output matrix has a bias", when=TOKEN_OBJECTIVES),
     Field(
         "model.head.scale",

@@ -99,15 +99,18 @@ def _layerscale_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
         )
 
 
+# Trait: "input_norm" (each sublayer reads a normalised input).
+_INPUT = frozenset({"input_norm"})
 PLACEMENT_KINDS = KindTable(
     PLACEMENT,
     (
-        Kind(PLACEMENT, "pre", "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)"),
+        Kind(PLACEMENT, "pre", "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)", _INPUT),
         Kind(PLACEMENT, "post", "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)"),
         Kind(
             PLACEMENT,
             "sandwich",
             "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)",
+            _INPUT,
             problems=_normed_output_problems,
         ),
         Kind(
@@ -120,11 +123,13 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "pre_scaled",
             "x + f(norm(x) / sqrt(l)) in layer l, counted from 1 (LayerNorm scaling, Sun et al. 2025)",
+            _INPUT,
         ),
         Kind(
             PLACEMENT,
             "layerscale",
             "x + s * f(norm(x)), with a learned vector s for each sublayer (Touvron et al. 2021)",
+            _INPUT,
             fields=(
                 Field(
                     "model.norm.layerscale_start",
@@ -141,6 +146,7 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "x0_shortcut",
             "before each block x = a x + b x0, then pre-norm; x0 enters the first block (modded-nanogpt; nanochat)",
+            _INPUT,
             problems=_residual_problems,
         ),
         Kind(

@@ -138,23 +138,25 @@ def _block(model: ResolvedConfig, kinds: dict[str, ResolvedConfig], cross: bool,
     attention = _merged(kinds, lambda each: _attention(each, False, prefix))
     ffn = _merged(kinds, _feed_forward)
     first = next(iter(kinds.values()))
+    unnormed = not any(each.attention.input_norm for each in kinds.values())
     if model.parallel != "none":
         norm = () if model.norm.kind == "none" else (_norm(model),)
         if model.parallel == "shared_norm":
             yield Branch((*norm, Parallel(((attention,), (ffn,)))), first.residual)
         else:
-            yield Branch((Parallel(((*norm, attention), (*norm, ffn))),), first.residual)
+            yield Branch((Parallel(((*(() if unnormed else norm), attention), (*norm, ffn))),), first.residual)
         return
     steps = sublayer_steps(first)
     for part in (attention, *((_attention(first, True),) if cross else ()), ffn):
-        yield from _filled(steps, {NORM: _norm(model), SUBLAYER: part})
+        yield from _filled(steps, {NORM: _norm(model), SUBLAYER: part}, unnormed and part is attention)
 
 
-def _filled(steps: tuple[Any, ...], parts: dict[str, Part]) -> Iterator[Any]:
-    for step in steps:
+def _filled(steps: tuple[Any, ...], parts: dict[str, Part], unnormed: bool) -> Iterator[Any]:
+    """Yields the steps with their parts; `unnormed` leaves out the norm before the sublayer."""
+    for index, step in enumerate(steps):
         if isinstance(step, Branch):
-            yield step._replace(steps=tuple(_filled(step.steps, parts)))
-        else:
+            yield step._replace(steps=tuple(_filled(step.steps, parts, unnormed)))
+        elif not (unnormed and step == NORM and SUBLAYER in steps[index:]):
             yield parts[step]
 
 
@@ -199,6 +201,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         "scores capped": attention.softcap,
         "sinks": attention.sinks,
         "output gate": attention.gate != "none",
+        "input not normalised": not attention.input_norm and not cross,
         "own value removed": attention.exclusive and not cross,
         "scores grow with length": attention.ssmax,
     }

@@ -11,13 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families import bert, distilbert, llama, neox, roberta
+from zoo.interop.families import llama, neox
+from zoo.interop.families.encoders import bert, distilbert, modernbert, roberta
 from zoo.interop.settings.equivalents import given_tie
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, linear
 
 NOTE = "a model without a head: its scores of tokens mean nothing; start another run from it"
-NO_HEAD = {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
+NO_HEAD = {
+    "model.head.transform": False,
+    "model.head.transform_bias": True,
+    "model.head.bias": False,
+    "model.tie_embeddings": True,
+}
 
 
 def without_prefix(rules: Rules, prefix: str) -> Rules:
@@ -79,9 +85,10 @@ CLASSES = {
         for name in roberta.TYPES
     },
     "DistilBertModel": body_of(distilbert.CLASSES["DistilBertForMaskedLM"], distilbert.encoder_rules),
+    "ModernBertModel": body_of(modernbert.CLASSES["ModernBertForMaskedLM"], modernbert.encoder_rules),
     **{
         f"{name}Model": body_of(llama.CLASSES[f"{name}ForCausalLM"])
-        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2")
+        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3")
     },
     **{f"{name}Model": body_of(neox.CLASSES[f"{name}ForCausalLM"]) for name in ("GPTNeoX", "GPTJ")},
 }

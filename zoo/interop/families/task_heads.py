@@ -15,7 +15,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.interop.families import bert, distilbert, roberta
+from zoo.interop.families.encoders import bert, distilbert, roberta
 from zoo.interop.settings.equivalents import ConfigView, given_tie
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import IgnoredTensors, Rules, linear

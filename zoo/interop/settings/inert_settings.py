@@ -29,7 +29,7 @@ class InertSettings:
 
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
 GPTS = ("openai-gpt", "gpt2", "gptj")
-LLAMAS = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text")
+LLAMAS = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text")
 BARTS = ("bart", "mbart", "marian")
 T5S = ("t5", "mt5", "umt5")
 
@@ -104,6 +104,13 @@ INERT_SETTINGS = (
     InertSettings(("pretraining_tp", "max_sequence_length", "use_mrope"), "read by no class any more", of=LLAMAS),
     InertSettings(("is_llama_config",), "the layout is LLaMA's", (True,), ("llama",)),
     InertSettings(("rope_interleaved",), "the class pairs the halves of a head", (False,), ("llama",)),
+    InertSettings(
+        ("classifier_pooling", "classifier_dropout", "deterministic_flash_attn", "sparse_prediction",
+         "sparse_pred_ignore_index", "reference_compile", "repad_logits_with_grad", "initializer_cutoff_factor",
+         "position_embedding_type", "layer_norm_eps"),
+        "heads for tasks, how the computation is carried out, initial values, and names that the class does not read",
+        of=("modernbert",),
+    ),
     InertSettings(("max_window_layers",), "the class reads layer_types", of=("smollm3",)),
     InertSettings(
         ("attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",

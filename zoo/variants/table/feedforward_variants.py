@@ -158,6 +158,18 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Devlin et al. 2019 (BERT's code)",
     ),
     choice(
+        "model.head.transform_bias",
+        False,
+        "embedding and head",
+        "no-head-transform-bias",
+        {"model.head.transform": True},
+        equation="logits = Norm(act(h W_d)) E^T: BERT's transform without the bias of its dense layer.",
+        paper="Warner et al. 2024 (ModernBERT's code)",
+        systems=("modernbert",),
+        tests=(WHOLE,),
+        details=("Switched off: the bias b_d of the dense layer.",),
+    ),
+    choice(
         "model.head.bias",
         True,
         "embedding and head",

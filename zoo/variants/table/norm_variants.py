@@ -53,6 +53,21 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         details=("Switched off: all norms, also the last one before the head.",),
     ),
     choice(
+        "model.attention.input_norm",
+        False,
+        "normalisation",
+        "no-input-norm",
+        equation="x = x + Attention(x), then x = x + FFN(Norm(x)).",
+        paper="Warner et al. 2024, section 2.1.1 (ModernBERT, in the first layer alone)",
+        systems=("modernbert",),
+        tests=(numpy_reference("layers/test_block.py::test_attention_may_read_the_residual_stream_as_it_is"),),
+        details=(
+            "Switched off: the norm before self-attention. ModernBERT does so in its first layer, which reads an "
+            "embedding that is normalised already: `model.layers.kinds.first.attention.input_norm=false`, with a kind "
+            "of layers that stands first in `model.layers.pattern`.",
+        ),
+    ),
+    choice(
         "model.norm.unit_offset",
         True,
         "normalisation",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.formatting import interval, plus_minus, rounded_mean
+from zoo.lab.report.archive.scales import differences_by_seed
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
@@ -63,14 +64,7 @@ def detectable_difference(contrast: Mapping[str, str], runs: Iterable[Mapping[st
         In the metric's unit, from the standard deviation of the paired differences; None with fewer
         than two pairs or without variation.
     """
-    sides: list[dict[str, float]] = []
-    runs = list(runs)
-    for side in ("a", "b"):
-        metric = contrast[f"metric {side}"]
-        values = {run["seed"]: float(run[metric]) for run in runs if run["arm"] == contrast[side] and run.get(metric)}
-        sides.append({seed: value for seed, value in values.items() if math.isfinite(value)})
-    a, b = sides
-    found = spread(a[seed] - b[seed] for seed in sorted(a.keys() & b.keys()))
+    found = spread(differences_by_seed(contrast, runs).values())
     return detectable_effect(found.n) * found.sd if found and found.n > 1 and found.sd > 0 else None
 
 

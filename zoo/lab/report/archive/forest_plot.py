@@ -55,8 +55,8 @@ def write_forest_plots(contrasts: Sequence[_Row], folder: Path) -> list[Path]:
 
 
 def _draw(panels: Sequence[tuple[str, Sequence[_Row]]], most: int, path: Path, shared: bool) -> Path:
-    """Draws panels of (metric, rows) from left to right and down, each line as high as its longest panel
-    needs.
+    """Draws panels of (metric, rows) from left to right and down, each line as high as its longest
+    panel needs.
 
     Args:
         most: rows of the longest panel.

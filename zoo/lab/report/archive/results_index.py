@@ -16,6 +16,8 @@ from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_pag
 from zoo.lab.report.archive.forest_plot import write_forest_plots
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.page_tables import refresh_tables
+from zoo.lab.report.archive.scales import base_names, scaled_contrasts
+from zoo.lab.report.archive.scales_page import CLAIM, SCALES, write_scales
 
 HEAD = [
     "# Results",
@@ -72,6 +74,11 @@ def build(output: Path, tests: Path | None = None) -> Path:
             refresh_tables(written)
         for page in pages:
             write_atomic(output / page.name / PAGE, page.text)
+        scaled = scaled_contrasts(
+            [(page.result, page.contrasts, read_table(output / page.name / "runs.csv")) for page in pages]
+        )
+        if row := write_scales(scaled, output):
+            measured[CLAIM] = [*measured.get(CLAIM, ()), row]
         write_atomic(index, "\n".join(_index_lines(output, pages, claims, exact, measured)))
     except OSError as error:
         raise not_writable(index, error) from error
@@ -110,8 +117,11 @@ def _index_lines(
     pages: Sequence[_ResultPage],
     claims: Sequence[Mapping[str, str]],
     exact: Mapping[str, list[str]],
-    measured: Mapping[str, list[tuple[str, dict[str, Any]]]],
+    measured: Mapping[str, list[dict[str, Any]]],
 ) -> list[str]:
+    # An experiment's other sizes are compared on their own page.
+    bases = base_names(page.result for page in pages)
+    every, pages = pages, [page for page in pages if bases.get(page.name, page.name) == page.name]
     effects = [
         (f"{row.get('claim') or page.claim.strip('~')} {row['contrast']}".strip(), row)
         for page in pages
@@ -129,7 +139,7 @@ def _index_lines(
         *(HEAD_WITH_RULES if (output / RULES_PAGE).exists() else HEAD),
         *(claims_lines(claims, by_claim, measured, exact) if claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
-        *_effort_lines([output / page.name for page in pages]),
+        *_effort_lines([output / page.name for page in every]),
         *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),
         *_other(output),
         *_exact(exact),
@@ -171,10 +181,15 @@ def _row(name: str, result: dict[str, Any]) -> str:
 
 
 def _other(output: Path) -> list[str]:
-    """Lists the noise floor and the pages that were written by hand."""
+    """Lists the pages made of several results and those that were written by hand."""
     lines = []
     if (output / NOISE_FILE).exists():
         lines += [f"[The noise floor]({NOISE_FILE}): how small a difference an experiment of each size can find.", ""]
+    if (output / SCALES / PAGE).exists():
+        lines += [
+            f"[Effects at several sizes]({SCALES}/{PAGE}): does an order hold at larger models, and does it shrink?",
+            "",
+        ]
     hand_written = []
     for path in sorted(output.glob("*.md")):
         if path.name not in (PAGE, NOISE_FILE) and (

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.bert import BERT, encoder, encoder_rules, learned, output_rules
+from zoo.interop.families.encoders.bert import BERT, encoder, encoder_rules, learned, output_rules
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import layer_kind_fields
 from zoo.interop.weights.mapping import IgnoredTensors, Rules, linear, norm

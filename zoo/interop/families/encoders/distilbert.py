@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.bert import learned, output_rules
+from zoo.interop.families.encoders.bert import learned, output_rules
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, layers, linear, norm
 
