@@ -63,8 +63,8 @@ class FeedForward(nnx.Module):
         return y if convolution is None else convolution(y, context, f"{name} convolution")
 
     def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
-        """Applies the layer to every token; only a convolution inside of it and the record of statistics
-        read `context`.
+        """Applies the layer to every token; only a convolution inside of it and the record of
+        statistics read `context`.
         """
         return self.down(self.hidden(x, context))
 
