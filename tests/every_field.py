@@ -351,6 +351,7 @@ OTHER = {
     "model.attention.dilations": (1, 2),
     "data.position_offsets": (0, 8),
     "data.length_stages": (8, 10),
+    "data.batch_stages": (2, 10),
     "model.attention.window": 3,
     "model.attention.sigmoid_bias": -1.0,
     "model.attention.features": 7,

@@ -60,12 +60,13 @@ TUPLES = {
     "training.eval_lengths": ((), (8,), (8, 32)),
     "model.attention.dilations": ((), (1, 2), (3,)),
     "data.position_offsets": ((), (0, 16), (3,)),
+    "data.batch_stages": ((), (1, 1), (2, 2), (1, 1, 2, 2), (8, 1), (2,)),
     "data.length_stages": ((), (8, 1), (4, 2, 8, 1), (8, 9), (3, 1), (8,)),
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
 }
 TEXTS = {
-    "model.convolution.places": ("ABC", "AC", "B", "CA", ""),
+    "model.convolution.places": ("ABCD", "AC", "B", "D", "CA", ""),
     "optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", ""),
 }
 # Text and teachers are read elsewhere; nothing of them is needed to build a model.

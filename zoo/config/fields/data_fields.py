@@ -242,6 +242,16 @@ DATA_FIELDS: tuple[Field, ...] = (
         when=WHOLE_ROWS,
     ),
     Field(
+        "data.batch_stages",
+        (),
+        tuple,
+        "updates with fewer rows at first: a number of rows, its number of updates, the next number of rows, ...; "
+        "data.batch_size after these",
+        minimum=1,
+        when=CAUSAL,
+        added=True,
+    ),
+    Field(
         "data.length_stages",
         (),
         tuple,

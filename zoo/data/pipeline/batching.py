@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.data.pipeline import batches
-from zoo.data.pipeline.length_stages import cut, length_at
+from zoo.data.pipeline.batch_stages import cut, value_at
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
@@ -97,22 +97,25 @@ class Batching:
     ) -> batches.TrainingBatches:
         """Returns the training batches from `start_step` on; see `batches.training_batches`.
 
-        Their rows are shorter during `data.length_stages`, and as many more.
+        There are fewer rows during `data.batch_stages`, and shorter ones, as many more, during
+        `data.length_stages`.
         """
-        config = self._config
-        stages, full = config.data.length_stages, config.data.sequence_length
+        config, data = self._config, self._config.data
         whole = batches.training_batches(
-            self.rows(streams, full, weights),
-            config.data.batch_size,
+            self.rows(streams, data.sequence_length, weights),
+            data.batch_size,
             config.seed,
             start_step,
             process_index,
             process_count,
             self.corruption,
+            data.batch_stages,
         )
-        if not stages:
+        if not data.length_stages:
             return whole
-        return batches.TrainingBatches(lambda step: cut(whole.batch(step), length_at(stages, step, full)), start_step)
+        return batches.TrainingBatches(
+            lambda step: cut(whole.batch(step), value_at(data.length_stages, step, data.sequence_length)), start_step
+        )
 
     def evaluation(
         self,
