@@ -64,6 +64,10 @@ def neox(width, depth, heads, **more):
             "vocab_size": 50304} | more  # fmt: skip
 
 
+def phi(**more):
+    return {"num_key_value_heads": 32, "rope_scaling": None, "embd_pdrop": 0.0, "layer_norm_eps": 1e-5} | more
+
+
 def gptj(**more):
     return SUMMARY | {"gradient_checkpointing": False, "rotary": True, "scale_attn_weights": True,
                       "task_specific_params": {"text-generation": {"do_sample": True}}} | more  # fmt: skip
@@ -185,6 +189,11 @@ FILES: dict[str, Published] = {
     **of("GPTJForCausalLM", "gptj", **{
         "EleutherAI/gpt-j-6b": gptj(), "togethercomputer/GPT-JT-6B-v1": gptj(), "PygmalionAI/pygmalion-6b": gptj(),
     }),
+    **of("PhiForCausalLM", "phi", **{
+        "microsoft/phi-1": phi(), "microsoft/phi-1_5": phi(),
+        "microsoft/phi-2": phi(hidden_size=2560, intermediate_size=10240, num_hidden_layers=32, partial_rotary_factor=0.4, resid_pdrop=0.1),
+    }),
+    "a Phi with normed queries": refused("PhiForCausalLM", "phi", phi(qk_layernorm=True), "qk_layernorm=True: LayerNorm of queries"),
     "without rotary_dim": refused("GPTJForCausalLM", "gptj", gptj(rotary_dim=None), "rotary_dim=None: expected the number"),
     # LLaMA
     **of("LlamaForCausalLM", "llama", **{

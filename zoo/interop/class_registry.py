@@ -6,12 +6,25 @@ from typing import Any
 
 from zoo.config import ResolvedConfig, default, override, resolve
 from zoo.errors import ConfigError, did_you_mean
-from zoo.interop.families import bart, bloom, bodies, gemma, gpt, llama, mpt, neox, performer_pytorch, t5, task_heads
+from zoo.interop.families import (
+    bart,
+    bloom,
+    bodies,
+    gemma,
+    gpt,
+    llama,
+    mpt,
+    neox,
+    performer_pytorch,
+    phi,
+    t5,
+    task_heads,
+)
 from zoo.interop.families.encoders import bert, distilbert, modernbert, roberta
 from zoo.interop.settings.importer import Importer
 
-_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, modernbert, mpt, neox, performer_pytorch, t5,
-             bodies, task_heads)  # fmt: skip
+_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
+             performer_pytorch, t5, bodies, task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 

@@ -41,6 +41,7 @@ PARITY: dict[str, str] = {
     "gpt2-unscaled-relu": "GPT2LMHeadModel",
     "gpt-neox": "GPTNeoXForCausalLM",
     "gpt-j": "GPTJForCausalLM",
+    "phi": "PhiForCausalLM",
     "llama": "LlamaForCausalLM",
     "llama-grouped": "LlamaForCausalLM",
     "llama-multi-query": "LlamaForCausalLM",

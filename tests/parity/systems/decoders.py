@@ -22,6 +22,7 @@ LLAMA = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_
          "num_key_value_heads": 2, "max_position_embeddings": 24, "rms_norm_eps": 0.03}  # fmt: skip
 NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 2, "rotary_pct": 0.25,
         "max_position_embeddings": 24, "layer_norm_eps": 0.03}  # fmt: skip
+PHI = {name: value for name, value in NEOX.items() if name != "rotary_pct"} | {"num_attention_heads": 4}
 
 
 def stretched(kind: str, **more: Any) -> dict[str, Any]:
@@ -46,6 +47,11 @@ DECODERS = (
            NEOX | {"use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0}),
     System("gpt-j", "side by side with one norm, neighbouring pairs rotated", "GPTJForCausalLM", GPT | {"n_head": 2, "rotary_dim": 8},
            published=(Published("configs/gpt_j.py:6b", 6_050_882_784),)),
+    System("phi", "side by side with one norm, half of each head rotated, biases, untied head", "PhiForCausalLM", PHI, published=(
+        Published("configs/phi.py:1", 1_418_270_720), Published("configs/phi.py:1.5", 1_418_270_720),
+        Published("configs/phi.py:2", 2_779_683_840))),
+    System("phi-grouped", "GQA, tied head, exact GELU", "PhiForCausalLM",
+           PHI | {"num_key_value_heads": 2, "tie_word_embeddings": True, "hidden_act": "gelu"}),
     System("llama", "RMSNorm, RoPE, SwiGLU, a key head for every query head", "LlamaForCausalLM", LLAMA | {"num_key_value_heads": 4},
            published=(Published("configs/llama.py:7b", 6_738_415_616), Published("configs/llama.py:13b", 13_015_864_320),
                       Published("configs/llama.py:33b", 32_528_943_616), Published("configs/llama.py:65b", 65_285_660_672),

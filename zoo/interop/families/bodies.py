@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families import llama, neox
+from zoo.interop.families import llama, neox, phi
 from zoo.interop.families.encoders import bert, distilbert, modernbert, roberta
 from zoo.interop.settings.equivalents import given_tie
 from zoo.interop.settings.importer import Importer
@@ -91,4 +91,5 @@ CLASSES = {
         for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3")
     },
     **{f"{name}Model": body_of(neox.CLASSES[f"{name}ForCausalLM"]) for name in ("GPTNeoX", "GPTJ")},
+    "PhiModel": body_of(phi.CLASSES["PhiForCausalLM"]),
 }
