@@ -73,6 +73,8 @@ TEXTS = {
 NOT_DRAWN = (
     "plugins", "data.source", "data.tokenizer.", "data.document_separator", "data.held_out", "objective.distillation.",
 )  # fmt: skip
+# What else must be set for a field to be read; no run is read to build a model.
+NEEDED = NEEDS | {"training.start_layers": {"training.start_from": "x"}}
 # What comes with a choice, because it would be refused alone.
 SUITED = WITH | {("model.attention.implementation", "cudnn"): {"model.dtype": "bfloat16"}}
 # Drawn first; other fields are picked to suit them.
@@ -179,7 +181,7 @@ def draw_with_conditions(draw, path, drawn, scope=None, among=None):
         if drawn.get(choice, configs.BY_PATH[when[0]].default) not in when[1]:
             draw_with_conditions(draw, when[0], drawn, inside, list(when[1]))
     drawn[place] = draw.choice(among or values(place))
-    for other, value in {**NEEDS.get(path, {}), **SUITED.get((path, drawn[place]), {})}.items():
+    for other, value in {**NEEDED.get(path, {}), **SUITED.get((path, drawn[place]), {})}.items():
         if other in configs.BY_PATH and not other.startswith(NOT_DRAWN) and not callable(value):
             drawn.setdefault(other, value)
 
