@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[1]
 # Counted from the reference implementations (transformers 4.57.6, without weights), unless a
 # comment says otherwise. Shared matrices count once.
 PUBLISHED = {
+    # With the bias of the logits, which the reference does not count as a parameter.
+    "bart:base": 139_420_416 + 50_265,
+    "bart:large": 406_291_456 + 50_265,
     # Heads for masked tokens and the next sentence, and the pooler.
     "bert:base": 110_106_428,
     "bert:large": 336_226_108,
@@ -363,6 +366,16 @@ def test_the_encoder_and_pooler_alone(spec, count):
                 "model.vocab_size": 50368,
             },
         ),
+        (
+            "bart:base",
+            {
+                "model.position.offset": 2,
+                "model.embedding.norm": True,
+                "model.embedding.scale": "none",
+                "model.head.bias": True,
+                "model.vocab_size": 50265,
+            },
+        ),
         ("phi:2", {"model.position.fraction": 32 / 80, "model.head.bias": True, "model.tie_embeddings": False}),
         ("shaw:big", {"model.position.clip": 8, "model.position.relative_values": True}),
         ("performer:enwik8-rope", {"model.attention.features": 266, "model.position.kind": "rope"}),
@@ -384,6 +397,7 @@ TOKENS = {
     "llama:v2-7b": (2000, "Touvron et al. 2023b, Table 1"),
     "llama:v2-70b": (2000, "Touvron et al. 2023b, Table 1"),
     "bert:base": (131, "Devlin et al. 2019, A.2: 1,000,000 steps of 256 sequences of 512"),
+    "bart:large": (2048, "Lewis et al. 2020, section 5: 500,000 steps of 8000 rows"),
     "roberta:large": (2097, "Liu et al. 2019, section 5: 500K steps of 8K sequences of 512"),
     "gpt2:small": (300, "nanoGPT: 600,000 steps of about 0.5 M tokens"),
     "bloom:7b1": (341, "Le Scao et al. 2022, Table 3"),

@@ -212,9 +212,10 @@ def _window(window: int, whole: dict[str, Any], scopes: dict[str, dict[str, Any]
 def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
     """Returns the fields of positions, for heads of `width` and rows of `length`."""
     kind, changes = seen["model.position.kind"], {}
-    changes["model.position.max_length"] = (
-        length if kind == "learned" and seen["model.position.max_length"] != AUTO else AUTO
-    )
+    # How long the sides of an encoder-decoder are depends on the objective; `auto` is the longer one.
+    given = kind == "learned" and seen["model.position.max_length"] != AUTO
+    one_side = seen["model.architecture"] != "encoder_decoder"
+    changes["model.position.max_length"] = length if given and one_side else AUTO
     if kind == "rope":
         changes["model.position.fraction"] = max(2, 2 * round(seen["model.position.fraction"] * width / 2)) / width
         if seen["model.position.scaling.kind"] in STRETCHED:
