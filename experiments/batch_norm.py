@@ -14,7 +14,8 @@ Stated beforehand, on `eval/loss` at the last step, where BatchNorm uses its run
 * With 2 rows LayerNorm ends more than 0.05 nats below BatchNorm (superiority).
 * With 32 rows BatchNorm ends at most 0.05 nats above LayerNorm (non-inferiority).
 
-The other half of the claim, evaluation on another kind of text than training, is not tested here.
+`experiments/batch_norm_domain.py` tests the other half of the claim, evaluation on another kind of
+text than training.
 """
 
 from zoo import config

@@ -39,7 +39,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "positions": levels("model.position.kind", "rope", "none"),
         },
         allow=("parameters", "flops"),
-        tune=rates(size),
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
         claim=Claim(
             "A15",
             "Canon layers lower the loss, and stand in for positions",

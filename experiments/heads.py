@@ -32,7 +32,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="How many heads are best at one width?",
         base=decoder(size),
         factors={"heads": levels("model.attention.num_heads", 1, 2, 4, 8, 16)},
-        tune=rates(size),
+        tune=rates(size, 0.4, 1, 2.5, 6),
         claim=Claim("A8", "Several heads beat one at equal width, up to a point", "Vaswani et al. 2017, Table 3 row A"),
         contrasts=(
             Contrast(

@@ -35,7 +35,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Which part of LayerNorm speeds training?",
         base=decoder(size),
         factors={"normalisation": {name: {"model.norm.kind": kind} for name, kind in PARTS.items()}},
-        tune=rates(size, 0.1, 0.4, 1, 2.5),
+        tune=rates(size, 0.1, 0.4, 1, 2.5, 6.25),
         claim=Claim(
             "N7, N10",
             "Normalisation speeds convergence, by dividing and not by subtracting the mean",

@@ -44,7 +44,7 @@ SIZES = {
     },
 }
 DEPTHS = {"tiny": (6, 12), "small": (6, 24)}
-RATES = {"tiny": (3e-4, 1e-3, 3e-3), "small": (1e-4, 3e-4, 1e-3)}
+RATES = {"tiny": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "small": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:

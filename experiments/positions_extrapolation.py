@@ -35,12 +35,26 @@ from zoo.lab.sizes import sized_name
 MARGIN = 0.1
 LONGEST = "eval/loss@2048"
 SIZES = {
+    "micro": {
+        "model.dim": 32,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 4,
+        "data.batch_size": 4,
+        "training.steps": 1000,
+    },
     "tiny": {
         "model.dim": 64,
         "model.num_layers": 4,
         "model.attention.num_heads": 4,
         "data.batch_size": 8,
         "training.steps": 2000,
+    },
+    "medium": {
+        "model.dim": 128,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 4,
+        "data.batch_size": 16,
+        "training.steps": 4000,
     },
     "small": {
         "model.dim": 256,
@@ -58,7 +72,13 @@ SIZES = {
         "model.dtype": "bfloat16",
     },
 }
-RATES = {"tiny": (1e-3, 3e-3, 1e-2), "small": (3e-4, 1e-3, 3e-3), "gpu": (3e-4, 1e-3, 3e-3)}
+RATES = {
+    "micro": (3e-3, 1e-2, 3e-2),
+    "tiny": (1e-3, 3e-3, 1e-2),
+    "medium": (5e-4, 1.5e-3, 5e-3),
+    "small": (3e-4, 1e-3, 3e-3),
+    "gpu": (3e-4, 1e-3, 3e-3),
+}
 BETWEEN = {"rope": "RoPE", "relative_bias": "T5's bias"}
 
 

@@ -37,7 +37,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             {"model.architecture": "encoder", "objective.kind": "masked", "model.init.embedding_std": 1.0},
         ),
         factors={"positions": levels("model.position.kind", "none", "learned", "sinusoidal", "alibi", "relative_bias")},
-        tune=rates(size),
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
         # The arms differ by the table and the biases.
         allow=("parameters",),
         claim=Claim(

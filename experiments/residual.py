@@ -29,7 +29,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Do deep stacks train without residual connections?",
         base=decoder(size),
         factors={"residual": levels("model.residual", True, False), "depth": levels("model.num_layers", 2, 8)},
-        tune=rates(size, 0.1, 0.4, 1),
+        tune=rates(size, 0.04, 0.1, 0.4, 1, 2.5),
         # The contrast across depths is about trainability, not about size.
         allow=("parameters", "flops"),
         claim=Claim(

@@ -35,7 +35,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=config.override(decoder(size), {"model.attention.num_heads": 8}),
         factors={"key/value heads": levels("model.attention.num_kv_heads", 8, 2, 1)},
         match=Match("parameters", "model.ffn.hidden_dim"),
-        tune=rates(size),
+        tune=rates(size, 0.4, 1, 2.5, 6),
         claim=Claim("A1", "GQA sits between MHA and MQA in loss, near MHA", "Ainslie et al. 2023, GQA"),
         contrasts=(
             Contrast(

@@ -48,7 +48,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             }
         },
         match=Match("parameters", "model.ffn.hidden_dim"),
-        tune=rates(size),
+        tune=rates(size, 0.4, 1, 2.5, 6),
         claim=Claim(
             "A9", "Keys and values are the ones to share, not queries", "lecture; Shazeer 2019 shares keys and values"
         ),

@@ -1,24 +1,18 @@
 """Random configs, drawn over every field there is: what a user may type, sensible or not."""
 
 import contextlib
+import random
 
-from hypothesis import HealthCheck, settings, strategies
-
+from tests.every_field import NEEDS, WITH
 from zoo import config as configs
-from zoo.config.fields import EMBEDDED_POSITIONS, OBJECTIVES_OF
+from zoo.config.fields import EMBEDDED_POSITIONS, IGNORED_BY, OBJECTIVES_OF
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped, split_path
 from zoo.errors import ConfigError
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
 from zoo.models.parameter_groups import group_sizes
-
-RANDOM = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+from zoo.nested import flatten
 
 # A small model of every architecture, from which a drawn config departs.
 SMALL = {"model.dim": 16, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 4}
@@ -41,20 +35,20 @@ NUMBERS = {
     "model.position.offset": (0, 2), "model.position.fraction": (1.0, 0.5, 0.3), "model.position.theta": (0.5, 10.0, 1e6),
     "model.position.scaling.factor": (1.0, 2.0, 8.0), "model.position.scaling.original_length": (1, 4, 64),
     "model.position.scaling.low": (1.0, 2.0, 40.0), "model.position.scaling.high": (0.5, 4.0, 32.0),
-    "model.position.buckets": (4, 6, 8, 32), "model.position.max_distance": (2, 5, 128), "model.position.clip": (0, 1, 4),
+    "model.position.buckets": (4, 6, 8, 32), "model.position.max_distance": (2, 5, 20, 40), "model.position.clip": (0, 1, 4),
     "model.embedding.segments": (0, 1, 2), "model.norm.epsilon": (1e-12, 1e-5, 1.0), "model.dropout": (0.0, 0.1, 0.9),
     "model.attention.dropout": (0.0, 0.1), "model.attention.scale": (0.1, 1.0), "model.attention.softcap": (0.0, 1.0, 50.0),
     "model.head.softcap": (0.0, 5.0), "model.init.std": (1e-6, 0.02, 1.0), "model.init.embedding_std": (1e-6, 0.02, 1.0),
     "model.elmo.characters": (3, 6), "model.elmo.character_dim": (1, 4), "model.elmo.highways": (0, 1, 2),
     "model.elmo.cell_dim": (1, 8), "model.elmo.cell_clip": (0.0, 0.01, 3.0), "model.elmo.projection_clip": (0.0, 0.01, 3.0),
     "objective.chunk_tokens": (0, 1, 7, 64), "objective.prefix_length": (1, 5, 15, 16), "objective.z_loss": (0.0, 1e-4, 1.0),
-    "data.buckets": (1, 3, 20), "data.examples": (0, 1, 32), "objective.beams": (1, 2), "training.translate_every": (0, 250),
+    "data.buckets": (1, 3, 20), "data.examples": (0, 1, 32), "objective.beams": (1, 2), "training.translate_every": (0, 2),
     "data.sequence_length": (1, 2, 8, 16), "data.batch_size": (1, 2, 4), "data.tokenizer.vocab_size": (258, 300),
     "training.steps": (1, 4), "training.dynamics_every": (0, 1, 5),
     "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
     "objective.distillation.temperature": (0.5, 2.0), "objective.distillation.kl": (0.0, 1.0), "objective.distillation.cosine": (0.0, 1.0),
     "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "data.mixture_exponent": (0.0, 0.3),
-    "training.trained_layers": (0, 1, 9),
+    "training.trained_layers": (0, 1, 9), "training.eval_context": (0, 1, 5), "objective.mask_copies": (0, 1, 2),
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {
@@ -66,74 +60,142 @@ TUPLES = {
     "training.eval_lengths": ((), (8,), (8, 32)),
     "model.attention.dilations": ((), (1, 2), (3,)),
     "data.position_offsets": ((), (0, 16), (3,)),
+    "data.batch_stages": ((), (1, 1), (2, 2), (1, 1, 2, 2), (8, 1), (2,)),
+    "data.length_stages": ((), (8, 1), (4, 2, 8, 1), (8, 9), (3, 1), (8,)),
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
 }
 TEXTS = {
-    "model.convolution.places": ("ABC", "AC", "B", "CA", ""),
+    "model.convolution.places": ("ABCD", "AC", "B", "D", "CA", ""),
     "optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", ""),
 }
-# Text is read elsewhere; nothing of it is needed to build a model.
-NOT_DRAWN = ("plugins", "data.source", "data.tokenizer.kind", "objective.distillation.teacher")
+# Text and teachers are read elsewhere; nothing of them is needed to build a model.
+NOT_DRAWN = (
+    "plugins", "data.source", "data.tokenizer.", "data.document_separator", "data.held_out", "objective.distillation.",
+)  # fmt: skip
+# What else must be set for a field to be read; no run is read to build a model.
+NEEDED = NEEDS | {"training.start_layers": {"training.start_from": "x"}}
+# What comes with a choice, because it would be refused alone.
+SUITED = WITH | {("model.attention.implementation", "cudnn"): {"model.dtype": "bfloat16"}}
+# Drawn first; other fields are picked to suit them.
+FIXED = ("model.architecture", "objective.kind")
+TRAINED = [(architecture, objective) for architecture, names in OBJECTIVES_OF.items() for objective in names]
 
 
 def values(path):
-    """A strategy of values for the field at a path: mostly allowed ones."""
+    """Values for the field at a path: mostly allowed ones."""
     field = configs.field_at(path)
     name = path if path in configs.BY_PATH else split_path(path)[1]
     if field.choices:
-        drawn = strategies.sampled_from(list(field.choices))
+        found = list(field.choices)
     elif field.kind is bool:
-        drawn = strategies.booleans()
+        found = [False, True]
     elif name in NUMBERS:
-        drawn = strategies.sampled_from(NUMBERS[name])
+        found = list(NUMBERS[name])
     elif field.kind is tuple:
-        drawn = strategies.sampled_from(TUPLES[name])
+        found = list(TUPLES[name])
     elif field.kind is str:
-        drawn = strategies.sampled_from(TEXTS.get(name, ("", "x")))
+        found = list(TEXTS.get(name, ("", "x")))
     else:
         low = field.minimum if field.minimum is not None else (field.above or 0) + 1e-6
         default = low + 1 if field.default == configs.AUTO else field.default
-        around = [default, low, *([field.maximum] if field.maximum is not None else []), 2 * default]
-        drawn = strategies.sampled_from([field.kind(number) for number in around])
-    return strategies.one_of(drawn, strategies.just(configs.AUTO)) if field.auto else drawn
+        high = [field.maximum] if field.maximum is not None else [2 * default or 3]
+        found = [field.kind(number) for number in (low, *high, max(low, default / 2))]
+    return [*found, configs.AUTO] if field.auto else found
 
 
-@strategies.composite
-def random_configs(draw, changes=8, tidy=True):
-    """A small model of some architecture with up to `changes` fields drawn anew, kinds of layers
-    and sides included.
+def random_config(number, changes=8, tidy=True):
+    """A small model of some architecture with a field or a choice that the number picks, and up to
+    `changes` further fields drawn anew, kinds of layers and sides included.
 
     Args:
-        draw: from hypothesis.
-        changes: the most fields that are changed.
-        tidy: fields that the drawn choices do not read return to their defaults; else such a config
-            is refused.
+        number: seed of the draw; successive ones pick all of `drawable()` in turn.
+        changes: the most further fields that are picked; each brings the choices without which it
+            would not be read.
+        tidy: picked are fields that the architecture and the objective read, and those that the drawn
+            choices do not read return to their defaults; else such a config is refused.
     """
-    architecture = draw(strategies.sampled_from(list(OBJECTIVES_OF)))
-    config = {
-        **SMALL,
-        **(RECURRENT if architecture == "elmo" else ATTENDING),
-        "model.architecture": architecture,
-        "objective.kind": draw(strategies.sampled_from(OBJECTIVES_OF[architecture])),
-    }
-    paths = [path for path in configs.BY_PATH if path not in NOT_DRAWN]
-    chosen = draw(strategies.lists(strategies.sampled_from(paths), max_size=changes, unique=True))
-    drawn = {path: draw(values(path)) for path in chosen}
+    draw = random.Random(number)
+    picked = drawable()
+    first, name = picked[number % len(picked)]
+    architecture, objective = draw.choice([pair for pair in TRAINED if not is_idle(first, *pair)])
+    sizes = SMALL | (RECURRENT if architecture == "elmo" else ATTENDING)
+    drawn = dict(zip(FIXED, (architecture, objective), strict=True))
+    # An architecture or objective that is drawn again is mostly refused.
+    paths = list(dict(picked))
+    others = [path for path in paths if not is_idle(path, *drawn.values())] if tidy else [*paths, *FIXED]
+    draw_with_conditions(draw, first, drawn, among=[name] if name else None)
+    for path in draw.sample(others, draw.randint(0, changes)):
+        draw_with_conditions(draw, path, drawn)
     scopes = [f"{KINDS}.{name}" for name in dict.fromkeys(drawn.get("model.layers.pattern", ()))]
-    scopes += (
-        draw(strategies.lists(strategies.sampled_from(SIDES), max_size=2, unique=True))
-        if architecture == "encoder_decoder"
-        else []
-    )
+    scopes += draw.sample(SIDES, draw.randint(0, 2)) if architecture == "encoder_decoder" else []
     scopes += [f"{GROUPS}.{name}" for name in drawn.get("optimizer.groups", ())]
     for scope in scopes:
         inside = [path for path in overridable(scope) if path != "optimizer.select"]
-        inner = draw(strategies.lists(strategies.sampled_from(inside), min_size=1, max_size=3, unique=True))
-        inner += ["optimizer.select"] * scope.startswith(GROUPS)
-        drawn |= {scoped(scope, path): draw(values(scoped(scope, path))) for path in inner}
-    flat = config | drawn
+        for path in draw.sample(inside, draw.randint(1, 3)):
+            draw_with_conditions(draw, path, drawn, scope)
+        if scope.startswith(GROUPS):
+            select = scoped(scope, "optimizer.select")
+            drawn[select] = draw.choice(values(select))
+    flat = sizes | drawn
     return configs.override(configs.default(), tidied(flat) if tidy else flat)
+
+
+def drawable():
+    """(path, choice) of every choice but the default's, and (path, None) of other fields: of those
+    that some architecture and objective read, without `NOT_DRAWN`.
+    """
+    return [
+        (path, name)
+        for path, field in configs.BY_PATH.items()
+        if path not in FIXED and not path.startswith(NOT_DRAWN) and not all(is_idle(path, *pair) for pair in TRAINED)
+        for name in ([choice for choice in field.choices if choice != field.default] if field.choices else [None])
+    ]
+
+
+def is_idle(path, architecture, objective):
+    """Whether no model of this architecture and objective reads a field."""
+    when, fixed = configs.BY_PATH[path].when, dict(zip(FIXED, (architecture, objective), strict=True))
+    if path.startswith(IGNORED_BY.get(architecture, ())):
+        return True
+    if when is None or when[0] in NOT_DRAWN:
+        return when is not None
+    return fixed[when[0]] not in when[1] if when[0] in fixed else is_idle(when[0], architecture, objective)
+
+
+def draw_with_conditions(draw, path, drawn, scope=None, among=None):
+    """Draws a field into `drawn`, with the choices and numbers without which it would not be read.
+
+    Args:
+        draw: from `random`.
+        path: the field.
+        drawn: what is drawn already.
+        scope: the side, kind of layers or group that the field is set for.
+        among: the values that it may have; by default all that are drawn for it.
+    """
+    place = scoped(scope, path) if scope else path
+    when = configs.BY_PATH[path].when if path in configs.BY_PATH else None
+    if when is not None and when[0] not in (*NOT_DRAWN, *FIXED):
+        inside = scope if scope and when[0] in overridable(scope) else None
+        choice = scoped(inside, when[0]) if inside else when[0]
+        if drawn.get(choice, configs.BY_PATH[when[0]].default) not in when[1]:
+            draw_with_conditions(draw, when[0], drawn, inside, list(when[1]))
+    drawn[place] = draw.choice(among or values(place))
+    for other, value in {**NEEDED.get(path, {}), **SUITED.get((path, drawn[place]), {})}.items():
+        if other in configs.BY_PATH and not other.startswith(NOT_DRAWN) and not callable(value):
+            drawn.setdefault(other, value)
+
+
+@contextlib.contextmanager
+def named(config, **how):
+    """Adds to an error how its config was drawn, and what it sets."""
+    try:
+        yield
+    except Exception as error:
+        default = flatten(configs.default())
+        changed = {path: value for path, value in flatten(config).items() if value != default.get(path)}
+        error.add_note(f"random_config({', '.join(f'{name}={value}' for name, value in how.items())}): {changed}")
+        raise
 
 
 def tidied(flat):

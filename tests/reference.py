@@ -197,15 +197,20 @@ def activation_name(config):
     return "gelu_tanh" if name == "gelu" and config.ffn.gelu_approximation == "tanh" else name
 
 
-def feed_forward(config, params, x):
-    """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
-    kind, hidden = config.ffn.kind, linear(params["up"], x)
+def feed_forward(config, params, x, rows=None):
+    """Shazeer 2020, eq. 1, 2 and 6, biases where there are any; Allen-Zhu 2025, Canon-D."""
+
+    def projected(name):
+        y, taps = linear(params[name], x), params.get(f"{name}_convolution")
+        return y if taps is None else convolved_rows(config, "D", y, rows, taps)
+
+    kind, hidden = config.ffn.kind, projected("up")
     if kind in ("relu_squared", "leaky_relu_squared"):
         below = hidden * (config.ffn.negative_slope if kind.startswith("leaky") else 0)
         return linear(params["down"], np.where(hidden > 0, hidden, below) ** 2)
     if kind == "swiglu_clamped":
         # OpenAI 2025 (gpt-oss), section 2.
-        gate, limit = np.minimum(linear(params["gate"], x), config.ffn.clamp), config.ffn.clamp
+        gate, limit = np.minimum(projected("gate"), config.ffn.clamp), config.ffn.clamp
         return linear(params["down"], (np.clip(hidden, -limit, limit) + 1) * gate / (1 + np.exp(-1.702 * gate)))
     if kind == "xielu":
         # Huang & Schlag 2024, with the constraint on the numbers that their section 3 describes.
@@ -214,9 +219,7 @@ def feed_forward(config, params, x):
         return linear(params["down"], np.where(hidden > 0, above, below) + hidden / 2)
     name = activation_name(config)
     hidden = (
-        activation(name, linear(params["gate"], x)) * hidden
-        if config.ffn.kind.endswith("glu")
-        else activation(name, hidden)
+        activation(name, projected("gate")) * hidden if config.ffn.kind.endswith("glu") else activation(name, hidden)
     )
     return linear(params["down"], hidden)
 
@@ -373,7 +376,7 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     }
     if "cross_attention" in params:
         sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
-    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y))
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
 
     def normed(name, y):
         if name == "attention" and not config.attention.input_norm:

@@ -4,8 +4,11 @@ declares alone, and every arm trains.
 
 import dataclasses
 import functools
+import itertools
+import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,7 @@ from zoo.lab.experiment import load_experiment, required_measures
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.planning.prerequisites import resolve_references
 from zoo.lab.results.run_records import load_run
-from zoo.lab.sizes import SIZES
+from zoo.lab.sizes import LADDER, SIZES
 from zoo.nested import flatten
 from zoo.training.trainer import run
 
@@ -40,7 +43,11 @@ def sizes_of(name):
     return getattr(own, "SIZES", SIZES)
 
 
-SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name)]
+# Those that claim S1 compares along the ladder of sizes.
+OF_SCALES = ("heads.py", "positions_extrapolation.py", "shared_heads.py")
+# The ladder differs from tiny in numbers alone: what is planned for few files is loaded for all.
+ON_LADDER = [size for size in LADDER if size != "tiny"]
+SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name) if size not in ON_LADDER or name in OF_SCALES]
 # Those whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
 EQUAL_FLOPS_BEFORE = ("span_corruption.py",)
@@ -124,8 +131,25 @@ def test_every_size_can_be_run(spec):
     assert len(plan.experiment.seeds) >= 3
     assert plan.experiment.claim
     assert plan.experiment.contrasts
-    assert plan.arms[0].config.data.source.partition(":")[0] == "stdlib"
+    # Data that need no network: the standard library of Python, or documents made by a rule.
+    offline = "synthetic" if name == "recall" else "stdlib"
+    assert plan.arms[0].config.data.source.partition(":")[0] == offline
     assert f"zoo run experiments/{name}.py" in docstring_of(name)
+
+
+def test_every_file_with_the_shared_sizes_has_those_of_the_ladder():
+    for name in FILES:
+        if sizes_of(name) is SIZES:
+            for size in ON_LADDER:
+                made = load_experiment(f"{ROOT / 'experiments' / name}:{size}")
+                assert (made.name, made.size) == (f"{name.removesuffix('.py')}-{size}", size)
+
+
+def test_the_ladder_has_four_times_the_parameters_and_tokens_at_each_size():
+    arms = [plan_of(f"heads.py:{size}").arms[0] for size in LADDER]
+    layers = [arm.parameters["body"] for arm in arms]
+    assert all(3.9 < larger / smaller < 4.1 for smaller, larger in itertools.pairwise(layers))
+    assert all(larger.tokens == 4 * smaller.tokens for smaller, larger in itertools.pairwise(arms))
 
 
 @functools.cache
@@ -278,6 +302,29 @@ def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
     # The teacher's forward pass is a part of what an arm costs.
     assert plan.arms[1].flops_per_token > plan.arms[0].flops_per_token
     assert all(f"{contrast.margin:g}" in docstring_of("distillation") for contrast in plan.experiment.contrasts)
+
+
+def test_what_a_student_may_lose_follows_from_its_teacher(teacher, tmp_path):
+    """3 % of the gain over a uniform guess; without a loss or a gain there is no rule."""
+    names = {}
+    for loss in (None, 2.5, 9.0):
+        run = shutil.copytree(teacher, tmp_path / str(loss))
+        if loss:
+            (run / "metrics.jsonl").write_text(json.dumps({"step": 2, "eval/loss": loss}) + "\n")
+        plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={run}"))
+        names[loss] = [contrast.name for contrast in plan.experiment.contrasts]
+        if loss == 2.5:
+            kept = plan.experiment.contrasts[1]
+            assert (kept.a.arm, kept.b.metric, kept.rule) == (
+                kept.b.arm,
+                "measured/pretraining_loss",
+                "non_inferiority",
+            )
+            vocabulary = plan.arms[0].config.model.vocab_size
+            assert kept.margin == pytest.approx(0.03 * (math.log(vocabulary) - 2.5))
+            assert required_measures(plan.experiment) == ["pretraining_loss"]
+    assert "it keeps most of the teacher" in names[2.5]
+    assert names[None] == names[9.0] == [name for name in names[2.5] if "teacher" not in name or "helps" in name]
 
 
 @pytest.mark.parametrize("argument", ["", ":tiny", ":teacher="])

@@ -66,6 +66,7 @@ def test_names_are_found_from_any_folder_and_files_come_first(tmp_path, monkeypa
         (configs.load, "lama:tiny", 'did you mean "llama"'),
         (configs.load, "heads", "heads is the name of an experiment"),
         (configs.load, "configs/llama.py:tiny", "the one that comes with zoo is called llama"),
+        (configs.load, "finetune/tagging.py:tiny", "the one that comes with zoo is called finetune/tagging"),
         (load_experiment, "llama", "llama is the name of a config"),
         (load_experiment, "head", 'did you mean "heads"'),
         (load_experiment, "experiments/heads.py", "the one that comes with zoo is called heads"),

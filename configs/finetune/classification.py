@@ -8,7 +8,8 @@ from scratch.
 
 `tiny` tells which module of Python's library a docstring is from. `from=RUN` takes the body and the
 tokenizer of a run, ours or imported, and what BERT is fine-tuned with (Devlin et al. 2019, appendix
-A.3); set the data, and training.steps to three passes or so. An ELMo stays as it is, and what is
+A.3); set the data, and training.steps to three passes or so. With data.stride, texts longer than a
+row are read in overlapping windows (docs/long_documents.md). An ELMo stays as it is, and what is
 trained is a mixture of its layers and the head (Peters et al. 2018, section 3.3), at a rate of
 1e-3.
 """

@@ -190,6 +190,15 @@ def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
     out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
     assert "3 seeds detect a difference of 3.3 SD of the paired differences with 80 % power" in out
     zoo("norms.py", "--seeds", "3")
+    code, out, _ = zoo("norms.py", "--seeds", "4", "--dry-run", "--json")
+    planned, stored = json.loads(out), json.loads((folder / "runs/norms/experiment.json").read_text())
+    assert code == 0
+    assert [run["state"] for run in planned["runs"]].count("done") == len(stored["runs"])
+    assert len(planned["runs"]) == len(planned["arms"]) * 4
+    assert planned["folder"] == "runs/norms"
+    assert planned["arms"][0]["parameters"] == stored["arms"][0]["parameters"]
+    assert {"steps", "tokens", "optimizer", "data", "evaluation"} <= planned["arms"][0].keys()
+    assert "--json needs --dry-run" in zoo("norms.py", "--json")[2]
     out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
     # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
     assert (
@@ -391,7 +400,11 @@ def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
     )
     assert zoo("norms.py", "--seeds", "1")[0] == 0
     changed = [line for line in warnings() if "after runs had finished" in line]
-    assert [line.split()[0] for line in changed] == ["contrasts", "seeds"]
+    assert [line.split(";")[0] for line in changed] == [
+        'contrast "pre wins" changed after runs had finished',
+        "seeds changed after runs had finished",
+    ]
+    assert "margin was 0.1, is 3.0" in changed[0]
     assert zoo("norms.py", "--seeds", "1")[0] == 0
     assert [line for line in warnings() if "after runs had finished" in line] == changed
 

@@ -81,6 +81,18 @@ def test_bad_content_of_data_is_exit_code_3(tmp_path, capsys):
     assert train.main([f"--config={SMOKE}", f"--workdir={tmp_path / 'run'}", f"--config.data.source=text:{bad}"]) == 3
 
 
+def test_training_ends_with_its_status_and_scores_as_json(trained, capsys):
+    # Done already: the same object, without another training.
+    assert train.main([f"--config={SMOKE}", f"--workdir={trained}", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "is done already" in printed.err
+    found = json.loads(printed.out)
+    assert (found["state"], found["step"], found["workdir"]) == ("done", 4, str(trained))
+    last = json.loads((trained / "metrics.jsonl").read_text().splitlines()[-1])
+    assert found["scores"]["eval/loss"] == last["eval/loss"]
+    assert found["tokens"] == last["tokens"]
+
+
 def test_evaluation_matches_what_the_run_logged(trained, capsys):
     assert evaluate.main([str(trained), "--batches=10", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -242,6 +254,10 @@ def test_config_diff_and_validate(capsys):
     printed = capsys.readouterr()
     assert printed.out.strip() == f"{SMOKE}: valid"
     assert len(printed.err.splitlines()) == 2
+    assert main.main(["config", "validate", "--json", SMOKE, f"{SMOKE},model.dim=33"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found[SMOKE] == []
+    assert "model.dim" in found[f"{SMOKE},model.dim=33"][0]
 
 
 def test_describe(capsys):

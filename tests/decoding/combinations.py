@@ -54,7 +54,7 @@ DECODERS = {
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
     "forget gates, scanned": {
         "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},
-    "canon layers, scanned": {"model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
+    "canon layers, scanned": {"model.convolution.kind": "canon", "model.convolution.places": "ABCD", "model.scan_layers": True, "model.num_layers": 2},
     "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},
     "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,

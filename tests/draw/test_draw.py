@@ -111,6 +111,23 @@ def test_a_decoder_is_read(tmp_path):
     assert "rope-bound.png" in drawn(tmp_path, "rope-bound", folder, "--length", "12")
 
 
+def test_the_built_in_text_fits_and_a_longer_one_is_refused_before_the_checkpoint_is_read(tmp_path, monkeypatch):
+    folder = untrained(tmp_path / "run", small(**TINY | {"data__sequence_length": 16}))
+    read = run_activations.read_text(folder)
+    # Whole words, with the tokens at both ends within the row.
+    text = read.source.partition("“")[2].rstrip("”")
+    assert run_activations.default_text().startswith(f"{text} ")
+    assert 8 < len(text) <= 14
+    assert "".join(read.labels[""][1:]) == text.replace(" ", "␣")
+
+    def no_checkpoint(*_):
+        raise AssertionError("the checkpoint was read")
+
+    monkeypatch.setattr(run_activations, "load_trained", no_checkpoint)
+    with pytest.raises(ConfigError, match=r"--text has 31 tokens, too many for .*positions end at 16; give a shorter"):
+        run_activations.read_text(folder, "x" * 30)
+
+
 def test_layers_without_scores_are_left_blank():
     maps = (None, -np.ones((1, 2, 3, 3)))
     activations = run_activations.RunActivations(

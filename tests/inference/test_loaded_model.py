@@ -131,6 +131,18 @@ def test_classes_are_those_of_the_head(folder):
         zoo.load(folder({})).predict(["abc"])
 
 
+def test_a_long_text_is_read_in_windows(folder):
+    short = zoo.load(folder(CLASSIFIER | {"data__sequence_length": 8}))
+    model = zoo.load(folder(CLASSIFIER | {"data__sequence_length": 8, "data__stride": 4}))
+    windows = [list(found.probabilities.values()) for found in short.predict(["abcdef", "efghij", "ijk"])]
+    # The mean of scores is, up to a constant of each window, that of log probabilities.
+    expected = jax.nn.softmax(np.log(windows).mean(axis=0))
+    long, _ = model.predict(["abcdefghijk", "abc"])
+    np.testing.assert_allclose(list(long.probabilities.values()), expected, rtol=1e-4)
+    assert model.predict(["abc"]) == short.predict(["abc"])
+    assert long.value == max(long.probabilities, key=long.probabilities.get)
+
+
 def zoo_model(run):
     from flax import nnx
 

@@ -261,6 +261,12 @@ FILES: dict[str, Published] = {
         "allenai/OLMo-2-1124-7B": llama(4096, 11008, 32, 32, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
         "allenai/OLMo-2-0425-1B": llama(2048, 8192, 16, 16, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
     }),
+    "allenai/Olmo-3-1025-7B": Published("Olmo3ForCausalLM", "olmo3", llama(
+        4096, 11008, 32, 32, vocab_size=100278, rope_theta=5e5, rms_norm_eps=1e-6, sliding_window=4096,
+        max_position_embeddings=65536, rope_scaling={
+            "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0,
+            "original_max_position_embeddings": 8192, "rope_type": "yarn"},
+        layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 8)),
     **of("GemmaForCausalLM", "gemma", **{
         "google/gemma-2b": gemma(2048, 16384, 18, 8, 1, hidden_act="gelu", hidden_activation="gelu_pytorch_tanh"),
         "google/gemma-7b": gemma(3072, 24576, 28, 16, 16, hidden_activation="gelu_pytorch_tanh"),

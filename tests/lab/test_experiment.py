@@ -184,6 +184,10 @@ def test_arms_that_set_several_fields(tmp_path):
         "plain": {}, "llama": {"model.norm.kind": "rmsnorm", "model.ffn.kind": "swiglu"}
     }  # fmt: skip
     assert list(made.factors) == ["arm", "dim"]
+    fresh = experiment_from_flags(
+        config_file(tmp_path), [], arms=["a=training.start_from=runs/a", "b=training.start_from="]
+    )
+    assert [level["training.start_from"] for level in fresh.factors["arm"].values()] == ["runs/a", ""]
 
 
 @pytest.mark.parametrize(
@@ -196,6 +200,7 @@ def test_arms_that_set_several_fields(tmp_path):
         ("gpt2:tiny", ["a=llama:tiny", "b="], "leave --config out if every arm is a config"),
         ("gpt2:tiny", ["a=model.dmi=3", "b="], 'did you mean "model.dim"'),
         ("gpt2:tiny", ["a=model.dim=3,oops", "b="], "'oops' is not PATH=VALUE"),
+        ("gpt2:tiny", ["a=model.dim=", "b="], "'model.dim=' is not PATH=VALUE; only texts can be empty"),
         ("gpt2:tiny", ["a=model.layers.pattern=x", "b="], "write an experiment file"),
         (None, ["a=lama:tiny", "b=bert:tiny"], 'did you mean "llama"'),
     ],

@@ -35,6 +35,7 @@ from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
+from zoo.training.evaluation.held_out import evaluate
 from zoo.training.trained_run import load_trained
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
@@ -177,6 +178,20 @@ def test_rows_that_begin_elsewhere(tmp_path):
         measure_run(untrained(tmp_path / "plain", small()), ["offset_gap"])
 
 
+def test_the_loss_on_code_of_a_run_that_read_prose(tmp_path):
+    changes = {"training__eval_batches": 1, "data__sequence_length": 16, "data__batch_size": 4}
+    folder = untrained(tmp_path / "prose", small(data__source="stdlib:docstrings", **changes))
+    run = load_trained(folder)
+    losses = {}
+    for source in ("stdlib", "stdlib:docstrings"):
+        other = config.resolve(config.override(run.config, {"data.source": source}))
+        batches, constants = data.load(other).evaluation_batches(), run.program.constants(run.config.seed)
+        losses[source] = evaluate(run.program, run.params, run.stats, batches, constants)["loss"]
+    assert abs(losses["stdlib"] - losses["stdlib:docstrings"]) > 1e-4
+    found = measure_run(folder, ["code_gap"])["measured/code_gap"]
+    assert found == pytest.approx(losses["stdlib"] - losses["stdlib:docstrings"], abs=1e-6)
+
+
 def look_up_logits(model, params, stats, rows):
     """[B, T, V], of a decoder whose rows begin at 0."""
     import jax.numpy as jnp
@@ -274,6 +289,12 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
         (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
         ("measured/offset_gap", {"data.position_offsets": (3,)}, "it needs at least two data.position_offsets"),
         ("measured/pretraining_loss", {}, "training.start_from is empty"),
+        ("measured/code_gap", {"data.source": "stdlib"}, "code is what this run learns from"),
+        (
+            "measured/code_gap",
+            {"data.source": "mixture", "data.mixture": ("0.5*stdlib:docstrings", "0.5*stdlib")},
+            "code is what this run learns from",
+        ),
         ("measured/position_locality", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
         (
             GROWTH,

@@ -20,8 +20,10 @@ from tests.building import (
     together,
     with_values,
 )
+from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.norm import NORMS, layer_norm, make_norm, rms_norm
+from zoo.models.functional import initialise
 
 D = 16
 SHIFTED = ("layernorm", "centering", "dyt", "batchnorm")
@@ -210,3 +212,13 @@ def test_a_batch_without_tokens_leaves_the_averages(x):
     assert np.isfinite(normed).all()
     for name in after:
         np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_dynamic_tanh_of_attention_may_begin_at_another_alpha():
+    dyt = {"model.norm.kind": "dyt", "model.norm.placement": "sandwich", "model.norm.alpha_start": 0.2}
+    for changes, attention in (({}, 0.2), ({"model.norm.attention_alpha_start": 0.8}, 0.8)):
+        values = initialise(make_block(tiny(dyt | changes).model), 0)
+        found = {name: part["alpha"].item() for name, part in values.items() if name.endswith("_norm")}
+        assert found == pytest.approx(
+            {"attention_norm": attention, "attention_output_norm": attention, "ffn_norm": 0.2, "ffn_output_norm": 0.2}
+        )

@@ -19,6 +19,7 @@ KIND = "model.convolution.kind"
 BLOCKS = {
     "canon": {KIND: "canon", "model.attention.num_kv_heads": 2},
     "canon before the sublayers": {KIND: "canon", "model.convolution.places": "AC", "model.parallel": "own_norms"},
+    "canon inside a gated layer": {KIND: "canon", "model.convolution.places": "BD", "model.ffn.kind": "swiglu"},
     "primer": {KIND: "primer", "model.attention.qk_norm": "head", "model.norm.placement": "post"},
     "token shift": {KIND: "token_shift", "model.attention.kind": "forgetting"},
 }
@@ -62,6 +63,8 @@ def test_rows_that_begin_at_a_later_position_begin_with_nothing_too():
 
 def test_parameters_and_operations_are_counted():
     plain, canon, shifted = (cost.summary(tiny({KIND: kind})) for kind in ("none", "canon", "token_shift"))
+    hidden = cost.summary(tiny({KIND: "canon", "model.convolution.places": "D", "model.ffn.hidden_dim": 24}))
+    assert hidden.parameters["total"] - plain.parameters["total"] == 2 * 4 * 24
     # Two layers of four taps for D = 16 channels at A, C, and each of queries, keys and values.
     assert canon.parameters["total"] - plain.parameters["total"] == 2 * 4 * 16 * 5
     assert canon.blocks["blocks/ffn_convolution"] == 2 * 4 * 16

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from zoo import config as configs
 from zoo.analysis.activations import record_activations
 from zoo.analysis.position_similarity import cosines_of_run, mean_by_distance
 from zoo.analysis.probes import probe
@@ -31,17 +30,12 @@ from zoo.lab.measures import (
     MEASURED_FILE,
     MEASURES,
     measure_provenance,
-    midpoints,
     missing_measures,
     requested_measures,
     tasks_in,
 )
 from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.models.architectures import make_model
-from zoo.objectives import make_objective
-from zoo.training.mesh import make_mesh
-from zoo.training.step import make_program
 from zoo.training.trained_run import INITIAL as AT_INITIAL_VALUES
 from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, trained_and_initial
 
@@ -141,37 +135,17 @@ def _mean_from(similar: Float[np.ndarray, "P P"], distance: int) -> float:
 
 
 def offset_gap(measured: MeasuredRun) -> dict[str, float]:
-    """Returns the loss half-way between the training offsets, minus that at the offsets.
+    """Returns the loss half-way between the training offsets, minus that at the offsets."""
+    from zoo.analysis.loss_gaps import gap_between_offsets
 
-    Raises:
-        ConfigError: all training rows began at one position.
-    """
-    # Imported late: only this measure and the next read the data.
-    from zoo import data
-    from zoo.training.evaluation.held_out import evaluate
+    return {"": gap_between_offsets(measured.trained, measured.folder)}
 
-    run = measured.trained
-    if not (places := midpoints(run.config.data.position_offsets)):
-        raise ConfigError(
-            f"{measured.folder}: data.position_offsets={run.config.data.position_offsets} has no positions between its "
-            "entries"
-        )
-    moved = configs.resolve(
-        configs.override(run.config, {"data.position_offsets": places}), run.config.model.vocab_size
-    )
-    elsewhere = make_program(moved, make_model(moved), make_objective(moved, run.tokenizer), make_mesh(moved))
-    constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
-    losses = [
-        evaluate(
-            program,
-            run.params,
-            run.stats,
-            dataset.evaluation_batches(multiple_of=run.program.data_parallel_size),
-            constants,
-        )["loss"]
-        for program in (elsewhere, run.program)
-    ]
-    return {"": losses[0] - losses[1]}
+
+def code_gap(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the loss on code, minus that on the text of the run."""
+    from zoo.analysis.loss_gaps import gap_to_code
+
+    return {"": gap_to_code(measured.trained)}
 
 
 def probe_of(task: str) -> Callable[[MeasuredRun], dict[str, float]]:
@@ -259,6 +233,7 @@ FUNCTIONS = {
         spikes,
         position_locality,
         offset_gap,
+        code_gap,
         pretraining_loss,
         head_divergence,
     )

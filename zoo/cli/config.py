@@ -41,6 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     diff.set_defaults(handler=run_diff)
     validate = actions.add_parser("validate", help="check configs; prints one line per problem", allow_abbrev=False)
     validate.add_argument("configs", metavar="CONFIG", nargs="+")
+    validate.add_argument("--json", action="store_true", help="print one JSON object: {config: [problems]}")
     validate.set_defaults(handler=run_validate, takes_overrides=True)
 
 
@@ -140,8 +141,9 @@ def run_diff(args: argparse.Namespace) -> int:
 
 def run_validate(args: argparse.Namespace) -> int:
     """Checks every config and reports the problems of all of them."""
-    problems = []
+    found: dict[str, list[str]] = {}
     for spec in args.configs:
+        found[spec] = []
         try:
             resolved = resolved_config(spec, args.overrides)
             if resolved.optimizer.groups:
@@ -149,9 +151,13 @@ def run_validate(args: argparse.Namespace) -> int:
 
                 group_sizes(resolved)
         except ConfigError as error:
-            problems += [f"{spec}: {problem}" for problem in error.problems]
-        else:
+            found[spec] = list(error.problems)
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return 2 if any(found.values()) else 0
+    for spec, problems in found.items():
+        if not problems:
             print(f"{spec}: valid")
-    if problems:
+    if problems := [f"{spec}: {problem}" for spec, problems in found.items() for problem in problems]:
         raise ConfigError(problems)
     return 0

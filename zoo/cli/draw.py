@@ -164,7 +164,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draws the figure and prints the paths of its files."""
-    from zoo.draw.style import IMAGE_FORMATS, save
+    from zoo.draw.style import IMAGE_FORMATS, drawing
 
     kinds = args.format.split(",")
     for kind in kinds:
@@ -182,23 +182,29 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} {value} must be at least 1")
     if args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file, not a folder")
-    if args.what in MAPS:
-        from zoo.draw import attention_maps, query_lines
-        from zoo.draw.run_activations import default_text, read_text
-
-        found = read_text(args.run, args.text or default_text(), args.target, args.step)
-        which = args.layers, args.heads
-        if args.what == "attention":
-            written = attention_maps.draw(found, args.out, kinds, *which, args.initial)
-        else:
-            written = query_lines.draw(found, args.out, kinds, args.token, *which)
-    else:
-        page = _page(args)
-        name = "-".join([args.what, *map(_short_name, _specs(args))])
-        written = [save(page, args.out / f"{name}.{kind}") for kind in kinds]
+    with drawing():
+        written = _written(args, kinds)
     paths = list(map(str, written))
     print(json.dumps(paths) if args.json else "\n".join(paths))
     return 0
+
+
+def _written(args: argparse.Namespace, kinds: list[str]) -> list[Path]:
+    """Draws the figure in every format; returns the paths."""
+    if args.what in MAPS:
+        from zoo.draw import attention_maps, query_lines
+        from zoo.draw.run_activations import read_text
+
+        found = read_text(args.run, args.text, args.target, args.step)
+        which = args.layers, args.heads
+        if args.what == "attention":
+            return attention_maps.draw(found, args.out, kinds, *which, args.initial)
+        return query_lines.draw(found, args.out, kinds, args.token, *which)
+    from zoo.draw.style import save
+
+    page = _page(args)
+    name = "-".join([args.what, *map(_short_name, _specs(args))])
+    return [save(page, args.out / f"{name}.{kind}") for kind in kinds]
 
 
 def _specs(args: argparse.Namespace) -> list[str]:
@@ -239,11 +245,9 @@ def _page(args: argparse.Namespace):
         return learned_positions.page(learned_positions.load_cosines(args.run, args.length, args.step))
     if args.what == "residual":
         from zoo.draw import residual
-        from zoo.draw.run_activations import default_text, read_text
+        from zoo.draw.run_activations import read_text
 
-        return residual.page(
-            read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MAX_TOKENS_READ)
-        )
+        return residual.page(read_text(args.run, args.text, step=args.step, max_tokens=MAX_TOKENS_READ, sentences=8))
     if args.what == "shift":
         from zoo.draw import input_shift
 
@@ -315,7 +319,7 @@ def _coordinates(args: argparse.Namespace):
 def _rope(args: argparse.Namespace):
     from zoo.cli.config import resolved_config
     from zoo.draw import rope_pictures
-    from zoo.draw.run_activations import default_text, read_text
+    from zoo.draw.run_activations import read_text
 
     config = resolved_config(args.config, []).model
     if args.what == "rope":
@@ -326,5 +330,5 @@ def _rope(args: argparse.Namespace):
         if args.text:
             raise ConfigError(f"--text has no effect: {args.config} is not a trained run")
         return rope_pictures.bound_page(config, args.length)
-    found = read_text(trained, args.text or default_text(8), step=args.step, max_tokens=args.length)
+    found = read_text(trained, args.text, step=args.step, max_tokens=args.length, sentences=8)
     return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)))

@@ -1,10 +1,11 @@
 """Trains one config: the command behind `train.py`."""
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoo import config as configs
 from zoo.cli import plugin_options
@@ -50,6 +51,11 @@ def parser() -> argparse.ArgumentParser:
         help="metric trackers besides the run's own files: tensorboard, wandb, trackio, or none",
     )
     made.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object at the end: the run's status and its last scores; progress goes to stderr",
+    )
+    made.add_argument(
         "--config.PATH=VALUE",
         dest="_",
         action="store_const",
@@ -83,10 +89,29 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())
     from zoo.training.trainer import run
 
-    log = (lambda line: print(line, flush=True)) if processes.is_main_process() else (lambda line: None)
+    stream, main_process = sys.stderr if known.json else sys.stdout, processes.is_main_process()
+    log = (lambda line: print(line, file=stream, flush=True)) if main_process else (lambda line: None)
     with processes.watched_by_partners():
-        run(config, known.workdir, log, programs)
+        status = run(config, known.workdir, log, programs)
+    if known.json and main_process:
+        print(json.dumps({"workdir": str(known.workdir)} | status | _last_scores(known.workdir), indent=2))
     return 0
+
+
+def _last_scores(workdir: Path) -> dict[str, Any]:
+    """Returns the last line of metrics.jsonl that has scores of held-out data: {"tokens", "seconds",
+    "scores"}; nothing if there is none.
+    """
+    from zoo.training.records.metrics_file import read_lines_with_step
+
+    lines = (line for _, line in read_lines_with_step(workdir / "metrics.jsonl"))
+    scored = [line for line in lines if any(name.startswith("eval/") for name in line)]
+    if not scored:
+        return {}
+    line = scored[-1]
+    return {name: line[name] for name in ("tokens", "seconds") if name in line} | {
+        "scores": {name: value for name, value in line.items() if name.startswith("eval/")}
+    }
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ PRESETS = {
 }
 # Of kinds that need another rate than AdamW.
 RATES = {"adafactor": 0.03, "adagrad": 0.2}
+SPECTRAL_RATE = 0.02  # of Muon's kinds in Jordan's scale
 STRETCHED = ("dynamic", "yarn", "llama3")
 
 
@@ -36,6 +37,12 @@ OF_THE_DATA = (
     "data.validation_fraction",
     "training.translate_every",
 )
+
+
+def _rate(flat: Mapping[str, Any]) -> float:
+    kind = flat["optimizer.kind"]
+    spectral = kind in ("muon", "normuon") and flat["optimizer.muon_scale"] == "spectral"
+    return SPECTRAL_RATE if spectral else RATES.get(kind, 3e-3)
 
 
 def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.ConfigDict:
@@ -78,7 +85,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "training.checkpoint_every": size["steps"] // 2,
         "training.eval_batches": AUTO if whole["objective.kind"] in TASKS else 10,
         "training.log_every": max(1, size["steps"] // 20),
-        "optimizer.learning_rate": RATES.get(whole["optimizer.kind"], 3e-3),
+        "optimizer.learning_rate": _rate(whole),
         "schedule.warmup_steps": min(whole["schedule.warmup_steps"], size["warmup"]),
         "schedule.hold": whole["schedule.hold"] and size["warmup"] > 1,
         **{path: field.default for path, field in BY_PATH.items() if path.startswith("mesh.")},

@@ -46,7 +46,7 @@ def locate(spec: str, kind: str) -> tuple[Path, str | None]:
 
     Raises:
         ConfigError: a name without ".py" that is neither that of a file nor of a folder, nor comes
-            with zoo; a path such as "configs/llama.py" in another folder than the checkout.
+            with zoo; a path such as "configs/llama.py" or "llama.py" where there is no such file.
     """
     path, argument = split_spec(spec)
     if path.exists():
@@ -65,6 +65,6 @@ def locate(spec: str, kind: str) -> tuple[Path, str | None]:
             )
         return found, argument
     here = path.with_suffix("").as_posix().removeprefix(f"{kind}/")
-    if path.suffix == ".py" and path.parts[0] == kind and here in shipped_names(kind):
+    if path.suffix == ".py" and here in shipped_names(kind):
         raise ConfigError(f"{WHAT[kind]} file {path} does not exist here; the one that comes with zoo is called {here}")
     return path, argument

@@ -20,7 +20,7 @@ from zoo.training.trained_run import INITIAL, TRAINED
 STEP = 0.2
 """Inches from one token to the next."""
 FAINTEST = 0.02
-"""Probability below which no line is drawn."""
+"""Probability below which no line is drawn, unless half of an equal share is less."""
 
 
 def find_token(labels: Sequence[str], token: str) -> int | None:
@@ -90,8 +90,9 @@ def draw_lines(axes: Axes, found: LayerMaps, place: int, which: str) -> None:
     for head, colour in zip(found.heads, colours, strict=True):
         weights = found.maps[which][head][place]
         axes.plot([], [], color=colour, linewidth=3, label=f"head {head}")
+        faintest = min(FAINTEST, 0.5 / max(1, np.count_nonzero(weights)))
         for key, weight in enumerate(weights):
-            if weight >= FAINTEST:
+            if weight >= faintest:
                 axes.plot(
                     (place, key), (0, 1), color=colour, linewidth=0.5 + 3 * weight, alpha=float(min(1, 0.15 + weight)),
                     solid_capstyle="round", label="_line",

@@ -9,8 +9,12 @@ import numpy as np
 from zoo.analysis.activations import StackActivations, encode_texts, record_activations
 from zoo.analysis.word_senses import SENSES
 from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.config.side_lengths import side_lengths
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.errors import ConfigError
-from zoo.training.trained_run import TrainedRun, load_trained, trained_and_initial
+from zoo.models.architectures import make_model
+from zoo.objectives.objective import beyond_position_table
+from zoo.training.trained_run import TrainedRun, load_trained, read_settings, trained_and_initial
 
 MAX_TEXT = 90
 """Characters of a text that a title shows."""
@@ -40,33 +44,43 @@ def default_text(sentences: int = 1) -> str:
 
 
 def read_text(
-    folder: Path, text: str, target: str = "", step: str = "latest", max_tokens: int | None = None
+    folder: Path,
+    text: str = "",
+    target: str = "",
+    step: str = "latest",
+    max_tokens: int | None = None,
+    sentences: int = 1,
 ) -> RunActivations:
     """Lets a run read a text, trained and at initial values.
 
     Args:
         folder: the run's folder.
-        text: input of the model, or of the encoder of an encoder-decoder.
+        text: input of the model, or of the encoder of an encoder-decoder; "" for built-in
+            sentences, as much of them as a row of the run's training holds.
         target: input of the decoder of an encoder-decoder.
         step: as for `load_trained`.
         max_tokens: number of tokens at which the text is cut off; None rejects a text that is too
             long.
+        sentences: number of built-in sentences.
 
     Raises:
-        ConfigError: there is no such run, it has no attention, or a text is too long for it.
+        ConfigError: there is no such run, it has no attention, or a text is too long for it. No
+            checkpoint has been read then.
         DataError: its tokenizer cannot encode a text.
     """
-    run = load_trained(folder, step)
-    config, tokenizer = run.config, run.tokenizer
+    config, tokenizer = read_settings(folder)
     if config.model.architecture == "elmo":
         raise ConfigError(f"{folder} is an ELMo, which has no attention and no residual stream")
-    if run.source_tokenizer is not None:
+    if (folder / SOURCE_TOKENIZER_FILE).is_file():
         raise ConfigError(f"{folder} reads tokens of a dictionary of its own, which text cannot be split into")
     both = config.model.architecture == "encoder_decoder"
     if target and not both:
         raise ConfigError(
             f"--target: {folder} is not an encoder-decoder; its model.architecture is {config.model.architecture}"
         )
+    if not text:
+        length = side_lengths(config.objective, config.data.sequence_length)[0] if both else config.data.sequence_length
+        text = _beginning(default_text(sentences), tokenizer, length - 2)
     ends = ("translation", *OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising"))
     sides = {"encoder": text, "decoder": target} if both else {"": text}
     rows, labels = {}, {}
@@ -78,7 +92,14 @@ def read_text(
         if side == "encoder" and config.objective.kind in ends:
             ids, names = [*ids, tokenizer.bos_id], [*names, "[end]"]
         rows[side], labels[side] = np.array([ids], np.int32), names
-    inputs = [rows[side] for side in sides]
+    inputs, model = [rows[side] for side in sides], make_model(config)
+    for side, each in rows.items():
+        if problem := beyond_position_table(config.model, getattr(model, side) if side else model, each.shape[1]):
+            flag = "--target" if side == "decoder" else "--text"
+            raise ConfigError(
+                f"{flag} has {each.shape[1]} tokens, too many for {folder}: {problem}; give a shorter one"
+            )
+    run = load_trained(folder, step)
     stacks = {
         name: record_activations(config, run.model, *values, *inputs)
         for name, values in trained_and_initial(run).items()
@@ -90,6 +111,16 @@ def describe_source(folder: Path, step: int, *texts: str) -> str:
     """Returns the run, its step and the beginnings of the texts that it reads, for a title."""
     short = [text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…" for text in texts if text]
     return "\n".join([f"{folder}, step {step:,}", *(f"“{text}”" for text in short)])
+
+
+def _beginning(text: str, tokenizer: Tokenizer, count: int) -> str:
+    """Returns the beginning of a text that has at most `count` tokens, in whole words if it can."""
+    (found,) = tokenizer.encode_with_offsets([text])
+    if len(found.ids) <= count:
+        return text
+    kept = text[: found.stops[max(count, 1) - 1]]
+    words = text[: len(kept) + 1].rsplit(None, 1)[0]
+    return words if words.strip() else kept
 
 
 def _encode(tokenizer, text: str, begin: bool, end: bool, max_tokens: int | None) -> tuple[list[int], list[str]]:

@@ -11,9 +11,11 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array
 
+from zoo.config.fields import SEQUENCE_TASKS
 from zoo.data.labelled.example_rows import RowDelimiters
 from zoo.data.labelled.examples import LabelledText, Question, TaggedWords
 from zoo.data.labelled.labelled_dataset import TASK_CLASSES
+from zoo.data.labelled.sequence_tasks import mean_of_windows
 from zoo.data.rows.packed_rows import PADDING
 from zoo.errors import ConfigError
 from zoo.files import read_json
@@ -75,7 +77,13 @@ class TaskPredictor:
         config = self.run.config
         if self.kind == "extraction":
             return TASK_CLASSES[self.kind](config.data.stride, config.objective.longest_answer, unanswerable=False)
+        if self.kind in SEQUENCE_TASKS:
+            return TASK_CLASSES[self.kind].of(config, self.labels)
         return TASK_CLASSES[self.kind](self.labels)
+
+    def row_scores(self, texts: Sequence[LabelledText]) -> np.ndarray:
+        """Returns the scores [N, C] of texts or pairs, each the mean over its windows."""
+        return mean_of_windows(*self.scores(texts))
 
 
 def predict_examples(predictor: TaskPredictor, examples: Sequence[str | tuple[str, str]]) -> list[Prediction]:
@@ -91,14 +99,14 @@ def predict_examples(predictor: TaskPredictor, examples: Sequence[str | tuple[st
 def _classes(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> list[Prediction]:
     texts = [LabelledText(text, second, predictor.labels[0]) for text, second in examples]
     found = []
-    for row in _softmax(predictor.scores(texts)[0]):
+    for row in _softmax(predictor.row_scores(texts)):
         probabilities = dict(zip(predictor.labels, row.tolist(), strict=True))
         found.append(Prediction(max(probabilities, key=probabilities.get), probabilities))
     return found
 
 
 def _numbers(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]]) -> list[Prediction]:
-    scores, _ = predictor.scores([LabelledText(text, second, 0.0) for text, second in examples])
+    scores = predictor.row_scores([LabelledText(text, second, 0.0) for text, second in examples])
     return [Prediction(float(row[0])) for row in scores]
 
 

@@ -12,9 +12,10 @@ from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.errors import ConfigError
 from zoo.files import read_object_or_empty, write_json
 from zoo.interop.output_folder import atomic_folder
+from zoo.nested import flatten
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.warm_start import read_weights
-from zoo.training.optimization.weight_average import averaged
+from zoo.training.optimization.weight_average import averaged, averages
 from zoo.training.records.run_record import parameters_sha256
 from zoo.training.trained_run import TrainedRun, load_trained
 
@@ -58,27 +59,35 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
     return steps
 
 
-def moving_average_run(run: Path, out: Path) -> int:
-    """Writes a run with the moving average of a run's parameters (`optimizer.ema_steps`).
+def kept_average_run(run: Path, name: str, out: Path) -> int:
+    """Writes a run with an average that a run keeps of its parameters.
 
     Args:
         run: folder of a run.
+        name: "ema", the moving average (`optimizer.ema_steps`), or "tail", that of the last updates
+            (`optimizer.tail_average`).
         out: as in `average_run`.
 
     Returns:
         the step of the checkpoint that the average is taken from, the newest one.
 
     Raises:
-        ConfigError: no such run, one without an average, or `out` is in use.
+        ConfigError: no such run, one without this average, or `out` is in use.
         DataError: a damaged checkpoint.
     """
     trained = load_trained(run)
-    if not trained.config.optimizer.ema_steps:
-        raise ConfigError(f"--ema: {run} has no moving average; train it with optimizer.ema_steps above 0")
+    called, field = {
+        "ema": ("moving average", "optimizer.ema_steps"),
+        "tail": ("average of its last updates", "optimizer.tail_average"),
+    }[name]
+    if not flatten(trained.config)[field]:
+        raise ConfigError(f"--{name}: {run} has no {called}; train it with {field} above 0")
     checkpoints = Checkpoints(run / "checkpoints", 1, read_only=True)
     step = checkpoints.steps()[-1]
+    if name not in averages(trained.config, step):
+        raise ConfigError(f"--{name}: {run} is at step {step}, before the {called} begins; train it further")
     state, _ = checkpoints.restore(step, trained.program.abstract_state)
-    _write_run(run, out, trained, jax.device_get(averaged(state)["params"]), [step])
+    _write_run(run, out, trained, jax.device_get(averaged(state, name)["params"]), [step])
     return step
 
 

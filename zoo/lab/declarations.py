@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean, listed, shown
-from zoo.lab.metrics import base_name, is_known_metric, known_metrics
+from zoo.lab.measures import MEASURE_PREFIX
+from zoo.lab.metrics import base_name, higher_is_better, is_known_metric, known_metrics
 
 # Valid names of an experiment; the sweep's folder has this name.
 EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
@@ -92,6 +93,8 @@ class Contrast:
             fraction for accuracies.
         expected: the prediction of the claim, in words.
         claim: the claim that it judges, where the experiment judges several.
+        diverged_above: None, or the loss above which a finished run counts as diverged: a model
+            without norms may end at 100 or at 50,000 nats, which says the same and has no mean.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Contrast:
     margin: float
     expected: str
     claim: str = ""
+    diverged_above: float | None = None
 
     def problems(self, factors: Factors, default_metric: str) -> Iterator[str]:
         """Yields what is wrong with a declared contrast."""
@@ -117,11 +121,21 @@ class Contrast:
         for name, side in (("a", self.a), ("b", self.b)):
             yield from _side_problems(f"{where}, side {name}", side, factors, default_metric)
         metrics = [side.metric or default_metric for side in (self.a, self.b)]
-        if base_name(metrics[0]) != base_name(metrics[1]):
+        if _quantity(metrics[0]) != _quantity(metrics[1]):
             names = [metric.partition("@")[0] for metric in metrics]
             yield f"{where}: {' and '.join(names)} are different metrics and cannot be subtracted"
+        if self.diverged_above is not None and higher_is_better(metrics[0]):
+            yield f"{where}: diverged_above is for losses, and of {base_name(metrics[0])} more is better"
         if dict(self.a.arm) == dict(self.b.arm) and self.a.metric == self.b.metric:
             yield f"{where}: both sides are the same"
+
+
+def _quantity(metric: str) -> str:
+    """Returns what a metric is a value of: metrics of one quantity can be subtracted.
+
+    The loss of the run that an arm starts from is a loss like its own.
+    """
+    return "loss" if metric == f"{MEASURE_PREFIX}pretraining_loss" else base_name(metric)
 
 
 def _side_problems(where: str, side: Side, factors: Factors, default_metric: str) -> Iterator[str]:

@@ -75,6 +75,8 @@ class Experiment:
         tune: None, or a grid over one field, from which the best value of each arm is chosen before
             the experiment itself is run (`zoo.lab.planning.tuning`).
         tuned_values: {arm: {path: value}}, the result of tuning; filled in by `zoo run`.
+        tuned_at: name of the sweep at another size that `tuned_values` follow; empty if they were
+            found at this one. Filled in by `zoo run --tuned-as`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
             metric and the contrasts need.
 
@@ -97,6 +99,7 @@ class Experiment:
     prerequisites: Mapping[str, Prerequisite] = field(default_factory=dict)
     tune: Tune | None = None
     tuned_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tuned_at: str = ""
     measures: tuple[str, ...] = ()
 
     def __post_init__(self):

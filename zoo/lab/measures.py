@@ -80,6 +80,12 @@ MEASURES = {
         "nats",
         initial=False,
     ),
+    "code_gap": Measure(
+        "loss on held-out code of Python's standard library, minus that on held-out text of the run's own source",
+        False,
+        "nats",
+        initial=False,
+    ),
     "pretraining_loss": Measure(
         "last held-out loss of the run that training.start_from names", False, "nats", initial=False
     ),
@@ -137,6 +143,8 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         return "its initial values come from another run (training.start_from)"
     if measure_name(metric) == "offset_gap" and not midpoints(flat["data.position_offsets"]):
         return "it needs at least two data.position_offsets with positions between them"
+    if measure_name(metric) == "code_gap" and (why := _why_no_other_text(flat)):
+        return why
     if measure.task and (why := _why_no_answers(measure.task, flat)):
         return why
     if measure_name(metric) == "pretraining_loss" and not flat["training.start_from"]:
@@ -146,6 +154,15 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         for path, value in measure.needs.items()
         if (flat[path] not in value if isinstance(value, Having) else flat[path] != value)
     )
+
+
+def _why_no_other_text(flat: Mapping[str, Any]) -> str:
+    """Returns why a run has no loss on text that is not its own; empty if it has."""
+    if flat["objective.kind"] in OBJECTIVE_KINDS.having("examples"):
+        return f"it is a loss of running text, and objective.kind={flat['objective.kind']} has none"
+    if flat["data.source"] == "stdlib" or any(entry.endswith("*stdlib") for entry in flat["data.mixture"]):
+        return "code is what this run learns from; set data.source to other text, such as stdlib:docstrings"
+    return ""
 
 
 def tasks_in(source: str, mixture: Sequence[str]) -> tuple[SyntheticDocuments, ...]:

@@ -129,5 +129,6 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
     if flat["objective.next_sentence"]:
         names += ("next_loss", "next_accuracy")
     names += used_loss_terms(flat)
-    prefixes = ("eval", "eval/ema") if flat["optimizer.ema_steps"] else ("eval",)
+    averages = {"ema": "optimizer.ema_steps", "tail": "optimizer.tail_average"}
+    prefixes = ("eval", *(f"eval/{name}" for name, path in averages.items() if flat[path]))
     return tuple(f"{prefix}/{name}" for prefix in prefixes for name in names)

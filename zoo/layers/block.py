@@ -56,9 +56,9 @@ class Block(nnx.Module):
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
                 unnormed = part == "attention" and not config.attention.input_norm
-                setattr(self, f"{part}_norm", NoNorm(config) if unnormed else make_norm(config))
+                setattr(self, f"{part}_norm", NoNorm(config) if unnormed else make_norm(config, part))
             if self.norms_output:
-                setattr(self, f"{part}_output_norm", make_norm(config))
+                setattr(self, f"{part}_output_norm", make_norm(config, part))
         self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel
         self.branch = 1 / depth_ratio(config)
 

@@ -12,6 +12,7 @@ from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, constant, kernel_initializer, output_initializer, parameter
+from zoo.layers.short_convolution import make_short_convolution
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
@@ -44,6 +45,7 @@ class FeedForward(nnx.Module):
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         last = output_initializer(config, gain)
         self.up = self.make_projection(config, gain)
+        self.up_convolution = make_short_convolution(config, "D", hidden_dim(config), "mlp")
         self.down = Linear(hidden_dim(config), config.dim, ("mlp", "embed"), config.ffn.bias, last)
         self.config = config
 
@@ -53,13 +55,22 @@ class FeedForward(nnx.Module):
         initializer = kernel_initializer(config, gain)
         return Linear(config.dim, hidden_dim(config), ("embed", "mlp"), config.ffn.bias, initializer)
 
+    def projected(self, name: str, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
+        """Returns the projection "up" or "gate" of x, after the short convolution at place D if there
+        is one.
+        """
+        y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
+        return y if convolution is None else convolution(y, context, f"{name} convolution")
+
     def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
-        """Applies the layer to every token; `context` is only used to record statistics."""
+        """Applies the layer to every token; only a convolution inside of it and the record of
+        statistics read `context`.
+        """
         return self.down(self.hidden(x, context))
 
     def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
         """Returns what the last matrix multiplies."""
-        return self.activated(self.up(x), context)
+        return self.activated(self.projected("up", x, context), context)
 
     def activated(self, x: Float[Array, "B T F"], context: Context | None) -> Float[Array, "B T F"]:
         """Applies `nonlinearity`, and records which units are above 0 if the kind is sparse."""
@@ -80,10 +91,11 @@ class GatedFeedForward(FeedForward):
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         super().__init__(config, gain)
         self.gate = self.make_projection(config, gain)
+        self.gate_convolution = make_short_convolution(config, "D", hidden_dim(config), "mlp")
 
     def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
         """Returns act(x W_gate) * x W_up."""
-        return self.activated(self.gate(x), context) * self.up(x)
+        return self.activated(self.projected("gate", x, context), context) * self.projected("up", x, context)
 
 
 class SquaredReLU(FeedForward):
@@ -121,7 +133,8 @@ class ClampedSwiGLU(GatedFeedForward):
     def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
         """Returns what the last matrix multiplies."""
         clamp = self.config.ffn.clamp
-        return self.activated(self.gate(x), context) * (jnp.clip(self.up(x), -clamp, clamp) + 1)
+        linear = jnp.clip(self.projected("up", x, context), -clamp, clamp)
+        return self.activated(self.projected("gate", x, context), context) * (linear + 1)
 
 
 class XIELU(FeedForward):

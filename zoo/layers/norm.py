@@ -50,6 +50,14 @@ class Norm(nnx.Module):
         self.scale = parameter((dim,), (None,), zeros if norm.unit_offset else ones) if norm.scale else None
         self.bias = parameter((dim,), (None,), zeros) if norm.bias and norm.kind in NORM_KINDS.having("bias") else None
 
+    @classmethod
+    def for_part(cls, config: ResolvedConfig, part: str) -> "Norm":
+        """Returns a new norm of the sublayer `part` ("attention", "cross_attention", "ffn"), or of
+        none of them (""); by default they are all alike.
+        """
+        del part
+        return cls(config)
+
     @property
     def effective_scale(self) -> Scale:
         """Returns the scale that is applied; with `norm.unit_offset` the parameter stores its
@@ -128,12 +136,17 @@ class DynamicTanh(Norm):
 
     It bounds each value by itself and takes no statistic of the token. Language models of the paper
     multiply the embedding by sqrt(D) (`embedding.scale`), and begin with an alpha that is smaller
-    the wider the model, and larger before attention than elsewhere; here it is the same everywhere.
+    the wider the model, and larger for attention (`norm.attention_alpha_start`) than elsewhere.
     """
 
-    def __init__(self, config: ResolvedConfig):
+    def __init__(self, config: ResolvedConfig, start: float | None = None):
         super().__init__(config)
-        self.alpha = parameter((1,), (None,), constant(config.norm.alpha_start), "scalar")
+        self.alpha = parameter((1,), (None,), constant(config.norm.alpha_start if start is None else start), "scalar")
+
+    @classmethod
+    def for_part(cls, config: ResolvedConfig, part: str) -> "DynamicTanh":
+        """Returns one whose alpha begins at `norm.attention_alpha_start` if it is attention's."""
+        return cls(config, config.norm.attention_alpha_start if part.endswith("attention") else None)
 
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Bounds each vector of `x`."""
@@ -193,6 +206,8 @@ NORMS = {
 }
 
 
-def make_norm(config: ResolvedConfig) -> Norm:
-    """Builds the norm that `norm.kind` names, from the `model` part of a config."""
-    return NORMS[config.norm.kind](config)
+def make_norm(config: ResolvedConfig, part: str = "") -> Norm:
+    """Builds the norm that `norm.kind` names, from the `model` part of a config; `part` as in
+    `Norm.for_part`.
+    """
+    return NORMS[config.norm.kind].for_part(config, part)

@@ -48,7 +48,8 @@ class ShortConvolution(nnx.Module):
     @staticmethod
     def places(config: ResolvedConfig) -> str:
         """Returns where it stands in a block, some of the letters A (input of attention), B (queries,
-        keys and values) and C (input of the feed-forward layer).
+        keys and values), C (input of the feed-forward layer) and D (inside of it, before the
+        activation).
         """
         raise NotImplementedError
 
@@ -120,8 +121,9 @@ class CanonConvolution(DepthwiseConvolution):
     with a residual connection, without bias and activation (Allen-Zhu 2025).
 
     `convolution.places` has the places of the paper: A the normed input of attention, B queries, keys
-    and values, C the normed input of the feed-forward layer. (D, inside that layer, is not built.)
-    The weights begin uniform in +-1 / sqrt(W), as those of torch.nn.Conv1d.
+    and values, C the normed input of the feed-forward layer, D its hidden units before the activation
+    (x W_up, and x W_gate where there is one). The weights begin uniform in +-1 / sqrt(W), as those of
+    torch.nn.Conv1d.
     """
 
     @staticmethod
@@ -185,7 +187,7 @@ SHORT_CONVOLUTIONS: dict[str, type[ShortConvolution]] = {
 
 
 def make_short_convolution(config: ResolvedConfig, place: str, channels: int, axis: str) -> ShortConvolution | None:
-    """Builds the convolution at a place of a block, "A", "B" or "C"; None if there is none."""
+    """Builds the convolution at a place of a block, "A", "B", "C" or "D"; None if there is none."""
     kind = config.convolution.kind
     made = SHORT_CONVOLUTIONS[kind]
     return made(config, channels, axis) if kind != "none" and place in made.places(config) else None

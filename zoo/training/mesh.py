@@ -52,6 +52,12 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
         raise ConfigError(
             f"data.batch_size={batch}{in_parts} is not divisible by {data * fsdp} devices (mesh.data x mesh.fsdp)"
         )
+    for rows in config.data.batch_stages[::2]:
+        if rows // (1 if parts == AUTO else parts) % (data * fsdp):
+            raise ConfigError(
+                f"data.batch_stages: {rows} rows{in_parts} are not divisible by {data * fsdp} devices (mesh.data x "
+                "mesh.fsdp)"
+            )
     return Mesh(
         np.array(devices).reshape(data, fsdp, tensor),
         (*BATCH_AXES, TENSOR_AXIS),

@@ -11,7 +11,7 @@ from flax import nnx
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import read_json
@@ -56,19 +56,13 @@ class TrainedRun:
     trained_length: float | None = None
 
 
-def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
-    """Loads a run; a student is loaded without its teacher.
-
-    Args:
-        folder: the run's folder.
-        step: "latest", "best" (lowest evaluation loss of the checkpoints that were kept), or a
-            number.
+def read_settings(folder: Path) -> tuple[ResolvedConfig, Tokenizer]:
+    """Returns the resolved config and the tokenizer of a run, without a device; a student's config
+    has no teacher.
 
     Raises:
-        ConfigError: there is no such run or checkpoint.
-        DataError: the checkpoint is damaged.
+        ConfigError: there is no such run, or it has no checkpoints yet.
     """
-    use_compilation_cache()
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not a run: it has no config.json")
     if not (folder / "checkpoints").is_dir() and any(folder.glob("*.safetensors")):
@@ -82,11 +76,27 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     tokenizer = data.load_tokenizer(folder)
     config = configs.without_teacher(configs.load(str(folder / "config.json")))
     needed = tokenizer.model_vocab_size(config.objective, config.data.row_format)
-    config = configs.resolve(config, needed)
+    return configs.resolve(config, needed), tokenizer
+
+
+def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
+    """Loads a run; a student is loaded without its teacher.
+
+    Args:
+        folder: the run's folder.
+        step: "latest", "best" (lowest evaluation loss of the checkpoints that were kept), or a
+            number.
+
+    Raises:
+        ConfigError: there is no such run or checkpoint.
+        DataError: the checkpoint is damaged.
+    """
+    use_compilation_cache()
+    config, tokenizer = read_settings(folder)
     try:
         mesh = make_mesh(config)
     except ConfigError:  # Trained on other devices than this machine has: one is enough to read it.
-        config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), needed)
+        config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}))
         mesh = make_mesh(config, jax.devices()[:1])
     model, objective = make_model(config), make_objective(config, tokenizer)
     program = make_program(config, model, objective, mesh)

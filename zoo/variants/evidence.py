@@ -170,9 +170,8 @@ def read_findings(results: Path, tests: Path, link: str) -> Findings:
             verdict = f"{claim_verdict(result, contrasts, claim)} ({seeds})"
             verdicts.setdefault(claim, []).append(ClaimVerdict(verdict, f"{name}/README.md"))
     for claim, records in read_measured(results).items():
-        for name, record in records:
-            found = ClaimVerdict(f"{record['verdict']} (measured)", f"measured/{name}/README.md")
-            verdicts.setdefault(claim, []).append(found)
+        found = [ClaimVerdict(f"{record['verdict']} (measured)", record["page"]) for record in records]
+        verdicts.setdefault(claim, []).extend(found)
     for claim in exact_tests(results, tests):
         verdicts.setdefault(claim, []).append(ClaimVerdict("exact, by a test", "README.md#exact-claims"))
     return Findings({claim["id"]: claim for claim in read_claims(results)}, verdicts, link)

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from zoo import config as configs
 from zoo.draw import position_tables
 from zoo.draw.diagrams import architecture_diagram, attention_masks, head_sharing
+from zoo.draw.style import drawing
 from zoo.variants.variant import BASELINES, SIZE, Variant
 from zoo.variants.variant_cost import is_architecture, resolved
 
@@ -32,4 +33,5 @@ def draw(variant: Variant) -> Figure | None:
         return None
     base = {} if is_architecture(variant) else BASELINES[variant.baseline]
     before, after = (resolved({**base, **changes}, SIZE) for changes in ({}, variant.changes))
-    return PICTURES[variant.picture](after, before, variant.name)
+    with drawing():
+        return PICTURES[variant.picture](after, before, variant.name)

@@ -346,7 +346,7 @@ def test_every_example_once_and_epochs_of_all(files):
     with pytest.raises(ConfigError, match="all of its examples"):
         dataset.evaluation_batches(limit_batches=2)
     with pytest.raises(ValueError, match="were to be scored"):
-        dataset.measure({"predicted": np.zeros(len(dataset.examples.held_out) + 1, int)})
+        dataset.measure({"scores": np.zeros((len(dataset.examples.held_out) + 1, 2))})
 
 
 def test_numbers_are_labels_in_order(tmp_path):

@@ -10,8 +10,9 @@ import pytest
 from tests.data.labelled.test_examples import config
 from tests.every_field import vocabulary
 from zoo import data
+from zoo.data.labelled.example_rows import window_starts
 from zoo.data.labelled.examples import TaggedWords
-from zoo.data.labelled.question_windows import Extraction, best_span, window_starts
+from zoo.data.labelled.question_windows import Extraction, best_span
 from zoo.data.labelled.sequence_tasks import EncodedExamples
 from zoo.data.labelled.task_scores import answer_scores, entity_scores, normalise_answer
 from zoo.data.labelled.word_tags import Tagging, first_token_of_words

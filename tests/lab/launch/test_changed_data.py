@@ -3,6 +3,7 @@ doubtful is printed where it ends.
 """
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +33,49 @@ def test_what_has_changed_is_refused(command_line, tmp_path, what):
     assert f"{RUN} in runs/norms: the {what}" in line
     assert "has changed since the run was trained (fingerprint 0123456789ab, now " in line
     assert command_line("run", "norms.py", "--seeds", "1", "--fresh")[0] == 0
+
+
+def test_each_task_on_a_text_has_data_of_its_own(command_line, tmp_path, monkeypatch):
+    (tmp_path / "tasks.py").write_text(TWO_TASKS)
+    records = (json.dumps({"text": f"number {n}", "label": n % 2}) for n in range(60))
+    (tmp_path / "task.jsonl").write_text("\n".join(records))
+    monkeypatch.setattr(data, "load", lambda config: SimpleNamespace(summary=lambda: summary_of(config)))
+    code, _, err = command_line("run", "tasks.py", "--seeds", "1")
+    assert (code, err) == (0, "")
+    for run in (tmp_path / "runs" / "tasks").glob("*/status.json"):
+        config = configs.resolve(configs.load(str(run.parent)))
+        run.with_name("meta.json").write_text(json.dumps({"data": summary_of(config)}))
+    code, _, err = command_line("run", "tasks.py", "--seeds", "2")
+    assert (code, err) == (0, "")
+
+
+def summary_of(config):
+    """Stands for the summary of the data of a task."""
+    return {"fingerprint": f"text of {config.objective.kind}", "tokenizer": {"fingerprint": "bytes"}}
+
+
+TWO_TASKS = """
+from zoo import config
+from zoo.lab.experiment import Experiment, levels
+
+
+def get_experiment():
+    return Experiment(
+        name="tasks",
+        question="Which task?",
+        base=config.override(
+            config.default(),
+            {
+                "model.architecture": "encoder",
+                "data.source": "jsonl:task.jsonl",
+                "data.label_column": "label",
+                "training.steps": 4,
+            },
+        ),
+        factors={"task": levels("objective.kind", "classification", "regression")},
+        allow=("parameters", "flops", "targets"),
+    )
+"""
 
 
 def test_caveats_are_printed(command_line, tmp_path):

@@ -274,3 +274,49 @@ def test_a_chosen_value_belongs_to_one_arm(monkeypatch):
     assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.001, POST: 0.003}
     assert {arm.name: arm.overrides.get(RATE) for arm in made.arms} == {PRE: None, POST: 0.003}
     assert made.runs[0].folder == f"{PRE}-seed0"
+
+
+@pytest.mark.parametrize("record", ["experiment.json", "result.json"])
+def test_values_of_another_size_stand_at_the_same_place_of_the_grid(tmp_path, monkeypatch, record):
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
+    (tmp_path / record).write_text(json.dumps({"name": "norms", "tuning": other}))
+    made = make_plan(tuning.with_values_of(experiment(), tmp_path))
+    assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.01, POST: 0.001}
+    assert (
+        made.record()["tuning"] | {"tuned_at": "norms", "chosen": {PRE: 0.01, POST: 0.001}} == made.record()["tuning"]
+    )
+    assert any("was not tuned at this size" in warning and "norms" in warning for warning in made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"values": [0.1, 0.2]}, "has 2 values and that of .* 3"),
+        ({"chosen": {PRE: 0.4}}, f"no best value of {POST}; it has {PRE}"),
+        ({"chosen": {PRE: 0.4, POST: 0.3}}, f"no best value of {POST}"),
+        ({"field": "optimizer.beta2"}, f"no tuned {RATE}; it tuned optimizer.beta2"),
+        ({"chosen": {}}, f"no tuned {RATE}"),
+        ({"values": 3}, "not readable as a sweep"),
+        (None, "neither a sweep nor an archived result"),
+    ],
+)
+def test_another_size_that_tells_no_values_is_refused(tmp_path, changes, text):
+    other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
+    if changes is not None:
+        (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": {**other, **changes}}))
+    with pytest.raises(ConfigError, match=text):
+        tuning.with_values_of(experiment(), tmp_path)
+
+
+def test_nothing_is_tuned_where_the_values_are_those_of_another_size(zoo, tmp_path):
+    chosen = {f"norm={norm},warm-up={steps}": rate for norm, rate in (("pre", 0.4), ("post", 0.1)) for steps in (0, 10)}
+    other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": chosen}
+    (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": other}))
+    flags = ("--seeds", "2", "--tune", f"{RATE}=0.001,0.003,0.01", "--tuned-as", str(tmp_path))
+    assert zoo(*flags, "--tune-seeds", "2")[0] == 2
+    code, _, err = zoo(*flags, losses=LOSSES)
+    assert code == 0, err
+    assert not Path("runs/norms/tuning").exists()
+    assert (rate_of(f"{PRE}-seed0"), rate_of(f"{POST}-seed0")) == (0.01, 0.001)
+    assert "--tuned-as" in json.loads(Path("runs/norms/experiment.json").read_text())["command"]

@@ -8,7 +8,7 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.claims_table import read_claims
-from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, write_noise_floor
+from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, without_outlying, write_noise_floor
 from zoo.lab.report.archive.results_index import build
 from zoo.lab.statistics.sequential import detectable_effect
 
@@ -98,8 +98,19 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |  |"
     assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  |  | [1 test](#exact-claims) |"
     assert rows[3] == "| A5 | on a page | w 2023 | see the page |  |  |  | [page.md](page.md) |"
-    assert "![the difference of every contrast with its interval](effects.png)" in page
+    assert "![effects, with intervals](effects.png)" in page
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_index_counts_runs_and_hours(output):
+    text = "arm,seed,state,tokens,seconds\na,0,done,1e6,3600\na,1,done,2e6,1800\na,2,failed,5e6,9000\n"
+    (output / "one/runs.csv").write_text(text)
+    (output / "one/tuning.csv").write_text("arm,x,seed\na,1,7\n")
+    page = build(output).read_text()
+    assert (
+        "Experiments: 1. Final runs: 2, with 2.0 seeds per experiment on average, 3 million tokens and 1.5 hours. "
+        "Runs that tuned a setting: 1." in page
+    )
 
 
 def write_measured(folder, record):
@@ -152,6 +163,12 @@ def test_the_noise_of_a_paired_difference():
     # Two arms: the standard deviation of their differences.
     two = rng.normal(size=(2, 6))
     assert paired_noise(two)[0] == pytest.approx((two[0] - two[1]).std(ddof=1))
+
+
+def test_an_arm_that_barely_trains_does_not_set_the_noise():
+    values = np.random.default_rng(0).normal(size=(4, 6))
+    diverged = np.array([[1e3, 5e4, 2e2, 1e6, 10.0, 5.0]])
+    assert (without_outlying(np.concatenate([values, diverged])) == values).all()
 
 
 def test_the_page_of_the_noise(output):

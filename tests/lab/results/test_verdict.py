@@ -201,6 +201,16 @@ def test_of_accuracies_more_is_better(a, b, rule, margin, expected):
     assert judge(accuracies(a, b, rule, margin)).outcomes[0].outcome == expected
 
 
+@pytest.mark.parametrize(("limit", "outcome"), [(None, "undecided"), (6.0, "holds"), (1e6, "undecided")])
+def test_a_loss_above_the_limit_counts_as_diverged(limit, outcome):
+    sweep = sweep_of([2.0, 2.1, 2.2], [90.0, 50_000.0, 200.0])
+    sweep.contrasts[0] = replace(sweep.contrasts[0], diverged_above=limit)
+    found = judge(sweep).outcomes[0]
+    assert found.outcome == outcome
+    told = "B ends with loss above 6 in 3 of 3 seeds (counted as an infinite loss)"
+    assert (told in found.notes) == (outcome == "holds")
+
+
 def test_accuracies_are_told_as_they_are():
     sweep = accuracies([0.80, 0.81, 0.82], [0.70, 0.72, "diverged"], margin=0.01)
     text = judge(sweep).paragraph

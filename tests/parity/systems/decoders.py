@@ -76,6 +76,10 @@ DECODERS = (
         Published("configs/qwen3.py:0.6b", 596_049_920), Published("configs/qwen3.py:8b", 8_190_735_360))),
     System("olmo2", "norms after the sublayers, queries and keys normalised as a whole", "Olmo2ForCausalLM", LLAMA, published=(
         Published("configs/olmo2.py:1b", 1_484_916_736), Published("configs/olmo2.py:7b", 7_298_617_344))),
+    System("olmo3", "local and global in turn, of which only the global ones' RoPE is scaled", "Olmo3ForCausalLM",
+           stretched("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05) | {
+               "num_hidden_layers": 4, "sliding_window": 5}, length=16, published=(
+                   Published("configs/olmo3.py:7b", 7_298_011_136), Published("configs/olmo3.py:32b", 32_233_522_176))),
     System("gemma", "factors less one, scaled embedding, GeGLU", "GemmaForCausalLM", LLAMA | {"head_dim": 12}, published=(
         Published("configs/gemma.py:2b", 2_506_172_416), Published("configs/gemma.py:7b", 8_537_680_896))),
     System("gemma2", "local and global in turn, norms on both sides, caps", "Gemma2ForCausalLM",

@@ -1,4 +1,4 @@
-"""The moving average of the parameters: equation, evaluation, resuming, and a run made of it."""
+"""Averages of the parameters: equations, evaluation, resuming, and runs made of them."""
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,14 @@ from zoo.lab.metrics import higher_is_better, is_known_metric, written_metrics
 from zoo.models.functional import ParameterTraits
 from zoo.nested import flatten
 from zoo.training.optimization.optimizer import make_optimizer
-from zoo.training.optimization.weight_average import averaged
+from zoo.training.optimization.weight_average import MOVING, TAIL, averaged, averages
 from zoo.training.startup import RunRequest
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run, train_runs
 
 
-@pytest.mark.parametrize("horizon", [2, 5, 1000])
-def test_it_is_the_mean_with_weights_that_fall_by_a_constant_factor(horizon):
-    config = configs.resolve(small(optimizer__learning_rate=0.1, optimizer__ema_steps=horizon))
+def walk(config):
+    """Yields (number of the update, parameters after all updates so far, state) of a few updates."""
     optimizer = make_optimizer(config, ParameterTraits({"x": 1}, {"x": False}))
     params = {"x": jnp.asarray([1.0, -2.0])}
     state, seen, draw = optimizer.init(params), [], np.random.default_rng(0)
@@ -29,28 +28,48 @@ def test_it_is_the_mean_with_weights_that_fall_by_a_constant_factor(horizon):
         updates, state = jax.jit(optimizer.update)({"x": jnp.asarray(draw.normal(size=2), jnp.float32)}, state, params)
         params = jax.tree.map(jnp.add, params, updates)
         seen.append(np.asarray(params["x"]))
-        weights = (1 - 1 / horizon) ** np.arange(len(seen))[::-1]
-        expected = (weights[:, None] * np.stack(seen)).sum(0) / weights.sum()
-        np.testing.assert_allclose(averaged({"optimizer": state})["params"]["x"], expected, rtol=1e-5)
+        yield len(seen), np.stack(seen), {"optimizer": state}
+
+
+@pytest.mark.parametrize("horizon", [2, 5, 1000])
+def test_the_moving_average_has_weights_that_fall_by_a_constant_factor(horizon):
+    config = configs.resolve(small(optimizer__learning_rate=0.1, optimizer__ema_steps=horizon))
+    for count, seen, state in walk(config):
+        weights = (1 - 1 / horizon) ** np.arange(count)[::-1]
+        expected = (weights[:, None] * seen).sum(0) / weights.sum()
+        np.testing.assert_allclose(averaged(state, MOVING)["params"]["x"], expected, rtol=1e-5)
+
+
+def test_the_average_of_the_tail_is_the_mean_after_each_of_the_last_updates():
+    config = configs.resolve(small(optimizer__learning_rate=0.1, optimizer__tail_average=0.6))
+    for count, seen, state in walk(config):
+        # 0.6 of 12 updates are 7.
+        assert averages(config, count) == ((TAIL,) if count > 5 else ())
+        if count > 5:
+            np.testing.assert_allclose(averaged(state, TAIL)["params"]["x"], seen[5:].mean(0), rtol=1e-5)
+
+
+# The last 5 of 12 updates.
+BOTH = {"optimizer__ema_steps": 4, "optimizer__tail_average": 0.4}
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run with an average, one without, and one of a population."""
+    """A run with both averages, one without, and two of a population."""
     folder = tmp_path_factory.mktemp("runs")
-    made = small(optimizer__ema_steps=4)
+    made = small(**BOTH)
     run(made, folder / "with", lambda line: None)
     run(small(), folder / "without", lambda line: None)
-    members = [made, small(optimizer__ema_steps=8)]
+    members = [made, small(**BOTH | {"optimizer__ema_steps": 8})]
     requests = [RunRequest(one, folder / f"member {index}", lambda line: None) for index, one in enumerate(members)]
     train_runs(requests, "map")
     return folder
 
 
-def test_it_is_evaluated_beside_the_parameters_and_changes_nothing_else(trained):
+def test_they_are_evaluated_beside_the_parameters_and_changes_nothing_else(trained):
     def of(name):
         return [
-            {key: value for key, value in line.items() if "seconds" not in key and "ema" not in key}
+            {key: value for key, value in line.items() if not any(word in key for word in ("seconds", "ema", "tail"))}
             for line in map(dict, curves(trained / name))
         ]
 
@@ -59,12 +78,15 @@ def test_it_is_evaluated_beside_the_parameters_and_changes_nothing_else(trained)
     # Before the first update it is an average of nothing.
     assert scores.pop(0)["step"] == 0
     assert all(line["eval/ema/loss"] != line["eval/loss"] for line in scores)
-    assert not any("eval/ema/loss" in line for line in lines(trained / "without"))
-    assert set(written_metrics(flatten(configs.resolve(small(optimizer__ema_steps=4))))) == {
-        name for name in scores[0] if name.startswith("eval/")
+    assert [line["step"] for line in scores if "eval/tail/loss" in line] == [8, 12]
+    assert len({scores[-1][f"eval/{name}loss"] for name in ("", "ema/", "tail/")}) == 3
+    assert not any("eval/ema/loss" in line or "eval/tail/loss" in line for line in lines(trained / "without"))
+    assert set(written_metrics(flatten(configs.resolve(small(**BOTH))))) == {
+        name for name in scores[-1] if name.startswith("eval/")
     }
-    assert is_known_metric("eval/ema/loss")
-    assert not higher_is_better("eval/ema/loss")
+    for metric in ("eval/ema/loss", "eval/tail/loss"):
+        assert is_known_metric(metric)
+        assert not higher_is_better(metric)
 
 
 def test_members_of_a_population_have_their_own(trained):
@@ -73,29 +95,35 @@ def test_members_of_a_population_have_their_own(trained):
     assert final[0] != final[1]
 
 
-def test_a_run_of_the_average_scores_as_the_average_did(trained, capsys):
-    assert command.main(["average", str(trained / "with"), "--ema", "--out", str(trained / "averaged")]) == 0
-    found = load_trained(trained / "averaged")
+@pytest.mark.parametrize("name", ["ema", "tail"])
+def test_a_run_of_the_average_scores_as_the_average_did(trained, name, tmp_path):
+    assert command.main(["average", str(trained / "with"), f"--{name}", "--out", str(tmp_path / "averaged")]) == 0
+    found = load_trained(tmp_path / "averaged")
     program, config = found.program, found.config
-    scored = [line for line in lines(trained / "with") if "eval/ema/loss" in line][-1]["eval/ema/loss"]
+    scored = [line for line in lines(trained / "with") if "eval/ema/loss" in line][-1][f"eval/{name}/loss"]
     from zoo.data import load
     from zoo.training.evaluation.held_out import evaluate
 
     batches = load(config).evaluation_batches(config.data.sequence_length, program.data_parallel_size)
     scores = evaluate(program, found.params, found.stats, batches, program.constants(0))
     assert scores["loss"] == pytest.approx(scored, rel=1e-6)
+
+
+def test_averages_that_are_not_there_are_refused(trained, capsys):
     for name, words, line in (
         ("without", ["--ema"], "has no moving average; train it with optimizer.ema_steps above 0"),
-        ("with", ["--ema", "--last", "2"], "--ema and --last are two averages; give one of them"),
+        ("without", ["--tail"], "has no average of its last updates; train it with optimizer.tail_average above 0"),
+        ("with", ["--ema", "--last", "2"], "--ema and --last are 2 averages; give one of them"),
     ):
         assert command.main(["average", str(trained / name), *words, "--out", str(trained / "none")]) == 2
         assert line in capsys.readouterr().err
         assert not (trained / "none").exists()
 
 
-def test_it_resumes_bit_for_bit(trained, tmp_path, monkeypatch):
-    made = small(optimizer__ema_steps=4)
-    with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
+@pytest.mark.parametrize("step", [1, 9])
+def test_it_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
+    made = small(**BOTH)
+    with told_to_stop_at(step, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts", lambda line: None)
     run(made, tmp_path / "parts", lambda line: None)
     assert curves(tmp_path / "parts") == curves(trained / "with")
@@ -106,6 +134,11 @@ def test_it_resumes_bit_for_bit(trained, tmp_path, monkeypatch):
     [
         ({"optimizer__ema_steps": 1}, "optimizer.ema_steps=1 averages nothing"),
         ({"optimizer__ema_steps": -3}, "optimizer.ema_steps=-3"),
+        (
+            {"optimizer__tail_average": 0.1},
+            "optimizer.tail_average=0.1 of training.steps=12 is 1 update, which averages",
+        ),
+        ({"optimizer__tail_average": 1.5}, "optimizer.tail_average=1.5"),
     ],
 )
 def test_what_averages_nothing_is_refused(changes, line):

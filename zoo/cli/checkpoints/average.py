@@ -10,6 +10,7 @@ are, and how far apart."""
 EXAMPLES = """examples:
   zoo average runs/multi30k --last 10 --out runs/multi30k-averaged
   zoo average runs/gpt2 --ema --out runs/gpt2-averaged
+  zoo average runs/gpt2 --tail --out runs/gpt2-averaged
   python eval.py runs/multi30k-averaged --translate"""
 
 
@@ -30,6 +31,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         action="store_true",
         help="instead of a mean of checkpoints, take the moving average that a run with optimizer.ema_steps keeps",
     )
+    parser.add_argument(
+        "--tail",
+        action="store_true",
+        help="take the average of the last updates that a run with optimizer.tail_average keeps",
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the new run; new or empty")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(handler=run)
@@ -38,14 +44,19 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Averages the checkpoints and prints their steps."""
     from zoo.errors import ConfigError
-    from zoo.interop.averaging import average_run, moving_average_run
+    from zoo.interop.averaging import average_run, kept_average_run
 
-    if args.ema:
-        if args.last is not None:
-            raise ConfigError("--ema and --last are two averages; give one of them")
-        step = moving_average_run(args.run, args.out)
-        told = f"{args.out}: the moving average of {args.run} at step {step}"
-        print(json.dumps({"run": str(args.out), "of": str(args.run), "ema_step": step}) if args.json else told)
+    asked = {"ema": args.ema, "tail": args.tail, "last": args.last is not None}
+    chosen = [name for name, given in asked.items() if given]
+    if len(chosen) > 1:
+        flags = " and ".join(f"--{name}" for name in chosen)
+        raise ConfigError(f"{flags} are {len(chosen)} averages; give one of them")
+    if chosen and chosen != ["last"]:
+        (name,) = chosen
+        step = kept_average_run(args.run, name, args.out)
+        called = {"ema": "moving average", "tail": "average of the last updates"}[name]
+        told = f"{args.out}: the {called} of {args.run} at step {step}"
+        print(json.dumps({"run": str(args.out), "of": str(args.run), f"{name}_step": step}) if args.json else told)
         return 0
     steps = average_run(args.run, 10 if args.last is None else args.last, args.out)
     told = f"{args.out}: the mean of {args.run} at steps {', '.join(map(str, steps))}"

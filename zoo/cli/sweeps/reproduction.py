@@ -13,6 +13,7 @@ FLAGS = {
     "match": "--match",
     "tune": "--tune",
     "tune_seeds": "--tune-seeds",
+    "tuned_as": "--tuned-as",
     "until_decided": "--until-decided",
     "max_seeds": "--max-seeds",
     "population": "--population",

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import functools
+import json
 from pathlib import Path
 
 from zoo.cli.sweeps import launch_options
@@ -127,6 +128,13 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
         type=_seeds,
         help="with --tune: number of seeds, starting at seed 1000, or a list (default: 1)",
     )
+    group.add_argument(
+        "--tuned-as",
+        metavar="DIR",
+        type=Path,
+        help="tune nothing: every arm has the value at the place in the grid that was its best in DIR, a sweep of the "
+        "same experiment at another size or its archived result",
+    )
 
 
 def _add_execution_options(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +142,7 @@ def _add_execution_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dry-run", action="store_true", help="check everything and show what would be trained; write nothing"
     )
+    group.add_argument("--json", action="store_true", help="with --dry-run: print one JSON object for each sweep")
     group.add_argument(
         "--devices", metavar="N", type=_positive, help="with --dry-run: plan memory and communication of every arm on N"
     )
@@ -155,6 +164,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--devices plans resources and needs --dry-run; zoo plan plans a single config")
     if args.device and not args.devices:
         raise ConfigError("--device needs --devices")
+    if args.json and not args.dry_run:
+        raise ConfigError("--json needs --dry-run; zoo report DIR --json prints the results of a sweep")
+    if args.json and (args.devices or args.slurm):
+        raise ConfigError(
+            "--json prints arms and runs: leave out --devices and --slurm; zoo plan CONFIG --json plans one"
+        )
     # Imported here because --help and mistakes in flags need none of it.
     from zoo.cli.console import make_console
     from zoo.lab.launch.workflow import SweepOptions, SweepWorkflow
@@ -169,13 +184,22 @@ def run(args: argparse.Namespace) -> int:
         population=launch_options.population_policy(args),
         slurm=launch_options.slurm_options(args) if args.slurm else None,
     )
-    console = make_console()
-    show_resources = functools.partial(_show_resources, args.devices, args.device) if args.devices else None
-    return SweepWorkflow(options, console, lambda folder: _report(folder, console), show_resources).run(experiment)
+    console = make_console(quiet=args.json)
+    show_plan = functools.partial(_show_resources, args.devices, args.device) if args.devices else None
+    show_plan = _print_json if args.json else show_plan
+    return SweepWorkflow(options, console, lambda folder: _report(folder, console), show_plan).run(experiment)
 
 
-def _show_resources(devices: int, device: str | None, runs) -> None:
+def _print_json(plan, states, folder: Path) -> None:
+    """Prints the plan of a sweep as one JSON object."""
+    from zoo.lab.launch.display import plan_record
+
+    print(json.dumps(plan_record(plan, states, folder), indent=2))
+
+
+def _show_resources(devices: int, device: str | None, plan, states, folder: Path) -> None:
     """Prints what every arm needs on a number of simulated devices."""
+    del states, folder
     from zoo import config
     from zoo.cli.plan_resources import simulate, summary_line
     from zoo.nested import flatten
@@ -183,14 +207,15 @@ def _show_resources(devices: int, device: str | None, runs) -> None:
     simulate(devices)
     from zoo.resources.resource_plan import make_plan
 
+    runs = list({run.arm.name: run for run in reversed(plan.runs)}.values())[::-1]
     print(f"\non {devices} x {device or 'devices of unknown kind'} (zoo plan tells more about one config):")
     width, plans = max(len(run.arm.name) for run in runs), {}
     for run in runs:
         # Arms that differ only in learning rates and the like have the same program.
         key = config.program_key(flatten(run.config))
-        plan = plans[key] = plans.get(key) or make_plan(run.config, device)
-        print(f"  {run.arm.name:{width}s}  {summary_line(plan)}")
-        for warning in plan.warnings:
+        needed = plans[key] = plans.get(key) or make_plan(run.config, device)
+        print(f"  {run.arm.name:{width}s}  {summary_line(needed)}")
+        for warning in needed.warnings:
             print(f"  {'':{width}s}  warning: {warning}")
     print()
 
@@ -221,6 +246,7 @@ def _experiment(args: argparse.Namespace):
     from zoo import config
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
+    from zoo.lab.planning.tuning import with_values_of
 
     changes = _changes(args)
     _check_source(args)
@@ -238,8 +264,10 @@ def _experiment(args: argparse.Namespace):
         raise ConfigError("seed cannot be set for all runs; use --seeds")
     if args.tune_seeds and not (args.tune or experiment.tune):
         raise ConfigError("--tune-seeds needs --tune")
+    if args.tuned_as and args.tune_seeds:
+        raise ConfigError("--tune-seeds: with --tuned-as nothing is tuned")
     allowed = (name.strip() for name in args.allow.split(",") if name.strip())
-    return dataclasses.replace(
+    experiment = dataclasses.replace(
         experiment,
         tune=_tune(args, experiment),
         base=config.override(experiment.base, changes),
@@ -247,6 +275,7 @@ def _experiment(args: argparse.Namespace):
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
         match=args.match or experiment.match,
     )
+    return with_values_of(experiment, args.tuned_as) if args.tuned_as else experiment
 
 
 def _check_source(args: argparse.Namespace) -> None:

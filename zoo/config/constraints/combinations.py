@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.constraints.attention_constraints import check_cross
-from zoo.config.constraints.data_constraints import check_examples, check_offsets
+from zoo.config.constraints.data_constraints import check_examples, check_offsets, check_stages
 from zoo.config.constraints.group_constraints import check_groups, check_kinds
 from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.constraints.objective_constraints import check_objective
@@ -54,6 +54,7 @@ def validate_combination(
     yield from check_examples(flat)
     yield from check_task(flat)
     yield from check_offsets(flat)
+    yield from check_stages(flat)
     yield from check_training(flat, scopes, vocab_size)
 
 

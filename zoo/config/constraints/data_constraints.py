@@ -1,6 +1,7 @@
 """Checks sources of labelled examples and of pairs of texts, and where rows begin."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.config.fields import BY_PATH, TASKS
@@ -67,6 +68,45 @@ def _check_held_out(flat: dict[str, Any], source: str) -> Iterator[str]:
         yield (
             f"data.validation_fraction={fraction:g} has no effect: the held-out examples are given; leave it at "
             f"{default:g}"
+        )
+
+
+def check_stages(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of a warm-up of the sequence length or of the batch size."""
+    for path, last in (("data.length_stages", "data.sequence_length"), ("data.batch_stages", "data.batch_size")):
+        if not (stages := flat[path]):
+            continue
+        shown, full, name = f"{path}={','.join(map(str, stages))}", flat[last], last.rpartition("_")[2]
+        if len(stages) % 2:
+            yield f"{shown} must be pairs: a {name}, its number of updates, the next {name}, its number of updates, ..."
+            continue
+        values, updates = [*stages[::2], full], sum(stages[1::2])
+        if any(value >= larger for value, larger in itertools.pairwise(values)):
+            yield f"{shown} must grow, up to less than {last}={full}"
+        if updates >= (steps := flat["training.steps"]):
+            yield f"{shown} takes {updates} updates and leaves none of training.steps={steps} at {last}={full}"
+        yield from (_check_lengths if name == "length" else _check_sizes)(flat, shown, values)
+
+
+def _check_lengths(flat: dict[str, Any], shown: str, lengths: Sequence[int]) -> Iterator[str]:
+    if any(lengths[-1] % length for length in lengths):
+        yield f"{shown}: rows of {lengths[-1]} tokens must be cut into whole ones; use lengths that divide it"
+    if (tokens := flat["objective.future_tokens"]) > min(lengths) and flat["objective.kind"] == "multi_token":
+        yield f"{shown}: objective.future_tokens={tokens} lie beyond rows of {min(lengths)} tokens"
+
+
+def _check_sizes(flat: dict[str, Any], shown: str, sizes: Sequence[int]) -> Iterator[str]:
+    if flat["training.microbatch_size"]:
+        yield (
+            f"{shown} cannot be combined with training.microbatch_size={flat['training.microbatch_size']}; set "
+            "training.accumulation_steps, which cuts every batch into as many parts"
+        )
+        return
+    parts = flat["training.accumulation_steps"] * flat["mesh.fsdp"] * max(flat["mesh.data"], 1)
+    if any(size % parts for size in sizes[:-1]):
+        yield (
+            f"{shown}: every number of rows must be divisible by {parts}, training.accumulation_steps x mesh.data x "
+            "mesh.fsdp"
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.fields import AUTO, chosen
 from zoo.config.kinds import NORM_KINDS, OBJECTIVE_KINDS
+from zoo.config.kinds.schedule_kinds import tail_start
 
 
 def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -22,11 +23,18 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
     yield from _check_mesh(flat, scopes)
     if flat["optimizer.ema_steps"] == 1:
         yield "optimizer.ema_steps=1 averages nothing: it is the last parameters; use at least 2, or 0 for none"
-    if flat["optimizer.ema_steps"] and flat["training.trained_layers"] != AUTO:
+    tail = flat["optimizer.tail_average"]
+    if tail and (updates := flat["training.steps"] - tail_start(flat)) < 2:
         yield (
-            f"optimizer.ema_steps={flat['optimizer.ema_steps']} cannot be combined with training.trained_layers="
-            f"{flat['training.trained_layers']}: all averaged parameters have to be trained"
+            f"optimizer.tail_average={tail} of training.steps={flat['training.steps']} is {updates} "
+            f"update{'s' * (updates != 1)}, which averages nothing; use more, or 0 for none"
         )
+    for path in ("optimizer.ema_steps", "optimizer.tail_average"):
+        if flat[path] and flat["training.trained_layers"] != AUTO:
+            yield (
+                f"{path}={flat[path]} cannot be combined with training.trained_layers="
+                f"{flat['training.trained_layers']}: all averaged parameters have to be trained"
+            )
     if flat["training.eval_context"] >= flat["data.sequence_length"]:
         yield (
             f"training.eval_context={flat['training.eval_context']} leaves nothing of data.sequence_length="

@@ -2,9 +2,9 @@
 
 from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import (
+    CAUSAL,
     CONLL,
     EXAMPLE_OBJECTIVES,
-    EXTRACTION,
     HUB,
     LABEL_OBJECTIVES,
     MASKED,
@@ -14,6 +14,7 @@ from zoo.config.fields.conditions import (
     TOKEN_OBJECTIVES,
     TRANSLATION,
     WHOLE_ROWS,
+    WINDOWED,
     WITH_RECORDS,
     WITH_SPLITS,
 )
@@ -79,10 +80,10 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.stride",
         AUTO,
         int,
-        "tokens between the starts of consecutive windows of a long context (BERT: 128)",
+        "tokens between the starts of consecutive windows of a long text (BERT: 128)",
         minimum=1,
-        auto="a third of data.sequence_length",
-        when=EXTRACTION,
+        auto="for extraction a third of data.sequence_length; otherwise long texts are cut off",
+        when=WINDOWED,
     ),
     Field(
         "data.held_out",
@@ -239,6 +240,26 @@ DATA_FIELDS: tuple[Field, ...] = (
         "position of the first token of each row of a batch, in turn, in training and in evaluation; empty: 0",
         minimum=0,
         when=WHOLE_ROWS,
+    ),
+    Field(
+        "data.batch_stages",
+        (),
+        tuple,
+        "updates with fewer rows at first: a number of rows, its number of updates, the next number of rows, ...; "
+        "data.batch_size after these",
+        minimum=1,
+        when=CAUSAL,
+        added=True,
+    ),
+    Field(
+        "data.length_stages",
+        (),
+        tuple,
+        "rows of the first updates are shorter, and as many more: a length, its number of updates, the next length, "
+        "...; data.sequence_length after these",
+        minimum=1,
+        when=CAUSAL,
+        added=True,
     ),
     Field(
         "data.isolate_documents",

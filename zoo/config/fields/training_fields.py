@@ -97,6 +97,16 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         traced=True,
     ),
     Field(
+        "optimizer.tail_average",
+        0.0,
+        float,
+        "share of the updates, the last ones, whose parameters are averaged with equal weights and evaluated beside "
+        "them as eval/tail/...; 0: none",
+        minimum=0,
+        maximum=1,
+        added=True,
+    ),
+    Field(
         "optimizer.groups",
         (),
         tuple,

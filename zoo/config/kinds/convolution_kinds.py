@@ -8,7 +8,7 @@ from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.convolution.kind"
-PLACES = "ABC"
+PLACES = "ABCD"
 WIDTHS = {"canon": 4, "primer": 3}
 
 
@@ -35,7 +35,7 @@ def _canon_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
     if not places or places != "".join(place for place in PLACES if place in places):
         yield (
             f"model.convolution.places={places!r} must be some of the letters A (input of attention), B (queries, keys "
-            "and values) and C (input of the feed-forward layer), in this order"
+            "and values), C (input of the feed-forward layer) and D (inside of it), in this order"
         )
     yield from (_projection_problems if "B" in places else _causal_problems)(flat, architecture)
 
@@ -55,7 +55,8 @@ CONVOLUTION_KINDS = KindTable(
                     "model.convolution.places",
                     "ABC",
                     str,
-                    "where: A input of attention, B queries, keys and values, C input of the feed-forward layer",
+                    "where: A input of attention, B queries, keys and values, C input of the feed-forward layer, D its "
+                    "hidden units before the activation",
                     added=True,
                 ),
             ),

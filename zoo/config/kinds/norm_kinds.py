@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zoo.config.field import Field
+from zoo.config.field import AUTO, Field
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND, PLACEMENT = "model.norm.kind", "model.norm.placement"
@@ -44,7 +44,19 @@ NORM_KINDS = KindTable(
             "dyt",
             "tanh(alpha x), scale, shift, with a learned number alpha (dynamic tanh, Zhu et al. 2025)",
             frozenset({"normalises", "bias"}),
-            (Field("model.norm.alpha_start", 0.5, float, "initial value of alpha", above=0, added=True),),
+            (
+                Field("model.norm.alpha_start", 0.5, float, "initial value of alpha", above=0, added=True),
+                Field(
+                    "model.norm.attention_alpha_start",
+                    AUTO,
+                    float,
+                    "that of the norms of attention, also of cross-attention; larger in the paper's language models",
+                    above=0,
+                    auto="model.norm.alpha_start",
+                    added=True,
+                ),
+            ),
+            derive=lambda flat: {"model.norm.attention_alpha_start": flat["model.norm.alpha_start"]},
         ),
         Kind(
             KIND,

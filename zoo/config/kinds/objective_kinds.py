@@ -37,9 +37,19 @@ def _multi_token_problems(flat: Mapping[str, Any], architecture: str) -> Iterato
         yield f"objective.future_tokens={tokens} lie beyond rows of data.sequence_length={length}"
 
 
-def _regression_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+def _stride_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
+    stride, length = flat["data.stride"], flat["data.sequence_length"]
+    if stride != AUTO and stride > length:
+        yield (
+            f"data.stride={stride} leaves out tokens between rows of data.sequence_length={length}; it must not be "
+            "larger"
+        )
+
+
+def _regression_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     yield from _outputs_problems(flat, 1)
+    yield from _stride_problems(flat, architecture)
 
 
 def _tagging_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
@@ -56,19 +66,14 @@ def _derive_extraction(flat: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _extraction_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
-    del architecture
-    source, length, stride = flat["data.source"].partition(":")[0], flat["data.sequence_length"], flat["data.stride"]
+    source = flat["data.source"].partition(":")[0]
     yield from _outputs_problems(flat, 2)
     if source in ("jsonl", "parquet", "hf", "tfds") and not flat["data.second_column"]:
         yield (
             "data.second_column must name the question of objective.kind=extraction, data.column its context and "
             "data.label_column its answers"
         )
-    if stride > length:
-        yield (
-            f"data.stride={stride} leaves out tokens between rows of data.sequence_length={length}; it must not be "
-            "larger"
-        )
+    yield from _stride_problems(flat, architecture)
 
 
 def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
@@ -91,7 +96,8 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 # Traits:
 # * "decoder", "encoder", "encoder_decoder", "elmo": architectures that it trains.
 # * "tokens": it predicts tokens. "task": it scores labels, with a head of its own. "sequence": a task
-#   that reads one vector of each row. "labels": a task whose labels have names.
+#   that reads one vector of each row. "labels": a task whose labels have names. "windows": a task
+#   that reads a long text in several rows.
 # * "text": it reads running text. "examples": it reads examples.
 # * "whole_rows": the model reads rows as they are, which may begin at any position and whose
 #   documents can be kept apart. "causal": it predicts each token from those before it.
@@ -188,13 +194,14 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "classification",
             "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
-            _TASK | {"sequence", "labels"},
+            _TASK | {"sequence", "labels", "windows"},
+            problems=_stride_problems,
         ),
         Kind(
             KIND,
             "regression",
             "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
-            _TASK | {"sequence"},
+            _TASK | {"sequence", "windows"},
             problems=_regression_problems,
             derive=_derive_regression,
         ),
@@ -209,7 +216,7 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "extraction",
             "where in a context the answer to a question begins and ends (Devlin et al. 2019, section 4.2)",
-            _TASK,
+            _TASK | {"windows"},
             (Field("objective.longest_answer", 30, int, "maximum number of tokens in an answer", minimum=1),),
             problems=_extraction_problems,
             derive=_derive_extraction,

@@ -80,6 +80,11 @@ SCHEDULE_KINDS = KindTable(
 )
 
 
+def tail_start(flat: Mapping[str, Any]) -> int:
+    """Returns the number of updates before those that `optimizer.tail_average` averages over."""
+    return flat["training.steps"] - round(flat["optimizer.tail_average"] * flat["training.steps"])
+
+
 def horizon_free_updates(flat: Mapping[str, Any]) -> float:
     """Returns the number of first updates of a flat config whose learning rates would be the same
     with more `training.steps`; infinity for all.

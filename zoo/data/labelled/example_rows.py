@@ -61,6 +61,57 @@ def build_rows(
     return {"tokens": tokens} | ({} if seconds is None else {"segments": segments}), cut
 
 
+class TextWindows(NamedTuple):
+    """Texts, or pairs, cut into parts that fit into a row each.
+
+    Attributes:
+        firsts, seconds: ids of the parts, one per row; `seconds` is None without pairs.
+        examples: number of the example that a row is from, [rows].
+        cut: number of pairs whose shorter text was truncated.
+    """
+
+    firsts: list[np.ndarray]
+    seconds: list[np.ndarray] | None
+    examples: np.ndarray
+    cut: int
+
+
+def split_into_windows(
+    firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, length: int, stride: int
+) -> TextWindows:
+    """Cuts texts that do not fit into a row of T = `length` tokens into overlapping parts.
+
+    Each part begins `stride` tokens after the one before. Of a pair, the longer text is cut into
+    parts, and every row has the whole shorter one; this may take half of the row and is truncated
+    beyond that.
+    """
+    found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+    numbers, cut, room = [], 0, length - 2 - (seconds is not None)
+    for number, first in enumerate(firsts):
+        texts = [first] if seconds is None else [first, seconds[number]]
+        longer, left = int(len(texts[-1]) > len(first)), room
+        if len(texts) == 2:
+            # Half a row or less is what the shorter text of a pair that fits takes anyway.
+            cut += len(texts[1 - longer]) > room // 2
+            texts[1 - longer] = texts[1 - longer][: room // 2]
+            left -= len(texts[1 - longer])
+        for begin in window_starts(len(texts[longer]), left, stride):
+            parts = [*texts]
+            parts[longer] = texts[longer][begin : begin + left]
+            numbers.append(number)
+            for column, part in zip(found, parts, strict=False):
+                column.append(part)
+    return TextWindows(found[0], None if seconds is None else found[1], np.array(numbers, np.int32), cut)
+
+
+def window_starts(tokens: int, room: int, stride: int) -> list[int]:
+    """Returns the first tokens of the rows of a long text: every `stride` tokens, without gaps."""
+    step, starts = min(stride, room), [0]
+    while starts[-1] + room < tokens:
+        starts.append(starts[-1] + step)
+    return starts
+
+
 def longest_first_lengths(first: int, second: int, room: int) -> tuple[int, int]:
     """Returns the lengths of two texts after truncation to `room` tokens in total.
 

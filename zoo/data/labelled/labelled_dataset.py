@@ -241,7 +241,9 @@ def task_documents(config: Any) -> tuple[Documents, Documents]:
 def _task(config: Any, examples: ExampleSplit) -> Any:
     task = TASK_CLASSES[config.objective.kind]
     labels = task.labels_of(examples.train, tuple(config.data.labels), examples.labels)
-    return Extraction.of(config, examples) if task is Extraction else task(labels)
+    if task is Extraction:
+        return task.of(config, examples)
+    return task.of(config, labels) if config.objective.kind in SEQUENCE_TASKS else task(labels)
 
 
 def _documents(task: Any, examples: ExampleSplit) -> tuple[Documents, Documents]:

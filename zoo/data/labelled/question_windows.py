@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from zoo.data.labelled.example_rows import RowDelimiters
+from zoo.data.labelled.example_rows import RowDelimiters, window_starts
 from zoo.data.labelled.examples import ExampleSplit, Question
 from zoo.data.labelled.sequence_tasks import EncodedExamples
 from zoo.data.labelled.task_scores import answer_scores
@@ -150,14 +150,6 @@ class Extraction:
         yield "context", tokens[first:]
         start, end = int(row["starts"]), int(row["ends"])
         yield "answer", tokens[start : end + 1] if start else [DisplayToken("none in this row", special=True)]
-
-
-def window_starts(tokens: int, room: int, stride: int) -> list[int]:
-    """Returns the first tokens of the rows of a context: every `stride` tokens, without gaps."""
-    step, starts = min(stride, room), [0]
-    while starts[-1] + room < tokens:
-        starts.append(starts[-1] + step)
-    return starts
 
 
 def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from zoo.data.labelled.example_rows import RowDelimiters, build_rows
+from zoo.config.fields import AUTO
+from zoo.data.labelled.example_rows import RowDelimiters, build_rows, split_into_windows
 from zoo.data.labelled.examples import LabelledText
-from zoo.data.labelled.task_scores import class_scores, correlations
+from zoo.data.labelled.task_scores import class_loss, class_scores, correlations
 from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -32,10 +33,26 @@ class EncodedExamples(NamedTuple):
 
 
 class Classification:
-    """Which of C labels a text, or a pair, has."""
+    """Which of C labels a text, or a pair, has.
 
-    def __init__(self, labels: tuple[str, ...]):
-        self.labels = labels
+    With a stride, a text that does not fit into a row is read in several ones, its windows. In
+    training each of them is a row with the label of its text. The scores of a text are the mean of
+    its windows' scores s before the softmax,
+
+        s(text) = 1/W sum_w s(window w)
+
+    Args:
+        labels: names of the classes.
+        stride: tokens between the beginnings of windows; None: a text is truncated to one row.
+    """
+
+    def __init__(self, labels: tuple[str, ...], stride: int | None = None):
+        self.labels, self.stride = labels, stride
+
+    @classmethod
+    def of(cls, config: Any, labels: tuple[str, ...]) -> Self:
+        """Returns the task of a resolved config."""
+        return cls(labels, None if config.data.stride == AUTO else config.data.stride)
 
     @classmethod
     def labels_of(
@@ -68,12 +85,22 @@ class Classification:
     def encode(
         self, examples: Sequence[LabelledText], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
     ) -> EncodedExamples:
-        """Encodes rows and "labels" [N]: int32 label numbers, or float32 values for regression."""
+        """Encodes rows and "labels" [N]: int32 label numbers, or float32 values for regression.
+
+        `extra` holds the number of the example that each row is from, [N].
+        """
         firsts = tokenizer.encode_batch([example.text for example in examples])
         pairs = examples[0].second is not None
         seconds = tokenizer.encode_batch([example.second for example in examples]) if pairs else None
-        arrays, cut = build_rows(firsts, seconds, delimiters, length)
-        return EncodedExamples(arrays | {"labels": self.targets(examples)}, {"rows cut to the sequence length": cut})
+        targets, owners = self.targets(examples), np.arange(len(examples))
+        if self.stride is None:
+            arrays, cut = build_rows(firsts, seconds, delimiters, length)
+            return EncodedExamples(arrays | {"labels": targets}, {"rows cut to the sequence length": cut}, owners)
+        windows = split_into_windows(firsts, seconds, length, self.stride)
+        arrays, _ = build_rows(windows.firsts, windows.seconds, delimiters, length)
+        several = int((np.bincount(windows.examples) > 1).sum())
+        counts = {"texts read in several windows": several, "shorter texts of pairs cut to half a row": windows.cut}
+        return EncodedExamples(arrays | {"labels": targets[windows.examples]}, counts, windows.examples)
 
     def targets(self, examples: Sequence[LabelledText]) -> np.ndarray:
         """Returns the numbers of the labels, int32 [N]."""
@@ -83,8 +110,20 @@ class Classification:
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[LabelledText], encoded: EncodedExamples
     ) -> dict[str, float]:
-        """Returns the scores that are not means over examples; see `class_scores`."""
-        return class_scores(outputs["predicted"], encoded.arrays["labels"], len(self.labels))
+        """Returns the scores that are not means over rows; see `class_scores`.
+
+        If some text has several windows, these include "loss" and "accuracy", as means over texts.
+
+        Args:
+            outputs: "scores" [N, C] of the rows.
+            examples, encoded: the texts and their rows.
+        """
+        scores, labels = mean_of_windows(outputs["scores"], encoded), self.targets(examples)
+        predicted = scores.argmax(axis=1)
+        found = class_scores(predicted, labels, len(self.labels))
+        if len(scores) < len(outputs["scores"]):
+            found |= {"loss": class_loss(scores, labels), "accuracy": float((predicted == labels).mean())}
+        return found
 
     def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
         """Yields one row as (name, tokens)."""
@@ -116,12 +155,35 @@ class Regression(Classification):
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[LabelledText], encoded: EncodedExamples
     ) -> dict[str, float]:
-        """Returns correlations with the true numbers."""
-        return correlations(outputs["predicted"], encoded.arrays["labels"])
+        """Returns correlations with the true numbers.
+
+        If some text has several windows, also "loss", the mean squared error over texts.
+
+        Args:
+            outputs: "predicted" [N], the numbers of the rows.
+            examples, encoded: the texts and their rows.
+        """
+        predicted, numbers = mean_of_windows(outputs["predicted"], encoded), self.targets(examples)
+        several = len(predicted) < len(outputs["predicted"])
+        loss = {"loss": float(((predicted - numbers) ** 2).mean())} if several else {}
+        return correlations(predicted, numbers) | loss
 
     def label_name(self, label: np.ndarray) -> str:
         """Returns the number of a row as text for display."""
         return f"{float(label):g}"
+
+
+def mean_of_windows(scores: np.ndarray, encoded: EncodedExamples) -> np.ndarray:
+    """Returns the mean of the rows' scores [N, ...] over the windows of each text, [texts, ...].
+
+    It is `scores` itself if every text has one window.
+    """
+    windows = np.bincount(encoded.extra)
+    if len(windows) == len(scores):
+        return scores
+    sums = np.zeros((len(windows), *scores.shape[1:]))
+    np.add.at(sums, encoded.extra, scores)
+    return sums / windows.reshape(-1, *(1 for _ in scores.shape[1:]))
 
 
 def in_order(labels: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:

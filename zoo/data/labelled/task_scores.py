@@ -30,6 +30,19 @@ def class_scores(predicted: np.ndarray, labels: np.ndarray, classes: int) -> dic
     )
 
 
+def class_loss(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the mean of -log softmax(s)[label] in nats.
+
+    Args:
+        scores: s, [N, C].
+        labels: class numbers, [N].
+    """
+    scores = scores.astype(np.float64)
+    top = scores.max(axis=1, keepdims=True)
+    normaliser = top[:, 0] + np.log(np.exp(scores - top).sum(axis=1))
+    return float((normaliser - np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]).mean())
+
+
 def correlations(predicted: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
     """Returns {"pearson", "spearman"} of two lists of numbers (GLUE's STS-B).
 

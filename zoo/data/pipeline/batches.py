@@ -5,11 +5,12 @@ batches, a run resumes from a step number, and the number of processes changes n
 also corrupted here, one by one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from zoo.data.pipeline.batch_stages import sum_before, value_at
 from zoo.data.rows.corruption import Corruption
 from zoo.data.rows.packed_rows import Arrays, Rows
 from zoo.errors import ConfigError, DataError
@@ -63,6 +64,7 @@ def training_batches(
     process_index: int = 0,
     process_count: int = 1,
     corruption: Corruption | None = None,
+    stages: Sequence[int] = (),
 ) -> TrainingBatches:
     """Yields batches of shuffled rows, without end.
 
@@ -78,6 +80,7 @@ def training_batches(
         process_index: part of each batch, 0 .. process_count - 1.
         process_count: number of parts.
         corruption: corrupts each row, depending on the seed, its number and the epoch.
+        stages: other batch sizes of the first batches (`zoo.data.pipeline.batch_stages`).
 
     Returns:
         iterator of the arrays of `rows.gather`, [B / process_count, ...], after the corruption.
@@ -91,10 +94,12 @@ def training_batches(
             f"the training text is too short: {rows.shortage}; "
             "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction"
         )
-    mine = process_slice(batch_size, process_index, process_count)
+    process_slice(batch_size, process_index, process_count)
 
     def batch(step: int) -> Arrays:
-        indices, epochs = rows.order(np.arange(step * batch_size + mine.start, step * batch_size + mine.stop), seed)
+        first = sum_before(stages, step, batch_size)
+        mine = process_slice(value_at(stages, step, batch_size), process_index, process_count)
+        indices, epochs = rows.order(np.arange(first + mine.start, first + mine.stop), seed)
         gathered = rows.gather(indices, epochs, seed)
         return gathered if corruption is None else corruption.training_batch(gathered, indices, epochs, seed)
 

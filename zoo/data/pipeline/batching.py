@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.data.pipeline import batches
+from zoo.data.pipeline.batch_stages import cut, value_at
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
@@ -94,11 +95,26 @@ class Batching:
         process_index: int = 0,
         process_count: int = 1,
     ) -> batches.TrainingBatches:
-        """Returns the training batches from `start_step` on; see `batches.training_batches`."""
-        config = self._config
-        rows = self.rows(streams, config.data.sequence_length, weights)
-        return batches.training_batches(
-            rows, config.data.batch_size, config.seed, start_step, process_index, process_count, self.corruption
+        """Returns the training batches from `start_step` on; see `batches.training_batches`.
+
+        There are fewer rows during `data.batch_stages`, and shorter ones, as many more, during
+        `data.length_stages`.
+        """
+        config, data = self._config, self._config.data
+        whole = batches.training_batches(
+            self.rows(streams, data.sequence_length, weights),
+            data.batch_size,
+            config.seed,
+            start_step,
+            process_index,
+            process_count,
+            self.corruption,
+            data.batch_stages,
+        )
+        if not data.length_stages:
+            return whole
+        return batches.TrainingBatches(
+            lambda step: cut(whole.batch(step), value_at(data.length_stages, step, data.sequence_length)), start_step
         )
 
     def evaluation(

@@ -162,7 +162,7 @@ def _fingerprint(read: str, length: int) -> EvaluationFingerprint:
     scored = f"the {kind} labels of the examples" if task else "every token of the target texts"
     # What the labels are, and which windows of long texts have them.
     chosen = {path: flat[path] for path in ("data.label_column", "data.labels", "data.conll.tags", "data.stride")}
-    if task and kind != "extraction":
+    if task and kind not in OBJECTIVE_KINDS.having("windows"):
         del chosen["data.stride"]
     if task and (shown := _settings({path: value for path, value in chosen.items() if value != _plain_default(path)})):
         scored += f" ({shown})"

@@ -193,8 +193,11 @@ def page(configs: Sequence[ResolvedConfig], names: Sequence[str]) -> Figure:
     bottom = -0.3
     if len(configs) == 2:
         bottom = -0.55
-        canvas.box(right / 2 - 1.3, -0.45, (0.22, 0.14), "input", marked=True)
-        canvas.text(right / 2 - 1.0, -0.38, "differs from the other one, not only in size", 7.5, ha="left")
+        if canvas.has_marks:
+            canvas.box(right / 2 - 1.3, -0.45, (0.22, 0.14), "input", marked=True)
+            canvas.text(right / 2 - 1.0, -0.38, "differs from the other one, not only in size", 7.5, ha="left")
+        else:
+            canvas.text(right / 2, -0.38, "both have the same kinds of parts; look at order, number and size", 7.5)
     return canvas.finish(0.0, bottom, right, top + 0.48)
 
 
@@ -207,5 +210,6 @@ def _memory(canvas: Canvas, encoder: tuple[ColumnDrawing, float], decoder: tuple
 
 
 def _summary(config: ResolvedConfig) -> str:
-    total = cost.summary(config).parameters["total"]
+    counts = cost.summary(config).parameters
+    total = counts["total"] - counts.get("padding", 0)
     return f"{config.model.architecture.replace('_', '-')}, D = {config.model.dim:,}, {total:,} parameters"

@@ -25,13 +25,18 @@ LINE_HEIGHT = 0.145
 
 
 class Canvas:
-    """An empty page; its size is that of what is drawn, by `finish`."""
+    """An empty page; its size is that of what is drawn, by `finish`.
+
+    Attributes:
+        has_marks: whether a marked box has been drawn.
+    """
 
     def __init__(self) -> None:
         self.page, (self.axes,) = figure(1, 1)
         self.page.set_layout_engine("none")
         self.axes.set_position((0, 0, 1, 1))
         self.axes.set_axis_off()
+        self.has_marks = False
 
     def box(
         self,
@@ -63,6 +68,7 @@ class Canvas:
             linestyle=(0, (4, 2)) if dashed else "solid",
             zorder=0 if behind else 2,
         )
+        self.has_marks |= marked
         patch.set_label(role)
         self.axes.add_patch(patch)
 

@@ -7,6 +7,8 @@ Qwen2ForCausalLM     biases in the query, key and value projections; that of the
                      the class lacks, is 0
 Qwen3ForCausalLM     query and key norms, per head
 Olmo2ForCausalLM     query and key norms over all heads; norms after the sublayers
+Olmo3ForCausalLM     Olmo2 with a sliding window in three of four layers; only the others' RoPE is
+                     scaled
 """
 
 from collections.abc import Mapping
@@ -43,6 +45,9 @@ QWEN3 = COMMON | {
 }  # fmt: skip
 QWEN2 = {name: value for name, value in QWEN3.items() if name not in ("attention_bias", "head_dim")}
 OLMO2 = COMMON | {"vocab_size": 50304, "rms_norm_eps": 1e-5}
+OLMO3 = OLMO2 | {"sliding_window": 4096, "layer_types": None}
+# "reordered" puts the norm behind the sublayer, inside the residual connection.
+OLMO = {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
 
 
 def common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
@@ -147,11 +152,25 @@ def _last_layers_local(settings: SettingsReader) -> dict[str, Any]:
 def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Olmo2ForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), OLMO2, "olmo2")
-    fields = (
-        common(settings) | rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
-    )
+    fields = common(settings) | rope(settings) | OLMO
     settings.finish()
     return fields
+
+
+def olmo3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for Olmo3ForCausalLM."""
+    settings = SettingsReader(unpack_rope_parameters(hf), OLMO3, "olmo3")
+    types = [
+        "full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(settings["num_hidden_layers"])
+    ]
+    scaled = {path.removeprefix("model."): value for path, value in rope(settings).items() if ".scaling." in path}
+    described = [
+        (name, changes | (scaled if name == "global" else {}))
+        for name, changes in window_layers(settings, types, settings["sliding_window"])
+    ]
+    fields = common(settings) | rope_fields(settings, settings["rope_theta"], None, 0) | OLMO
+    settings.finish()
+    return fields | layer_kind_fields(described)
 
 
 def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
@@ -217,4 +236,5 @@ CLASSES = {
     ),
     "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
     "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),
+    "Olmo3ForCausalLM": Importer(olmo3_config, rules, OLMO3, model_type="olmo3", prefix="model"),
 }

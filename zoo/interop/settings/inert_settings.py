@@ -29,7 +29,7 @@ class InertSettings:
 
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
 GPTS = ("openai-gpt", "gpt2", "gptj")
-LLAMAS = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "olmo2", "gemma", "gemma2", "gemma3_text")
+LLAMAS = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text")
 BARTS = ("bart", "mbart", "marian")
 T5S = ("t5", "mt5", "umt5")
 

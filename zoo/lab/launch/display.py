@@ -5,7 +5,8 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Protocol, Self
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -172,6 +173,28 @@ def _summary(states: list[FolderState]) -> str:
 
 def _loss(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "not finite"
+
+
+def plan_record(plan: Plan, states: Mapping[str, FolderState], folder: Path) -> dict[str, Any]:
+    """Returns the plan of a sweep as plain JSON: what experiment.json will hold, and of each arm
+    also its steps, tokens and conditions, of each run its state.
+
+    Args:
+        states: state of every run, by its folder.
+        folder: of the sweep.
+    """
+    record = plan.record()
+    arms = [
+        entry
+        | {"steps": arm.steps, "tokens": arm.tokens}
+        | {what: text(arm, plan.experiment) for what, text in _CONDITIONS.items()}
+        for entry, arm in zip(record["arms"], plan.arms, strict=True)
+    ]
+    runs = {
+        name: [run | {"state": states[run["folder"]].name, "step": states[run["folder"]].step} for run in record[name]]
+        for name in ("runs", "prerequisites")
+    }
+    return {"folder": str(folder)} | record | {"arms": arms} | runs
 
 
 class Display(Protocol):

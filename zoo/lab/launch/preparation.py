@@ -43,11 +43,12 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
     changed: dict[str, list[str]] = {}
     for run in plan.in_order:
         untrained = "data.tokenizer.path" in references(run.config)
-        # Without its tokenizer, a text is the same for all arms.
+        # Without its tokenizer, a text is the same for all arms. The kind names the task.
         key = tuple(
             (path, value)
             for path, value in flatten(run.config).items()
-            if path.startswith("data.") and not (untrained and path == "data.tokenizer.path")
+            if path == "objective.kind"
+            or (path.startswith("data.") and not (untrained and path == "data.tokenizer.path"))
         )
         if key not in loaded:
             if untrained or (read_only and run.config.objective.kind not in TASKS):

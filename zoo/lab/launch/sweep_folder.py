@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo import config
 from zoo.config import plugins
-from zoo.errors import ConfigError, listed
+from zoo.errors import ConfigError, listed, shown
 from zoo.files import file_above, foreign_entries, is_step, read_json, read_object_or_empty, write_json
 from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.progress import read_tail
@@ -204,22 +204,39 @@ def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, An
 def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[str]:
     warnings = [
         f"{key} {POST_HOC}; before: {json.dumps(before.get(key))}"
-        for key in ("metric", "contrasts", "claim")
+        for key in ("metric", "claim")
         if before.get(key) != record[key]
     ]
+    warnings += _contrast_changes(*(as_list(plan.get("contrasts")) for plan in (before, record)))
     for key, names in (("seeds", record["seeds"]), ("arms", [arm["name"] for arm in record["arms"]])):
         given = [arm.get("name") if isinstance(arm, dict) else arm for arm in as_list(before.get(key))]
         if removed := [name for name in given if name not in names]:
             warnings.append(f"{key} {POST_HOC}; left out now: {', '.join(map(str, removed))}")
     added = [seed for seed in record["seeds"] if seed not in as_list(before.get("seeds"))]
-    shown, looks = ", ".join(map(str, added)), record.get("looks")
+    seeds, looks = ", ".join(map(str, added)), record.get("looks")
     if record["contrasts"] and added and not looks:
-        warnings.append(f"seeds {POST_HOC}; added: {shown}, which only --until-decided allows for")
+        warnings.append(f"seeds {POST_HOC}; added: {seeds}, which only --until-decided allows for")
     elif added and before.get("looks") == looks and len(record["seeds"]) > _last_look(looks):
-        warnings.append(f"seeds {POST_HOC}; added after the last planned look: {shown}")
+        warnings.append(f"seeds {POST_HOC}; added after the last planned look: {seeds}")
     elif before.get("looks") != looks:
         warnings.append(f"looks {POST_HOC}: they were not planned before the first")
     return warnings
+
+
+def _contrast_changes(before: list[Any], now: list[Any]) -> Iterator[str]:
+    """Yields a line for each contrast that was added, left out or changed."""
+    old, new = ({str(one.get("name")): one for one in plan if isinstance(one, dict)} for plan in (before, now))
+    for name in dict.fromkeys([*old, *new]):
+        if name not in new:
+            yield f'contrast "{name}" {POST_HOC}; it is left out now'
+        elif name not in old:
+            yield f'contrast "{name}" {POST_HOC}; it was not stated before'
+        else:
+            flat = [flatten(one) for one in (old[name], new[name])]
+            keys = [key for key in dict.fromkeys([*flat[0], *flat[1]]) if flat[0].get(key) != flat[1].get(key)]
+            changes = [f"{key} was {shown(flat[0].get(key))}, is {shown(flat[1].get(key))}" for key in keys]
+            if changes:
+                yield f'contrast "{name}" {POST_HOC}; {", ".join(changes)}'
 
 
 def _last_look(looks: Any) -> float:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -76,8 +76,8 @@ class SweepWorkflow:
         options: how the sweep is run.
         console: shows the plan and the progress.
         report: called with the folder of a sweep when its runs have ended.
-        show_resources: called at the end of a dry run with the runs of the first seed, one for each
-            arm; None to show nothing.
+        show_plan: called in a dry run with the plan, the state of every run by its folder, and the
+            sweep's folder; None to show nothing more.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class SweepWorkflow:
         options: SweepOptions,
         console: Console,
         report: Callable[[Path], None],
-        show_resources: Callable[[Sequence[PlannedRun]], None] | None = None,
+        show_plan: Callable[[Plan, Mapping[str, FolderState], Path], None] | None = None,
     ):
         self._options, self._console, self._report = options, console, report
-        self._show_resources = show_resources
+        self._show_plan = show_plan
         # Whether an earlier sweep in the folder still has to be archived.
         self._fresh = options.fresh
 
@@ -100,7 +100,7 @@ class SweepWorkflow:
             Preempted: a signal stopped the sweep.
         """
         design = self._plan_looks(experiment) if self._options.max_seeds else None
-        if experiment.tune:
+        if experiment.tune and not experiment.tuned_at:
             code, experiment = self._tune(experiment, design.max_seeds if design else 0)
             if code or experiment is None:
                 return code
@@ -217,8 +217,8 @@ class SweepWorkflow:
         states = {run.folder: read_planned_state(folder, run) if continues else new for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_detectable_effect(plan, folder if continues else None)
-        if self._show_resources:
-            self._show_resources(list({run.arm.name: run for run in reversed(plan.runs)}.values())[::-1])
+        if self._show_plan:
+            self._show_plan(plan, states, folder)
         pending = plan.pending(lambda run: states[run.folder].finished)
         if options.slurm:
             submitted = submitted_jobs(folder) if continues else {}

@@ -116,10 +116,12 @@ def _bundle(text: str, content: str, problems: list[str]) -> dict[str, str]:
     overrides = {}
     for part in filter(None, content.split(",")):
         path, equals, value = part.partition("=")
-        if not equals or not value:
+        if not equals:
             problems.append(f"--arm {text}: {shown(part)} is not PATH=VALUE")
         elif problem := _field_problem(path):
             problems.append(f"--arm {text}: {problem}")
+        elif not value and config.field_at(path).kind is not str:
+            problems.append(f"--arm {text}: {shown(part)} is not PATH=VALUE; only texts can be empty")
         else:
             overrides[path] = value
     return overrides

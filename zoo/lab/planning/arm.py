@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo import config
+from zoo.data.pipeline.batch_stages import sum_before
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class PlannedArm:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the whole training."""
-        return self.steps * self.tokens_per_step
+        """Tokens of the whole training, with fewer rows during `data.batch_stages`."""
+        data = self.config.data
+        return sum_before(data.batch_stages, self.steps, data.batch_size) * data.sequence_length
 
 
 @dataclass(frozen=True)

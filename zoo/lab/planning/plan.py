@@ -15,7 +15,7 @@ from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
 from zoo.lab.planning.fairness import fairness_warnings
 from zoo.lab.planning.prerequisites import references, resolve_references
-from zoo.lab.planning.tuning import grid_edge_warnings, tuning_factor
+from zoo.lab.planning.tuning import grid_edge_warnings, tuned_elsewhere_warnings, tuning_factor
 from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
 
 
@@ -85,7 +85,11 @@ class Plan:
             **({"tuning": _tuning_record(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
-                {name: value for name, value in asdict(contrast).items() if name != "claim" or value}
+                {
+                    name: value
+                    for name, value in asdict(contrast).items()
+                    if name not in ("claim", "diverged_above") or value
+                }
                 | {"margin": float(contrast.margin)}
                 for contrast in named_contrasts(experiment)
             ],
@@ -105,6 +109,7 @@ def _tuning_record(experiment: Experiment) -> dict[str, Any]:
         "values": sorted(tune.values),
         "seeds": list(tune.seeds),
         "chosen": {arm: changes[tune.field] for arm, changes in experiment.tuned_values.items()},
+        **({"tuned_at": experiment.tuned_at} if experiment.tuned_at else {}),
     }
 
 
@@ -124,7 +129,12 @@ def make_plan(experiment: Experiment) -> Plan:
     ]:
         raise ConfigError(problems)
     first, runs = _plan_runs(experiment, prerequisites, arms)
-    return Plan(experiment, arms, runs, [*fairness_warnings(experiment, arms), *grid_edge_warnings(experiment)], first)
+    warnings = [
+        *fairness_warnings(experiment, arms),
+        *grid_edge_warnings(experiment),
+        *tuned_elsewhere_warnings(experiment),
+    ]
+    return Plan(experiment, arms, runs, warnings, first)
 
 
 def _plan_runs(

@@ -8,9 +8,16 @@ and that luck would be credited to the arm.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from zoo.errors import ConfigError
+from zoo.files import read_json
 from zoo.lab.declarations import TUNING_FOLDER
-from zoo.lab.experiment import Experiment
+from zoo.lab.experiment import Experiment, arm_name
+from zoo.lab.planning.arm_resolution import arm_overrides
+
+# What a sweep and an archived result say of themselves.
+_RECORDS = ("experiment.json", "result.json")
 
 
 def tuning_factor(experiment: Experiment) -> str:
@@ -42,6 +49,62 @@ def tuning_experiment(experiment: Experiment) -> Experiment:
 def with_tuned_values(experiment: Experiment, values: Mapping[str, float]) -> Experiment:
     """Returns the experiment with the tuned value of each arm, given by the arm's name."""
     return replace(experiment, tuned_values={arm: {experiment.tune.field: value} for arm, value in values.items()})
+
+
+def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
+    """Returns the experiment with the values that tuning chose at another size.
+
+    Each arm gets the value at the place in this experiment's grid at which the other sweep found the
+    best of its own: the second of three stays the second of three. Nothing is tuned.
+
+    Args:
+        experiment: with `tune`.
+        folder: of a tuned sweep of the same experiment at another size, or its archived result.
+
+    Raises:
+        ConfigError: the experiment has no grid, the folder has no result of one, or the two do not
+            have the same arms, field and number of values.
+    """
+    name, chosen, values = _other_grid(experiment, folder)
+    own, others = sorted(experiment.tune.values), sorted(values)
+    if len(own) != len(others):
+        raise ConfigError(
+            f"{folder}: its grid has {len(others)} values and that of {experiment.name} {len(own)}, so that places in "
+            "them cannot be compared"
+        )
+    arms = dict.fromkeys(arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment))
+    if missing := [arm for arm in arms if chosen.get(arm) not in others]:
+        raise ConfigError(f"{folder}: no best value of {', '.join(missing)}; it has {', '.join(chosen) or 'no arms'}")
+    found = with_tuned_values(experiment, {arm: own[others.index(chosen[arm])] for arm in arms})
+    return replace(found, tuned_at=name)
+
+
+def _other_grid(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str, float], list[float]]:
+    """Returns the name of the sweep in `folder`, what its tuning chose in each arm, and its grid."""
+    if not experiment.tune:
+        raise ConfigError(f"--tuned-as {folder}: {experiment.name} tunes nothing")
+    path = next((folder / name for name in _RECORDS if (folder / name).is_file()), None)
+    if path is None:
+        raise ConfigError(f"--tuned-as {folder}: neither a sweep nor an archived result")
+    try:
+        record = read_json(path)
+        tuning = record.get("tuning") or {}
+        field, chosen, values = tuning.get("field"), dict(tuning.get("chosen") or {}), list(tuning.get("values") or ())
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{path}: not readable as a sweep ({type(error).__name__}: {error})") from error
+    if field != experiment.tune.field or not chosen:
+        raise ConfigError(f"{path}: no tuned {experiment.tune.field}; it tuned {field or 'nothing'}")
+    return record["name"], chosen, values
+
+
+def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
+    """Returns a warning if the values were chosen at another size."""
+    if not experiment.tuned_at:
+        return []
+    return [
+        f"{experiment.tune.field} was not tuned at this size: each arm has the value at the place in the grid that was "
+        f"best in {experiment.tuned_at}"
+    ]
 
 
 def grid_edge_warnings(experiment: Experiment) -> list[str]:

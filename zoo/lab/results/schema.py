@@ -121,8 +121,16 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
         problems.append(f"{where}: margin is {margin!r}; expected a number of 0 or more")
     if len(problems) > before:
         return None
+    limit = entry.get("diverged_above")
     return Contrast(
-        name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")), as_text(entry.get("claim"))
+        name,
+        sides["a"],
+        sides["b"],
+        rule,
+        float(margin),
+        as_text(entry.get("expected")),
+        as_text(entry.get("claim")),
+        float(limit) if isinstance(limit, int | float) else None,
     )
 
 

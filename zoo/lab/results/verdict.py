@@ -13,11 +13,12 @@ one is refuted. All contrasts hold by chance less often than a single one, so th
 correction (an intersection-union test). The probability that one is refuted by chance grows with
 their number, so refutations are corrected by Holm's procedure.
 
-A run that diverged, or that is done without a finite value of the metric, counts as an infinite
-loss, or as a score of -infinity. An interval cannot contain such pairs. They decide an order only
-if nothing contradicts them: either all pairs are infinite on the same side, or the finite pairs
-decide by their interval and the infinite ones point the same way. A run that failed or has not
-finished leaves its contrast undecided: leaving it out could select the result.
+A run that diverged, that is done without a finite value of the metric, or that ends above the
+contrast's `diverged_above`, counts as an infinite loss, or as a score of -infinity. An interval
+cannot contain such pairs. They decide an order only if nothing contradicts them: either all pairs
+are infinite on the same side, or the finite pairs decide by their interval and the infinite ones
+point the same way. A run that failed or has not finished leaves its contrast undecided: leaving
+it out could select the result.
 """
 
 import math
@@ -138,7 +139,7 @@ def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[C
 
 def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     """Judges one contrast on the runs as they are now."""
-    a, b = _read_side(sweep, contrast.a), _read_side(sweep, contrast.b)
+    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
     difference = paired_difference(a.finite, b.finite, sweep.alpha)
     sentence = _sentence(sweep, contrast, difference)
     unknown = _unknown_metric(sweep, contrast)
@@ -179,7 +180,7 @@ class _SideValues:
         return {seed: value for seed, value in self.values.items() if math.isfinite(value)}
 
 
-def _read_side(sweep: SweepResults, side: Side) -> _SideValues:
+def _read_side(sweep: SweepResults, side: Side, limit: float | None) -> _SideValues:
     worst = -math.inf if higher_is_better(side.metric) else math.inf
     values: dict[int, float] = {}
     missing: list[str] = []
@@ -190,7 +191,8 @@ def _read_side(sweep: SweepResults, side: Side) -> _SideValues:
             missing.append(_name(run) if run else f"{sweep.arm(side.arm).label}, seed {seed} (not planned)")
             continue
         value = run.final(side.metric)
-        if value is not None and math.isfinite(value):
+        too_high = value is not None and limit is not None and value > limit
+        if value is not None and math.isfinite(value) and not too_high:
             values[seed] = value
             continue
         if value is None and run.state != "diverged":
@@ -198,7 +200,9 @@ def _read_side(sweep: SweepResults, side: Side) -> _SideValues:
             missing.append(f'"{run.folder.name}" (has no {side.metric})')
             continue
         values[seed] = worst
-        why = "diverged" if run.state == "diverged" else f"ends with a {side.metric} that is not finite"
+        why = f"ends with {base_name(side.metric)} above {limit:g}" if too_high else "diverged"
+        if run.state != "diverged" and not too_high:
+            why = f"ends with a {side.metric} that is not finite"
         infinite.setdefault(why, []).append(seed)
     return _SideValues(values, missing, infinite)
 

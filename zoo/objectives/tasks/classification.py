@@ -16,10 +16,10 @@ class ClassificationObjective(RowObjective):
     (Devlin et al. 2019, section 4.1).
 
     Labels are "labels" [B], -1 in rows of padding. Metrics are the loss and "accuracy";
-    `zoo.data.labelled.task_scores.class_scores` computes further ones from the predicted labels.
+    `zoo.data.labelled.sequence_tasks.Classification` computes further ones from the scores.
     """
 
-    outputs = ("real", "predicted")
+    outputs = ("real", "scores")
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
@@ -32,7 +32,7 @@ class ClassificationObjective(RowObjective):
             mode.record["logits"] = deviations(scores, self.real(batch))
         loss, right = score_classes(scores, batch["labels"])
         sums = {"loss": loss, "weight": self.real(batch).sum().astype(jnp.float32), "right": right}
-        outputs = {} if mode.training else {"real": self.real(batch), "predicted": scores.argmax(axis=1)}
+        outputs = {} if mode.training else {"real": self.real(batch), "scores": scores}
         return {"loss": loss}, sums | outputs
 
 
@@ -40,7 +40,7 @@ class RegressionObjective(RowObjective):
     """(s - y)^2, the mean over examples: s the one score of a row, y its number (Devlin et al.
     2019, section 4.1: STS-B).
 
-    Numbers are "labels" [B], float32. `zoo.data.labelled.task_scores.correlations`
+    Numbers are "labels" [B], float32. `zoo.data.labelled.sequence_tasks.Regression`
     computes further metrics from the predicted numbers.
     """
 

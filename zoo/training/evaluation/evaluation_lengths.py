@@ -9,7 +9,7 @@ from zoo.config import held_out_key
 from zoo.nested import flatten
 from zoo.training.evaluation.held_out import evaluate_runs, scores_of
 from zoo.training.executor import StepExecutor
-from zoo.training.optimization.weight_average import averaged
+from zoo.training.optimization.weight_average import averaged, averages
 from zoo.training.population.batch_streams import StackedBatches, number_distinct, stacked
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.state import State
@@ -28,8 +28,8 @@ def evaluate_lengths(
 
     Lengths that the model or the objective cannot handle are skipped with a log line. Scores at the
     training length have no suffix; those at `eval_lengths` end in "@" and the length. Scores of the
-    average of the parameters, if there is one, begin with "eval/ema"; before the first update it is
-    the average of nothing, and has none.
+    averages of the parameters, if there are any, begin with "eval/ema" and "eval/tail"; before its
+    first update an average is one of nothing, and has none.
 
     Args:
         executor, runs, state: as in `zoo.training.loop.train`.
@@ -43,7 +43,7 @@ def evaluate_lengths(
     config, program = runs[0].config, runs[0].program
     results: dict[int, dict[str, float]] = {index: {} for index in wanted}
     active = [index in results for index in range(len(runs))]
-    states = {"eval": state} | ({"eval/ema": averaged(state)} if config.optimizer.ema_steps and step else {})
+    states = {"eval": state} | {f"eval/{name}": averaged(state, name) for name in averages(config, step)}
     further = config.training.eval_lengths if step == config.training.steps else ()
     training_length = config.data.sequence_length
     for length in dict.fromkeys((training_length, *further)):

@@ -1,11 +1,12 @@
 """Builds the optimizer: clipping, then the update rule, weight decay and learning rate of each group
-of parameters, then the average of the parameters.
+of parameters, then averages of the parameters.
 """
 
 import jax
 import optax
 
 from zoo.config import GROUPS, REST, ResolvedConfig
+from zoo.config.kinds.schedule_kinds import tail_start
 from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
@@ -14,7 +15,7 @@ from zoo.training.optimization.muon import on_spheres
 from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
-from zoo.training.optimization.weight_average import STAGE, weight_average
+from zoo.training.optimization.weight_average import MOVING, TAIL, tail_average, weight_average
 from zoo.training.optimization.weight_decay import BEFORE_THE_RULE, decay_share, weight_decay
 
 
@@ -41,7 +42,9 @@ def make_optimizer(
         stages.append(("clip", optax.clip_by_global_norm(values["optimizer.clip_norm"])))
     last = []
     if static["optimizer.ema_steps"]:
-        last.append((STAGE, weight_average(values["optimizer.ema_steps"])))
+        last.append((MOVING, weight_average(values["optimizer.ema_steps"])))
+    if static["optimizer.tail_average"]:
+        last.append((TAIL, tail_average(tail_start(static))))
     if static["optimizer.groups"]:
         rules, scopes = {}, scopes_in(static)
         for name in (*static["optimizer.groups"], REST):

@@ -1,4 +1,6 @@
-"""An exponential moving average of the parameters, kept beside them and evaluated with them."""
+"""Averages of the parameters, kept beside them and evaluated with them: moving, and of the last
+updates.
+"""
 
 from typing import Any, NamedTuple
 
@@ -7,9 +9,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from zoo.config import ResolvedConfig
+from zoo.config.kinds.schedule_kinds import tail_start
 from zoo.models.functional import Params
+from zoo.nested import flatten
 
-STAGE = "ema"
+MOVING, TAIL = "ema", "tail"
+"""Names of the stages, and of the scores: eval/ema/loss, eval/tail/loss."""
 
 
 class WeightAverageState(NamedTuple):
@@ -48,6 +54,39 @@ def weight_average(horizon: int | Float[Array, ""]) -> optax.GradientTransformat
     return optax.GradientTransformation(init, update)
 
 
-def averaged(state: dict[str, Any]) -> dict[str, Any]:
-    """Returns a training state with the average in the place of the parameters."""
-    return state | {"params": state["optimizer"][STAGE].average}
+def tail_average(start: int) -> optax.GradientTransformation:
+    """Returns a stage after all others that averages the parameters after each update from number
+    `start` + 1 on, all alike, and leaves the updates alone.
+
+        E_t = E_{t-1} + (W_t - E_{t-1}) / (t - start),  t > start
+
+    This is averaging of the tail of stochastic gradient descent (Rakhlin et al. 2012, alpha-suffix
+    averaging; Izmailov et al. 2018, from the checkpoint of update `start`).
+    """
+
+    def init(params: Params) -> WeightAverageState:
+        return WeightAverageState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
+
+    def update(
+        updates: Params, state: WeightAverageState, params: Params | None = None
+    ) -> tuple[Params, WeightAverageState]:
+        count = state.count + 1
+        weight = jnp.where(count > start, 1 / jnp.maximum(count - start, 1), 0)
+        average = jax.tree.map(
+            lambda mean, before, change: mean + weight * (before + change - mean), state.average, params, updates
+        )
+        return updates, WeightAverageState(count, average)
+
+    return optax.GradientTransformation(init, update)
+
+
+def averages(config: ResolvedConfig, step: int) -> tuple[str, ...]:
+    """Returns the names of the averages that a run holds after `step` updates: those of something."""
+    moving = bool(config.optimizer.ema_steps) and step > 0
+    tail = bool(config.optimizer.tail_average) and step > tail_start(flatten(config))
+    return (MOVING,) * moving + (TAIL,) * tail
+
+
+def averaged(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """Returns a training state with the average of that name in the place of the parameters."""
+    return state | {"params": state["optimizer"][name].average}

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
-from zoo.config.kinds.schedule_kinds import horizon_free_updates
+from zoo.config.kinds.schedule_kinds import horizon_free_updates, tail_start
 from zoo.files import write_json
 from zoo.nested import flatten
 from zoo.training.records.checkpoint_steps import checkpoint_steps
@@ -45,7 +45,8 @@ def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extensi
     """Returns why the run in `workdir` cannot be trained longer, or None if it can.
 
     It can if all updates that it has done would have been the same with the larger
-    `training.steps`, on which only learning rate and weight decay depend.
+    `training.steps`, on which only learning rate, weight decay and the average of the last updates
+    depend.
     """
     meta, flat = read_meta(workdir), flatten(before)
     schedule, unchanged = flat["schedule.kind"], horizon_free_updates(flat)
@@ -53,6 +54,11 @@ def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extensi
         reason = f"its parameters were {made}, so there is no state of an optimizer"
     elif flat["optimizer.weight_decay_schedule"] == "linear":
         reason = "its weight decay falls over all steps (optimizer.weight_decay_schedule=linear)"
+    elif flat["optimizer.tail_average"] and extension.step > tail_start(flat):
+        reason = (
+            f"the average of its last updates began after update {tail_start(flat)} "
+            f"(optimizer.tail_average={flat['optimizer.tail_average']})"
+        )
     elif extension.step <= unchanged:
         return None
     elif unchanged:

@@ -54,18 +54,21 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     return claims
 
 
-def read_measured(folder: Path) -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Returns (name, record) of the measurements in `folder`/measured, by the claim's id.
+def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Returns the records of the measurements in `folder`/measured, by the claim's id.
+
+    A record has the verdict, the effect, the device, a name and the path of its page.
 
     Raises:
         ConfigError: a record cannot be read.
     """
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((folder / MEASURED).glob("*/measured.json")):
         try:
             record = read_json(path)
-            {name: record[name] for name in ("verdict", "effect", "device")}
-            found.setdefault(record["claim"], []).append((path.parent.name, record))
+            row = {name: record[name] for name in ("verdict", "effect", "device")}
+            name = path.parent.name
+            found.setdefault(record["claim"], []).append(row | {"name": name, "page": f"{MEASURED}/{name}/README.md"})
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise ConfigError(f"{path}: not readable as a measurement ({type(error).__name__}: {error})") from error
     return found
@@ -74,7 +77,7 @@ def read_measured(folder: Path) -> dict[str, list[tuple[str, dict[str, Any]]]]:
 def claims_lines(
     claims: Sequence[Mapping[str, str]],
     results: Mapping[str, Sequence[tuple[str, Mapping[str, Any], Sequence[Mapping[str, str]]]]],
-    measured: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]],
+    measured: Mapping[str, Sequence[Mapping[str, Any]]],
     tests: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """Returns the lines of the table in Markdown, after a line that counts the verdicts.
@@ -83,7 +86,7 @@ def claims_lines(
         claims: from `read_claims`.
         results: (name of the folder, result.json, rows of contrasts.csv) of each experiment, by the
             claim's id.
-        measured: from `read_measured`.
+        measured: from `read_measured`, and those derived from several results.
         tests: links to the tests of exact claims, by the claim's id.
     """
     rows, verdicts = [], []
@@ -96,11 +99,11 @@ def claims_lines(
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
             rows.append(_row(claim, f"**{judged[-1]}**", _effects(own), seeds, f"[{name}]({name}/README.md)"))
         timed = measured.get(claim["id"], ())
-        for name, record in timed:
-            link = f"[{name}]({MEASURED}/{name}/README.md)"
+        for record in timed:
+            link = f"[{record['name']}]({record['page']})"
             rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], link))
         # A claim is counted once: by its experiment, then its measurement, then its test.
-        verdicts += [*judged, *(record["verdict"] for _, record in timed)][:1]
+        verdicts += [*judged, *(record["verdict"] for record in timed)][:1]
         if exact:
             rows.append(_row(claim, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
             verdicts += [] if found or timed else ["exact"]

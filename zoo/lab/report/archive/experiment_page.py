@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.formatting import interval, plus_minus, rounded_mean
+from zoo.lab.report.archive.scales import differences_by_seed
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
@@ -49,7 +50,7 @@ def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Ma
 
 def read_contrasts(folder: Path) -> list[dict[str, str]]:
     """Returns the rows of an archived contrasts.csv; none without the file."""
-    return _read_table(folder / "contrasts.csv")
+    return read_table(folder / "contrasts.csv")
 
 
 def detectable_difference(contrast: Mapping[str, str], runs: Iterable[Mapping[str, str]]) -> float | None:
@@ -63,18 +64,11 @@ def detectable_difference(contrast: Mapping[str, str], runs: Iterable[Mapping[st
         In the metric's unit, from the standard deviation of the paired differences; None with fewer
         than two pairs or without variation.
     """
-    sides: list[dict[str, float]] = []
-    runs = list(runs)
-    for side in ("a", "b"):
-        metric = contrast[f"metric {side}"]
-        values = {run["seed"]: float(run[metric]) for run in runs if run["arm"] == contrast[side] and run.get(metric)}
-        sides.append({seed: value for seed, value in values.items() if math.isfinite(value)})
-    a, b = sides
-    found = spread(a[seed] - b[seed] for seed in sorted(a.keys() & b.keys()))
+    found = spread(differences_by_seed(contrast, runs).values())
     return detectable_effect(found.n) * found.sd if found and found.n > 1 and found.sd > 0 else None
 
 
-def _read_table(path: Path) -> list[dict[str, str]]:
+def read_table(path: Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
     with open(path, encoding="utf-8", newline="") as file:
@@ -113,7 +107,7 @@ def _pictures(result: Mapping[str, Any], start: str) -> list[str]:
 
 def _differences(folder: Path) -> list[str]:
     """Returns the table of the contrasts, with the smallest difference that the seeds detect."""
-    contrasts, runs = read_contrasts(folder), _read_table(folder / "runs.csv")
+    contrasts, runs = read_contrasts(folder), read_table(folder / "runs.csv")
     if not contrasts:
         return []
     lines = [
@@ -142,7 +136,7 @@ def _differences(folder: Path) -> list[str]:
 
 def _baseline_differences(folder: Path) -> list[str]:
     """Returns a table of the differences from the first arm; nothing for archives without them."""
-    rows = _read_table(folder / "differences.csv")
+    rows = read_table(folder / "differences.csv")
     if not rows:
         return []
     lines = [f"Differences from {as_cell(rows[0]['baseline'])}, paired by seed:", ""]

@@ -21,6 +21,8 @@ from zoo.lab.statistics.sequential import POWER, detectable_effect
 
 NOISE_FILE = "noise_floor.md"
 SEEDS = (3, 5, 10)
+# Times the median arm's standard deviation over seeds, beyond which an arm does not count.
+OUTLYING = 10
 _METRICS = ("eval/loss", "eval/bits_per_byte", "eval/accuracy", "eval/next_accuracy")
 _HEAD = (
     "# The noise floor",
@@ -28,8 +30,8 @@ _HEAD = (
     "Written by `zoo results --noise` from the runs of the archived sweeps. Two arms that are equal differ by chance.",
     "The standard deviation of that difference, paired by seed, is the noise. The last columns are the smallest",
     f"difference that three, five and ten seeds find with {100 * POWER:.0f} % power at a level of {100 * ALPHA:.0f} %,",
-    "in the metric's unit. Within a sweep, the noise is taken to be the same for all arms; where one arm barely",
-    "trains, its own spread is part of it.",
+    "in the metric's unit. Within a sweep, the noise is taken to be the same for all arms; an arm with more than",
+    f"{OUTLYING} times the spread of the median arm, because it barely trains, is left out.",
     "",
 )
 
@@ -78,6 +80,15 @@ def paired_noise(values: np.ndarray) -> tuple[float, float, float]:
     return math.sqrt(total / freedom), low, high
 
 
+def without_outlying(values: np.ndarray) -> np.ndarray:
+    """Returns the arms [arms, seeds] without those that vary much more than the median arm; at least
+    two are kept.
+    """
+    spreads = values.std(axis=1, ddof=1)
+    kept = values[spreads <= OUTLYING * np.median(spreads)]
+    return kept if len(kept) > 1 else values
+
+
 def noise_floors(output: Path) -> Iterator[NoiseFloor]:
     """Yields the noise of every metric of every archived sweep with two arms and two seeds at least.
 
@@ -99,6 +110,7 @@ def noise_floors(output: Path) -> Iterator[NoiseFloor]:
                 common = sorted(set.intersection(*map(set, by_arm.values()))) if by_arm else []
                 if len(by_arm) > 1 and len(common) > 1:
                     values = np.array([[of_seed[seed] for seed in common] for of_seed in by_arm.values()])
+                    values = without_outlying(values)
                     yield NoiseFloor(
                         result["name"],
                         result["size"],

@@ -12,10 +12,12 @@ from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_measured
-from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts
-from zoo.lab.report.archive.forest_plot import write_forest_plot
+from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
+from zoo.lab.report.archive.forest_plot import write_forest_plots
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.page_tables import refresh_tables
+from zoo.lab.report.archive.scales import base_names, scaled_contrasts
+from zoo.lab.report.archive.scales_page import CLAIM, SCALES, write_scales
 
 HEAD = [
     "# Results",
@@ -72,6 +74,11 @@ def build(output: Path, tests: Path | None = None) -> Path:
             refresh_tables(written)
         for page in pages:
             write_atomic(output / page.name / PAGE, page.text)
+        scaled = scaled_contrasts(
+            [(page.result, page.contrasts, read_table(output / page.name / "runs.csv")) for page in pages]
+        )
+        if row := write_scales(scaled, output):
+            measured[CLAIM] = [*measured.get(CLAIM, ()), row]
         write_atomic(index, "\n".join(_index_lines(output, pages, claims, exact, measured)))
     except OSError as error:
         raise not_writable(index, error) from error
@@ -110,14 +117,17 @@ def _index_lines(
     pages: Sequence[_ResultPage],
     claims: Sequence[Mapping[str, str]],
     exact: Mapping[str, list[str]],
-    measured: Mapping[str, list[tuple[str, dict[str, Any]]]],
+    measured: Mapping[str, list[dict[str, Any]]],
 ) -> list[str]:
+    # An experiment's other sizes are compared on their own page.
+    bases = base_names(page.result for page in pages)
+    every, pages = pages, [page for page in pages if bases.get(page.name, page.name) == page.name]
     effects = [
         (f"{row.get('claim') or page.claim.strip('~')} {row['contrast']}".strip(), row)
         for page in pages
         for row in page.contrasts
     ]
-    drawn = write_forest_plot(effects, output)
+    drawn = write_forest_plots(effects, output)
     by_claim: dict[str, list[tuple[str, dict[str, Any], list[dict[str, str]]]]] = {}
     for page in pages:
         for claim in claim_ids(page.claim):
@@ -129,9 +139,28 @@ def _index_lines(
         *(HEAD_WITH_RULES if (output / RULES_PAGE).exists() else HEAD),
         *(claims_lines(claims, by_claim, measured, exact) if claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
-        *([f"![the difference of every contrast with its interval]({drawn.name})", ""] if drawn else []),
+        *_effort_lines([output / page.name for page in every]),
+        *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),
         *_other(output),
         *_exact(exact),
+    ]
+
+
+def _effort_lines(folders: Sequence[Path]) -> list[str]:
+    """Says how many runs the archived experiments took, and the tokens and hours of the final ones."""
+    runs = [(folder, row) for folder in folders for row in read_table(folder / "runs.csv")]
+    finals = [row for _, row in runs if row.get("state") == "done"]
+    seeds = {(folder, row["seed"]) for folder, row in runs if row.get("state") == "done"}
+    tried = sum(len(read_table(folder / "tuning.csv")) for folder in folders)
+    if not finals:
+        return []
+    hours = sum(float(row.get("seconds") or 0) for row in finals) / 3600
+    tokens = sum(float(row.get("tokens") or 0) for row in finals) / 1e6
+    return [
+        f"Experiments: {len(folders):,}. Final runs: {len(finals):,}, with {len(seeds) / len(folders):.1f} seeds per "
+        f"experiment on average, {tokens:,.0f} million tokens and {hours:,.1f} hours. "
+        f"Runs that tuned a setting: {tried:,}.",
+        "",
     ]
 
 
@@ -152,10 +181,15 @@ def _row(name: str, result: dict[str, Any]) -> str:
 
 
 def _other(output: Path) -> list[str]:
-    """Lists the noise floor and the pages that were written by hand."""
+    """Lists the pages made of several results and those that were written by hand."""
     lines = []
     if (output / NOISE_FILE).exists():
         lines += [f"[The noise floor]({NOISE_FILE}): how small a difference an experiment of each size can find.", ""]
+    if (output / SCALES / PAGE).exists():
+        lines += [
+            f"[Effects at several sizes]({SCALES}/{PAGE}): does an order hold at larger models, and does it shrink?",
+            "",
+        ]
     hand_written = []
     for path in sorted(output.glob("*.md")):
         if path.name not in (PAGE, NOISE_FILE) and (

@@ -1,0 +1,75 @@
+"""`benchmarks/variant_time.py`: every variant can be built, and the page is made of the table."""
+
+import csv
+
+import pytest
+
+from zoo import config as configs
+from zoo.config.kinds import OPTIMIZER_KINDS
+
+
+@pytest.fixture
+def timing(benchmark_module):
+    return benchmark_module("variant_time")
+
+
+def row(part, variant, ratio, **others):
+    return {"part": part, "variant": variant, "ms": 30.0 * ratio, "ratio_low": ratio - 0.01, "ratio": ratio,
+            "ratio_high": ratio + 0.01, "flops": 1.0} | others  # fmt: skip
+
+
+WHERE = {
+    "rounds": 7,
+    "calls": 3,
+    "smoke": 0,
+    "device": "1 x cpu",
+    "processor": "a processor",
+    "jax": "1.2",
+    "commit": "0a1",
+}
+
+
+def test_every_variant_resolves_and_differs_from_the_baseline(timing):
+    default, changes = configs.default(), timing.changes_by_part()
+    everything = [fields for part in changes.values() for fields in part.values()]
+    assert all(fields for fields in everything)
+    for fields in everything:
+        configs.resolve(configs.override(default, {"model.vocab_size": 258, **fields}))
+    assert set(OPTIMIZER_KINDS.by_name) - set(changes["optimizer"]) == {"adamw"}
+
+
+def test_the_page_is_made_of_the_table(timing, tmp_path):
+    rows = [
+        row(part, name, ratio) | WHERE
+        for part, name, ratio in (
+            ("optimizer", "baseline", 1.0),
+            ("optimizer", "baseline again", 1.004),
+            ("optimizer", "muon", 1.456),
+        )
+    ]
+    timing.write_table(rows, tmp_path)
+    timing.write_page(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "| optimizer | muon | 1.46 | 1.45 | 1.47 | 1.00 | 43.68 |" in text
+    assert "between 0.99 and 1.01" in " ".join(text.split())
+    assert all(str(WHERE[name]) in text for name in ("processor", "commit", "jax", "device"))
+    assert "trial" not in text
+    with open(tmp_path / "measurements.csv", newline="") as file:
+        assert [line["commit"] for line in csv.DictReader(file)] == ["0a1"] * 3
+
+
+def test_it_does_not_replace_the_whole_table_by_a_part(timing, monkeypatch, capsys):
+    for words in (["--smoke"], ["--parts", "optimizer"]):
+        monkeypatch.setattr("sys.argv", ["variant_time.py", *words])
+        with pytest.raises(SystemExit):
+            timing.main()
+        assert "name another folder with --output" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_part_is_measured(timing, benchmark_module):
+    settings = benchmark_module("claims.turns").Settings(1, 1, 100.0, smoke=True)
+    rows = timing.measure_part("head and objective", {"z-loss": {"objective.z_loss": 1e-4}}, settings)
+    assert [line["variant"] for line in rows] == ["baseline", "baseline again", "z-loss"]
+    assert rows[0]["ratio"] == 1
+    assert all(line["ms"] > 0 for line in rows)
