@@ -72,6 +72,8 @@ PUBLISHED = {
     "mistral:7b": 7_241_732_096,
     "modernbert:base": 149_655_232,
     "modernbert:large": 395_881_664,
+    # OPUS-MT, English to German, with the bias of the logits and without the sinusoids.
+    "marian:opus-mt": 73_886_208 + 58_101,
     "mpt:7b": 6_649_286_656,
     "mt5:small": 300_176_768,
     "mt5:base": 582_401_280,
@@ -374,6 +376,16 @@ def test_the_encoder_and_pooler_alone(spec, count):
                 "model.embedding.scale": "none",
                 "model.head.bias": True,
                 "model.vocab_size": 50265,
+            },
+        ),
+        (
+            "marian:opus-mt",
+            {
+                "model.position.layout": "half",
+                "model.embedding.scale": "sqrt_dim",
+                "model.embedding.norm": False,
+                "model.ffn.kind": "silu",
+                "model.head.bias": True,
             },
         ),
         ("phi:2", {"model.position.fraction": 32 / 80, "model.head.bias": True, "model.tie_embeddings": False}),

@@ -27,6 +27,9 @@ ENCODER_DECODERS = (
            PLAIN | {"activation_function": "relu", "scale_embedding": True}, published=(
                Published("configs/transformer.py:base", 63_082_496, note="the paper prints 65 million"),
                Published("configs/transformer.py:big", 214_245_376, note="the paper prints 213 million"))),
+    System("marian", "post-norm, sines and cosines in halves, SiLU, one embedding times sqrt(D), bias of the logits", "MarianMTModel",
+           PLAIN | {"activation_function": "swish", "scale_embedding": True}, published=(
+               Published("configs/marian.py:opus-mt", 73_886_208, without=("head",), note="without the sinusoids, which are not learned"),)),
     System("marian-uneven", "sides of different sizes, SiLU, embedding not scaled, untied head", "MarianMTModel",
            PLAIN | UNEVEN | {"activation_function": "swish", "tie_word_embeddings": False}),
     System("bart", "post-norm, learned positions, norm over the embeddings, GELU", "BartForConditionalGeneration", PLAIN | UNEVEN,
