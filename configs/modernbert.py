@@ -8,9 +8,10 @@ and large (395,881,664; 395 million); tiny and smoke for a CPU. Local layers see
 either side, and rotate by base 10,000; global ones by base 160,000 (10,000 before rows became
 longer). The embedding is normalised, so that the first layer has no norm before its attention
 (section 2.1 and Table 4). This is the first phase of training (section 2.2 and Table 3): 1.7 trillion
-tokens in rows of 1024, 30 % of the tokens hidden, a warm-up over 3 billion tokens, then a constant
-rate. Not done: batches that grow at first, StableAdamW (AdamW here, clipped by norm), rows of 8192
-afterwards, and for large the start from tiled weights of base and the lower rate of its second half.
+tokens in rows of 1024, 30 % of the tokens hidden, StableAdamW in place of clipping by the gradient's
+norm, a warm-up over 3 billion tokens, then a constant rate. Not done: batches that grow at first, rows
+of 8192 afterwards, and for large the start from tiled weights of base and the lower rate of its second
+half.
 """
 
 from zoo.config import default, override, sized
@@ -72,12 +73,12 @@ def get_config(argument: str = "base"):
             "training.steps": 364_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
+            "optimizer.kind": "stable_adamw",
             "optimizer.learning_rate": 8e-4,
             "optimizer.weight_decay": 1e-5,
             "optimizer.beta1": 0.9,
             "optimizer.beta2": 0.98,
             "optimizer.epsilon": 1e-6,
-            "optimizer.clip_norm": 1.0,
             "schedule.kind": "constant",
             "schedule.warmup_steps": 636,
         },
