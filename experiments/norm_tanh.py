@@ -33,7 +33,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             }
         },
         tune=rates(size, 0.4, 1, 2.5, 6.25),
-        allow=("parameters",),
+        allow=("parameters", "levels"),
         claim=Claim("V24", claim, "Zhu et al. 2025"),
         contrasts=(
             Contrast(
