@@ -228,12 +228,12 @@ def test_what_a_recipe_adds_works(row, tmp_path, capsys):
         changes = {path.replace(".", "__"): value for path, value in kind.items()}
         if "model.attention.kind" not in kind:
             changes["model__attention__implementation"] = "einsum"
-        config = small(**changes, training__steps=3, training__eval_every=0, training__checkpoint_every=0)
+        config = small(**changes, training__steps=6, training__eval_every=0, training__checkpoint_every=0)
         counted = cost.summary(configs.resolve(config))
         assert sum(counted.blocks.values()) == counted.parameters["total"] > 0
         run(config, tmp_path / "run", lambda line: None)
         losses = [line["train/loss"] for line in lines(tmp_path / "run") if "train/loss" in line]
-        assert len(losses) == 3
+        assert len(losses) == 6
         assert losses[-1] < losses[0]
         assert (tmp_path / "run" / "plugins" / path.name).read_text() == text
         if row not in ("objective", "optimizer", "schedule"):

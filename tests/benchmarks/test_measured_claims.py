@@ -107,8 +107,10 @@ def test_measurements_make_a_page_that_can_be_written_again(measuring, tmp_path,
     text = (folder / "README.md").read_text()
     assert claim.rule.split(",")[0] in text
     assert "![" in text
-    ((name, record),) = read_measured(tmp_path)["P12"]
-    assert name == "rope_forms"
+    (found,) = read_measured(tmp_path)["P12"]
+    assert found["name"] == "rope_forms"
+    record = json.loads((folder / "measured.json").read_text())
+    assert found["verdict"] == record["verdict"]
     assert record["verdict"] in ("supported", "not supported")
     first = {path.name: path.read_bytes() for path in folder.iterdir()}
     saving.rewrite_page(claim, folder)

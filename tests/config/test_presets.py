@@ -24,6 +24,8 @@ SIZE_FIELDS = {
     "model.layers.pattern",
     "model.position.max_length",
     "model.position.clip",
+    # Of a head's width, so that a whole number of pairs turns.
+    "model.position.fraction",
     "model.attention.num_heads",
     "model.attention.num_kv_heads",
     "model.attention.num_query_heads",

@@ -155,11 +155,15 @@ def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
 
 # What an option needs besides the kind of attention.
 BESIDE = {"gate_input": {"gate": "head"}, "dilations": {"window": 3}, "global_projections": {"global_tokens": 1}}
+# The norm before attention is the block's, whatever the attention.
+OWN_FIELDS = [
+    name for field in ATTENTION_FIELDS[1:] if (name := field.path.removeprefix("model.attention.")) != "input_norm"
+]
 AROUND = {"model": {}, "model.encoder": ENCODER_DECODER, "model.layers.kinds.a": {"model.layers.pattern": ("a",)}}
 
 
 @pytest.mark.parametrize("scope", list(AROUND))
-@pytest.mark.parametrize("name", [field.path.removeprefix("model.attention.") for field in ATTENTION_FIELDS[1:]])
+@pytest.mark.parametrize("name", OWN_FIELDS)
 def test_a_kind_without_traits_ignores_no_field(nothing, name, scope):
     around = AROUND[scope] | {f"{scope}.attention.kind": "nothing"}
     if name == "cross_kv_heads":

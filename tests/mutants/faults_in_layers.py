@@ -277,8 +277,8 @@ MUTANTS = (
     Mutant(
         "feed-forward: the gate is not activated",
         "zoo/layers/feedforward.py",
-        "return self.activated(self.gate(x), context) * self.up(x)",
-        "return self.gate(x) * self.up(x)",
+        'return self.activated(self.projected("gate", x, context), context) * self.projected("up", x, context)',
+        'return self.projected("gate", x, context) * self.projected("up", x, context)',
         ("tests/layers/test_feedforward.py",),
     ),
     Mutant(

@@ -80,7 +80,7 @@ def toy_program(devices):
     mesh = make_mesh(
         SimpleNamespace(
             mesh=SimpleNamespace(data=-1, fsdp=1, tensor=1),
-            data=SimpleNamespace(batch_size=8),
+            data=SimpleNamespace(batch_size=8, batch_stages=()),
             training=SimpleNamespace(accumulation_steps=1),
         ),
         devices,
