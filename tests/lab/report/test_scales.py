@@ -111,7 +111,7 @@ def test_the_page_is_made_beside_the_archive(tmp_path):
     claims = ["id,statement,source,page,published,direction,limits", "F1,s,t,,,,", "S1,scale,u,,,,"]
     (tmp_path / "claims.csv").write_text("\n".join(claims))
     index = build(tmp_path).read_text()
-    summary = "of 1 orders 1 hold, 0 turn, 0 are undecided; of 1 effects 1 shrink, 0 grow, 0 are unclear"
+    summary = "orders: 1 (holds 1, turns 0, undecided 0); effects: 1 (shrinks 1, grows 0, unclear 0)"
     assert (
         f"| S1 | scale | u | **supported** | {summary} | micro, tiny, medium |  | [scales](scales/README.md) |" in index
     )

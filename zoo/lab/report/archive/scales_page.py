@@ -85,9 +85,9 @@ def summary(contrasts: Sequence[ScaledContrast]) -> str:
     judged = [contrast for contrast in contrasts if contrast.order not in (NO_ORDER, FEW)]
     trends = [contrast.trend for contrast in contrasts if contrast.order != NO_ORDER]
     return (
-        f"of {len(judged)} orders {orders.count(HOLDS)} hold, {orders.count(TURNS)} turn, {orders.count(OPEN)} are "
-        f"undecided; of {len(trends)} effects {trends.count(SHRINKS)} shrink, "
-        f"{trends.count(GROWS)} grow, {trends.count(UNCLEAR)} are unclear"
+        f"orders: {len(judged)} (holds {orders.count(HOLDS)}, turns {orders.count(TURNS)}, undecided "
+        f"{orders.count(OPEN)}); effects: {len(trends)} (shrinks {trends.count(SHRINKS)}, grows "
+        f"{trends.count(GROWS)}, unclear {trends.count(UNCLEAR)})"
     )
 
 
