@@ -50,6 +50,7 @@ def test_batches_of_fewer_rows_follow_each_other_in_the_order_of_rows():
     np.testing.assert_array_equal(np.concatenate(batches), rows)
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("stages", "shares"), [({"data__length_stages": (8, 5)}, 1), ({"data__batch_stages": (4, 5)}, 0.5)]
 )
