@@ -145,9 +145,11 @@ LABELLED = (
 )
 DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
 FUTURE = ("objective.future_tokens", "objective.future_decay")
+STAGES = ("data.length_stages", "data.batch_stages")
 # What needs a row that is read from left to right by one decoder.
 ORDERED = (
     *FUTURE,
+    *STAGES,
     "model.attention.forget_bias",
     "model.convolution.kind",
     "model.convolution.width",
@@ -162,7 +164,7 @@ REFUSED_BY = {
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "training.eval_context", "training.eval_masks"),
-    "elmo": (*FUTURE, *(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
+    "elmo": (*FUTURE, *STAGES, *(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
              "objective.prefix_length", "data.isolate_documents", "data.position_offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
              "training.eval_context", "training.eval_masks"),
 }  # fmt: skip
