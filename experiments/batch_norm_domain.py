@@ -10,8 +10,8 @@ Both texts are on every machine, about the same things and of the same bytes, so
 of style. BatchNorm normalises the code with the running statistics of the prose. Each arm uses its
 best learning rate of a shared grid, found by its loss on prose with a separate seed.
 
-Any model is worse on text that it has not learned from, so the outcome is how much worse:
-`measured/code_gap`, the loss on code minus that on prose, at the last step.
+Every model has a higher loss on a kind of text that it was not trained on. The outcome is therefore
+the increase, `measured/code_gap`: the loss on code minus the loss on prose, at the last step.
 
 Stated beforehand: LayerNorm's gap is more than 0.05 nats below BatchNorm's (superiority), the margin
 of `batch_norm.py`.

@@ -1,4 +1,4 @@
-"""Averages of the parameters, kept beside them and evaluated with them: moving, and of the last
+"""Two averages of the parameters, evaluated beside them: a moving average, and the mean over the last
 updates.
 """
 
