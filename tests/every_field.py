@@ -38,6 +38,7 @@ BASE = {
     "data.document_separator": "\n\n",
 }
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+REPLACED = ENCODER | {"objective.kind": "replaced_tokens"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
 TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.document_separator": "",
@@ -274,6 +275,9 @@ NEEDS = {
     "objective.sampled_softmax": ELMO,
     "objective.future_tokens": {"objective.kind": "multi_token"},
     "objective.future_decay": {"objective.kind": "multi_token"},
+    "model.generator.num_layers": REPLACED,
+    "model.generator.width_fraction": REPLACED,
+    "objective.discriminator_weight": REPLACED,
     "objective.next_sentence": PAIRS,
     "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,
@@ -362,6 +366,7 @@ OTHER = {
     "model.attention.value_gate_channels": 5,
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
+    "model.generator.num_layers": 2,
     "model.elmo.filters": (1, 8, 2, 8),
     "model.architecture": "encoder",
     "objective.kind": "masked",

@@ -3,6 +3,7 @@
 from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
 from zoo.config.finetuning_configs import finetuned, with_body_of
+from zoo.config.generators import generator_config
 from zoo.config.hyperparameters import (
     LOSS_TERMS,
     batch_key,
@@ -68,6 +69,7 @@ __all__ = [
     "field_at",
     "finetuned",
     "from_flat",
+    "generator_config",
     "held_out_key",
     "identity",
     "import_file",

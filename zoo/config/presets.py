@@ -63,6 +63,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "model.dim": size["dim"],
         "model.num_layers": max(size["layers"], len(pattern)),
         "model.layers.pattern": pattern,
+        "model.generator.num_layers": _generator_layers(whole, max(size["layers"], len(pattern))),
         "model.vocab_size": AUTO,
         "model.vocab_multiple": 1,
         "model.dtype": "float32",
@@ -103,6 +104,12 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         small = overrides if is_group(scope) else _scope(whole, overrides, scopes, scope, size)
         changes |= {scoped(scope, path): value for path, value in small.items()}
     return override(from_flat(whole), changes)
+
+
+def _generator_layers(whole: Mapping[str, Any], layers: int) -> int | str:
+    """Returns the depth of a generator beside `layers` layers: all, none, or as many in proportion."""
+    given = whole["model.generator.num_layers"]
+    return max(1, round(given / whole["model.num_layers"] * layers)) if given not in (AUTO, 0) else given
 
 
 def _scope(

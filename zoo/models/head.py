@@ -48,16 +48,21 @@ class Head(nnx.Module):
     the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2). Under muP the
     scale is also divided by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as
     the matrix itself stays as large as an embedding.
+
+    Args:
+        config: the `model` part of the config.
+        in_dim: width of the hidden states; 0 for D. Those of another width are first mapped to D, by
+            W_d and b_d without activation and norm where there is no `head.transform`.
     """
 
-    def __init__(self, config: ResolvedConfig):
-        head = config.head
+    def __init__(self, config: ResolvedConfig, in_dim: int = 0):
+        head, in_dim = config.head, in_dim or config.dim
         matrix = config, kernel_initializer(config, output_gain(config), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, wide=False) if head.bias else None
+        dense = in_dim, config.dim, ("embed", None), head.transform_bias, kernel_initializer(config), "head"
+        self.dense = Linear(*dense) if head.transform or in_dim != config.dim else None
         if head.transform:
-            biased = head.transform_bias
-            self.dense = Linear(config.dim, config.dim, ("embed", None), biased, kernel_initializer(config), "head")
             self.norm = make_norm(config)
         scale = reference_width(config) ** -0.5 if head.scale == "rsqrt_dim" else 1.0
         self.scale = scale / width_ratio(config)
@@ -73,8 +78,10 @@ class Head(nnx.Module):
             embedding: the token embedding, used where the head is tied.
             context: context of the forward pass, for batch normalisation in the transform.
         """
+        if self.dense is not None:
+            hidden = self.dense(hidden)
         if self.config.head.transform:
-            hidden = self.norm(activation(self.config, self.dense(hidden)), context)
+            hidden = self.norm(activation(self.config, hidden), context)
         if context is not None:
             hidden = context.on_its_devices(hidden)
         if self.scale != 1.0:

@@ -14,6 +14,7 @@ from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, vocabulary_parameter
 from zoo.layers.parametrization import reference_width
 from zoo.layers.position import make_embedded_position
+from zoo.models.generator import Discriminator, Generator
 from zoo.models.head import Head, LogitFactors, TaskHead, logits
 from zoo.models.stack import Stack
 
@@ -46,7 +47,14 @@ class Tower(nnx.Module):
     def run(
         self, x: Float[Array, "B T D"], context: Context, segments: Int[Array, "B T"] | None = None
     ) -> Float[Array, "B T D"]:
-        """Returns the hidden states of embedded tokens.
+        """Returns the hidden states of embedded tokens; arguments are those of `embedded`."""
+        x = self.embedded(x, context, segments)
+        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+
+    def embedded(
+        self, x: Float[Array, "B T D"], context: Context, segments: Int[Array, "B T"] | None = None
+    ) -> Float[Array, "B T D"]:
+        """Returns what the first layer reads, Norm'(x + position + segment).
 
         Args:
             x: token embeddings.
@@ -61,13 +69,15 @@ class Tower(nnx.Module):
             x = (x.astype(jnp.float32) + vectors).astype(x.dtype)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x, context)
-        x = context.on_its_devices(context.dropout(x, self.rate, "embedding"))
-        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+        return context.on_its_devices(context.dropout(x, self.rate, "embedding"))
 
 
 class LanguageModel(Tower, TaskHead):
     """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the
-    vocabulary, or the classes of a task.
+    vocabulary, the classes of a task, or whether each token was replaced.
+
+    In the last case the model is a discriminator, and its generator, which is trained with it, is a
+    part of it (`zoo.models.generator`).
 
     GPT, LLaMA, BERT and similar models are configs of this class. In a decoder a token sees only
     earlier tokens, in an encoder all.
@@ -77,7 +87,10 @@ class LanguageModel(Tower, TaskHead):
         self.embedding = vocabulary_parameter(config, normal(config.init.embedding_std), "embedding")
         super().__init__(config)
         head = ("embed", None), True, kernel_initializer(config), "head"
-        if config.head.classes == AUTO:
+        if config.generator.num_layers != AUTO:
+            self.discriminator = Discriminator(config)
+            self.generator = Generator(config) if config.generator.num_layers else None
+        elif config.head.classes == AUTO:
             self.head = Head(config)
         else:
             self.classifier = Linear(config.dim, config.head.classes, *head)
@@ -101,6 +114,23 @@ class LanguageModel(Tower, TaskHead):
     def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:
         """Returns float32 scores of every token id; training uses the chunked loss instead."""
         return logits(self.prediction(hidden, context))
+
+    def replaced_logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T"]:
+        """Returns the float32 score of "this token was replaced" for every token."""
+        return self.discriminator(hidden)
+
+    def generator_states(
+        self, tokens: Int[Array, "B T"], context: Context, segments: Int[Array, "B T"] | None = None
+    ) -> Float[Array, "B T G"]:
+        """Returns the generator's hidden states; it reads this model's embeddings."""
+        context = self.generator.own(replace(context, tokens=tokens))
+        return self.generator(
+            self.embedded(embed(self.embedding[...], tokens, self.config), context, segments), context
+        )
+
+    def generator_prediction(self, hidden: Float[Array, "B T G"], context: Context | None = None) -> LogitFactors:
+        """Returns the generator's prediction of every token id."""
+        return self.generator.head(hidden, self.embedding[...], context)
 
     def pooled(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
         """Returns tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""

@@ -18,7 +18,7 @@ from zoo.training.records.metrics_file import filter_json_lines
 UpdateStatistics = dict[str, dict[str, Float[Array, ""]]]
 """{name of a statistic: {label, such as "layer 0": value}}."""
 
-SIDES = ("", "encoder", "decoder", "forward", "backward")
+SIDES = ("", "encoder", "decoder", "forward", "backward", "generator")
 SUBLAYERS = {"attention": " attention", "cross_attention": " cross-attention", "ffn": " feed-forward"}
 BEFORE_LAYERS = ("embedding", "source_embedding", "characters", "position", "segments", "embedding_norm")
 

@@ -13,6 +13,7 @@ def _own(kind: str) -> tuple[Field, ...]:
 OBJECTIVE_FIELDS: tuple[Field, ...] = (
     Field("objective.kind", "causal", str, "what is predicted and scored", OBJECTIVE_KINDS.choices),
     *_own("multi_token"),
+    *_own("replaced_tokens"),
     *_own("extraction"),
     Field(
         "objective.select_fraction",

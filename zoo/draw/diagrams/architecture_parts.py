@@ -297,6 +297,10 @@ def _feed_forward(model: ResolvedConfig) -> Part:
 
 def _head(model: ResolvedConfig) -> Iterator[Part]:
     head = model.head
+    if model.generator.num_layers != AUTO:
+        yield Part("head", "Linear, activation", (), (f"{_number(model.dim)} × {_number(model.dim)}",))
+        yield Part("head", "Linear", ("one logit: was the token replaced?",), (f"{_number(model.dim)} × 1",))
+        return
     if head.classes != AUTO:
         if head.pooler:
             yield Part("head", "Pooler", ("dense layer and tanh",))

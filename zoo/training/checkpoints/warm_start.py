@@ -103,7 +103,8 @@ def replaceable_parts(config: ResolvedConfig, labels: tuple[str, ...]) -> Replac
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         same_task = False
     return ReplaceableParts(
-        optional=("head", "next_sentence", "pooler", "mix"), fresh=() if same_task else ("classifier",)
+        optional=("head", "next_sentence", "discriminator", "generator", "pooler", "mix"),
+        fresh=() if same_task else ("classifier",),
     )
 
 

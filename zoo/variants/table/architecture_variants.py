@@ -10,6 +10,7 @@ from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.replaced_tokens import ReplacedTokensObjective
 from zoo.objectives.span_corruption import SpanObjective
 from zoo.objectives.translation import TranslationObjective
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
@@ -82,6 +83,15 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "`random_token_fraction` set these shares ([recipes](../pretraining.md#masking)).",
         ),
         claims=("O2", "O3", "O4"),
+    ),
+    choice(
+        "objective.kind",
+        "replaced_tokens",
+        "architecture",
+        "replaced-tokens",
+        baseline="encoder",
+        source=ReplacedTokensObjective,
+        tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_are_those_of_every_row_alone"),),
     ),
     choice(
         "model.architecture",
