@@ -39,6 +39,7 @@ from zoo.config.resolve import (
     to_plain,
 )
 from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.shared_layers import stored_layers
 from zoo.config.shipped import CONFIGS, EXPERIMENTS, locate, shipped_folder, shipped_names, split_spec
 
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "sized",
     "spaced_layers",
     "split_spec",
+    "stored_layers",
     "teacher_config",
     "to_plain",
     "traced_hyperparameters",

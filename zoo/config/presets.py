@@ -63,6 +63,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "model.dim": size["dim"],
         "model.num_layers": max(size["layers"], len(pattern)),
         "model.layers.pattern": pattern,
+        "model.layers.distinct": int(0 < whole["model.layers.distinct"] < whole["model.num_layers"]),
         "model.vocab_size": AUTO,
         "model.vocab_multiple": 1,
         "model.dtype": "float32",

@@ -51,5 +51,7 @@ def _check_depth(flat: dict[str, Any], shown: str, scopes: dict[str, dict[str, A
         yield f"{shown} is defined for model.norm.placement=pre, which is {placement}; use mup"
     if not all(values["model.residual"] for values in (flat, *(flat | changes for changes in scopes.values()))):
         yield f"{shown} divides what residual connections add; model.residual=false has none"
+    if flat["model.layers.distinct"]:
+        yield f"{shown} is defined for layers with weights of their own; leave model.layers.distinct at 0, or use mup"
     if flat["model.init.scale_residual"]:
         yield f"{shown} and model.init.scale_residual=true both shrink what the layers add; leave one of them out"

@@ -137,6 +137,14 @@ STACK_FIELDS: tuple[Field, ...] = (
         items=str,
     ),
     Field(
+        "model.layers.distinct",
+        0,
+        int,
+        "n, number of layers with weights of their own, each applied L / n times in a row (ALBERT: 1); 0: all L",
+        minimum=0,
+        added=True,
+    ),
+    Field(
         "model.embedding.scale",
         "none",
         str,

@@ -120,7 +120,7 @@ def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator
         yield _norm(model)
     pattern = tuple(model.layers.pattern)
     kinds = {name: layer_kind(model, name) for name in dict.fromkeys(pattern)} or {"": model}
-    count = f"{model.num_layers} ×"
+    count = f"{model.num_layers} ×" + f" ({model.layers.distinct} distinct)" * bool(model.layers.distinct)
     if len(kinds) > 1:
         count += f" ({_counted(pattern)}, in turn)"
     yield Repeat(count, tuple(_block(model, kinds, cross, prefix)))
