@@ -199,7 +199,8 @@ def summary(config: ResolvedConfig) -> Cost:
     )
     if objective.kind in OBJECTIVE_KINDS.having("several_targets"):
         scored *= objective.future_tokens
-    matrices += scored * model.dim * _times("head/weights", row, config)
+    width = (model.head.transform and model.embedding.dim) or model.dim
+    matrices += scored * width * _times("head/weights", row, config)
     flops = (
         3
         * (2 * matrices + _attention(model, row, prefix))

@@ -30,6 +30,8 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
     for path in HEADS:
         if flat[path]:
             yield f"{shown} has no rule for the matrices of {path}=true; leave it at False"
+    if width := flat["model.embedding.dim"]:
+        yield f"{shown} has no rule for the dense layer of model.embedding.dim={width}; leave it at 0"
     if flat["objective.kind"] in TASKS:
         yield f"{shown} has no rule for the head of objective.kind={flat['objective.kind']}; use standard"
     groups = {scope: changes for scope, changes in scopes.items() if is_group(scope)}
