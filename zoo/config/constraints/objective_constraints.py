@@ -86,12 +86,11 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
 def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
     """Yields the problems of rows of sentences and pairs."""
     rows, length, segments = flat["data.row_format"], flat["data.sequence_length"], flat["model.embedding.segments"]
-    pairs = rows in ("segment_pairs", "sentence_pairs")
+    pairs = rows.endswith("pairs")
     if flat["objective.next_sentence"] and not pairs:
         yield (
             f"objective.next_sentence=true needs pairs, and data.row_format is {rows}; set data.row_format to "
-            "segment_pairs or "
-            "sentence_pairs"
+            "segment_pairs, sentence_pairs or swapped_pairs"
         )
     if rows != "packed" and length < 8:
         yield (
