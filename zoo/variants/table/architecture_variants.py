@@ -71,6 +71,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "the sum over its L uses."
         ),
         paper="Lan et al. 2020, section 3.1 (ALBERT); Dehghani et al. 2019 (Universal Transformer, which also halts)",
+        systems=("albert",),
         tests=(SHARED_LAYERS,),
         details=(
             "With n = `model.layers.distinct` layer l, counted from 0, has the weights of stored layer floor(l n / L). "

@@ -121,6 +121,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "logits = Norm(act(h W_d + b_d)) E^T, with W_d [D, E]. Norm' is optional (`model.embedding.norm`)."
         ),
         paper="Lan et al. 2020, section 3.1 (ALBERT)",
+        systems=("albert",),
         tests=(WHOLE,),
         details=(
             "V E + E D numbers in place of V D. A tied head needs `model.head.transform`, which maps the hidden states "
