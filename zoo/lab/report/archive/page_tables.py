@@ -76,7 +76,7 @@ def _groups(rows: Iterable[Mapping[str, str]], by: list[str]) -> list[list[Mappi
 
 
 def _cell(texts: list[str]) -> str:
-    """Returns a cell; a number with many digits is rounded to four, several numbers become mean ± SD."""
+    """Returns a cell: a number rounded to four digits, or mean ± SD of several numbers."""
     if len(set(texts)) == 1:
         return number(float(texts[0])) if _LONG.fullmatch(texts[0]) else as_cell(texts[0])
     try:
