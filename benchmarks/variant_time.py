@@ -17,7 +17,6 @@ import importlib.metadata
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +93,6 @@ def measure_part(part: str, changes: Mapping[str, Mapping[str, Any]], settings: 
         name: training_step({**size, **fields}, length, tokens) for name, fields in {BASELINE: {}, **changes}.items()
     }
     steps: dict[str, Callable[[], None]] = {name: step for name, (step, _) in made.items()}
-    with ThreadPoolExecutor(2) as pool:  # Compiles two at a time.
-        list(pool.map(lambda step: step(), steps.values()))
     times = take_turns({BASELINE: steps[BASELINE], AGAIN: steps[BASELINE], **steps}, settings)
     flops = {name: number / made[BASELINE][1] for name, (_, number) in made.items()} | {AGAIN: 1.0}
     return [

@@ -36,7 +36,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 "sigmoid, no bias": sigmoid | {"model.attention.sigmoid_bias": 0.0},
             }
         },
-        tune=rates(size),
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
         claim=Claim(
             "A14",
             "Sigmoid attention matches softmax attention, if the scores begin at -ln n",

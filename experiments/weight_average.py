@@ -34,7 +34,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Does an average of the weights help at a constant rate, and at a decaying one?",
         base=decoder(size, {"optimizer.ema_steps": steps // 5}),
         factors={"rate": levels("schedule.kind", "constant", "cosine")},
-        tune=rates(size, 0.16, 0.4, 1),
+        tune=rates(size, 0.16, 0.4, 1, 2.5),
         claim=Claim(
             "V22",
             "A moving average of the weights helps at a constant learning rate and not at one that decays to 0",

@@ -23,6 +23,9 @@ from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
+from zoo.interop.checkpoint_source import find_checkpoint
+from zoo.interop.exporting import export_run
+from zoo.interop.importing import import_run
 from zoo.lab.metrics import written_metrics
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -341,9 +344,8 @@ def test_wrong_letters_are_found_after_some_steps():
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("electra") / "run"
-    run(
-        small(**OBJECTIVES["replaced_tokens"], training__steps=4, training__dynamics_every=4), folder, lambda line: None
-    )
+    own = {path.replace(".", "__"): value for path, value in BERT.items()} | OBJECTIVES["replaced_tokens"]
+    run(small(**own, training__steps=4, training__dynamics_every=4), folder, lambda line: None)
     return folder
 
 
@@ -391,3 +393,11 @@ def test_fine_tuning_takes_the_discriminator_s_body(pretrained, tmp_path):
     assert set(before) - set(after) == {"generator", "discriminator"}
     for name in set(before) & set(after):
         jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), before[name], after[name])
+
+
+def test_it_is_exported_without_its_generator(pretrained, tmp_path):
+    export_run(pretrained, tmp_path / "out", "ElectraForPreTraining")
+    import_run(find_checkpoint(f"hf:{tmp_path / 'out'}"), tmp_path / "back")
+    before, after = load_trained(pretrained).params, load_trained(tmp_path / "back").params
+    assert set(before) - set(after) == {"generator"}
+    jax.tree.map(np.testing.assert_array_equal, {name: before[name] for name in after}, after)

@@ -39,7 +39,17 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.scopes import (
+    GROUPS,
+    derivable,
+    embedding_config,
+    field_at,
+    known_paths,
+    layer_kind,
+    side,
+    unknown_field,
+)
+from zoo.config.shared_layers import stored_layers
 from zoo.config.shipped import CONFIGS, EXPERIMENTS, locate, shipped_folder, shipped_names, split_spec
 
 __all__ = [
@@ -66,6 +76,7 @@ __all__ = [
     "derivable",
     "difference",
     "distilled",
+    "embedding_config",
     "field_at",
     "finetuned",
     "from_flat",
@@ -97,6 +108,7 @@ __all__ = [
     "sized",
     "spaced_layers",
     "split_spec",
+    "stored_layers",
     "teacher_config",
     "to_plain",
     "traced_hyperparameters",

@@ -132,7 +132,9 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     if its["data.row_format"].endswith("pairs"):
         own["data.row_format"] = "full_sentences"
     config = override(from_flat({**flatten(default()), **own, **_TUNED}), changes)
-    if "training.start_layers" in changes or not config.training.start_from:
+    # Where layers share their weights there is nothing to choose from.
+    shared = its["model.layers.distinct"] or config.model.layers.distinct
+    if "training.start_layers" in changes or not config.training.start_from or shared:
         return config
     depth = config.model.num_layers
     return override(

@@ -9,6 +9,21 @@ from zoo.config.field import AUTO
 from zoo.nested import flatten, unflatten
 
 LAYERS, FRACTION = "model.generator.num_layers", "model.generator.width_fraction"
+# What only a generator reads: what it is shown, its head and its loss.
+OF_GENERATORS = (
+    FRACTION,
+    "model.tie_embeddings",
+    "model.head.transform",
+    "model.head.transform_bias",
+    "model.head.bias",
+    "model.head.scale",
+    "model.head.softcap",
+    "objective.mask_token_fraction",
+    "objective.random_token_fraction",
+    "objective.label_smoothing",
+    "objective.z_loss",
+    "training.eval_masks",
+)
 # What is a share of the model's own, in the whole model and in kinds of layers. The width of a head
 # stays.
 _SCALED = (".attention.num_heads", ".attention.num_kv_heads", ".attention.num_query_heads", ".ffn.hidden_dim")

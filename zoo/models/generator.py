@@ -22,19 +22,20 @@ from zoo.models.stack import Stack
 
 class Generator(nnx.Module):
     """h = Norm(Blocks(e W + b)), the hidden states [B, T, G] of a masked language model of width G
-    over the embeddings e [B, T, D] of the model that it belongs to, and its head.
+    over the embeddings e [B, T, E] of the model that it belongs to, and its head.
 
     e is the sum of the vectors of token, position and segment, normalised where the model does so,
-    all of which the two networks share (Clark et al. 2020, section 3.2); W and b are left out where
-    G = D. The head maps to D, where the matrix is the token embedding (`Head`). G, heads and hidden
-    width are the share `generator.width_fraction` of the model's, and there are
-    `generator.num_layers` blocks; all else is the model's.
+    all of which the two networks share (Clark et al. 2020, section 3.2). E is `embedding.dim`, or
+    the width D of the model; W and b are left out where G = E. The head maps to E, where the matrix
+    is the token embedding (`Head`). G, heads and hidden width are the share
+    `generator.width_fraction` of the model's, and there are `generator.num_layers` blocks; all else
+    is the model's.
     """
 
     def __init__(self, config: ResolvedConfig):
-        own = generator_config(config)
+        own, width = generator_config(config), config.embedding.dim or config.dim
         kernel = kernel_initializer(config)
-        self.project = Linear(config.dim, own.dim, ("embed", None), True, kernel) if own.dim != config.dim else None
+        self.project = Linear(width, own.dim, ("embed", None), True, kernel) if own.dim != width else None
         # Vectors of positions are in the embeddings; a term of the scores has a value for each head.
         embedded = config.position.kind in EMBEDDED_POSITIONS
         self.position = Position(own) if embedded else make_embedded_position(own)
@@ -51,7 +52,7 @@ class Generator(nnx.Module):
         key = None if key is None else key.folded(path_hash("generator") % 2**31)
         return replace(context, dropout_key=key, record=None)
 
-    def __call__(self, x: Float[Array, "B T D"], context: Context) -> Float[Array, "B T G"]:
+    def __call__(self, x: Float[Array, "B T E"], context: Context) -> Float[Array, "B T G"]:
         """Returns the hidden states; `context` is that of `own`."""
         x = x if self.project is None else self.project(x)
         return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)

@@ -216,6 +216,15 @@ def test_each_claim_of_an_experiment_has_its_own_verdict(output):
     assert "**not supported** | contrast 1: -0.032" in rows["| A2"]
 
 
+def test_a_table_of_a_page_can_have_means_over_seeds(output):
+    rows = ["arm,seed,score,state", "a,0,0.5,done", "b,0,0.75,done", "a,1,0.7,done", "a,2,0.6,diverged"]
+    (output / "runs.csv").write_text("\n".join(rows) + "\n")
+    page = output / "page.md"
+    page.write_text("<!-- table: runs.csv; columns: arm, score, state; by: arm -->\n<!-- end of table -->\n")
+    build(output)
+    assert "| a | 0.60 ± 0.10 | done, diverged |\n| b | 0.75 | done |\n" in page.read_text()
+
+
 def test_tables_of_a_page_are_made_of_data_files(output):
     (output / "numbers.csv").write_text("step,loss,note\n1,2.123456789,\n2,,a | b\n")
     page = output / "page.md"
@@ -227,7 +236,8 @@ def test_tables_of_a_page_are_made_of_data_files(output):
     assert "| 2 |  | a \\| b |\n\n<!-- end of table -->\nEnd.\n" in page.read_text()
     for wrong, told in (
         ("numbers.csv; columns: stepp", "no column 'stepp' .did you mean"),
-        ("numbers.csv; rows: step", "'rows' is not one of columns, where"),
+        ("numbers.csv; rows: step", "'rows' is not one of columns, where, by"),
+        ("numbers.csv; by: arm", "no column 'arm'"),
         ("none.csv", "none.csv cannot be read"),
     ):
         page.write_text(f"<!-- table: {wrong} -->\n<!-- end of table -->\n")

@@ -9,6 +9,7 @@ FLAGS = {
     "arms": "--arm",
     "name": "--name",
     "seeds": "--seeds",
+    "metric": "--metric",
     "allow": "--allow",
     "match": "--match",
     "tune": "--tune",

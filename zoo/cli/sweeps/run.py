@@ -6,10 +6,9 @@ import functools
 import json
 from pathlib import Path
 
-from zoo.cli.sweeps import launch_options
+from zoo.cli.sweeps import launch_options, run_options
 from zoo.cli.sweeps.reproduction import reproduction_command
 from zoo.errors import ConfigError
-from zoo.training.runtime.device_peaks import DEVICES
 
 DESCRIPTION = """Runs an experiment: trains every combination of its factors with every seed, judges the contrasts,
 and writes DIR/report.html. Finished runs are skipped and unfinished ones continued, so the same command resumes a
@@ -44,114 +43,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_experiment_options(parser)
-    _add_comparison_options(parser)
-    _add_execution_options(parser)
-    launch_options.add_options(parser, _positive)
+    run_options.add_experiment_options(parser)
+    run_options.add_comparison_options(parser)
+    run_options.add_execution_options(parser)
+    launch_options.add_options(parser, run_options.positive)
     parser.set_defaults(handler=run, takes_overrides=True)
-
-
-def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("experiment")
-    group.add_argument(
-        "experiment", metavar="FILE[:SIZE]", nargs="?", help="experiment file (executed as Python: it must be trusted)"
-    )
-    group.add_argument(
-        "--config", metavar="FILE[:ARGUMENT]", help="config file to vary, in place of an experiment file"
-    )
-    group.add_argument(
-        "--vary",
-        metavar="PATH=A,B,...",
-        action="append",
-        default=[],
-        help="with --config: a field and its values; repeat for further fields",
-    )
-    group.add_argument(
-        "--arm",
-        metavar="NAME=CONFIG|NAME=PATH=VALUE,...",
-        dest="arms",
-        action="append",
-        default=[],
-        help="an arm of its own; repeat for further arms: each a config, or with --config each the fields that it "
-        "sets (NAME= sets none)",
-    )
-    group.add_argument(
-        "--name", help="with --config or --arm: name of the sweep (default: from the config file and the fields)"
-    )
-    group.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        dest="changes",
-        action="append",
-        default=[],
-        help="set a field of the base config, for all arms but not for prerequisite runs; "
-        "--config.PATH=VALUE does the same",
-    )
-
-
-def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("comparison")
-    group.add_argument(
-        "--seeds", metavar="N|A,B,...", type=_seeds, help='number of seeds (0 to N-1), or a list ("7,": seed 7)'
-    )
-    group.add_argument(
-        "--until-decided",
-        action="store_true",
-        help="add one seed at a time until the contrasts are decided; intervals are widened so that the error rate "
-        "over all looks is at most 5 %%",
-    )
-    group.add_argument(
-        "--max-seeds", metavar="N", type=_positive, help="with --until-decided: maximum number of seeds (default: 10)"
-    )
-    group.add_argument(
-        "--allow",
-        metavar="WHAT,...",
-        default="",
-        help="differences between arms to allow besides the factors: tokens, parameters, flops, levels; or in what is "
-        "scored: text, tokenizer, rows, targets, context",
-    )
-    group.add_argument(
-        "--match",
-        metavar="WHAT:FIELD",
-        help="make all arms as large as the first by adjusting a field, e.g. parameters:model.ffn.hidden_dim or "
-        "flops:model.num_layers",
-    )
-    group.add_argument(
-        "--tune",
-        metavar="FIELD=A,B,...",
-        help="first find each arm's best value on a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with separate "
-        "seeds",
-    )
-    group.add_argument(
-        "--tune-seeds",
-        metavar="N|A,B,...",
-        type=_seeds,
-        help="with --tune: number of seeds, starting at seed 1000, or a list (default: 1)",
-    )
-    group.add_argument(
-        "--tuned-as",
-        metavar="DIR",
-        type=Path,
-        help="tune nothing: every arm has the value at the place in the grid that was its best in DIR, a sweep of the "
-        "same experiment at another size or its archived result",
-    )
-
-
-def _add_execution_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("execution")
-    group.add_argument(
-        "--dry-run", action="store_true", help="check everything and show what would be trained; write nothing"
-    )
-    group.add_argument("--json", action="store_true", help="with --dry-run: print one JSON object for each sweep")
-    group.add_argument(
-        "--devices", metavar="N", type=_positive, help="with --dry-run: plan memory and communication of every arm on N"
-    )
-    group.add_argument("--device", choices=DEVICES, help="with --devices: their kind, for times (see zoo plan)")
-    group.add_argument(
-        "--jobs", metavar="N", type=_positive, help="runs at a time (default: 1; with --slurm unlimited)"
-    )
-    group.add_argument("--output", metavar="DIR", type=Path, help="folder of the sweep (default: runs/NAME)")
-    group.add_argument("--fresh", action="store_true", help="archive an earlier sweep in that folder and start anew")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -274,6 +170,7 @@ def _experiment(args: argparse.Namespace):
         seeds=args.seeds or experiment.seeds,
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
         match=args.match or experiment.match,
+        metric=args.metric or experiment.metric,
     )
     return with_values_of(experiment, args.tuned_as) if args.tuned_as else experiment
 
@@ -290,6 +187,8 @@ def _check_source(args: argparse.Namespace) -> None:
         raise ConfigError(
             f"{'--vary' if args.vary else '--name'} needs --config=FILE; an experiment file declares its own factors"
         )
+    if args.experiment and args.metric:
+        raise ConfigError("--metric needs --config=FILE or --arm; an experiment file declares its own metric")
     if args.config and not (args.vary or args.arms or args.seeds):
         raise ConfigError("--config without --vary, --arm or --seeds: nothing varies; for a single run use train.py")
 
@@ -325,25 +224,3 @@ def _changes(args: argparse.Namespace) -> dict[str, str]:
     if wrong := [f"--set {text}: expected PATH=VALUE" for text in args.changes if "=" not in text]:
         raise ConfigError(wrong)
     return config.parse_overrides([*args.overrides, *(f"--config.{text}" for text in args.changes)])
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return int(text)
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    """Reads "3" as seeds 0, 1, 2 and "0,5" or "5," as a list."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) > 1 and parts[-1] == "":
-        parts.pop()
-    if not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of seeds nor a list like 0,1,5")
-    if "," in text:
-        return tuple(int(part) for part in parts)
-    from zoo.lab.declarations import MAX_SEEDS
-
-    if (number := _positive(text)) > MAX_SEEDS:
-        raise argparse.ArgumentTypeError(f"{number} seeds are more than {MAX_SEEDS}")
-    return tuple(range(number))

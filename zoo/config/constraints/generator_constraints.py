@@ -7,23 +7,8 @@ from typing import Any
 
 from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.fields import BY_PATH
-from zoo.config.generators import FRACTION, LAYERS, generator_fields
+from zoo.config.generators import FRACTION, LAYERS, OF_GENERATORS, generator_fields
 from zoo.config.kinds import OBJECTIVE_KINDS
-
-# What only a generator reads: what it is shown, its head and its loss.
-_OF_GENERATORS = (
-    FRACTION,
-    "model.tie_embeddings",
-    "model.head.transform",
-    "model.head.bias",
-    "model.head.scale",
-    "model.head.softcap",
-    "objective.mask_token_fraction",
-    "objective.random_token_fraction",
-    "objective.label_smoothing",
-    "objective.z_loss",
-    "training.eval_masks",
-)
 
 
 def check_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -38,10 +23,12 @@ def check_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
     if flat[LAYERS] == 0:
         yield from (
             f"{path}={flat[path]} has no effect without a generator ({LAYERS}=0); leave it at {BY_PATH[path].default}"
-            for path in _OF_GENERATORS
+            for path in OF_GENERATORS
             if flat[path] != BY_PATH[path].default
         )
         return
+    if (distinct := flat["model.layers.distinct"]) and flat[LAYERS] % distinct:
+        yield f"model.layers.distinct={distinct} does not divide {LAYERS}={flat[LAYERS]}"
     for changes in ({}, *scopes.values()):
         seen = flat | changes
         own = set(check_layers(seen, "encoder"))

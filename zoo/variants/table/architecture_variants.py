@@ -20,6 +20,12 @@ BILM = ReferenceTest(
     "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
 )
 
+SHARED_LAYERS = ReferenceTest(
+    "distinct layers with equal weights",
+    "tests/models/test_shared_layers.py::test_they_compute_what_distinct_layers_with_equal_weights_do",
+    1e-5,
+)
+
 
 ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
@@ -57,6 +63,24 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     choice(
+        "model.layers.distinct",
+        1,
+        "architecture",
+        "shared-layers",
+        equation=(
+            "x_l = f(x_{l-1}) for l = 1 ... L, with one layer f and one set of weights. The gradient of a weight is "
+            "the sum over its L uses."
+        ),
+        paper="Lan et al. 2020, section 3.1 (ALBERT); Dehghani et al. 2019 (Universal Transformer, which also halts)",
+        systems=("albert",),
+        tests=(SHARED_LAYERS,),
+        details=(
+            "With n = `model.layers.distinct` layer l, counted from 0, has the weights of stored layer floor(l n / L). "
+            "Operations, activations and the cache are those of L layers; parameters, gradients and the state of the "
+            "optimizer are those of n. Dropout differs from layer to layer.",
+        ),
+    ),
+    choice(
         "model.architecture",
         "encoder",
         "architecture",
@@ -91,6 +115,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "replaced-tokens",
         baseline="encoder",
         source=ReplacedTokensObjective,
+        systems=("electra",),
         tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_are_those_of_every_row_alone"),),
     ),
     choice(

@@ -1,0 +1,138 @@
+"""Flags of `zoo run`: the experiment, the comparison, the execution."""
+
+import argparse
+from pathlib import Path
+
+from zoo.training.runtime.device_peaks import DEVICES
+
+
+def add_experiment_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that name an experiment, or make one up."""
+    group = parser.add_argument_group("experiment")
+    group.add_argument(
+        "experiment", metavar="FILE[:SIZE]", nargs="?", help="experiment file (executed as Python: it must be trusted)"
+    )
+    group.add_argument(
+        "--config", metavar="FILE[:ARGUMENT]", help="config file to vary, in place of an experiment file"
+    )
+    group.add_argument(
+        "--vary",
+        metavar="PATH=A,B,...",
+        action="append",
+        default=[],
+        help="with --config: a field and its values; repeat for further fields",
+    )
+    group.add_argument(
+        "--arm",
+        metavar="NAME=CONFIG|NAME=PATH=VALUE,...",
+        dest="arms",
+        action="append",
+        default=[],
+        help="an arm of its own; repeat for further arms: each a config, or with --config each the fields that it "
+        "sets (NAME= sets none)",
+    )
+    group.add_argument(
+        "--name", help="with --config or --arm: name of the sweep (default: from the config file and the fields)"
+    )
+    group.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        dest="changes",
+        action="append",
+        default=[],
+        help="set a field of the base config, for all arms but not for prerequisite runs; "
+        "--config.PATH=VALUE does the same",
+    )
+
+
+def add_comparison_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say how arms are compared: seeds, metric, what may differ, tuning."""
+    group = parser.add_argument_group("comparison")
+    group.add_argument(
+        "--seeds", metavar="N|A,B,...", type=seeds, help='number of seeds (0 to N-1), or a list ("7,": seed 7)'
+    )
+    group.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="with --config or --arm: what the arms are compared by, e.g. eval/accuracy (default: eval/loss)",
+    )
+    group.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="add one seed at a time until the contrasts are decided; intervals are widened so that the error rate "
+        "over all looks is at most 5 %%",
+    )
+    group.add_argument(
+        "--max-seeds", metavar="N", type=positive, help="with --until-decided: maximum number of seeds (default: 10)"
+    )
+    group.add_argument(
+        "--allow",
+        metavar="WHAT,...",
+        default="",
+        help="differences between arms to allow besides the factors: tokens, parameters, flops, levels; or in what is "
+        "scored: text, tokenizer, rows, targets, context",
+    )
+    group.add_argument(
+        "--match",
+        metavar="WHAT:FIELD",
+        help="make all arms as large as the first by adjusting a field, e.g. parameters:model.ffn.hidden_dim or "
+        "flops:model.num_layers",
+    )
+    group.add_argument(
+        "--tune",
+        metavar="FIELD=A,B,...",
+        help="first find each arm's best value on a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with separate "
+        "seeds",
+    )
+    group.add_argument(
+        "--tune-seeds",
+        metavar="N|A,B,...",
+        type=seeds,
+        help="with --tune: number of seeds, starting at seed 1000, or a list (default: 1)",
+    )
+    group.add_argument(
+        "--tuned-as",
+        metavar="DIR",
+        type=Path,
+        help="tune nothing: every arm has the value at the place in the grid that was its best in DIR, a sweep of the "
+        "same experiment at another size or its archived result",
+    )
+
+
+def add_execution_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say where and how runs are trained."""
+    group = parser.add_argument_group("execution")
+    group.add_argument(
+        "--dry-run", action="store_true", help="check everything and show what would be trained; write nothing"
+    )
+    group.add_argument("--json", action="store_true", help="with --dry-run: print one JSON object for each sweep")
+    group.add_argument(
+        "--devices", metavar="N", type=positive, help="with --dry-run: plan memory and communication of every arm on N"
+    )
+    group.add_argument("--device", choices=DEVICES, help="with --devices: their kind, for times (see zoo plan)")
+    group.add_argument("--jobs", metavar="N", type=positive, help="runs at a time (default: 1; with --slurm unlimited)")
+    group.add_argument("--output", metavar="DIR", type=Path, help="folder of the sweep (default: runs/NAME)")
+    group.add_argument("--fresh", action="store_true", help="archive an earlier sweep in that folder and start anew")
+
+
+def positive(text: str) -> int:
+    """Reads a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """Reads "3" as seeds 0, 1, 2 and "0,5" or "5," as a list."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and parts[-1] == "":
+        parts.pop()
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of seeds nor a list like 0,1,5")
+    if "," in text:
+        return tuple(int(part) for part in parts)
+    from zoo.lab.declarations import MAX_SEEDS
+
+    if (number := positive(text)) > MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{number} seeds are more than {MAX_SEEDS}")
+    return tuple(range(number))
