@@ -298,8 +298,8 @@ MUTANTS = (
     Mutant(
         "annotation: another type of token ids",
         "zoo/models/language_model.py",
-        'tokens: Int[Array, "B T"], context: Context, segments',
-        'tokens: Float[Array, "B T"], context: Context, segments',
+        'def __call__(\n        self, tokens: Int[Array, "B T"], context: Context, segments',
+        'def __call__(\n        self, tokens: Float[Array, "B T"], context: Context, segments',
         SHAPE_TESTS,
     ),
 )
