@@ -347,4 +347,4 @@ def _number(value: Any) -> str:
 
 def wrapped(lines: tuple[str, ...], length: int = LINE) -> list[str]:
     """Returns lines that fit into a box."""
-    return [short for line in lines for short in textwrap.wrap(line, length)]
+    return [short for line in lines for short in textwrap.wrap(line, length, break_on_hyphens=False)]
