@@ -200,6 +200,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     more = {
         "scores capped": attention.softcap,
         "sinks": attention.sinks,
+        "output norm": attention.output_norm,
         "output gate": attention.gate != "none",
         "input not normalised": not attention.input_norm and not cross,
         "own value removed": attention.exclusive and not cross,
