@@ -1,6 +1,7 @@
 """Cost of a config before anything runs: parameters and floating-point operations, from shapes."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flax import nnx
@@ -184,13 +185,6 @@ def summary(config: ResolvedConfig) -> Cost:
     for path, count in counts.items():
         blocks[_part(path)] = blocks.get(_part(path), 0) + count
 
-    def within(path: str, parts: tuple[str, ...]) -> bool:
-        place = path.removeprefix("encoder/").removeprefix("decoder/")
-        return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
-
-    own = {path: count for path, count in counts.items() if not path.startswith("generator/")}
-    heads = sum(count for path, count in own.items() if within(path, HEADS))
-    embedding = sum(count for path, count in own.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
     weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
     matrices = sum(count * _times(path, row, config) * _uses(path, model) for path, count in weights)
     # A sampled softmax scores the sampled ids and the target.
@@ -214,17 +208,23 @@ def summary(config: ResolvedConfig) -> Cost:
     if objective.distillation.teacher:
         # Forward is a third of forward and backward.
         flops += summary(teacher_config(config)).flops_per_token / 3
-    parameters = {
-        "total": sum(counts.values()),
-        "embedding": embedding,
-        "body": sum(own.values()) - embedding - heads,
-        "heads": heads,
-    }
-    if generator := sum(counts.values()) - sum(own.values()):
-        parameters["generator"] = generator
-    if padding := _padding(config):
-        parameters["padding"] = padding
-    return Cost(parameters, blocks, flops)
+    return Cost(_parameters(config, counts), blocks, flops)
+
+
+def _parameters(config: ResolvedConfig, counts: Mapping[str, int]) -> dict[str, int]:
+    """Returns `Cost.parameters`, from the number of parameters at each path."""
+
+    def within(path: str, parts: tuple[str, ...]) -> bool:
+        place = path.removeprefix("encoder/").removeprefix("decoder/")
+        return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
+
+    total, own = sum(counts.values()), {path: n for path, n in counts.items() if not path.startswith("generator/")}
+    heads = sum(count for path, count in own.items() if within(path, HEADS))
+    embedding = sum(count for path, count in own.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
+    body = sum(own.values()) - embedding - heads
+    parts = {"total": total, "embedding": embedding, "body": body, "heads": heads}
+    others = {"generator": total - sum(own.values()), "padding": _padding(config)}
+    return parts | {name: count for name, count in others.items() if count}
 
 
 def _padding(config: ResolvedConfig) -> int:

@@ -14,7 +14,7 @@ from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, vocabulary_parameter
 from zoo.layers.parametrization import reference_width
 from zoo.layers.position import make_embedded_position
-from zoo.models.generator import Discriminator, Generator
+from zoo.models.discriminator import Discriminator, ReplacementGenerator
 from zoo.models.head import Head, LogitFactors, TaskHead, logits
 from zoo.models.stack import Stack
 
@@ -95,7 +95,7 @@ class LanguageModel(Tower, TaskHead):
     vocabulary, the classes of a task, or whether each token was replaced.
 
     In the last case the model is a discriminator, and its generator, which is trained with it, is a
-    part of it (`zoo.models.generator`).
+    part of it (`zoo.models.discriminator`).
 
     GPT, LLaMA, BERT and similar models are configs of this class. In a decoder a token sees only
     earlier tokens, in an encoder all.
@@ -107,7 +107,7 @@ class LanguageModel(Tower, TaskHead):
         head = ("embed", None), True, kernel_initializer(config), "head"
         if config.generator.num_layers != AUTO:
             self.discriminator = Discriminator(config)
-            self.generator = Generator(config) if config.generator.num_layers else None
+            self.generator = ReplacementGenerator(config) if config.generator.num_layers else None
         elif config.head.classes == AUTO:
             self.head = Head(config)
         else:

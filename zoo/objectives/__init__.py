@@ -9,8 +9,7 @@ from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaske
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.objective import Objective
-from zoo.objectives.prefix import PrefixObjective
-from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
 from zoo.objectives.replaced_tokens import ReplacedTokensObjective
 from zoo.objectives.span_corruption import SpanObjective
 from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective

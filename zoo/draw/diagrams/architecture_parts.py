@@ -268,12 +268,9 @@ def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
     if getattr(POSITIONS[kind], hook) is getattr(Position, hook):
         return None
     names = {
-        "learned": "Learned positions",
-        "sinusoidal": "Sinusoids",
-        "alibi": "ALiBi",
-        "relative_bias": "learned bias by distance",
-        "shaw": "relative vectors",
-    }
+        "learned": "Learned positions", "sinusoidal": "Sinusoids", "alibi": "ALiBi",
+        "relative_bias": "learned bias by distance", "shaw": "relative vectors",
+    }  # fmt: skip
     length = model.position.max_length
     width = _number(model.embedding.dim or model.dim)
     sizes = (f"{_number(length)} × {width}",) if kind == "learned" and length != AUTO else ()
@@ -296,8 +293,7 @@ def _feed_forward(model: ResolvedConfig) -> Part:
 def _head(model: ResolvedConfig) -> Iterator[Part]:
     head = model.head
     if model.generator.num_layers != AUTO:
-        yield Part("head", "Linear, activation", (), (f"{_number(model.dim)} × {_number(model.dim)}",))
-        yield Part("head", "Linear", ("one logit: was the token replaced?",), (f"{_number(model.dim)} × 1",))
+        yield Part("head", "Linear, activation, linear", ("was the token replaced?",), (f"{_number(model.dim)} × 1",))
         return
     if head.classes != AUTO:
         if head.pooler:

@@ -8,8 +8,7 @@ from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.multi_token import MultiTokenObjective
-from zoo.objectives.prefix import PrefixObjective
-from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
 from zoo.objectives.replaced_tokens import ReplacedTokensObjective
 from zoo.objectives.span_corruption import SpanObjective
 from zoo.objectives.translation import TranslationObjective

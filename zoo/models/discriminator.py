@@ -20,7 +20,7 @@ from zoo.models.head import Head
 from zoo.models.stack import Stack
 
 
-class Generator(nnx.Module):
+class ReplacementGenerator(nnx.Module):
     """h = Norm(Blocks(e W + b)), the hidden states [B, T, G] of a masked language model of width G
     over the embeddings e [B, T, E] of the model that it belongs to, and its head.
 
