@@ -5,13 +5,14 @@ generator, which is trained with it, put in place of hidden ones.
 
 Sizes, of the discriminator with its head, which is what is kept: small 13,549,057 parameters (the
 paper prints 14 million), base 109,483,009 (110 million) and large 335,142,913 (335 million); the
-generator, whose embeddings are the discriminator's, adds 647,162, 9,903,418 and 19,512,378; tiny and
-smoke for a CPU. Stated by the paper (section 3 and Table 6): rows of 128 tokens for small, of 512 for
-the others; Adam with betas 0.9 and 0.999 and epsilon 1e-6, 10,000 steps of warm-up and linear decay,
-decay 0.01, dropout 0.1 everywhere; 15 % of the tokens hidden, 25 % for large, all of them shown as
-[MASK]; lambda 50; a generator as deep, with 1/4, 1/3 and 1/4 of the width, heads and hidden width. From
-the authors' code: gradients clipped at 1, norms' epsilon 1e-12. That code shows only 85 % of the hidden
-tokens as [MASK] and the others as they are: `objective.mask_token_fraction=0.85`. Not done: rows of two
+generator, whose embeddings are the discriminator's, adds 647,162, 9,903,418 and 19,512,378, which
+makes 14,196,219, 119,386,427 and 354,655,291 that are trained; tiny and smoke for a CPU. Stated by
+the paper (section 3 and Table 6): rows of 128 tokens for small, of 512 for the others; Adam with
+betas 0.9 and 0.999 and epsilon 1e-6, 10,000 steps of warm-up and linear decay, decay 0.01, dropout
+0.1 everywhere; 15 % of the tokens hidden, 25 % for large, all of them shown as [MASK]; lambda 50; a
+generator as deep, with 1/4, 1/3 and 1/4 of the width, heads and hidden width. From the authors'
+code: gradients clipped at 1, norms' epsilon 1e-12. That code shows only 85 % of the hidden tokens
+as [MASK] and the others as they are: `objective.mask_token_fraction=0.85`. Not done: rows of two
 segments (rows are packed), and learning rates that fall from layer to layer in fine-tuning.
 """
 

@@ -434,6 +434,7 @@ WITH |= {
 }
 WITH["objective.kind", "translation"] = TRANSLATION
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
+WITH["objective.kind", "replaced_tokens"] = ENCODER
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.
     WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}

@@ -27,9 +27,8 @@ ELECTRA = {
 OF_TOKENS = ("model.head.transform", "model.head.bias", "model.tie_embeddings")
 
 
-def _fields(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns overrides for ElectraForMaskedLM, with any activation."""
-    settings = SettingsReader(hf, ELECTRA, "electra")
+def _fields(settings: SettingsReader) -> dict[str, Any]:
+    """Returns overrides for both classes."""
     width = settings["embedding_size"]
     fields = (
         encoder(settings)
@@ -38,7 +37,6 @@ def _fields(hf: Mapping[str, Any]) -> dict[str, Any]:
         | {"model.embedding.dim": width if width != settings["hidden_size"] else 0}
     )
     settings.expect("absolute", position_embedding_type="expected absolute")
-    settings.finish()
     return fields
 
 
@@ -47,12 +45,16 @@ def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     settings = SettingsReader(hf, ELECTRA, "electra")
     if ACTIVATIONS.get(settings["hidden_act"]) != ACTIVATIONS["gelu"]:
         settings.reject("hidden_act", "the head of the class has gelu; layers and head have one activation here")
-    return _fields(hf)
+    fields = _fields(settings)
+    settings.finish()
+    return fields
 
 
 def pretraining_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for ElectraForPreTraining."""
-    fields = {path: value for path, value in _fields(hf).items() if path not in OF_TOKENS}
+    settings = SettingsReader(hf, ELECTRA, "electra")
+    fields = {path: value for path, value in _fields(settings).items() if path not in OF_TOKENS}
+    settings.finish()
     return fields | {"objective.kind": "replaced_tokens", "model.generator.num_layers": 0}
 
 
