@@ -3,6 +3,7 @@
 
     python train.py --config=configs/bert.py:tiny --workdir=runs/bert
     python train.py --config=configs/distill.py:from=runs/bert --workdir=runs/student
+    python train.py --config=configs/distill.py:distilbert,from=runs/bert --workdir=runs/student
 
 The teacher is any run that predicts tokens, masked or one after another, ours or one that `zoo
 import` made. The student has its config but for the depth, reads its data with its tokenizer, and
@@ -12,8 +13,9 @@ that only predict the next sentence are left out.
 
 By the paper (sections 2 and 3): the three terms of the loss, the student's layers, no next
 sentence, masks drawn anew. The weights of the terms are not in the paper; here all three are 1, at
-the temperature 2. Rate, schedule and clipping are those of configs/distilbert.py; the steps are
-1000, for a first look.
+the temperature 2. `distilbert,from=RUN` has those of the authors' training script (5 for the
+divergence, 2 for the true tokens, 1 for the cosine) and its layers 0, 2, 4, 7, 9, 11 of twelve.
+Rate, schedule and clipping are those of configs/distilbert.py; the steps are 1000, for a first look.
 """
 
 from zoo.config import distilled
@@ -23,5 +25,5 @@ SIZES: dict = {}
 
 
 def get_config(argument: str = "from=runs/bert"):
-    """Returns the config of "from=RUN", with "field=value" behind commas."""
+    """Returns the config of "from=RUN" or "distilbert,from=RUN", with "field=value" behind commas."""
     return distilled(argument)

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import erf
 
 from tests import reference_positions as schemes
-from tests.reference_convolutions import convolved, convolved_rows
-from tests.reference_heads import exclusive, forgotten, gated, lengthened
+from tests.reference_convolutions import convolved, convolved_rows, shifted
+from tests.reference_heads import exclusive, forgotten, gated, lengthened, normed
 
 
 @dataclass(frozen=True)
@@ -249,6 +249,8 @@ def attention_row(
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
 
     def mixed(name, y):
+        if not cross and config.convolution.kind == "kv_shift" and name != "query":
+            return shifted(config, x, y, queries, documents, params[f"{name}_convolution"])
         return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
 
     q, k, v = (
@@ -343,6 +345,7 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
+        attended = normed(config, params, attended)
         out.append(linear(params["output"], gated(config, params, attended, x[b]).reshape(len(places), -1)))
     return np.stack(out)
 

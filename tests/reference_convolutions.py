@@ -13,7 +13,9 @@ def convolved(config, place, x, positions, documents, params):
     Only the tokens right before it in its document mix with a token.
     """
     convolution = config.convolution
-    places = {"none": "", "canon": convolution.places, "primer": "B", "token_shift": "AC"}[convolution.kind]
+    places = {"none": "", "canon": convolution.places, "primer": "B", "token_shift": "AC", "kv_shift": ""}[
+        convolution.kind
+    ]
     if place not in places:
         return x
     out = np.zeros_like(x)
@@ -31,6 +33,22 @@ def convolved(config, place, x, positions, documents, params):
             taps = params["taps"]
             out[t] = taps[0] * x[t] + sum(taps[lag] * back(lag) for lag in range(1, len(taps)))
             out[t] += x[t] if convolution.kind == "canon" else 0
+    return out
+
+
+def shifted(config, x, y, positions, documents, params):
+    """Lin et al. 2025: keys or values y [T, G K] of one row of tokens x [T, D]; each head takes a
+    share of the token right before it in its document, zeros where there is none.
+    """
+    G, out = config.attention.num_kv_heads, np.zeros_like(y)
+    for t in range(len(y)):
+        known = t > 0 and positions[t - 1] >= 0 and positions[t - 1] == positions[t] - 1
+        same = known and (documents is None or documents[t - 1] == documents[t])
+        last = y[t - 1] if same else np.zeros(y.shape[1])
+        for g in range(G):
+            head = slice(g * y.shape[1] // G, (g + 1) * y.shape[1] // G)
+            share = 1 / (1 + np.exp(-x[t] @ params["shares"]["kernel"][:, g]))
+            out[t, head] = share * last[head] + (1 - share) * y[t, head]
     return out
 
 

@@ -12,6 +12,19 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+def normed(config, params, attended):
+    """Lin et al. 2025: what each head of a row has read, [T, H, V], over its root mean square, times
+    a scale.
+    """
+    if not config.attention.output_norm:
+        return attended
+    out = np.zeros_like(attended)
+    for t, h in np.ndindex(attended.shape[:2]):
+        mean = (attended[t, h] ** 2).mean()
+        out[t, h] = attended[t, h] / np.sqrt(mean + config.norm.epsilon) * params["output_norm"]["scale"][h]
+    return out
+
+
 def gated(config, params, attended, x):
     """Qiu et al. 2025: what the heads of a row have read, [T, H, V], times sigmoid(u W): of the
     tokens x [T, D] or of what was read, for each element or for each head.

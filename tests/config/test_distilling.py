@@ -34,6 +34,7 @@ BERT = {
 def teacher(folder, changes=None):
     """The folder of a run of which there is the config alone."""
     config = configs.resolve(configs.override(configs.default(), BERT | (changes or {})), 300)
+    folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", configs.to_plain(config))
     return folder
 
@@ -94,11 +95,33 @@ def test_a_student_of_shared_layers_has_the_same_layers_fewer_times(tmp_path):
     assert tuple(student.training.start_layers) == ()
 
 
+def test_distilbert_has_its_weights_and_layers(tmp_path):
+    folder = teacher(tmp_path / "twelve", {"model.num_layers": 12})
+    student = configs.resolve(shipped(f"distilbert,from={folder}"), 300)
+    terms = student.objective.distillation
+    assert (terms.kl, terms.hard, terms.cosine, terms.temperature) == (5.0, 2.0, 1.0, 2.0)
+    assert (student.model.num_layers, tuple(student.training.start_layers)) == (6, (0, 2, 4, 7, 9, 11))
+    optimizer, schedule = student.optimizer, student.schedule
+    assert (optimizer.learning_rate, optimizer.epsilon, optimizer.clip_norm) == (5e-4, 1e-6, 5.0)
+    assert (schedule.kind, schedule.warmup_steps / student.training.steps) == ("linear", 0.05)
+    plain = configs.resolve(shipped(f"from={folder}"), 300)
+    assert {key.rpartition(".")[2] for key in configs.difference(student, plain)} == {"kl", "hard", "start_layers"}
+    six = teacher(tmp_path / "six")
+    with pytest.raises(ConfigError, match="from layers 0, 2, 4, 7, 9, 11 of 12, and the teacher has 6; choose model"):
+        shipped(f"distilbert,from={six}")
+    chosen = shipped(f"distilbert,from={six},model.num_layers=2,objective.distillation.hard=1")
+    assert (chosen.objective.distillation.kl, chosen.objective.distillation.hard) == (5.0, 1.0)
+    assert tuple(chosen.training.start_layers) == (0, 3)
+    fresh = configs.resolve(shipped(f"distilbert,from={folder},training.start_from="), 300)
+    assert (fresh.model.num_layers, tuple(fresh.training.start_layers)) == (6, ())
+
+
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
         ("tiny", "'tiny' is not from=RUN"),
         ("from=", "is not from=RUN"),
+        ("distilbert", "'' is not from=RUN"),
         ("from=nowhere", "from=nowhere is not a run: there is no nowhere"),
         ("from=x,dim", "option 'dim' is not field=value"),
     ],

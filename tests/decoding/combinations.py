@@ -54,6 +54,9 @@ DECODERS = {
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
     "forget gates, scanned": {
         "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},
+    "forget gates, keys and values shifted, output normed": {
+        "model.attention.kind": "forgetting", "model.convolution.kind": "kv_shift", "model.attention.num_kv_heads": 2,
+        "model.attention.qk_norm": "head", "model.attention.output_norm": True, "model.attention.gate": "elementwise"},
     "canon layers, scanned": {"model.convolution.kind": "canon", "model.convolution.places": "ABCD", "model.scan_layers": True, "model.num_layers": 2},
     "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},

@@ -12,7 +12,7 @@ from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import position_tables
 from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
-from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns
+from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns, wrapped
 from zoo.draw.diagrams.block_steps import Branch
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4}
@@ -141,6 +141,10 @@ def test_text_fits_into_boxes_and_boxes_into_the_page():
     )
     texts = [text.get_window_extent(renderer).width for text in axes.texts]
     assert max(texts) < widest * drawn.dpi
+
+
+def test_lines_do_not_break_at_hyphens():
+    assert wrapped(("a learning rate with warm-up", "both"), 26) == ["a learning rate with", "warm-up", "both"]
 
 
 def test_the_file_is_named_by_its_configs(tmp_path, capsys):

@@ -313,6 +313,7 @@ LAYERS = {
         "model.attention.global_projections": True, "model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2},
     "gate of elements": {"model.attention.gate": "elementwise", "model.attention.num_kv_heads": 2},
     "gate of heads, from what was read": {"model.attention.gate": "head", "model.attention.gate_input": "attended"},
+    "output norm, gate of heads": {"model.attention.output_norm": True, "model.attention.gate": "head", "model.attention.num_kv_heads": 2},
     "exclusive, gate of heads": {"model.attention.exclusive": True, "model.attention.gate": "head", "model.attention.num_kv_heads": 2},
     "cosine": {"model.attention.qk_norm": "cosine", "model.attention.num_query_heads": 2},
     "ssmax, dilated windows": {"model.attention.ssmax": 0.4, "model.attention.window": 2, "model.attention.dilations": (1, 3)},

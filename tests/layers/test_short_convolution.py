@@ -21,6 +21,14 @@ BLOCKS = {
     "canon before the sublayers": {KIND: "canon", "model.convolution.places": "AC", "model.parallel": "own_norms"},
     "canon inside a gated layer": {KIND: "canon", "model.convolution.places": "BD", "model.ffn.kind": "swiglu"},
     "primer": {KIND: "primer", "model.attention.qk_norm": "head", "model.norm.placement": "post"},
+    "keys and values shifted": {
+        KIND: "kv_shift",
+        "model.attention.kind": "forgetting",
+        "model.attention.num_kv_heads": 2,
+        "model.attention.qk_norm": "head",
+        "model.attention.output_norm": True,
+        "model.attention.gate": "elementwise",
+    },
     "token shift": {KIND: "token_shift", "model.attention.kind": "forgetting"},
 }
 

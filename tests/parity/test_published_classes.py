@@ -37,6 +37,7 @@ NAMED = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c":
 GEMMA3 = LLAMA | {"head_dim": 12, "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 20, "sliding_window": 5}
 CASES = {
     "BertModel": BERT, "RobertaModel": ROBERTA, "DistilBertModel": DISTILBERT, "LlamaModel": LLAMA, "GPTNeoXModel": BERT,
+    "PhiModel": LLAMA,
     "GPTJModel": GPT | {"rotary_dim": 4}, "GPT2Model": GPT,
     "ModernBertModel": {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 40,
                         "local_attention": 4, "pad_token_id": 0},

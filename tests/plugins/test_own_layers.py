@@ -43,6 +43,20 @@ class SquaredGate(plugin.GatedFeedForward):
         return jnp.square(jax.nn.relu(x))
 
 
+class Squares(plugin.FeedForward):
+    """y = (x W_up)^2 W_down."""
+
+    def hidden(self, x, context):
+        return jnp.square(self.projected("up", x, context))
+
+
+class BareSquares(plugin.FeedForward):
+    """The same without `projected`."""
+
+    def hidden(self, x, context):
+        return jnp.square(self.up(x))
+
+
 class Table(plugin.Position):
     """x_t + tanh(P[t]): a bounded learned vector for each of `position.rows` positions."""
 
@@ -104,6 +118,8 @@ ROWS = Field("model.position.rows", 32, int, "rows of the table", minimum=1)
 ADDED = (
     (Kind("model.norm.kind", "own_tanh", "tanh(a x)", frozenset({"normalises", "bias"})), DynamicTanh),
     (Kind(FFN, "squared_gate", "y", frozenset({"gated", "sparse"})), SquaredGate),
+    (Kind(FFN, "squares", "y"), Squares),
+    (Kind(FFN, "bare_squares", "y"), BareSquares),
     (Kind(POSITION, "table", "y", frozenset({"embedded"}), (ROWS,), _table_problems), Table),
     (Kind(POSITION, "parity", "y", frozenset({"score_bias"})), Parity),
     (Kind(POSITION, "mean", "y", frozenset({"value_bias"})), Mean),
@@ -146,6 +162,21 @@ def test_an_activation_serves_a_gated_layer():
     parts = {name: np.float64(x) @ np.float64(values[name]["kernel"]) + values[name]["bias"] for name in ("gate", "up")}
     hidden = np.maximum(parts["gate"], 0) ** 2 * parts["up"]
     close(call(with_values(layer, values), x), hidden @ np.float64(values["down"]["kernel"]) + values["down"]["bias"])
+
+
+def test_a_convolution_inside_the_layer_applies_or_is_refused():
+    canon = {"model.convolution.kind": "canon", "model.convolution.places": "D"}
+    x = np.random.default_rng(2).standard_normal((2, 5, D)).astype(np.float32)
+
+    def run(kind, changes):
+        layer = make_feed_forward(tiny({FFN: kind} | changes).model)
+        return call(lambda x: with_values(layer, random_values(layer, 1))(x, counting(5)), x)
+
+    plain, convolved = run("squares", {}), run("squares", canon)
+    assert abs(plain - convolved).max() > 0.01
+    np.testing.assert_array_equal(run("bare_squares", {}), plain)
+    with pytest.raises(ConfigError, match=r'bare_squares, which would be left out; compute self.projected\("up", x'):
+        run("bare_squares", canon)
 
 
 def test_a_gated_layer_is_counted_with_three_matrices():

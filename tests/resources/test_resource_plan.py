@@ -10,8 +10,11 @@ import pytest
 
 from zoo import config as configs
 from zoo.cli.main import main
+from zoo.cli.plan_resources import as_json, as_lines
+from zoo.models import cost
 from zoo.nested import unflatten
-from zoo.resources.resource_plan import Measured, ResourcePlan, config_for
+from zoo.resources import resource_plan
+from zoo.resources.resource_plan import Measured, ResourcePlan, Stage, config_for, make_plan
 from zoo.resources.suggestion import suggest
 
 SMALL = {
@@ -39,10 +42,11 @@ def plans():
 @pytest.mark.parametrize("name", ["unrolled", "scanned, in parts"])
 def test_memory_and_collectives_are_those_of_the_whole_program(plans, name):
     plan, found = plans[name]["plan"], plans[name]
+    (stage,) = plan["stages"]
     assert plan["memory"] == pytest.approx(found["memory"], rel=0.15)
-    assert plan["measured"]["wire"].keys() == found["wire"].keys()
+    assert stage["measured"]["wire"].keys() == found["wire"].keys()
     for kind, sent in found["wire"].items():
-        assert plan["measured"]["wire"][kind] == pytest.approx(sent, rel=1e-3), kind
+        assert stage["measured"]["wire"][kind] == pytest.approx(sent, rel=1e-3), kind
     assert plan["parts"] == (1 if name == "unrolled" else 2)
     # float32 parameters and two moments, all but the norms and biases divided by eight.
     assert 12 * plan["parameters"] / 8 < plan["state"] < 1.2 * 12 * plan["parameters"] / plan["mesh"]["fsdp"]
@@ -54,9 +58,10 @@ def test_a_plan_for_a_gpu_has_no_scores_of_all_pairs(plans):
     assert plan["kernel"] == "cudnn"
     assert plan["device"] == "h200"
     scores = 6 * 4 * 8 * 256 * 256 * 2
-    assert plan["measured"]["temporaries"] < 6 * scores
-    assert set(plan["seconds"]) == {"compute", "memory", "wire"}
-    assert all(plan["seconds"].values())
+    (stage,) = plan["stages"]
+    assert stage["measured"]["temporaries"] < 6 * scores
+    assert set(stage["seconds"]) == {"compute", "memory", "wire"}
+    assert all(stage["seconds"].values())
     text = "\n".join(plans["fused"]["lines"])
     assert "fits in" in text
     assert "at least" in text
@@ -70,10 +75,41 @@ def test_what_is_likely_to_be_wrong_is_said(plans):
     assert "the loss works on 64 tokens of a device" in second
 
 
+SHALLOW = SMALL | {"model.num_layers": 2}
+# Rows x length: 64 x 8, 128 x 8, 32 x 32.
+STAGES = {"data.batch_stages": (16, 30), "data.length_stages": (8, 50), "training.steps": 100}
+
+
+def test_tokens_operations_and_time_are_summed_over_stages(monkeypatch):
+    """Each stage is that of a config whose rows have its number and length."""
+    monkeypatch.setattr(
+        resource_plan, "measure", lambda config: Measured(1e9 / config.data.sequence_length, {}, {}, ((1e6, ""),), ())
+    )
+    plan = make_plan(configs.resolve(unflatten(SHALLOW | STAGES)), "l4")
+    shapes = [(stage.steps, stage.rows, stage.length) for stage in plan.stages]
+    assert shapes == [(30, 64, 8), (20, 128, 8), (50, 32, 32)]
+    assert (plan.steps, plan.tokens) == (100, 30 * 512 + 70 * 1024)
+    flops = seconds = 0
+    for steps, rows, length in shapes:
+        shape = {"data.batch_size": rows, "data.sequence_length": length, "model.position.max_length": 32}
+        alone = configs.resolve(unflatten(SHALLOW | shape))
+        flops += steps * rows * length * cost.summary(alone).flops_per_token
+        seconds += steps * max(make_plan(alone, "l4").whole.seconds.values())
+    assert plan.flops == pytest.approx(flops)
+    assert plan.run_seconds() == pytest.approx(seconds)
+    whole = make_plan(configs.resolve(unflatten(SHALLOW | {"training.steps": 100})), "l4")
+    assert plan.flops < 0.99 * whole.flops
+    # The largest temporaries here are those of the short rows.
+    assert plan.memory - plan.state == 1e9 / 8
+    assert as_json(plan)["run"]["tokens"] == plan.tokens
+    assert "stage        30 steps of 512 tokens: 64 rows of 8" in as_lines(plan)
+
+
 def plan_of(config, memory) -> ResourcePlan:
+    stage = Stage(steps=1, rows=1, length=1, measured=Measured(memory, {}, {}, (), ()), flops=1.0, seconds={})
     return ResourcePlan(
         devices=8, device="l4", mesh={"data": 8, "fsdp": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
-        state=0.0, measured=Measured(memory, {}, {}, (), ()), flops=1.0, seconds={}, tokens=1, steps=1, warnings=(),
+        state=0.0, stages=(stage,), warnings=(),
     )  # fmt: skip
 
 

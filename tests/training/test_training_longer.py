@@ -12,7 +12,7 @@ from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json, write_json
 from zoo.nested import flatten
 from zoo.training.optimization.schedules import make_schedule
-from zoo.training.records.extension import Extension, recorded_extensions
+from zoo.training.records.extension import Extension, extension_obstacle, find_extension, recorded_extensions
 from zoo.training.startup import RunRequest
 from zoo.training.trainer import run, train_runs
 
@@ -122,6 +122,21 @@ def test_a_schedule_over_all_steps_is_refused_with_every_other_problem(kind, tmp
     longer, seed = caught.value.problems
     assert f"depend on the number of steps (schedule.kind={kind}); a new run whose training.start_from" in longer
     assert "with seed=0, not 3" in seed
+
+
+@pytest.mark.parametrize("done", [4, 5])
+def test_an_average_of_the_last_updates_that_has_begun_is_not_continued(done, tmp_path):
+    """It begins after half of the updates here, and later where there are more of them."""
+    tail = {"optimizer__tail_average": 0.5}
+    held(tmp_path, 8, done, **tail)
+    before, now = (configs.resolve(sized(steps, **tail)) for steps in (8, 16))
+    obstacle = extension_obstacle(tmp_path, before, find_extension(tmp_path, before, now))
+    if done == 4:
+        assert obstacle is None
+        return
+    assert "the average of its last updates began after update 4 (optimizer.tail_average=0.5)" in obstacle
+    with pytest.raises(ConfigError, match=r"training.steps=8 cannot grow to 16: the average of its last updates began"):
+        run(sized(16, **tail), tmp_path, quiet)
 
 
 @pytest.mark.parametrize("made", ["imported", "averaged"])

@@ -11,7 +11,7 @@ from zoo.errors import ConfigError
 from zoo.training.runtime.device_peaks import DEVICES
 
 if TYPE_CHECKING:
-    from zoo.resources.resource_plan import ResourcePlan
+    from zoo.resources.resource_plan import ResourcePlan, Stage
 
 EXAMPLES = """examples:
   zoo plan configs/llama.py:v2-70b --devices 256 --device h200
@@ -83,10 +83,11 @@ def simulate(devices: int) -> None:
 def summary_line(plan: "ResourcePlan") -> str:
     """Returns memory, communication and time of a plan in one line."""
     fits = "" if plan.fits is None else ", fits" if plan.fits else ", DOES NOT FIT"
-    step = f", at least {max(plan.seconds.values()) * 1e3:,.1f} ms" if plan.seconds else ""
+    whole = plan.whole
+    step = f", at least {max(whole.seconds.values()) * 1e3:,.1f} ms" if whole.seconds else ""
     return (
         f"{gib(plan.memory)} a device ({gib(plan.state)} of it state){fits}; "
-        f"{gib(sum(plan.measured.wire.values()))} sent in a step{step}"
+        f"{gib(sum(whole.measured.wire.values()))} sent in a step{step}"
     )
 
 
@@ -101,19 +102,25 @@ def gib(size: float) -> str:
 
 
 def as_json(plan: "ResourcePlan") -> dict[str, Any]:
-    """Returns a plan as plain values, bytes and seconds."""
-    return asdict(plan) | {"memory": plan.memory, "fits": plan.fits}
+    """Returns a plan as plain values: bytes, operations, seconds; those of the whole run as "run"."""
+    run = {"steps": plan.steps, "tokens": plan.tokens, "flops": plan.flops, "seconds": plan.run_seconds()}
+    return asdict(plan) | {"memory": plan.memory, "fits": plan.fits, "run": run}
 
 
 def as_lines(plan: "ResourcePlan") -> list[str]:
     """Returns the lines that are printed of a plan."""
-    measured, axes = plan.measured, ", ".join(f"{name} {size}" for name, size in plan.mesh.items())
+    whole, axes = plan.whole, ", ".join(f"{name} {size}" for name, size in plan.mesh.items())
+    measured = plan.largest.measured
     lines = [
         f"devices      {plan.devices} x {plan.device or 'unknown kind'}, mesh {axes}",
         f"parameters   {plan.parameters:,}",
-        f"batch        {plan.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}; attention {plan.kernel}",
+        *(
+            f"stage        {stage.steps:,} steps of {stage.tokens:,} tokens: {stage.rows:,} rows of {stage.length:,}"
+            for stage in plan.stages[:-1]
+        ),
+        f"batch        {whole.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}; attention {plan.kernel}",
         "",
-        "memory of a device",
+        "memory of a device" + _of_stage(plan, plan.largest),
         f"  state        {gib(plan.state):>14s}   parameters and optimizer, exact",
         f"  temporaries  {gib(measured.temporaries):>14s}   of a CPU's compilation, an upper bound",
     ]
@@ -122,19 +129,31 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
     if plan.device is not None:
         memory = DEVICES[plan.device].memory
         total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in {gib(memory)}, of which 92 % are usable"
-    lines += [total, "", "sent by a device in a step"]
-    lines += [
-        f"  {kind:19s} {gib(size):>14s}   {measured.counts[kind]:,.0f} times" for kind, size in measured.wire.items()
-    ] or ["  nothing"]
-    if plan.seconds:
-        step, limit = max(plan.seconds.values()), max(plan.seconds, key=plan.seconds.get)
-        parts = ", ".join(f"{name} {seconds * 1e3:,.1f} ms" for name, seconds in plan.seconds.items())
-        tokens, day = plan.tokens * plan.steps / 1e9, 86400
-        days, usual = step * plan.steps / day, plan.seconds["compute"] / 0.4 * plan.steps / day
-        lines += [
-            "",
-            f"time of a step  at least {step * 1e3:,.1f} ms ({parts}): limited by {limit}",
-            f"whole run       {plan.steps:,} steps, {tokens:,.2f} G tokens: at least {days:,.2f} days; "
-            f"at 40 % of the peak {max(days, usual):,.2f} days",
-        ]
-    return lines + [f"\nwarning: {warning}" for warning in plan.warnings]
+    wire, counts = whole.measured.wire, whole.measured.counts
+    lines += [total, "", "sent by a device in a step" + _of_stage(plan, whole)]
+    lines += [f"  {kind:19s} {gib(size):>14s}   {counts[kind]:,.0f} times" for kind, size in wire.items()] or [
+        "  nothing"
+    ]
+    return [*lines, *_time_lines(plan), *(f"\nwarning: {warning}" for warning in plan.warnings)]
+
+
+def _of_stage(plan: "ResourcePlan", stage: "Stage") -> str:
+    """Returns which updates are meant, where the batches of a run have several shapes."""
+    return f" ({stage.rows:,} rows of {stage.length:,})" if len(plan.stages) > 1 else ""
+
+
+def _time_lines(plan: "ResourcePlan") -> list[str]:
+    whole, day = plan.whole, 86400
+    if not whole.seconds:
+        if len(plan.stages) == 1:
+            return []
+        return ["", f"whole run       {plan.steps:,} steps, {plan.tokens / 1e9:,.2f} G tokens"]
+    step, limit = max(whole.seconds.values()), max(whole.seconds, key=whole.seconds.get)
+    parts = ", ".join(f"{name} {seconds * 1e3:,.1f} ms" for name, seconds in whole.seconds.items())
+    least, usual = plan.run_seconds() / day, plan.run_seconds(0.4) / day
+    return [
+        "",
+        f"time of a step  at least {step * 1e3:,.1f} ms ({parts}): limited by {limit}{_of_stage(plan, whole)}",
+        f"whole run       {plan.steps:,} steps, {plan.tokens / 1e9:,.2f} G tokens: at least {least:,.2f} days; "
+        f"at 40 % of the peak {usual:,.2f} days",
+    ]

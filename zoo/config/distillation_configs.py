@@ -1,5 +1,6 @@
 """Configs of distillation: the teacher's model on the student's rows, and a student of a run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,23 @@ _TUNED = {
     "schedule.warmup_steps": 50,
     "training.steps": 1000,
 }
+_LAYERS = "training.start_layers"
+# What the authors' training script adds for DistilBERT: weights of the terms, and the layers of a
+# teacher of twelve.
+_RECIPES: dict[str, dict[str, Any]] = {
+    "distilbert": {
+        "objective.distillation.kl": 5.0,
+        "objective.distillation.hard": 2.0,
+        "objective.distillation.cosine": 1.0,
+        "objective.distillation.temperature": 2.0,
+        "model.num_layers": 6,
+        _LAYERS: (0, 2, 4, 7, 9, 11),
+    }
+}
+_RECIPE_DEPTH = 12
 # Fields of evaluation that a student shares with its teacher.
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
-_OF_ANOTHER_START = (
-    TEACHER,
-    *TEACHER_FIELDS,
-    "training.start_from",
-    "training.start_layers",
-    "training.trained_layers",
-)
+_OF_ANOTHER_START = (TEACHER, *TEACHER_FIELDS, "training.start_from", _LAYERS, "training.trained_layers")
 
 
 def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
@@ -89,15 +98,21 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     is left out, and pairs of texts become rows of full sentences.
 
     Args:
-        argument: "from=RUN,field=value,...", with any number of fields. Layers are spaced evenly
-            for `model.num_layers`.
+        argument: "from=RUN,field=value,...", with any number of fields, or "distilbert,from=RUN,..."
+            for DistilBERT's weights of the terms and its layers of a teacher of twelve. Other layers
+            are spaced evenly for `model.num_layers`.
 
     Raises:
-        ConfigError: another argument; the folder is not a run; the run predicts no tokens.
+        ConfigError: another argument; the folder is not a run; the run predicts no tokens, or has not
+            the layers that a recipe names.
     """
-    start, *options = argument.split(",")
+    first, _, rest = argument.partition(",")
+    recipe = _RECIPES.get(first, {})
+    start, *options = (rest if recipe else argument).split(",")
     if not start.startswith("from=") or start == "from=":
-        raise ConfigError(f"{shown(start)} is not from=RUN, e.g. from=runs/bert")
+        raise ConfigError(
+            f"{shown(start)} is not from=RUN, e.g. from=runs/bert; {' or '.join(_RECIPES)} may stand before it"
+        )
     if wrong := [option for option in options if "=" not in option]:
         raise ConfigError([f"option {shown(option)} is not field=value" for option in wrong])
     folder, changes = Path(start.removeprefix("from=")), dict(option.split("=", 1) for option in options)
@@ -108,6 +123,32 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
             "this one "
             f"with {its['objective.kind']}"
         )
+    own = _shared_with_teacher(its, folder)
+    recipe = _recipe(first, its["model.num_layers"], changes) if recipe else {}
+    config = override(from_flat({**flatten(default()), **own, **_TUNED, **recipe}), changes)
+    # Where layers share their weights there is nothing to choose from.
+    shared = its["model.layers.distinct"] or config.model.layers.distinct
+    if _LAYERS in {**recipe, **changes} or not config.training.start_from or shared:
+        return config
+    depth = config.model.num_layers
+    return override(config, {_LAYERS: spaced_layers(its["model.num_layers"], depth) if isinstance(depth, int) else ()})
+
+
+def _recipe(name: str, depth: int, changes: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a recipe; without its layers if `changes` choose the student's."""
+    fields = _RECIPES[name]
+    if changes.keys() & {_LAYERS, "model.num_layers", "training.start_from"}:
+        return {path: value for path, value in fields.items() if path not in (_LAYERS, "model.num_layers")}
+    if depth != _RECIPE_DEPTH:
+        raise ConfigError(
+            f"{name}: a student starts from layers {', '.join(map(str, fields[_LAYERS]))} of {_RECIPE_DEPTH}, and the "
+            f"teacher has {depth}; choose model.num_layers=N, whose layers are spaced evenly, or {_LAYERS}"
+        )
+    return fields
+
+
+def _shared_with_teacher(its: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Returns the fields that a student takes from its teacher's config, and those that name it."""
     own: dict[str, Any] = {
         path: value for path, value in its.items() if path.startswith(("model.", "objective.", "data."))
     }
@@ -131,16 +172,7 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     }
     if its["data.row_format"].endswith("pairs"):
         own["data.row_format"] = "full_sentences"
-    config = override(from_flat({**flatten(default()), **own, **_TUNED}), changes)
-    # Where layers share their weights there is nothing to choose from.
-    shared = its["model.layers.distinct"] or config.model.layers.distinct
-    if "training.start_layers" in changes or not config.training.start_from or shared:
-        return config
-    depth = config.model.num_layers
-    return override(
-        config,
-        {"training.start_layers": spaced_layers(its["model.num_layers"], depth) if isinstance(depth, int) else ()},
-    )
+    return own
 
 
 def _read(folder: Path, field: str) -> ml_collections.ConfigDict:

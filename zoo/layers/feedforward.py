@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from zoo.config import GATED, ResolvedConfig
 from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
+from zoo.errors import ConfigError
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, constant, kernel_initializer, output_initializer, parameter
@@ -34,6 +35,32 @@ def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "
     }[activation_of(config.ffn.kind)](x)
 
 
+class ConvolvedLinear(Linear):
+    """A projection that a short convolution follows (place D), which needs the context of its tokens.
+
+    Args:
+        linear: the projection.
+        name: of the attribute that holds it.
+        config: the `model` part, as this layer sees it.
+    """
+
+    def __init__(self, linear: Linear, name: str, config: ResolvedConfig):
+        self.kernel, self.bias = linear.kernel, linear.bias
+        self.name, self.kind, self.places = name, config.ffn.kind, config.convolution.places
+
+    def __call__(self, x: Float[Array, "*leading I"]) -> Float[Array, "*leading O"]:
+        """Refuses to leave out the convolution."""
+        raise ConfigError(
+            f"model.convolution.places={self.places} has a convolution after self.{self.name}(x) of model.ffn.kind="
+            f'{self.kind}, which would be left out; compute self.projected("{self.name}", x, context) there, or choose '
+            "places without D"
+        )
+
+    def before_convolution(self, x: Float[Array, "*leading I"]) -> Float[Array, "*leading O"]:
+        """Returns the projection alone."""
+        return super().__call__(x)
+
+
 class FeedForward(nnx.Module):
     """y = act(x W_up) W_down (Vaswani et al. 2017, section 3.3; Shazeer 2020, eq. 2 and 3).
 
@@ -44,10 +71,15 @@ class FeedForward(nnx.Module):
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         last = output_initializer(config, gain)
-        self.up = self.make_projection(config, gain)
-        self.up_convolution = make_short_convolution(config, "D", hidden_dim(config), "mlp")
+        self._add_projection("up", config, gain)
         self.down = Linear(hidden_dim(config), config.dim, ("mlp", "embed"), config.ffn.bias, last)
         self.config = config
+
+    def _add_projection(self, name: str, config: ResolvedConfig, gain: float) -> None:
+        projection = self.make_projection(config, gain)
+        convolution = make_short_convolution(config, "D", hidden_dim(config), "mlp")
+        setattr(self, name, projection if convolution is None else ConvolvedLinear(projection, name, config))
+        setattr(self, f"{name}_convolution", convolution)
 
     @staticmethod
     def make_projection(config: ResolvedConfig, gain: float) -> Linear:
@@ -59,8 +91,10 @@ class FeedForward(nnx.Module):
         """Returns the projection "up" or "gate" of x, after the short convolution at place D if there
         is one.
         """
-        y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
-        return y if convolution is None else convolution(y, context, f"{name} convolution")
+        projection, convolution = getattr(self, name), getattr(self, f"{name}_convolution")
+        if convolution is None:
+            return projection(x)
+        return convolution(projection.before_convolution(x), context, f"{name} convolution")
 
     def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
         """Applies the layer to every token; only a convolution inside of it and the record of
@@ -90,8 +124,7 @@ class GatedFeedForward(FeedForward):
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         super().__init__(config, gain)
-        self.gate = self.make_projection(config, gain)
-        self.gate_convolution = make_short_convolution(config, "D", hidden_dim(config), "mlp")
+        self._add_projection("gate", config, gain)
 
     def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
         """Returns act(x W_gate) * x W_up."""

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.layers.context import Context
-from zoo.layers.parameter import Initializer, parameter
+from zoo.layers.parameter import Initializer, Linear, kernel_initializer, parameter
 
 Channels = Float[Array, "B T C"]
 
@@ -48,8 +48,8 @@ class ShortConvolution(nnx.Module):
     @staticmethod
     def places(config: ResolvedConfig) -> str:
         """Returns where it stands in a block, some of the letters A (input of attention), B (queries,
-        keys and values), C (input of the feed-forward layer) and D (inside of it, before the
-        activation).
+        keys and values), C (input of the feed-forward layer), D (inside of it, before the
+        activation) and K (keys and values alone).
         """
         raise NotImplementedError
 
@@ -62,25 +62,41 @@ class ShortConvolution(nnx.Module):
         """
         raise NotImplementedError
 
-    def __call__(self, x: Channels, context: Context, name: str) -> Channels:
+    def mix_reading(self, x: Channels, earlier: Sequence[Channels], source: Float[Array, "B T D"]) -> Channels:
+        """Returns the new vectors where they also depend on what x was projected from; by default they
+        do not, and this is `mix`.
+
+        Args:
+            x, earlier: see `mix`.
+            source: the tokens before the projection, or x where there is none.
+        """
+        del source
+        return self.mix(x, earlier)
+
+    def __call__(
+        self, x: Channels, context: Context, name: str, source: Float[Array, "B T D"] | None = None
+    ) -> Channels:
         """Mixes the tokens of rows, or with a filled cache the next token of every row.
 
         Args:
             x: the tokens.
             context: structure of the sequence.
             name: entry of the layer's cache.
+            source: see `mix_reading`.
         """
+        source = x if source is None else source
         cache, before = context.cache, self.width - 1
         if cache is not None and name in cache.entries:
             kept = cache.entries[name].vectors
             cache.entries[name] = LastTokens(jnp.concatenate([kept[:, 1:], x], axis=1))
-            return self.mix(x, [kept[:, before - lag : before - lag + 1] for lag in range(1, self.width)])
+            earlier = [kept[:, before - lag : before - lag + 1] for lag in range(1, self.width)]
+            return self.mix_reading(x, earlier, source)
         if cache is not None:
             # The token at position p of a row is number p + `before` here.
             padded = jnp.pad(x, [(0, 0), (before, 0), (0, 0)])
             places = cache.newest[:, None] + 1 + jnp.arange(before)
             cache.entries[name] = LastTokens(jnp.take_along_axis(padded, places[..., None], axis=1))
-        return self.mix(x, [_shifted(x, lag, context) for lag in range(1, self.width)])
+        return self.mix_reading(x, [_shifted(x, lag, context) for lag in range(1, self.width)], source)
 
 
 def _shifted(x: Channels, lag: int, context: Context) -> Channels:
@@ -178,16 +194,44 @@ class TokenShift(ShortConvolution):
         return jnp.concatenate([earlier[0][..., :half], x[..., half:]], axis=-1)
 
 
+class KeyValueShift(ShortConvolution):
+    """k_t = a_t k'_(t-1) + (1 - a_t) k'_t, k'_t = x_t W_k, a_t = sigmoid(x_t w_h) for each key/value
+    head h, and the same for values with weights of their own: the data-dependent shift of keys and
+    values of FoX (Pro) (Lin et al. 2025).
+
+    Norms of keys (`attention.qk_norm`) and rotation come after it.
+    """
+
+    def __init__(self, config: ResolvedConfig, channels: int, axis: str):
+        del channels
+        self.shares = Linear(
+            config.dim, config.attention.num_kv_heads, ("embed", axis), False, kernel_initializer(config)
+        )
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns K."""
+        del config
+        return "K"
+
+    def mix_reading(self, x: Channels, earlier: Sequence[Channels], source: Float[Array, "B T D"]) -> Channels:
+        """Returns the keys or values of the heads, mixed with those of the token before in float32."""
+        share = jax.nn.sigmoid(self.shares(source).astype(jnp.float32))[..., None]
+        own, last = (y.astype(jnp.float32).reshape(*share.shape[:3], -1) for y in (x, earlier[0]))
+        return (share * last + (1 - share) * own).astype(x.dtype).reshape(x.shape)
+
+
 SHORT_CONVOLUTIONS: dict[str, type[ShortConvolution]] = {
     "none": ShortConvolution,
     "canon": CanonConvolution,
     "primer": PrimerConvolution,
     "token_shift": TokenShift,
+    "kv_shift": KeyValueShift,
 }
 
 
-def make_short_convolution(config: ResolvedConfig, place: str, channels: int, axis: str) -> ShortConvolution | None:
-    """Builds the convolution at a place of a block, "A", "B", "C" or "D"; None if there is none."""
+def make_short_convolution(config: ResolvedConfig, places: str, channels: int, axis: str) -> ShortConvolution | None:
+    """Builds the convolution of a block at any of these places; None if there is none."""
     kind = config.convolution.kind
     made = SHORT_CONVOLUTIONS[kind]
-    return made(config, channels, axis) if kind != "none" and place in made.places(config) else None
+    return made(config, channels, axis) if kind != "none" and set(places) & set(made.places(config)) else None

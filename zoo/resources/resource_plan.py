@@ -4,14 +4,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import ml_collections
 from jax.sharding import Mesh
 
 from zoo import config as configs
 from zoo.config import AUTO, ResolvedConfig
+from zoo.data.pipeline.batch_stages import BatchShape, batch_shapes
 from zoo.errors import ConfigError
 from zoo.layers.attention import fused
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.models import cost
+from zoo.nested import flatten, unflatten
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
@@ -47,6 +50,31 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Updates whose batches have one shape.
+
+    Attributes:
+        steps: number of these updates.
+        rows, length: of their batches.
+        measured: the step compiled for them.
+        flops: operations of a step on each device, recomputed ones included.
+        seconds: lower bounds of a step by compute, memory and wire; empty without a device.
+    """
+
+    steps: int
+    rows: int
+    length: int
+    measured: Measured
+    flops: float
+    seconds: dict[str, float]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self.rows * self.length
+
+
+@dataclass(frozen=True)
 class ResourcePlan:
     """The needs of a run on a number of devices.
 
@@ -58,10 +86,8 @@ class ResourcePlan:
         kernel: the attention kernel that was planned with.
         parameters: number of parameters.
         state: bytes of parameters and optimizer state on each device; exact.
-        measured: the compiled step.
-        flops: operations of a step on each device, recomputed ones included.
-        seconds: lower bounds of a step by compute, memory and wire; empty without a device.
-        tokens, steps: tokens of a step, and steps of the run.
+        stages: the updates by the shape of their batches, in order; whole batches come last, after
+            those of `data.length_stages` and `data.batch_stages`.
         warnings: what is likely to be wrong, one sentence each.
     """
 
@@ -72,17 +98,51 @@ class ResourcePlan:
     kernel: str
     parameters: int
     state: float
-    measured: Measured
-    flops: float
-    seconds: dict[str, float]
-    tokens: int
-    steps: int
+    stages: tuple[Stage, ...]
     warnings: tuple[str, ...]
 
     @property
+    def whole(self) -> Stage:
+        """The updates with whole batches."""
+        return self.stages[-1]
+
+    @property
+    def largest(self) -> Stage:
+        """The updates with the most temporaries."""
+        return max(reversed(self.stages), key=lambda stage: stage.measured.temporaries)
+
+    @property
     def memory(self) -> float:
-        """Bytes that a device needs."""
-        return self.state + self.measured.temporaries
+        """Bytes that a device needs, at most, in any update."""
+        return self.state + self.largest.measured.temporaries
+
+    @property
+    def steps(self) -> int:
+        """Updates of the run."""
+        return sum(stage.steps for stage in self.stages)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the run."""
+        return sum(stage.steps * stage.tokens for stage in self.stages)
+
+    @property
+    def flops(self) -> float:
+        """Operations of the run on each device."""
+        return sum(stage.steps * stage.flops for stage in self.stages)
+
+    def run_seconds(self, share: float = 1.0) -> float | None:
+        """Returns a lower bound of the seconds of the run; None without a device.
+
+        Args:
+            share: of the peak that is computed with.
+        """
+        if self.device is None:
+            return None
+        return sum(
+            stage.steps * max((stage.seconds | {"compute": stage.seconds["compute"] / share}).values())
+            for stage in self.stages
+        )
 
     @property
     def fits(self) -> bool | None:
@@ -125,29 +185,47 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
     """
     config = config_for(config, device)
     program = abstract_program(config)
-    mesh = program.mesh
-    measured = measure(config)
-    counted = cost.summary(config)
-    tokens = config.data.batch_size * config.data.sequence_length
-    recomputed = 4 / 3 if config.model.remat == "full" else 1.0
-    flops = counted.flops_per_token * tokens / mesh.size * recomputed
-    state = bytes_on_a_device(program.abstract_state)
-    kind = None if device is None else DEVICES[device]
+    mesh, kind = program.mesh, None if device is None else DEVICES[device]
+    parts, state = accumulation_parts(config, data_parallel_size(mesh)), bytes_on_a_device(program.abstract_state)
+    stages = tuple(_stage(config, shape, kind, parts, state, mesh.size) for shape in batch_shapes(config))
     return ResourcePlan(
         devices=mesh.size,
         device=device,
         mesh=dict(mesh.shape),
-        parts=accumulation_parts(config, data_parallel_size(mesh)),
+        parts=parts,
         kernel=config.model.attention.implementation,
-        parameters=counted.parameters["total"],
+        parameters=cost.summary(config).parameters["total"],
         state=state,
-        measured=measured,
-        flops=flops,
-        seconds={} if kind is None else lower_bounds(config, kind, flops, state, measured),
-        tokens=tokens,
-        steps=config.training.steps,
-        warnings=tuple(warnings(config, mesh, measured)),
+        stages=stages,
+        warnings=tuple(warnings(config, mesh, stages[-1].measured)),
     )
+
+
+def _stage(
+    config: ResolvedConfig, shape: BatchShape, kind: DeviceKind | None, parts: int, state: float, devices: int
+) -> Stage:
+    """Plans the updates whose batches have one shape."""
+    data = config.data
+    if (shape.rows, shape.length) != (data.batch_size, data.sequence_length):
+        config = _with_shape(config, shape, parts)
+    measured = measure(config)
+    recomputed = 4 / 3 if config.model.remat == "full" else 1.0
+    flops = cost.summary(config).flops_per_token * shape.rows * shape.length / devices * recomputed
+    seconds = {} if kind is None else lower_bounds(config, kind, flops, state, measured)
+    return Stage(*shape, measured, flops, seconds)
+
+
+def _with_shape(config: ResolvedConfig, shape: BatchShape, parts: int) -> ResolvedConfig:
+    """Returns a config whose batches have a shape. Nothing is derived or checked anew: what depends on
+    the length of rows, such as a table of positions, stays that of whole rows.
+    """
+    changes = {
+        "data.batch_size": shape.rows,
+        "data.sequence_length": shape.length,
+        "training.accumulation_steps": parts,
+        "training.microbatch_size": 0,
+    }
+    return ml_collections.FrozenConfigDict(unflatten(flatten(config) | changes))
 
 
 def lower_bounds(

@@ -409,6 +409,14 @@ def test_nothing_is_wider_than_the_screen(shown, width):
         assert shown.run("document.documentElement.scrollWidth") <= width, name
 
 
+def test_lines_do_not_break_at_the_hyphens_of_names(shown):
+    lines = "[...document.querySelectorAll('.verdict .short, th .short')].map((word) => word.getClientRects().length)"
+    for width in range(360, 460, 10):
+        shown.resize(width, 800)
+        assert max(shown.run(lines)) == 1, width
+    assert {"warm-up=100", "warm-up"} <= set(texts(shown, ".verdict .short, th .short"))
+
+
 def test_without_scripts_everything_is_there(browser, writer):
     folder = writer.sweep()
     page = write_page(load_sweep(folder), folder / "report.html")

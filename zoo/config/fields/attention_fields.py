@@ -97,6 +97,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         added=True,
     ),
     Field(
+        "model.attention.output_norm",
+        False,
+        bool,
+        "RMSNorm of what each head has read, before the output gate (FoX Pro)",
+        when=ATTENTION_KINDS.when("heads"),
+        added=True,
+    ),
+    Field(
         "model.attention.gate",
         "none",
         str,

@@ -78,5 +78,12 @@ CONVOLUTION_KINDS = KindTable(
             "(Peng 2021)",
             problems=_causal_problems,
         ),
+        Kind(
+            KIND,
+            "kv_shift",
+            "a_t k_(t-1) + (1 - a_t) k_t, a_t = sigmoid(x_t w) for each key/value head, and the same for values "
+            "(Lin et al. 2025, FoX Pro)",
+            problems=_projection_problems,
+        ),
     ),
 )

@@ -4,10 +4,13 @@ Stages are a value, its number of updates, the next value, its number of updates
 `data.length_stages` and `data.batch_stages`.
 """
 
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from zoo.config import ResolvedConfig
 from zoo.data.rows.packed_rows import Arrays
 
 
@@ -28,6 +31,34 @@ def sum_before(stages: Sequence[int], step: int, full: int) -> int:
         total += value * min(updates, left)
         left -= min(updates, left)
     return total + full * left
+
+
+class BatchShape(NamedTuple):
+    """Updates in a row whose batches have one shape.
+
+    Attributes:
+        steps: number of these updates.
+        rows, length: of their batches.
+    """
+
+    steps: int
+    rows: int
+    length: int
+
+
+def batch_shapes(config: ResolvedConfig) -> list[BatchShape]:
+    """Returns the shapes of a run's batches in the order of its updates, whole batches last."""
+    data, steps = config.data, config.training.steps
+    ends = {end for stages in (data.batch_stages, data.length_stages) for end in itertools.accumulate(stages[1::2])}
+    shapes, start = [], 0
+    for end in sorted({*ends, steps}):
+        rows, length = (
+            value_at(data.batch_stages, start, data.batch_size),
+            value_at(data.length_stages, start, data.sequence_length),
+        )
+        shapes.append(BatchShape(end - start, rows * data.sequence_length // length, length))
+        start = end
+    return shapes
 
 
 def cut(batch: Arrays, length: int) -> Arrays:

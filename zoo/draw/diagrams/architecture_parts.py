@@ -203,6 +203,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     more = {
         "scores capped": attention.softcap,
         "sinks": attention.sinks,
+        "output norm": attention.output_norm,
         "output gate": attention.gate != "none",
         "input not normalised": not attention.input_norm and not cross,
         "own value removed": attention.exclusive and not cross,
@@ -345,4 +346,4 @@ def _number(value: Any) -> str:
 
 def wrapped(lines: tuple[str, ...], length: int = LINE) -> list[str]:
     """Returns lines that fit into a box."""
-    return [short for line in lines for short in textwrap.wrap(line, length)]
+    return [short for line in lines for short in textwrap.wrap(line, length, break_on_hyphens=False)]

@@ -1,6 +1,6 @@
 """Compares what the evaluations of arms score: metrics of one name may measure different things."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zoo.data.pipeline.evaluation_fingerprint import EvaluationFingerprint, evaluation_fingerprint
 from zoo.lab.experiment import Experiment, named_contrasts
@@ -54,9 +54,24 @@ def fingerprint_differences(prints: Mapping[str, EvaluationFingerprint], metric:
         for what, (one, value) in reference.differences(other, is_per_token(metric)).items():
             found.setdefault(what, {one: [first]}).setdefault(value, []).append(name)
     return {
-        what: f"arms {_WHAT[what]} by {metric}: {values_by_arm(sides)}{_advice(what, prints, metric)}"
+        what: f"{_opening(what, metric)}{values_by_arm(sides)}{_advice(what, prints, metric)}"
         for what, sides in found.items()
     }
+
+
+def _opening(what: str, metric: str) -> str:
+    return f"arms {_WHAT[what]} by {metric}: "
+
+
+def why_not_ranked(warnings: Iterable[str], metric: str) -> list[str]:
+    """Returns in which ways arms are scored differently, such as "are scored on different rows".
+
+    Args:
+        warnings: of a sweep or a comparison, among them the lines of `fingerprint_differences`.
+        metric: what the arms would be ranked by; without a line about it the list is empty.
+    """
+    lines = tuple(warnings)
+    return [words for what, words in _WHAT.items() if any(line.startswith(_opening(what, metric)) for line in lines)]
 
 
 def values_by_arm(sides: Mapping[str, list[str]]) -> str:

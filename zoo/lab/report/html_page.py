@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.report import run_tables
-from zoo.lab.report.html_tables import escape
+from zoo.lab.report.html_tables import escape, unbroken
 from zoo.lab.report.panels import PANELS
 from zoo.lab.report.plot_data import plot_data
 from zoo.lab.results.sweep_results import SweepResults
@@ -78,7 +78,7 @@ def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: 
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data: blob:; "
         f"connect-src {repr('none') if version is None else repr('self')}; base-uri 'none'; form-action 'none'"
     )
-    question = f'<p class="question">{escape(sweep.question)}</p>' if sweep.question else ""
+    question = f'<p class="question">{unbroken(sweep.question)}</p>' if sweep.question else ""
     live = "" if version is None else '<span id="live" role="status">live</span>'
     content = "".join(
         [

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,21 @@ def escape(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
+MAX_UNBROKEN_LENGTH = 30
+_HYPHEN_IN_WORD = re.compile(r"\w-\w")
+
+
+def unbroken(text: Any) -> str:
+    """Returns escaped text whose lines do not break at the hyphens of names such as warm-up=50."""
+    words = [
+        f'<span class="short">{word}</span>'
+        if _HYPHEN_IN_WORD.search(word) and len(word) <= MAX_UNBROKEN_LENGTH
+        else word
+        for word in escape(text).split(" ")
+    ]
+    return " ".join(words)
+
+
 def numeric(text: str) -> Cell:
     """Returns a right-aligned cell with real minus signs."""
     return Cell(text.replace("-", "−") if text[:1] == "-" or " -" in text else text, "number")
@@ -34,7 +50,10 @@ def arm_cell(label: str) -> Cell:
     shown = [part + ("," if index < len(parts) - 1 else "") for index, part in enumerate(parts)]
     return Cell(
         markup=f'<span data-arm-label="{escape(label)}">'
-        + " ".join(f'<span class="part{" short" if len(part) <= 30 else ""}">{escape(part)}</span>' for part in shown)
+        + " ".join(
+            f'<span class="part{" short" if len(part) <= MAX_UNBROKEN_LENGTH else ""}">{escape(part)}</span>'
+            for part in shown
+        )
         + "</span>"
     )
 
@@ -49,7 +68,7 @@ def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_c
     for column in right:
         _align(rows, column)
     head = "".join(
-        f'<th scope="col"{" class=number" if i in right else ""}>{escape(text)}</th>' for i, text in enumerate(header)
+        f'<th scope="col"{" class=number" if i in right else ""}>{unbroken(text)}</th>' for i, text in enumerate(header)
     )
     body = []
     for row in rows:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from zoo.errors import ConfigError
-from zoo.lab.report.html_tables import Cell, escape, state_cell, table
+from zoo.lab.report.html_tables import Cell, escape, state_cell, table, unbroken
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import summary
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
@@ -85,4 +85,10 @@ def _row(entry: IndexEntry) -> list[Cell]:
     verdict, progress = judge(entry.sweep), progress_line(entry.sweep)
     state = state_cell("running") if progress else state_cell(verdict.overall)
     found = progress or verdict.paragraph.removeprefix(verdict.overall.capitalize() + ": ")
-    return [linked, Cell(entry.sweep.question), state, Cell(found, "wide"), Cell(summary(entry.sweep))]
+    return [
+        linked,
+        Cell(markup=unbroken(entry.sweep.question)),
+        state,
+        Cell("", "wide", unbroken(found)),
+        Cell(summary(entry.sweep)),
+    ]

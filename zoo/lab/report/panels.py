@@ -9,7 +9,7 @@ from zoo.lab.measures import MEASURES
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
 from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
-from zoo.lab.report.html_tables import escape
+from zoo.lab.report.html_tables import escape, unbroken
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, loss_by_length, main_metrics
@@ -77,10 +77,10 @@ def _verdict(sweep: SweepResults, verdict: Verdict) -> str:
     if sweep.claim:
         identity, statement, source = (str(sweep.claim.get(key) or "") for key in ("id", "statement", "source"))
         tail = f"<br>Source: {escape(source)}" if source else ""
-        claim = f'<p class="soft">Claim {escape(identity)}: {escape(statement)}{tail}</p>'
+        claim = f'<p class="soft">Claim {escape(identity)}: {unbroken(statement)}{tail}</p>'
     return (
         f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>'
-        f"<p>{escape(text)}</p>{claim}</section>"
+        f"<p>{unbroken(text)}</p>{claim}</section>"
     )
 
 

@@ -29,6 +29,7 @@ from zoo.errors import did_you_mean
 from zoo.lab.declarations import Contrast, Side
 from zoo.lab.formatting import confidence_level, count, first_few, interval, number, rounded_mean
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
+from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
@@ -305,6 +306,8 @@ def _without_claim(sweep: SweepResults) -> str:
             finals.append((sum(values) / len(values), len(values), arm.label))
     if not finals:
         return f"No claim is tested here, and no run has finished with a {sweep.metric} yet."
+    if reasons := why_not_ranked(sweep.warnings, sweep.metric):
+        return f"No claim is tested here, and the arms are not ranked by {sweep.metric}: they {' and '.join(reasons)}."
     highest = higher_is_better(sweep.metric)
     mean, n, label = max(finals) if highest else min(finals)
     seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"

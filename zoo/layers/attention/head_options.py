@@ -73,6 +73,23 @@ def make_head_norms(config: ResolvedConfig, queries: int, keys: int) -> tuple[nn
     return HeadNorm(config, queries), HeadNorm(config, keys)
 
 
+class OutputNorm(nnx.Module):
+    """y = concat_h(a_h / sqrt(mean(a_h^2) + epsilon) * scale_h) W_o, where a_h is what head h has
+    read, with a scale for each of its elements: the output norm of FoX (Pro) (Lin et al. 2025).
+
+    It comes before the output gate, and is an RMSNorm whatever `norm.kind` is.
+    """
+
+    def __init__(self, config: ResolvedConfig, value_dim: int):
+        self.epsilon, self.unit_offset = config.norm.epsilon, config.norm.unit_offset
+        shape = (config.attention.num_heads, value_dim)
+        self.scale = parameter(shape, ("heads", None), zeros if self.unit_offset else ones, "vector")
+
+    def __call__(self, attended: Float[Array, "B T H V"]) -> Float[Array, "B T H V"]:
+        """Normalises what each head has read."""
+        return rms_norm(attended, 1 + self.scale[...] if self.unit_offset else self.scale[...], self.epsilon)
+
+
 class OutputGate(nnx.Module):
     """y = concat_h(a_h * sigmoid(u W_g)) W_o, where a_h is what head h has read: the output gate (Qiu
     et al. 2025; Qwen3-Next).

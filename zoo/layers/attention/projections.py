@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from zoo.config import AUTO, ResolvedConfig
-from zoo.layers.attention.head_options import OutputGate, make_head_norms
+from zoo.layers.attention.head_options import OutputGate, OutputNorm, make_head_norms
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
@@ -39,8 +39,9 @@ class Attention(TokenMixer):
         self.query_norm, self.key_norm = make_head_norms(config, Q, G)
         widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}
         for name, width in {} if cross else widths.items():
-            axis = "heads" if name == "query" else "kv_heads"
-            setattr(self, f"{name}_convolution", make_short_convolution(config, "B", width, axis))
+            places, axis = ("B", "heads") if name == "query" else ("BK", "kv_heads")
+            setattr(self, f"{name}_convolution", make_short_convolution(config, places, width, axis))
+        self.output_norm = OutputNorm(config, self.value_dim) if attention.output_norm else None
         self.output_gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
 
@@ -81,8 +82,8 @@ class Attention(TokenMixer):
     def merge(
         self, attended: Float[Array, "B T H V"], x: Float[Array, "B T D"], context: Context
     ) -> Float[Array, "B T D"]:
-        """Returns concat_h(attended) W_o, with the output gate before W_o if there is one: what the
-        heads have read, in one vector for each token.
+        """Returns concat_h(attended) W_o, with the output norm and the output gate before W_o if there
+        are any: what the heads have read, in one vector for each token.
 
         Args:
             attended: what each head has read.
@@ -90,6 +91,7 @@ class Attention(TokenMixer):
             context: structure of the sequence.
         """
         del context
+        attended = attended if self.output_norm is None else self.output_norm(attended)
         attended = attended if self.output_gate is None else self.output_gate(attended, x)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
@@ -110,7 +112,7 @@ class Attention(TokenMixer):
 
         def projected(name: str) -> Array:
             y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
-            return y if convolution is None else convolution(y, context, f"{name} convolution")
+            return y if convolution is None else convolution(y, context, f"{name} convolution", x)
 
         q, k, v = self.queries(projected("query")), self.keys(projected("key")), self.values(projected("value"))
         return q, k, self.mixed_values(v, x, context)

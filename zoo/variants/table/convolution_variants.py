@@ -10,5 +10,6 @@ KIND = "model.convolution.kind"
 CONVOLUTION_VARIANTS: tuple[Variant, ...] = (
     choice(KIND, "canon", "convolutions", source=short_convolution.CanonConvolution, tests=(BLOCK,)),
     choice(KIND, "primer", "convolutions", source=short_convolution.PrimerConvolution, tests=(BLOCK,)),
+    choice(KIND, "kv_shift", "convolutions", "kv-shift", source=short_convolution.KeyValueShift, tests=(BLOCK,)),
     choice(KIND, "token_shift", "convolutions", "token-shift", source=short_convolution.TokenShift, tests=(BLOCK,)),
 )

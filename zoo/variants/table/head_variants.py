@@ -23,6 +23,9 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "model.attention.qk_norm", "cosine", "attention", "cosine", source=head_options.CosineNorm, tests=(LAYER, SWIN)
     ),
     choice(
+        "model.attention.output_norm", True, "attention", "output-norm", source=head_options.OutputNorm, tests=(LAYER,)
+    ),
+    choice(
         "model.attention.gate",
         "elementwise",
         "attention",

@@ -102,8 +102,9 @@ function buildTable(scroll) {
   if (table.tBodies[0].rows.length < 2) return;
   heads.forEach((head, column) => {
     if (!head.textContent) return;
-    const pressed = button(head.textContent, '', () => sortBy(table, column, heads));
+    const pressed = button('', '', () => sortBy(table, column, heads));
     pressed.className = 'sort';
+    pressed.append(...head.childNodes);
     head.replaceChildren(pressed);
   });
 }
