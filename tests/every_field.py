@@ -219,6 +219,8 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 # What else must be set for a field to be read at all.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
+    "model.layers.distinct": {"model.num_layers": 2},
+    "model.embedding.dim": {"model.tie_embeddings": False},
     "training.dropout_generator": {"model.dropout": 0.1},
     "model.base_dim": MUP,
     "model.base_head_dim": MUP,
@@ -404,6 +406,8 @@ OTHER = {
     "optimizer.ema_steps": 5,
     "optimizer.tail_average": 0.5,
     "model.norm.attention_alpha_start": 2.0,
+    "model.layers.distinct": 1,
+    "model.embedding.dim": 8,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "objective.chunk_tokens": 4,

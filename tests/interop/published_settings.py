@@ -49,6 +49,11 @@ def roberta(width=768, depth=12, heads=12, **more):
     return bert(width, depth, heads, layer_norm_eps=1e-5, max_position_embeddings=514, type_vocab_size=1) | more
 
 
+def albert(**more):
+    return {"down_scale_factor": 1, "gap_size": 0, "inner_group_num": 1, "layers_to_keep": [], "net_structure_type": 0,
+            "num_hidden_groups": 1, "num_memory_blocks": 0, "classifier_dropout_prob": 0.1} | more  # fmt: skip
+
+
 def modernbert(**more):
     return {"classifier_pooling": "mean", "gradient_checkpointing": False, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute",
             "reference_compile": True, "cls_token_id": 50281, "sep_token_id": 50282, "sparse_prediction": False,
@@ -331,6 +336,11 @@ FILES: dict[str, Published] = {
     "allenai/longformer-base-4096": Published("LongformerForMaskedLM", "longformer", roberta(
         vocab_size=50265, max_position_embeddings=4098, attention_window=[512] * 12, attention_mode="longformer",
         ignore_attention_mask=False, gradient_checkpointing=False, sep_token_id=2)),
+    **of("AlbertForMaskedLM", "albert", **{
+        "albert/albert-base-v2": albert(hidden_size=768, num_attention_heads=12, intermediate_size=3072),
+        "albert/albert-xxlarge-v2": albert(),
+    }),
+    "an ALBERT whose layers take turns": refused("AlbertForMaskedLM", "albert", albert(inner_group_num=2), "inner_group_num=2: layers that"),
     **of("ModernBertForMaskedLM", "modernbert", **{
         "answerdotai/ModernBERT-base": modernbert(),
         "answerdotai/ModernBERT-large": modernbert(hidden_size=1024, intermediate_size=2624, num_hidden_layers=28, num_attention_heads=16),

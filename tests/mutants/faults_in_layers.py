@@ -268,6 +268,13 @@ MUTANTS = (
         PUBLISHED_TESTS,
     ),
     Mutant(
+        "stack: all uses of shared weights are the same layer",
+        STACK,
+        "place * self.uses + use, published",
+        "place * self.uses, published",
+        ("tests/models/test_shared_layers.py",),
+    ),
+    Mutant(
         "context: depth is that of one kind",
         STACK,
         "depth=len(self.kinds), embedding",

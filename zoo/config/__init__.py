@@ -38,7 +38,17 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.scopes import (
+    GROUPS,
+    derivable,
+    embedding_config,
+    field_at,
+    known_paths,
+    layer_kind,
+    side,
+    unknown_field,
+)
+from zoo.config.shared_layers import stored_layers
 from zoo.config.shipped import CONFIGS, EXPERIMENTS, locate, shipped_folder, shipped_names, split_spec
 
 __all__ = [
@@ -65,6 +75,7 @@ __all__ = [
     "derivable",
     "difference",
     "distilled",
+    "embedding_config",
     "field_at",
     "finetuned",
     "from_flat",
@@ -95,6 +106,7 @@ __all__ = [
     "sized",
     "spaced_layers",
     "split_spec",
+    "stored_layers",
     "teacher_config",
     "to_plain",
     "traced_hyperparameters",

@@ -61,8 +61,10 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
     )
     changes = _layers(whole, whole, scopes, "model", size) | {
         "model.dim": size["dim"],
+        "model.embedding.dim": _embedding_width(whole, size),
         "model.num_layers": max(size["layers"], len(pattern)),
         "model.layers.pattern": pattern,
+        "model.layers.distinct": int(0 < whole["model.layers.distinct"] < whole["model.num_layers"]),
         "model.vocab_size": AUTO,
         "model.vocab_multiple": 1,
         "model.dtype": "float32",
@@ -103,6 +105,12 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         small = overrides if is_group(scope) else _scope(whole, overrides, scopes, scope, size)
         changes |= {scoped(scope, path): value for path, value in small.items()}
     return override(from_flat(whole), changes)
+
+
+def _embedding_width(whole: dict[str, Any], size: dict[str, int]) -> int:
+    """Returns the width of the embeddings in proportion to that of the model, even for sinusoids."""
+    width = whole["model.embedding.dim"]
+    return width and max(4, 2 * round(width / whole["model.dim"] * size["dim"] / 2))
 
 
 def _scope(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from flax import nnx
 
-from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
+from zoo.config import ResolvedConfig, layer_kind, side, stored_layers, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
@@ -85,6 +85,15 @@ def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
     if path.startswith("head/"):
         return row.predicted
     return row.targets
+
+
+def _uses(path: str, model: ResolvedConfig) -> int:
+    """Returns how many layers apply a matrix (`layers.distinct`); 1 outside of layers."""
+    parts = path.split("/")
+    if "stack" not in parts or model.layers.pattern:
+        return 1
+    own = side(model, parts[0]) if parts[0] in ("encoder", "decoder") else model
+    return own.num_layers // len(stored_layers(own))
 
 
 @dataclass(frozen=True)
@@ -179,7 +188,7 @@ def summary(config: ResolvedConfig) -> Cost:
     heads = sum(count for path, count in counts.items() if within(path, HEADS))
     embedding = sum(count for path, count in counts.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
     weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
-    matrices = sum(count * _times(path, row, config) for path, count in weights)
+    matrices = sum(count * _times(path, row, config) * _uses(path, model) for path, count in weights)
     # A sampled softmax scores the sampled ids and the target.
     scored = (
         objective.sampled_softmax + 1
@@ -190,7 +199,8 @@ def summary(config: ResolvedConfig) -> Cost:
     )
     if objective.kind in OBJECTIVE_KINDS.having("several_targets"):
         scored *= objective.future_tokens
-    matrices += scored * model.dim * _times("head/weights", row, config)
+    width = (model.head.transform and model.embedding.dim) or model.dim
+    matrices += scored * width * _times("head/weights", row, config)
     flops = (
         3
         * (2 * matrices + _attention(model, row, prefix))

@@ -34,7 +34,7 @@ class MaskedObjective(Objective):
     A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption,
     "masked_positions": [B, N] of the chosen tokens in their row, "targets": [B, N] their original
     ids, -1 for unused entries}; pairs also have {"segments": [B, T] 0 or 1, "next": [B] 0 where the
-    second segment follows, 1 where it is a random one, -1 for rows of padding}. Scores are computed
+    second segment follows, 1 where it does not, -1 for rows of padding}. Scores are computed
     only for the N chosen tokens. No token sees padding (-1).
     """
 

@@ -20,7 +20,15 @@ UpdateStatistics = dict[str, dict[str, Float[Array, ""]]]
 
 SIDES = ("", "encoder", "decoder", "forward", "backward")
 SUBLAYERS = {"attention": " attention", "cross_attention": " cross-attention", "ffn": " feed-forward"}
-BEFORE_LAYERS = ("embedding", "source_embedding", "characters", "position", "segments", "embedding_norm")
+BEFORE_LAYERS = (
+    "embedding",
+    "source_embedding",
+    "characters",
+    "position",
+    "segments",
+    "embedding_norm",
+    "embedding_projection",
+)
 
 SPIKE_WINDOW, SPIKE_SIGMAS = 128, 6.0
 

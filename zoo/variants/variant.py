@@ -59,6 +59,7 @@ PARITY: dict[str, str] = {
     "gemma3": "Gemma3ForCausalLM",
     "bert": "BertForPreTraining",
     "bert-untied": "BertForMaskedLM",
+    "albert": "AlbertForPreTraining",
     "roberta": "RobertaForMaskedLM",
     "shaw-keys": "BertForMaskedLM",
     "distilbert-sinusoidal": "DistilBertForMaskedLM",

@@ -17,6 +17,8 @@ LONG = BERT | {
     "num_attention_heads": 2,
     "max_position_embeddings": 280,
 }
+# Two layers, each applied twice.
+ALBERT = BERT | {"embedding_size": 12, "num_hidden_layers": 4, "num_hidden_groups": 2, "classifier_dropout_prob": 0.0}
 # A layer of each kind: the first, two with a window of 2 on either side, and one that sees all.
 MODERNBERT = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 4, "num_attention_heads": 2,
               "local_attention": 4, "local_rope_theta": 50.0, "max_position_embeddings": 24, "norm_eps": 0.03, "pad_token_id": 0,
@@ -36,6 +38,13 @@ ENCODERS = (
            BERT | {"position_embedding_type": "relative_key", "max_position_embeddings": 13}),
     System("roberta", "positions count from 2", "RobertaForMaskedLM", BERT, published=(
         Published("configs/roberta.py:base", 124_697_433), Published("configs/roberta.py:large", 355_412_057))),
+    System("albert", "two layers, each applied twice, embeddings of another width; heads for hidden tokens and the order of segments",
+           "AlbertForPreTraining", ALBERT, published=(
+               Published("configs/albert.py:base", 11_813_810), Published("configs/albert.py:base", 11_683_584, without=HEADS),
+               Published("configs/albert.py:large", 17_847_474), Published("configs/albert.py:xlarge", 59_021_490),
+               Published("configs/albert.py:xxlarge", 223_158_450))),
+    System("albert-masked", "one layer, another GELU, untied; the head for hidden tokens alone", "AlbertForMaskedLM",
+           ALBERT | {"num_hidden_groups": 1, "hidden_act": "gelu", "tie_word_embeddings": False, "layer_norm_eps": 0.05}),
     System("distilbert", "BERT without segments", "DistilBertForMaskedLM", DISTILBERT, published=(
         Published("configs/distilbert.py:base", 66_985_530), Published("configs/distilbert.py:base", 66_362_880, without=("head",)))),
     System("distilbert-sinusoidal", "sines and cosines in turn, ReLU", "DistilBertForMaskedLM",

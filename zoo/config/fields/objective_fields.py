@@ -61,7 +61,8 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "objective.next_sentence",
         False,
         bool,
-        "also predict whether the second segment follows the first, with model.head.next_sentence (Devlin et al. 2019)",
+        "also predict whether the second segment follows the first, with model.head.next_sentence (Devlin et al. "
+        "2019); with data.row_format=swapped_pairs this is their order (Lan et al. 2020)",
         when=MASKED,
     ),
     Field(

@@ -86,6 +86,11 @@ INERT_SETTINGS = (
          "pooler_size_per_head", "pooler_type"),
         "a pooler of the authors' code that no class has", of=BERTS,
     ),
+    InertSettings(("classifier_dropout_prob",), "dropout before the head of a task, in training", of=("albert",)),
+    InertSettings(
+        ("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"),
+        "read by no class", of=("albert",),
+    ),
     InertSettings(("onnx_export",), "the export to another format", of=("longformer",)),
     InertSettings(("tie_weights_",), "old files repeat what the class does", (True,), ("distilbert",)),
     InertSettings(

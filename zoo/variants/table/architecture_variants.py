@@ -19,6 +19,12 @@ BILM = ReferenceTest(
     "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
 )
 
+SHARED_LAYERS = ReferenceTest(
+    "distinct layers with equal weights",
+    "tests/models/test_shared_layers.py::test_they_compute_what_distinct_layers_with_equal_weights_do",
+    1e-5,
+)
+
 
 ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
@@ -53,6 +59,24 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             numpy_reference(
                 "objectives/test_multi_token.py::test_the_terms_are_the_surprisals_of_the_next_tokens_of_the_document"
             ),
+        ),
+    ),
+    choice(
+        "model.layers.distinct",
+        1,
+        "architecture",
+        "shared-layers",
+        equation=(
+            "x_l = f(x_{l-1}) for l = 1 ... L, with one layer f and one set of weights. The gradient of a weight is "
+            "the sum over its L uses."
+        ),
+        paper="Lan et al. 2020, section 3.1 (ALBERT); Dehghani et al. 2019 (Universal Transformer, which also halts)",
+        systems=("albert",),
+        tests=(SHARED_LAYERS,),
+        details=(
+            "With n = `model.layers.distinct` layer l, counted from 0, has the weights of stored layer floor(l n / L). "
+            "Operations, activations and the cache are those of L layers; parameters, gradients and the state of the "
+            "optimizer are those of n. Dropout differs from layer to layer.",
         ),
     ),
     choice(
