@@ -214,9 +214,8 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
     normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))
-    rotated = ()
+    rotated = () if cross else _rotation(model)
     if not cross:
-        rotated = _rotation(model)
         if scored := _position_hook(model, "score_bias"):
             details.append(f"{scored.title} added to the scores")
         if model.position.kind == "rope" and model.position.theta != 10_000:
