@@ -2,7 +2,7 @@
 
 A page says where a table comes from by a comment, and `zoo results` writes the table below it:
 
-    <!-- table: finetuning/scores.csv; columns: data, score; where: score -->
+    <!-- table: scores.csv; columns: data, score; where: score -->
 
     | data | score |
     ...
