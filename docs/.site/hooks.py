@@ -16,12 +16,26 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 # The modules that a user imports; each has a page of its own.
 API = (
-    *("zoo", "zoo.inference.loaded_model", "zoo.config", "zoo.plugin", "zoo.lab.experiment", "zoo.lab.declarations"),
+    *(
+        "zoo",
+        "zoo.inference.python_api",
+        "zoo.inference.loaded_model",
+        "zoo.config",
+        "zoo.plugin",
+        "zoo.lab.experiment",
+        "zoo.lab.declarations",
+    ),
     *("zoo.lab.sizes", "zoo.layers.block", "zoo.layers.attention", "zoo.layers.feedforward", "zoo.layers.norm"),
     *("zoo.layers.position.absolute", "zoo.layers.position.relative", "zoo.layers.position.rope", "zoo.models.head"),
     *("zoo.models.language_model", "zoo.models.encoder_decoder", "zoo.models.elmo", "zoo.objectives.objective"),
-    *("zoo.objectives.causal", "zoo.objectives.masked", "zoo.objectives.span_corruption", "zoo.training.trainer"),
-    *("zoo.training.optimization.optimizer", "zoo.training.optimization.update_rules"),
+    *("zoo.objectives.causal", "zoo.objectives.multi_token", "zoo.objectives.masked", "zoo.objectives.span_corruption"),
+    *("zoo.objectives.replaced_tokens", "zoo.layers.short_convolution", "zoo.training.trainer"),
+    *(
+        "zoo.training.optimization.optimizer",
+        "zoo.training.optimization.update_rules",
+        "zoo.training.optimization.soap",
+    ),
+    "zoo.training.optimization.schedule_free",
     *("zoo.training.optimization.schedules", "zoo.training.optimization.muon", "zoo.lab.statistics.paired"),
     "zoo.lab.statistics.sequential",
 )
