@@ -54,7 +54,21 @@ def papers(variant: Variant) -> list[str]:
         return [variant.paper]
     text = " ".join([*chosen_by(variant), computes(variant)])
     found = list(dict.fromkeys(REFERENCE.findall(text) or NAMED.findall(text)))
-    return [paper for paper in found if not any(other != paper and other.startswith(paper) for other in found)]
+    cited = {paper: NAMED.findall(paper) for paper in found}
+    return [
+        paper
+        for paper in found
+        if not any(
+            _says_more(cited[other], cited[paper])
+            and (set(cited[other]) != set(cited[paper]) or len(other) > len(paper))
+            for other in found
+        )
+    ]
+
+
+def _says_more(references: list[str], others: list[str]) -> bool:
+    """Returns whether the references contain all the others, perhaps with a section."""
+    return bool(others) and all(any(reference.startswith(other) for reference in references) for other in others)
 
 
 def _text(value: Any) -> str:
@@ -114,9 +128,7 @@ def _with_objective_of(variant: Variant, other: Variant) -> dict[str, Any] | Non
     chosen = [each.chosen[OBJECTIVE] for each in (variant, other) if OBJECTIVE in each.chosen]
     if len(chosen) != 1:
         return combined_changes(variant, other)
-    ours, theirs = (
-        {**BASELINES[each.baseline], **each.changes, OBJECTIVE: chosen[0]} for each in (variant, other)
-    )
+    ours, theirs = ({**BASELINES[each.baseline], **each.changes, OBJECTIVE: chosen[0]} for each in (variant, other))
     return None if any(ours[path] != value for path, value in theirs.items() if path in ours) else ours | theirs
 
 
