@@ -38,6 +38,7 @@ BASE = {
     "data.document_separator": "\n\n",
 }
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+REPLACED = ENCODER | {"objective.kind": "replaced_tokens"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
 TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.document_separator": "",
@@ -219,6 +220,8 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 # What else must be set for a field to be read at all.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
+    "model.layers.distinct": {"model.num_layers": 2},
+    "model.embedding.dim": {"model.tie_embeddings": False},
     "training.dropout_generator": {"model.dropout": 0.1},
     "model.base_dim": MUP,
     "model.base_head_dim": MUP,
@@ -274,6 +277,9 @@ NEEDS = {
     "objective.sampled_softmax": ELMO,
     "objective.future_tokens": {"objective.kind": "multi_token"},
     "objective.future_decay": {"objective.kind": "multi_token"},
+    "model.generator.num_layers": REPLACED,
+    "model.generator.width_fraction": REPLACED,
+    "objective.discriminator_weight": REPLACED,
     "objective.next_sentence": PAIRS,
     "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,
@@ -362,6 +368,7 @@ OTHER = {
     "model.attention.value_gate_channels": 5,
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
+    "model.generator.num_layers": 2,
     "model.elmo.filters": (1, 8, 2, 8),
     "model.architecture": "encoder",
     "objective.kind": "masked",
@@ -404,6 +411,8 @@ OTHER = {
     "optimizer.ema_steps": 5,
     "optimizer.tail_average": 0.5,
     "model.norm.attention_alpha_start": 2.0,
+    "model.layers.distinct": 1,
+    "model.embedding.dim": 8,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,
     "objective.chunk_tokens": 4,
@@ -425,6 +434,7 @@ WITH |= {
 }
 WITH["objective.kind", "translation"] = TRANSLATION
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
+WITH["objective.kind", "replaced_tokens"] = ENCODER
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.
     WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}

@@ -426,7 +426,7 @@ def tower(config, params, x, rows, segments=None, sides=None):
     elif position.kind == "sinusoidal":
         x = x + np.array(
             [
-                [schemes.sinusoid(p + position.offset, config.dim, position.layout, position.endpoint) for p in row]
+                [schemes.sinusoid(p + position.offset, x.shape[-1], position.layout, position.endpoint) for p in row]
                 for row in rows.positions
             ]
         )
@@ -434,6 +434,8 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = x + params["segments"][np.zeros_like(rows.positions) if segments is None else segments]
     if config.embedding.norm:
         x = norm(config, params.get("embedding_norm"), x, rows)
+    if config.embedding.dim:
+        x = linear(params["embedding_projection"], x)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
     first = x
@@ -446,15 +448,17 @@ def tower(config, params, x, rows, segments=None, sides=None):
                 overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
             )
         else:
-            x = block(config, layer(layers, index), x, rows, table, sides, **place)
+            stored = index * (config.layers.distinct or config.num_layers) // config.num_layers
+            x = block(config, layer(layers, stored), x, rows, table, sides, **place)
     if config.norm.placement not in ("post", "deepnorm"):
         x = norm(config, params.get("final_norm"), x, rows)
     return x
 
 
 def embed(config, params, tokens, table="embedding"):
-    """Vaswani et al. 2017, section 3.4: rows of the table, times sqrt(D) where the config says so."""
-    return params[table][tokens] * (np.sqrt(config.dim) if config.embedding.scale == "sqrt_dim" else 1)
+    """Rows of the table, with `embedding.scale` times sqrt(width) (Vaswani et al. 2017, 3.4)."""
+    rows = params[table][tokens]
+    return rows * (np.sqrt(rows.shape[-1]) if config.embedding.scale == "sqrt_dim" else 1)
 
 
 def head(config, params, hidden, rows=None):
@@ -465,7 +469,7 @@ def head(config, params, hidden, rows=None):
     if config.head.transform:
         hidden = norm(config, own.get("norm"), activation(activation_name(config), linear(own["dense"], hidden)), rows)
     if config.head.scale == "rsqrt_dim":
-        hidden = hidden / np.sqrt(config.dim)
+        hidden = hidden / np.sqrt(hidden.shape[-1])
     scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T + own.get("bias", 0.0)
     return config.head.softcap * np.tanh(scores / config.head.softcap) if config.head.softcap else scores
 

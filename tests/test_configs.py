@@ -22,6 +22,11 @@ ROOT = Path(__file__).parents[1]
 # Counted from the reference implementations (transformers 4.57.6, without weights), unless a
 # comment says otherwise. Shared matrices count once.
 PUBLISHED = {
+    # Heads for masked tokens and the order of segments, and the pooler.
+    "albert:base": 11_813_810,
+    "albert:large": 17_847_474,
+    "albert:xlarge": 59_021_490,
+    "albert:xxlarge": 223_158_450,
     # With the bias of the logits, which the reference does not count as a parameter.
     "bart:base": 139_420_416 + 50_265,
     "bart:large": 406_291_456 + 50_265,
@@ -42,6 +47,11 @@ PUBLISHED = {
     "byt5:large": 1_228_183_552,
     "byt5:xl": 3_737_801_728,
     "byt5:xxl": 12_906_899_328,
+    # With the generators, which have 647,162, 9,903,418 and 19,512,378; without them these are the
+    # counts of ElectraForPreTraining.
+    "electra:small": 14_196_219,
+    "electra:base": 119_386_427,
+    "electra:large": 354_655_291,
     "distilbert:base": 66_985_530,
     # 93,600,848 for the language model (Peters et al. 2018: 93.6 million) and 512 * 793,471 +
     # 793,471 for the softmax.
@@ -320,6 +330,26 @@ def test_the_encoder_and_pooler_alone(spec, count):
             },
         ),
         ("t5:11b", {"model.attention.head_dim": 128}),
+        (
+            "electra:base",
+            {
+                "model.generator.num_layers": 12,
+                "model.generator.width_fraction": 1 / 3,
+                "objective.mask_token_fraction": 1.0,
+                "objective.discriminator_weight": 50.0,
+                "model.vocab_size": 30522,
+            },
+        ),
+        (
+            "albert:base",
+            {
+                "model.layers.distinct": 1,
+                "model.embedding.dim": 128,
+                "model.ffn.gelu_approximation": "tanh",
+                "model.vocab_size": 30000,
+                "data.row_format": "swapped_pairs",
+            },
+        ),
         ("byt5:base", {"model.num_layers": 18, "model.decoder.num_layers": 6, "model.vocab_size": 384}),
         ("mistral:7b", {"model.attention.window": 4096, "model.attention.num_kv_heads": 8}),
         (
@@ -409,6 +439,7 @@ TOKENS = {
     "llama:v2-7b": (2000, "Touvron et al. 2023b, Table 1"),
     "llama:v2-70b": (2000, "Touvron et al. 2023b, Table 1"),
     "bert:base": (131, "Devlin et al. 2019, A.2: 1,000,000 steps of 256 sequences of 512"),
+    "albert:xxlarge": (262, "Lan et al. 2020, section 4.1: 125,000 steps of 4096 rows of 512"),
     "bart:large": (2048, "Lewis et al. 2020, section 5: 500,000 steps of 8000 rows"),
     "roberta:large": (2097, "Liu et al. 2019, section 5: 500K steps of 8K sequences of 512"),
     "gpt2:small": (300, "nanoGPT: 600,000 steps of about 0.5 M tokens"),

@@ -145,6 +145,7 @@ LABELLED = (
 )
 DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
 FUTURE = ("objective.future_tokens", "objective.future_decay")
+REPLACED = ("model.generator.num_layers", "model.generator.width_fraction", "objective.discriminator_weight")
 STAGES = ("data.length_stages", "data.batch_stages")
 # What needs a row that is read from left to right by one decoder.
 ORDERED = (
@@ -157,14 +158,14 @@ ORDERED = (
 )
 PAIRED = ("data.source_column", "data.target_column", "data.buckets")
 REFUSED_BY = {
-    "encoder": (*ORDERED, *RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
+    "encoder": (*ORDERED, *REPLACED, *RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
                 "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
-        *ORDERED, "model.attention.sigmoid_bias", *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *ORDERED, *REPLACED, "model.attention.sigmoid_bias", *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "training.eval_context", "training.eval_masks"),
-    "elmo": (*FUTURE, *STAGES, *(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
+    "elmo": (*FUTURE, *REPLACED, *STAGES, *(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
              "objective.prefix_length", "data.isolate_documents", "data.position_offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
              "training.eval_context", "training.eval_masks"),
 }  # fmt: skip

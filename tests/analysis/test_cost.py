@@ -78,6 +78,9 @@ COUNTED = {
     "encoder": WIDE | {"model.architecture": "encoder", "objective.kind": "masked", "model.head.transform": True},
     "encoder-decoder": WIDE | {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 6,
                                "model.decoder.num_layers": 1, "model.encoder.ffn.hidden_dim": 256},
+    "narrow embedding, shared layers": WIDE | {
+        "model.architecture": "encoder", "objective.kind": "masked", "model.head.transform": True, "model.embedding.dim": 32,
+        "model.num_layers": 4, "model.layers.distinct": 2},
     "shared queries": WIDE | {"model.attention.num_query_heads": 1},
     "kinds of layers": WIDE | {"model.layers.pattern": ("wide", "narrow"), "model.layers.kinds.wide.ffn.hidden_dim": 700,
                                "model.layers.kinds.narrow.attention.num_kv_heads": 1},

@@ -37,7 +37,7 @@ def test_pairs_show_their_segments_masks_targets_and_label(flags, capsys):
     assert "30 documents" in text
     assert text.count("\nrow ") == 4
     assert text.count("segment 0: ⟨document⟩") == 4
-    assert text.count("segment 1, which follows:") + text.count("segment 1, which is random:") == 4
+    assert text.count("segment 1, which follows:") + text.count("segment 1, which does not follow:") == 4
     assert "⟨mask⟩→" in text
     assert "tokens of a row" in text
 

@@ -16,6 +16,8 @@ BIAS = {"model.position.kind": "relative_bias"}
 TAUGHT = {"objective.distillation.teacher": "run"}
 PERFORMER = {"model.attention.kind": "performer"}
 LONG = ENCODER | {"model.attention.window": 5, "model.attention.global_tokens": 1}
+SHARED = "model.layers.distinct"
+NARROW = "model.embedding.dim"
 ISOLATED = {"data.isolate_documents": True}
 
 
@@ -418,6 +420,26 @@ def refused(changes):
         ),
         (ELMO | {"model.norm.kind": "rmsnorm"}, ["model.norm.kind='rmsnorm' has no effect", "model.architecture=elmo"]),
         ({"model.elmo.highways": 1}, ["model.elmo.highways=1 has no effect", "elmo"]),
+        # Embeddings of another width
+        ({NARROW: 8}, ["model.embedding.dim=8", "model.tie_embeddings=true", "model.head.transform=true"]),
+        ({NARROW: 256 // 2} | TWO, ["model.embedding.dim=128", "model.tie_embeddings=false"]),
+        (
+            {NARROW: 7, "model.tie_embeddings": False, "model.position.kind": "sinusoidal"},
+            ["model.embedding.dim=7 must be even"],
+        ),
+        # Layers that share their weights
+        ({SHARED: 3}, ["model.layers.distinct=3 does not divide model.num_layers=4"]),
+        (TWO | {SHARED: 4, "model.decoder.num_layers": 6}, [f"{SHARED}=4 does not divide model.num_layers=6"]),
+        ({SHARED: 1, "model.norm.kind": "batchnorm"}, [f"{SHARED}=1", "model.norm.kind=batchnorm"]),
+        (TWO | {SHARED: 1, "model.encoder.norm.kind": "batchnorm"}, [f"{SHARED}=1", "model.norm.kind=batchnorm"]),
+        (
+            {SHARED: 1, "model.layers.pattern": ("a",)} | kind("a", attention__window=4),
+            [f"{SHARED}=1", "model.layers.pattern=a"],
+        ),
+        (
+            {SHARED: 2, "training.start_from": "run", "training.start_layers": (0, 1, 2, 3)},
+            [f"{SHARED}=2", "training.start_layers=0,1,2,3"],
+        ),
         # Training
         ({"model.norm.kind": "batchnorm", "training.accumulation_steps": 2}, ["accumulation_steps=2", "batchnorm"]),
         (
@@ -473,6 +495,10 @@ def test_what_cannot_be_is_refused_in_one_line(changes, words):
         PERFORMER | ROPE | {"model.attention.features": 8},
         ENCODER | {"model.head.pooler": True, "model.head.next_sentence": True, "model.vocab_size": 258},
         {"model.norm.placement": "deepnorm"},
+        TWO | {SHARED: 2, "model.decoder.num_layers": 6},
+        {SHARED: 4},
+        {NARROW: 256},
+        TWO | {NARROW: 8, "model.head.transform": True},
     ],
     ids=str,
 )

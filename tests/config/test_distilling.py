@@ -89,6 +89,12 @@ def test_its_depth_its_layers_and_all_else_can_be_chosen(tmp_path):
     assert tuple(configs.resolve(chosen, 300).training.start_layers) == (3, 4, 5)
 
 
+def test_a_student_of_shared_layers_has_the_same_layers_fewer_times(tmp_path):
+    student = configs.resolve(shipped(f"from={teacher(tmp_path, {'model.layers.distinct': 1})}"), 300)
+    assert (student.model.num_layers, student.model.layers.distinct) == (3, 1)
+    assert tuple(student.training.start_layers) == ()
+
+
 def test_distilbert_has_its_weights_and_layers(tmp_path):
     folder = teacher(tmp_path / "twelve", {"model.num_layers": 12})
     student = configs.resolve(shipped(f"distilbert,from={folder}"), 300)

@@ -22,6 +22,9 @@ SIZE_FIELDS = {
     "model.vocab_size",
     "model.vocab_multiple",
     "model.layers.pattern",
+    "model.layers.distinct",
+    "model.embedding.dim",
+    "model.generator.num_layers",
     "model.position.max_length",
     "model.position.clip",
     # Of a head's width, so that a whole number of pairs turns.

@@ -63,6 +63,7 @@ DECODERS = {
     "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
                        "model.attention.window": 3},
     "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
+    "layers of shared weights": {"model.layers.distinct": 2, "model.num_layers": 4, "model.position.kind": "rope", "model.scan_layers": True},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip

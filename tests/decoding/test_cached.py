@@ -33,7 +33,7 @@ def test_every_scheme_window_and_number_of_key_heads(position, window, kv_heads)
 
 @pytest.mark.parametrize("name", slow_but((
     "local and global layers, scanned and recomputed in training", "running statistics", "performer, rope", "queries that heads share",
-    "gated heads without their own values", "forget gates, scanned", "canon layers, scanned",
+    "gated heads without their own values", "forget gates, scanned", "canon layers, scanned", "layers of shared weights",
 ), DECODERS, pytest.mark.promise))  # fmt: skip
 def test_what_else_a_decoder_can_be(name):
     close(*both_ways(DECODERS[name]))

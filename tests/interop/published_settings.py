@@ -49,10 +49,20 @@ def roberta(width=768, depth=12, heads=12, **more):
     return bert(width, depth, heads, layer_norm_eps=1e-5, max_position_embeddings=514, type_vocab_size=1) | more
 
 
+def albert(**more):
+    return {"down_scale_factor": 1, "gap_size": 0, "inner_group_num": 1, "layers_to_keep": [], "net_structure_type": 0,
+            "num_hidden_groups": 1, "num_memory_blocks": 0, "classifier_dropout_prob": 0.1} | more  # fmt: skip
+
+
 def modernbert(**more):
     return {"classifier_pooling": "mean", "gradient_checkpointing": False, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute",
             "reference_compile": True, "cls_token_id": 50281, "sep_token_id": 50282, "sparse_prediction": False,
             "sparse_pred_ignore_index": -100, "deterministic_flash_attn": False} | more  # fmt: skip
+
+
+def electra(width=256, depth=12, heads=4, **more):
+    return bert(width, depth, heads, embedding_size=128, summary_activation="gelu", summary_last_dropout=0.1, summary_type="first",
+                summary_use_proj=True) | more  # fmt: skip
 
 
 def distilbert(**more):
@@ -331,12 +341,24 @@ FILES: dict[str, Published] = {
     "allenai/longformer-base-4096": Published("LongformerForMaskedLM", "longformer", roberta(
         vocab_size=50265, max_position_embeddings=4098, attention_window=[512] * 12, attention_mode="longformer",
         ignore_attention_mask=False, gradient_checkpointing=False, sep_token_id=2)),
+    **of("AlbertForMaskedLM", "albert", **{
+        "albert/albert-base-v2": albert(hidden_size=768, num_attention_heads=12, intermediate_size=3072),
+        "albert/albert-xxlarge-v2": albert(),
+    }),
+    "an ALBERT whose layers take turns": refused("AlbertForMaskedLM", "albert", albert(inner_group_num=2), "inner_group_num=2: layers that"),
     **of("ModernBertForMaskedLM", "modernbert", **{
         "answerdotai/ModernBERT-base": modernbert(),
         "answerdotai/ModernBERT-large": modernbert(hidden_size=1024, intermediate_size=2624, num_hidden_layers=28, num_attention_heads=16),
     }),
     "a ModernBERT with dropout": refused("ModernBertForMaskedLM", "modernbert", modernbert(mlp_dropout=0.1), "mlp_dropout=0.1: expected 0"),
-    "google/electra-small-discriminator": refused("ElectraForPreTraining", "electra", {}, "no importer for ElectraForPreTraining; no"),
+    **of("ElectraForPreTraining", "electra", **{
+        "google/electra-small-discriminator": electra(),
+        "google/electra-base-discriminator": electra(768, 12, 12, embedding_size=768),
+        "google/electra-large-discriminator": electra(1024, 24, 16, embedding_size=1024),
+    }),
+    "google/electra-base-generator": Published("ElectraForMaskedLM", "electra", electra(256, 12, 4, embedding_size=768)),
+    "a generator with another activation": refused("ElectraForMaskedLM", "electra", electra(hidden_act="relu"), "hidden_act='relu': the head"),
+    "google/mobilebert-uncased": refused("MobileBertForPreTraining", "mobilebert", {}, "no importer for MobileBertForPreTraining; no"),
     # Heads of tasks, and no heads
     **of("BertForTokenClassification", "bert", **{
         "dslim/bert-base-NER": bert(vocab_size=28996, _num_labels=9, output_past=True, max_length=512, **POOLER | TAGS),

@@ -100,6 +100,8 @@ BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__n
     (BERT | {"model__head__pooler": True, "model__head__next_sentence": True}, "BertForPreTraining"),
     (BERT | {"model__head__pooler": True, "model__head__transform": False, "model__head__bias": False}, "BertModel"),
     (BERT | {"model__embedding__segments": 0, "model__norm__epsilon": 1e-12}, "DistilBertForMaskedLM"),
+    (BERT | {"model__embedding__dim": 8}, "AlbertForMaskedLM"),
+    (GPT2 | {"model__layers__distinct": 2}, "GPT2LMHeadModel"),
     # Kinds of layers are called and laid out as one likes.
     (LLAMA | {"model__layers__pattern": ("a", "b"), "model__layers__kinds__a__attention__window": 4,
               "model__layers__kinds__b__position__kind": "none"}, "SmolLM3ForCausalLM"),
@@ -124,6 +126,7 @@ def test_the_first_class_that_can_express_a_config_is_taken(changes, class_name)
                                   "model__layers__kinds__b__ffn__hidden_dim": 40},
      ["model.ffn.hidden_dim (layer 1)=40; it would be 128", "model.residual (layer 0)=False; it would be True"]),
     ("GPT2LMHeadModel", {"model__ffn__bias": False}, ["model.ffn.bias=False; it would be True"]),
+    ("GPT2LMHeadModel", GPT2 | {"model__layers__distinct": 1}, ["model.layers.distinct=1; it would be 0"]),
     ("OpenAIGPTLMHeadModel", {"model__norm__placement": "post"}, ["model.ffn.gelu_approximation='none'; it would be 'tanh'"]),
     ("RobertaForMaskedLM", BERT | {"model__embedding__segments": 1},
      ["pad_token_id=-1: expected the id of a token: positions count from the number after it"]),

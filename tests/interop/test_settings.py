@@ -13,7 +13,7 @@ from zoo.interop.settings.shared_settings import layer_kind_fields
 SILENT_ALONE = {
     "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
     "Qwen2ForCausalLM": {"sliding_window", "max_window_layers"},
-    "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, }  # fmt: skip
+    "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "ElectraForPreTraining": {"tie_word_embeddings"}, }  # fmt: skip
 # What classes without a head for tokens do not read: whether that head is tied, and its biases.
 OF_TOKEN_HEADS = {"tie_word_embeddings", "decoder_bias", "classifier_bias"}
 HEADLESS = {*bodies.CLASSES, *task_heads.CLASSES, *(name for name in FAMILIES if name.endswith("EncoderModel"))}

@@ -36,6 +36,8 @@ SCORES = {
     "accuracy",
     "word_accuracy",
     "next_accuracy",
+    "replaced_accuracy",
+    "generator_accuracy",
     "macro_f1",
     "f1",
     "matthews",
@@ -56,6 +58,7 @@ def test_the_direction_of_every_metric():
     assert {name for name in METRICS if not higher_is_better(f"eval/{name}")} == {
         "loss",
         "next_loss",
+        "generator_loss",
         "perplexity",
         "bits_per_byte",
     }

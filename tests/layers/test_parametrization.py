@@ -96,6 +96,8 @@ def test_a_standard_run_has_the_identity_of_before():
     [
         ({"model.parametrization": "mup"}, "needs model.base_dim"),
         (WIDER | {"model.parametrization": "completep"}, "needs model.base_num_layers"),
+        (WIDER | {"model.embedding.dim": 8, "model.tie_embeddings": False}, "model.embedding.dim=8; leave it at 0"),
+        (DEEPER | {"model.layers.distinct": 1}, "leave model.layers.distinct at 0"),
         ({"model.base_dim": 8}, "model.base_dim=8 has no effect"),
         (WIDER | {"optimizer.kind": "sgd"}, "has no rates for optimizer.kind=sgd"),
         (

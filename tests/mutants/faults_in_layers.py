@@ -268,6 +268,13 @@ MUTANTS = (
         PUBLISHED_TESTS,
     ),
     Mutant(
+        "stack: all uses of shared weights are the same layer",
+        STACK,
+        "place * self.uses + use, published",
+        "place * self.uses, published",
+        ("tests/models/test_shared_layers.py",),
+    ),
+    Mutant(
         "context: depth is that of one kind",
         STACK,
         "depth=len(self.kinds), embedding",
@@ -291,8 +298,8 @@ MUTANTS = (
     Mutant(
         "annotation: another type of token ids",
         "zoo/models/language_model.py",
-        'tokens: Int[Array, "B T"], context: Context, segments',
-        'tokens: Float[Array, "B T"], context: Context, segments',
+        'def __call__(\n        self, tokens: Int[Array, "B T"], context: Context, segments',
+        'def __call__(\n        self, tokens: Float[Array, "B T"], context: Context, segments',
         SHAPE_TESTS,
     ),
 )

@@ -21,7 +21,7 @@ from zoo.models.architectures import make_model
 from zoo.models.cost import summary
 from zoo.nested import flatten
 from zoo.objectives import OBJECTIVES
-from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.prefix import PrefixDecoderObjective
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 

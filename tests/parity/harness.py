@@ -13,7 +13,7 @@ from flax import nnx
 
 from tests.building import compiled
 from tests.parity.systems import System
-from zoo.config import ResolvedConfig
+from zoo.config import AUTO, ResolvedConfig
 from zoo.interop import importer_of, resolve_like
 from zoo.interop.model_weights import import_weights
 from zoo.interop.weights.mapping import to_zoo
@@ -120,6 +120,8 @@ def _outputs(
         hidden = module(batch["tokens"], context, batch["segments"])
     else:
         hidden = module(batch["tokens"], context)
+    if model.generator.num_layers != AUTO:
+        return {"logits": module.replaced_logits(hidden)[..., None]}
     outputs = {"logits": module.logits(hidden, context)}
     if model.architecture == "encoder" and model.head.next_sentence:
         outputs["next_sentence"] = module.next_sentence_logits(hidden)

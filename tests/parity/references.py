@@ -65,8 +65,11 @@ class Transformers:
             inputs["global_attention_mask"][:, : config.model.attention.global_tokens] = 1
         out = self.module(**inputs, use_cache=False) if "use_cache" in accepted else self.module(**inputs)
         found = {"logits": out["prediction_logits" if "prediction_logits" in out else "logits"]}
-        if "seq_relationship_logits" in out:
-            found["next_sentence"] = out["seq_relationship_logits"]
+        if found["logits"].ndim == 2:  # One for each token.
+            found["logits"] = found["logits"][..., None]
+        for name in ("seq_relationship_logits", "sop_logits"):
+            if name in out:
+                found["next_sentence"] = out[name]
         return found
 
 

@@ -106,3 +106,11 @@ def test_what_is_frozen_stays_in_a_group_with_decay_too():
 def test_more_layers_than_there_are_is_refused():
     with pytest.raises(ConfigError, match="there are 3 layers"):
         configs.resolve(small(**TASK, training__trained_layers=4))
+
+
+def test_layers_of_shared_weights_are_trained_together():
+    with pytest.raises(
+        ConfigError, match=r"trained_layers=1: 3 consecutive layers .*distinct=1\); use a multiple of 3"
+    ):
+        configs.resolve(small(**TASK, model__layers__distinct=1, training__trained_layers=1))
+    assert configs.resolve(small(**TASK, model__layers__distinct=1, training__trained_layers=0))

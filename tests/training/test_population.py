@@ -187,6 +187,7 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
 @pytest.mark.promise
 @pytest.mark.parametrize(("objective", "changes"), [
     ("masked", {"seed": 3, "objective__mask_token_fraction": 0.5, "objective__random_token_fraction": 0.3}),
+    ("replaced_tokens", {"seed": 3, "objective__discriminator_weight": 10.0, "objective__mask_token_fraction": 0.5}),
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
 ])  # fmt: skip
 def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes):

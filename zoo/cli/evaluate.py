@@ -155,7 +155,7 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
             batching = data.Batching(config, trained.tokenizer)
             batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
         found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
-        if streams and not trained.tokenizer.token_bytes().any():
+        if streams and "bits_per_byte" in found[length] and not trained.tokenizer.token_bytes().any():
             found[length]["bits_per_byte"] = bits_per_text_byte(
                 config.objective.kind, trained.tokenizer.bos_id, streams, found[length]["loss"]
             )
@@ -164,12 +164,18 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
 
 def _print_text_scores(result: dict, trained) -> None:
     print(f"{result['run']} at step {trained.step}, on the {result['text']}")
-    print(f"{'length':>8s} {'loss':>9s} {'perplexity':>11s} {'bits/byte':>10s}")
+    columns = ("loss", "perplexity", "bits_per_byte")
+    if scored := next(filter(None, result["lengths"].values()), None):
+        columns = columns if "perplexity" in scored else tuple(scored)
+    names = [name.replace("bits_per_byte", "bits/byte").replace("_", " ") for name in columns]
+    widths = [max(len(name) + 1, 10) for name in names]
+    print(f"{'length':>8s}" + "".join(f"{name:>{width}s}" for name, width in zip(names, widths, strict=True)))
     for length, scores in result["lengths"].items():
         if scores is None:
             print(f"{length:8d}  cannot be evaluated: {trained.objective.why_too_long(trained.model, length)}")
         else:
-            print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
+            values = [f"{scores[name]:.4g}" if name == "perplexity" else f"{scores[name]:.4f}" for name in columns]
+            print(f"{length:8d}" + "".join(f"{value:>{width}s}" for value, width in zip(values, widths, strict=True)))
     if "translations" in result:
         found, objective = result["translations"], trained.config.objective
         print(

@@ -3,6 +3,7 @@
 from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
 from zoo.config.finetuning_configs import finetuned, with_body_of
+from zoo.config.generators import generator_config
 from zoo.config.hyperparameters import (
     LOSS_TERMS,
     batch_key,
@@ -38,7 +39,17 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import GROUPS, derivable, field_at, known_paths, layer_kind, side, unknown_field
+from zoo.config.scopes import (
+    GROUPS,
+    derivable,
+    embedding_config,
+    field_at,
+    known_paths,
+    layer_kind,
+    side,
+    unknown_field,
+)
+from zoo.config.shared_layers import stored_layers
 from zoo.config.shipped import CONFIGS, EXPERIMENTS, locate, shipped_folder, shipped_names, split_spec
 
 __all__ = [
@@ -65,9 +76,11 @@ __all__ = [
     "derivable",
     "difference",
     "distilled",
+    "embedding_config",
     "field_at",
     "finetuned",
     "from_flat",
+    "generator_config",
     "held_out_key",
     "identity",
     "import_file",
@@ -95,6 +108,7 @@ __all__ = [
     "sized",
     "spaced_layers",
     "split_spec",
+    "stored_layers",
     "teacher_config",
     "to_plain",
     "traced_hyperparameters",

@@ -126,7 +126,9 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     own = _shared_with_teacher(its, folder)
     recipe = _recipe(first, its["model.num_layers"], changes) if recipe else {}
     config = override(from_flat({**flatten(default()), **own, **_TUNED, **recipe}), changes)
-    if _LAYERS in {**recipe, **changes} or not config.training.start_from:
+    # Where layers share their weights there is nothing to choose from.
+    shared = its["model.layers.distinct"] or config.model.layers.distinct
+    if _LAYERS in {**recipe, **changes} or not config.training.start_from or shared:
         return config
     depth = config.model.num_layers
     return override(config, {_LAYERS: spaced_layers(its["model.num_layers"], depth) if isinstance(depth, int) else ()})

@@ -61,8 +61,11 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
     )
     changes = _layers(whole, whole, scopes, "model", size) | {
         "model.dim": size["dim"],
+        "model.embedding.dim": _embedding_width(whole, size),
         "model.num_layers": max(size["layers"], len(pattern)),
         "model.layers.pattern": pattern,
+        "model.generator.num_layers": _generator_layers(whole, max(size["layers"], len(pattern))),
+        "model.layers.distinct": int(0 < whole["model.layers.distinct"] < whole["model.num_layers"]),
         "model.vocab_size": AUTO,
         "model.vocab_multiple": 1,
         "model.dtype": "float32",
@@ -103,6 +106,18 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         small = overrides if is_group(scope) else _scope(whole, overrides, scopes, scope, size)
         changes |= {scoped(scope, path): value for path, value in small.items()}
     return override(from_flat(whole), changes)
+
+
+def _generator_layers(whole: Mapping[str, Any], layers: int) -> int | str:
+    """Returns the depth of a generator beside `layers` layers: all, none, or as many in proportion."""
+    given = whole["model.generator.num_layers"]
+    return max(1, round(given / whole["model.num_layers"] * layers)) if given not in (AUTO, 0) else given
+
+
+def _embedding_width(whole: dict[str, Any], size: dict[str, int]) -> int:
+    """Returns the width of the embeddings in proportion to that of the model, even for sinusoids."""
+    width = whole["model.embedding.dim"]
+    return width and max(4, 2 * round(width / whole["model.dim"] * size["dim"] / 2))
 
 
 def _scope(
@@ -253,4 +268,5 @@ def sized(
 def deepest(config: Mapping[str, Any]) -> int:
     """Returns the number of layers of a model's deepest stack."""
     flat = flatten(config)
-    return max(value for path, value in flat.items() if path.split(".")[-1] == "num_layers")
+    depths = (value for path, value in flat.items() if path.split(".")[-1] == "num_layers")
+    return max(depth for depth in depths if depth != AUTO)

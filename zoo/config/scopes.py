@@ -128,3 +128,10 @@ def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict
 def layer_kind(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
     """Returns the `model` part of a resolved config as layers of the kind `name` see it."""
     return _model_in(f"{KINDS}.{name}", model)
+
+
+def embedding_config(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
+    """Returns the `model` part of a resolved config as the embeddings see it: `embedding.dim` wide,
+    if that is not 0.
+    """
+    return _model_in("model", model, dim=model["embedding"]["dim"] or model["dim"])

@@ -164,8 +164,9 @@ class LoadedModel:
             ConfigError: the model was not trained to fill in hidden tokens, or the text hides none.
             DataError: the tokenizer cannot encode the text.
         """
-        if self.config.objective.kind not in OBJECTIVE_KINDS.having("masked"):
-            raise ConfigError(f"objective.kind={self.config.objective.kind} fills in no hidden tokens")
+        kind = self.config.objective.kind
+        if kind not in OBJECTIVE_KINDS.having("masked") or kind in OBJECTIVE_KINDS.having("replaced"):
+            raise ConfigError(f"objective.kind={kind} fills in no hidden tokens")
         parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
         if len(parts) == 1:
             raise ConfigError(f"{text!r} hides no token: write {MASK} in place of one")
@@ -263,7 +264,8 @@ class LoadedModel:
         )
 
     def _logits(self, rows: np.ndarray) -> Float[np.ndarray, "B T V"]:
-        if self.config.objective.kind in TASKS or self.config.model.architecture not in ("decoder", "encoder"):
+        without = (*TASKS, *OBJECTIVE_KINDS.having("replaced"))
+        if self.config.objective.kind in without or self.config.model.architecture not in ("decoder", "encoder"):
             raise ConfigError(
                 f"objective.kind={self.config.objective.kind} of model.architecture={self.config.model.architecture} "
                 "gives no scores of single tokens; predict is for tasks, generate for encoder-decoders"

@@ -20,10 +20,10 @@ from zoo.interop.families import (
     t5,
     task_heads,
 )
-from zoo.interop.families.encoders import bert, distilbert, modernbert, roberta
+from zoo.interop.families.encoders import albert, bert, distilbert, electra, modernbert, roberta
 from zoo.interop.settings.importer import Importer
 
-_FAMILIES = (bart, bert, bloom, distilbert, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
+_FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
              performer_pytorch, t5, bodies, task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 

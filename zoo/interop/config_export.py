@@ -162,8 +162,12 @@ def _fields(model: ResolvedConfig) -> dict[str, Any]:
     """
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
     flat = {
-        path: value for path, value in flat.items() if not path.startswith((*NOT_EXPORTED, *SCOPES, "model.layers."))
+        path: value
+        for path, value in flat.items()
+        if not path.startswith((*NOT_EXPORTED, *SCOPES, "model.layers.pattern"))
     }
+    if flat["model.layers.distinct"] == model.num_layers:
+        flat["model.layers.distinct"] = 0
     if model.ffn.kind in GATED and model.ffn.match_parameters:
         flat |= {"model.ffn.hidden_dim": hidden_dim(model), "model.ffn.match_parameters": False}
     return flat

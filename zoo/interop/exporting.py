@@ -14,6 +14,7 @@ import numpy as np
 from zoo import config as configs
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
+from zoo.config.generators import LAYERS, OF_GENERATORS
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.errors import ConfigError
@@ -95,10 +96,23 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats}
     )
     weights, number = read_weights(folder, abstract, step)
+    if "generator" in weights["params"]:
+        config, weights = without_generator(config, weights)
     if (plain := without_padding(config)) != config:
         config, weights["params"] = plain, with_rows_of(plain, weights["params"])
     count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(weights["params"]))
     return ExportableRun(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
+
+
+def without_generator(
+    config: ResolvedConfig, weights: Mapping[str, dict[str, Any]]
+) -> tuple[ResolvedConfig, dict[str, dict[str, Any]]]:
+    """Returns config and weights of a discriminator alone, without its generator."""
+    plain = {path: configs.BY_PATH[path].default for path in OF_GENERATORS}
+    kept = {
+        kind: {part: tree for part, tree in trees.items() if part != "generator"} for kind, trees in weights.items()
+    }
+    return configs.resolve(configs.override(config, plain | {LAYERS: 0})), kept
 
 
 def _labels(folder: Path) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ _SCORES = (
     "accuracy",
     "word_accuracy",
     "next_accuracy",
+    "replaced_accuracy",
+    "generator_accuracy",
     "macro_f1",
     "f1",
     "matthews",
@@ -40,6 +42,7 @@ _SCORES = (
 METRICS = {
     "loss": Metric(False, "nats"),
     "next_loss": Metric(False, "nats"),
+    "generator_loss": Metric(False, "nats"),
     "perplexity": Metric(False),
     "bits_per_byte": Metric(False, "bits"),
     **dict.fromkeys(_SCORES, Metric(True)),
@@ -53,7 +56,9 @@ _STEPS_TO = Metric(False, "steps")
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
 # Metrics that objectives of plug-ins report in addition to those of tokens.
 METRICS_OF: dict[str, list[str]] = {}
-_OF_TASKS = {
+# Metrics of objectives other than of tokens alone.
+_OF_OBJECTIVES = {
+    "replaced_tokens": ("loss", "accuracy", "replaced_accuracy", "generator_loss", "generator_accuracy"),
     "classification": ("loss", "accuracy", "macro_f1", "matthews", "f1"),
     "regression": ("loss", "pearson", "spearman"),
     "tagging": ("loss", "accuracy", "word_accuracy", "entity_precision", "entity_recall", "entity_f1"),
@@ -123,9 +128,11 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
 
     Tagging without entities, which only the data tell, writes no scores of entities.
     """
-    names = _OF_TASKS.get(flat["objective.kind"], (*_OF_TOKENS, *METRICS_OF.get(flat["objective.kind"], ())))
+    names = _OF_OBJECTIVES.get(flat["objective.kind"], (*_OF_TOKENS, *METRICS_OF.get(flat["objective.kind"], ())))
     if flat["objective.kind"] == "classification" and flat["model.head.classes"] != 2:
         names = tuple(name for name in names if name != "f1")
+    if flat["model.generator.num_layers"] == 0:
+        names = tuple(name for name in names if name != "generator_loss")
     if flat["objective.next_sentence"]:
         names += ("next_loss", "next_accuracy")
     names += used_loss_terms(flat)

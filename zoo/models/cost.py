@@ -1,11 +1,12 @@
 """Cost of a config before anything runs: parameters and floating-point operations, from shapes."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flax import nnx
 
-from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
+from zoo.config import AUTO, ResolvedConfig, generator_config, layer_kind, side, stored_layers, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
@@ -20,8 +21,8 @@ class Cost:
 
     Attributes:
         parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions,
-            segments, characters), "heads" (parameters that turn hidden states into scores) and
-            "body" (the rest). A shared parameter counts once.
+            segments, characters), "heads" (parameters that turn hidden states into scores),
+            "generator", where there is one, and "body" (the rest). A shared parameter counts once.
         blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the
             total.
         flops_per_token: floating-point operations of one training step per token of a row, forward
@@ -33,7 +34,7 @@ class Cost:
     flops_per_token: float
 
 
-HEADS = ("head", "pooler", "next_sentence", "classifier", "mix")
+HEADS = ("head", "pooler", "next_sentence", "classifier", "discriminator", "mix")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
 LAYER_TABLES = ("value_embedding",)
 
@@ -82,9 +83,19 @@ def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
         return row.targets * (config.model.elmo.characters - width + 1)
     if path.startswith("encoder/") or "/cross_attention/key/" in path or "/cross_attention/value/" in path:
         return row.source
-    if path.startswith("head/"):
+    if path.startswith(("head/", "generator/head/")):
         return row.predicted
     return row.targets
+
+
+def _uses(path: str, model: ResolvedConfig) -> int:
+    """Returns how many layers apply a matrix (`layers.distinct`); 1 outside of layers."""
+    parts = path.split("/")
+    if "stack" not in parts or model.layers.pattern:
+        return 1
+    own = side(model, parts[0]) if parts[0] in ("encoder", "decoder") else model
+    own = generator_config(model) if parts[0] == "generator" else own
+    return own.num_layers // len(stored_layers(own))
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,9 @@ def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
         encoder, decoder = side(model, "encoder"), side(model, "decoder")
         total += _layers(encoder, row.source, causal=False) + _layers(decoder, row.targets, causal=True)
         return total + decoder.num_layers * _products(decoder, row.targets, row.source)
-    return _layers(model, row.targets, model.architecture == "decoder", prefix)
+    if model.generator.num_layers not in (AUTO, 0):
+        total += _layers(generator_config(model), row.targets, causal=False)
+    return total + _layers(model, row.targets, model.architecture == "decoder", prefix)
 
 
 def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -> float:
@@ -172,25 +185,21 @@ def summary(config: ResolvedConfig) -> Cost:
     for path, count in counts.items():
         blocks[_part(path)] = blocks.get(_part(path), 0) + count
 
-    def within(path: str, parts: tuple[str, ...]) -> bool:
-        place = path.removeprefix("encoder/").removeprefix("decoder/")
-        return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
-
-    heads = sum(count for path, count in counts.items() if within(path, HEADS))
-    embedding = sum(count for path, count in counts.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
     weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
-    matrices = sum(count * _times(path, row, config) for path, count in weights)
+    matrices = sum(count * _times(path, row, config) * _uses(path, model) for path, count in weights)
     # A sampled softmax scores the sampled ids and the target.
     scored = (
         objective.sampled_softmax + 1
         if objective.sampled_softmax
         else 0
-        if objective.kind in TASKS
+        if objective.kind in TASKS or model.generator.num_layers == 0
         else vocabulary_rows(model)
     )
     if objective.kind in OBJECTIVE_KINDS.having("several_targets"):
         scored *= objective.future_tokens
-    matrices += scored * model.dim * _times("head/weights", row, config)
+    narrow = model.head.transform or model.generator.num_layers != AUTO
+    width = (narrow and model.embedding.dim) or model.dim
+    matrices += scored * width * _times("head/weights", row, config)
     flops = (
         3
         * (2 * matrices + _attention(model, row, prefix))
@@ -199,11 +208,23 @@ def summary(config: ResolvedConfig) -> Cost:
     if objective.distillation.teacher:
         # Forward is a third of forward and backward.
         flops += summary(teacher_config(config)).flops_per_token / 3
-    total = sum(counts.values())
-    parameters = {"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}
-    if padding := _padding(config):
-        parameters["padding"] = padding
-    return Cost(parameters, blocks, flops)
+    return Cost(_parameters(config, counts), blocks, flops)
+
+
+def _parameters(config: ResolvedConfig, counts: Mapping[str, int]) -> dict[str, int]:
+    """Returns `Cost.parameters`, from the number of parameters at each path."""
+
+    def within(path: str, parts: tuple[str, ...]) -> bool:
+        place = path.removeprefix("encoder/").removeprefix("decoder/")
+        return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
+
+    total, own = sum(counts.values()), {path: n for path, n in counts.items() if not path.startswith("generator/")}
+    heads = sum(count for path, count in own.items() if within(path, HEADS))
+    embedding = sum(count for path, count in own.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
+    body = sum(own.values()) - embedding - heads
+    parts = {"total": total, "embedding": embedding, "body": body, "heads": heads}
+    others = {"generator": total - sum(own.values()), "padding": _padding(config)}
+    return parts | {name: count for name, count in others.items() if count}
 
 
 def _padding(config: ResolvedConfig) -> int:

@@ -7,9 +7,8 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig, side
 from zoo.layers.context import Context, Memory
-from zoo.layers.parameter import normal, vocabulary_parameter
 from zoo.models.head import Head, LogitFactors, logits
-from zoo.models.language_model import Tower, embed
+from zoo.models.language_model import Tower, embed, token_table
 
 
 class EncoderDecoder(nnx.Module):
@@ -23,9 +22,8 @@ class EncoderDecoder(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         encoder, decoder = side(config, "encoder"), side(config, "decoder")
         sides = encoder.num_layers, decoder.num_layers
-        table = config, normal(config.init.embedding_std), "embedding"
-        self.embedding = vocabulary_parameter(*table)
-        self.source_embedding = None if config.embedding.shared else vocabulary_parameter(*table)
+        self.embedding = token_table(config)
+        self.source_embedding = None if config.embedding.shared else token_table(config)
         self.encoder = Tower(encoder, sides=sides)
         self.decoder = Tower(decoder, cross=True, sides=sides)
         self.head = Head(config)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, embedding_config
 from zoo.layers.context import Context
 from zoo.layers.feedforward import activation
 from zoo.layers.norm import make_norm
@@ -44,27 +44,35 @@ class Head(nnx.Module):
     matrix of its own.
 
     t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019), in
-    ModernBERT without b_d (`head.transform_bias`);
+    ModernBERT without b_d (`head.transform_bias`); with `embedding.dim` W_d is [D, E] and W [V, E]
+    (Lan et al. 2020);
     the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2). Under muP the
     scale is also divided by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as
     the matrix itself stays as large as an embedding.
+
+    Args:
+        config: the `model` part of the config.
+        in_dim: width of the hidden states; 0 for D. Those of another width than the embeddings are
+            mapped to it, without `head.transform` too, by W_d and b_d alone.
     """
 
-    def __init__(self, config: ResolvedConfig):
+    def __init__(self, config: ResolvedConfig, in_dim: int = 0):
         head = config.head
-        matrix = config, kernel_initializer(config, output_gain(config), transposed=True), "head"
+        wide = embedding_config(config) if head.transform or in_dim else config
+        in_dim = in_dim or config.dim
+        matrix = wide, kernel_initializer(config, output_gain(config), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, wide=False) if head.bias else None
+        dense = in_dim, wide.dim, ("embed", None), head.transform_bias, kernel_initializer(config), "head"
+        self.dense = Linear(*dense) if head.transform or in_dim != wide.dim else None
         if head.transform:
-            biased = head.transform_bias
-            self.dense = Linear(config.dim, config.dim, ("embed", None), biased, kernel_initializer(config), "head")
-            self.norm = make_norm(config)
-        scale = reference_width(config) ** -0.5 if head.scale == "rsqrt_dim" else 1.0
+            self.norm = make_norm(wide)
+        scale = reference_width(wide) ** -0.5 if head.scale == "rsqrt_dim" else 1.0
         self.scale = scale / width_ratio(config)
         self.config = config
 
     def __call__(
-        self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V D"], context: Context | None = None
+        self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V E"], context: Context | None = None
     ) -> LogitFactors:
         """Returns the factors of the logits of every token id.
 
@@ -73,8 +81,10 @@ class Head(nnx.Module):
             embedding: the token embedding, used where the head is tied.
             context: context of the forward pass, for batch normalisation in the transform.
         """
+        if self.dense is not None:
+            hidden = self.dense(hidden)
         if self.config.head.transform:
-            hidden = self.norm(activation(self.config, self.dense(hidden)), context)
+            hidden = self.norm(activation(self.config, hidden), context)
         if context is not None:
             hidden = context.on_its_devices(hidden)
         if self.scale != 1.0:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from zoo.config import AUTO, ResolvedConfig
+from zoo.config import AUTO, ResolvedConfig, embedding_config
 from zoo.layers.attention import shared_scores
 from zoo.layers.block import make_final_norm
 from zoo.layers.context import Context
@@ -14,39 +14,65 @@ from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, vocabulary_parameter
 from zoo.layers.parametrization import reference_width
 from zoo.layers.position import make_embedded_position
+from zoo.models.discriminator import Discriminator, ReplacementGenerator
 from zoo.models.head import Head, LogitFactors, TaskHead, logits
 from zoo.models.stack import Stack
 
 
-def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T D"]:
-    """Returns E[token] in the compute type; with `embedding.scale` E[token] * sqrt(D) (Vaswani et
-    al. 2017, section 3.4), under muP E[token] * sqrt(`base_dim`).
+def token_table(config: ResolvedConfig) -> nnx.Param:
+    """Describes the table of the tokens' embeddings, [V, D], or [V, E] with `embedding.dim`."""
+    return vocabulary_parameter(
+        config, normal(config.init.embedding_std), "embedding", width=config.embedding.dim or config.dim
+    )
+
+
+def embed(embedding: Float[Array, "V E"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T E"]:
+    """Returns the row of every token in the compute type; with `embedding.scale` times the square
+    root of its width (Vaswani et al. 2017, section 3.4), under muP times that of `base_dim`.
     """
     # Looked up before it is cast, so that gradients of equal tokens are summed in float32.
     x = embedding[tokens].astype(jnp.dtype(config.dtype))
-    return x * jnp.asarray(reference_width(config) ** 0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
+    width = config.embedding.dim or reference_width(config)
+    return x * jnp.asarray(width**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
 
 
 class Tower(nnx.Module):
     """The part between token embedding and head: Norm(Blocks(Norm'(x + position + segment))).
 
-    Norm' is optional, `embedding.norm` (BERT, BLOOM); the last norm depends on the placement.
+    Norm' is optional, `embedding.norm` (BERT, BLOOM); the last norm depends on the placement. With
+    `embedding.dim` tokens, positions and segments are E wide, and what enters the blocks is
+    Norm'(...) W + b, W [E, D] (Lan et al. 2020, section 3.1).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
-        self.position = make_embedded_position(config)
+        wide = embedding_config(config)
+        self.position = make_embedded_position(wide)
         segments = config.embedding.segments if config.architecture == "encoder" else 0
         table = normal(config.init.embedding_std)
-        self.segments = parameter((segments, config.dim), (None, "embed"), table, "embedding") if segments else None
-        self.embedding_norm = make_norm(config) if config.embedding.norm else None
+        self.segments = parameter((segments, wide.dim), (None, "embed"), table, "embedding") if segments else None
+        self.embedding_norm = make_norm(wide) if config.embedding.norm else None
+        self.embedding_projection = (
+            Linear(wide.dim, config.dim, (None, "embed"), True, kernel_initializer(config))
+            if config.embedding.dim
+            else None
+        )
         self.stack = Stack(config, cross, sides)
         self.final_norm = make_final_norm(config)
         self.rate = config.dropout
 
     def run(
-        self, x: Float[Array, "B T D"], context: Context, segments: Int[Array, "B T"] | None = None
+        self, x: Float[Array, "B T E"], context: Context, segments: Int[Array, "B T"] | None = None
     ) -> Float[Array, "B T D"]:
-        """Returns the hidden states of embedded tokens.
+        """Returns the hidden states of embedded tokens; arguments are those of `embedded`."""
+        x = self.embedded(x, context, segments)
+        if self.embedding_projection is not None:
+            x = context.on_its_devices(self.embedding_projection(x))
+        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+
+    def embedded(
+        self, x: Float[Array, "B T E"], context: Context, segments: Int[Array, "B T"] | None = None
+    ) -> Float[Array, "B T E"]:
+        """Returns the embeddings, Norm'(x + position + segment).
 
         Args:
             x: token embeddings.
@@ -61,23 +87,28 @@ class Tower(nnx.Module):
             x = (x.astype(jnp.float32) + vectors).astype(x.dtype)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x, context)
-        x = context.on_its_devices(context.dropout(x, self.rate, "embedding"))
-        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+        return context.on_its_devices(context.dropout(x, self.rate, "embedding"))
 
 
 class LanguageModel(Tower, TaskHead):
     """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the
-    vocabulary, or the classes of a task.
+    vocabulary, the classes of a task, or whether each token was replaced.
+
+    In the last case the model is a discriminator, and its generator, which is trained with it, is a
+    part of it (`zoo.models.discriminator`).
 
     GPT, LLaMA, BERT and similar models are configs of this class. In a decoder a token sees only
     earlier tokens, in an encoder all.
     """
 
     def __init__(self, config: ResolvedConfig):
-        self.embedding = vocabulary_parameter(config, normal(config.init.embedding_std), "embedding")
+        self.embedding = token_table(config)
         super().__init__(config)
         head = ("embed", None), True, kernel_initializer(config), "head"
-        if config.head.classes == AUTO:
+        if config.generator.num_layers != AUTO:
+            self.discriminator = Discriminator(config)
+            self.generator = ReplacementGenerator(config) if config.generator.num_layers else None
+        elif config.head.classes == AUTO:
             self.head = Head(config)
         else:
             self.classifier = Linear(config.dim, config.head.classes, *head)
@@ -101,6 +132,23 @@ class LanguageModel(Tower, TaskHead):
     def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:
         """Returns float32 scores of every token id; training uses the chunked loss instead."""
         return logits(self.prediction(hidden, context))
+
+    def replaced_logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T"]:
+        """Returns the float32 score of "this token was replaced" for every token."""
+        return self.discriminator(hidden)
+
+    def generator_states(
+        self, tokens: Int[Array, "B T"], context: Context, segments: Int[Array, "B T"] | None = None
+    ) -> Float[Array, "B T G"]:
+        """Returns the generator's hidden states; it reads this model's embeddings."""
+        context = self.generator.own(replace(context, tokens=tokens))
+        return self.generator(
+            self.embedded(embed(self.embedding[...], tokens, self.config), context, segments), context
+        )
+
+    def generator_prediction(self, hidden: Float[Array, "B T G"], context: Context | None = None) -> LogitFactors:
+        """Returns the generator's prediction of every token id."""
+        return self.generator.head(hidden, self.embedding[...], context)
 
     def pooled(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
         """Returns tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""

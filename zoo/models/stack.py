@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from zoo.config import ResolvedConfig, layer_kind
+from zoo.config import ResolvedConfig, layer_kind, stored_layers
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
 from zoo.layers.attention.fused import FUSED_OUTPUT
@@ -47,11 +48,17 @@ class Stack(nnx.Module):
     or over periods of the pattern, which compiles in constant time, or a loop over slices, which is
     faster per step on a CPU. `remat` names what the backward pass recomputes.
 
+    With n = `layers.distinct` only n blocks are stored, [n, ...], and each is applied L / n times in
+    a row: x = f_g(f_g(... x)), by Lan et al. 2020, section 3.1, with n = 1. Its gradient is the sum
+    over its applications. Each application is a layer of its own in all else: its index, dropout,
+    cache and record. Statistics are those of the last one.
+
     Between layers there is what the placement's `Block.expand` makes of the tokens: one residual
     stream or several.
 
     If a part of a block publishes arrays (a class attribute `publishes` with their names, see
     `Context.publish`), the first layer runs before the scan, and all later ones get its arrays.
+    Shared layers run unrolled then.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -61,8 +68,11 @@ class Stack(nnx.Module):
         self.scan, self.remat = config.scan_layers, config.remat
         self.pattern = pattern or ("",)
         self.kinds = tuple(self.pattern[layer % len(self.pattern)] for layer in range(depth))
+        self.uses = 1
         if not pattern:
-            self.layers = stack(make_block(config, cross, sides), range(depth))
+            stored = stored_layers(config)
+            self.uses = depth // len(stored)
+            self.layers = stack(make_block(config, cross, sides), stored)
             return
         self.layers = Kinds()
         for name in dict.fromkeys(self.kinds):
@@ -71,6 +81,10 @@ class Stack(nnx.Module):
 
     def _layers_of_kind(self, name: str) -> list[int]:
         return [layer for layer, kind in enumerate(self.kinds) if kind == name]
+
+    def _place(self, layer: int) -> int:
+        """Returns the place of a layer's weights in the stack of its kind."""
+        return self.kinds[:layer].count(self.kinds[layer]) // self.uses
 
     def _blocks(self) -> dict[str, nnx.Module]:
         return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
@@ -132,9 +146,11 @@ class Stack(nnx.Module):
             x, published = self._unroll(x, layers, state, range(1), None, new)
             start = 1
         period = len(self.pattern)
-        periods = (len(self.kinds) - start) // period if self.scan and context.cache is None else 0
+        scannable = self.scan and context.cache is None and not (publishing and self.uses > 1)
+        periods = (len(self.kinds) - start) // period if scannable else 0
         if periods:
-            x, scanned = self._scan(x, layers, state, start, periods, published)
+            scan = self._scan_shared if self.uses > 1 else partial(self._scan, start=start, periods=periods)
+            x, scanned = scan(x, layers, state, published=published)
             for name, stats in scanned.items():
                 new[name].append(stats)
         x, _ = self._unroll(x, layers, state, range(start + periods * period, len(self.kinds)), published, new)
@@ -167,6 +183,22 @@ class Stack(nnx.Module):
             name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each) for name, each in stats.items()
         }
 
+    def _scan_shared(self, x, layers, state, published):
+        """Runs all layers as a loop over the stored ones, around a loop over the uses of each."""
+        ((name, layer),) = layers.items()
+
+        def one_stored(x, inputs):
+            place, values = inputs
+
+            def one_use(x, use):
+                x, after, _ = layer(x, values, place * self.uses + use, published)
+                return x, after
+
+            return jax.lax.scan(one_use, x, jnp.arange(self.uses))
+
+        x, stats = jax.lax.scan(one_stored, x, (jnp.arange(len(self.kinds) // self.uses), state[name]))
+        return x, {name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), stats)}
+
     def _unroll(self, x, layers, state, indices, published, new):
         """Runs a range of layers one at a time. Returns the tokens after them, and what the stack's
         first layer published if it is among them.
@@ -176,7 +208,7 @@ class Stack(nnx.Module):
         kept = published
         for index in indices:
             name = self.kinds[index]
-            values = slices[name][self.kinds[:index].count(name)]
+            values = slices[name][self._place(index)]
             x, stats, kept = layers[name](x, values, index, published)
             after[name].append(stats)
         for name, each in after.items():
@@ -196,7 +228,8 @@ class Stack(nnx.Module):
                 for index_in_stack, layer in enumerate(self._layers_of_kind(name)):
                     context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, i=index_in_stack: leaf[i], records)
             if stats:
-                nnx.update(block, nnx.from_flat_state(_with_values(block, stats)))
+                last = jax.tree.map(lambda leaf: leaf[self.uses - 1 :: self.uses], stats)
+                nnx.update(block, nnx.from_flat_state(_with_values(block, last)))
 
 
 def _unstacked(values) -> list:

@@ -9,8 +9,8 @@ from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaske
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.objective import Objective
-from zoo.objectives.prefix import PrefixObjective
-from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
+from zoo.objectives.replaced_tokens import ReplacedTokensObjective
 from zoo.objectives.span_corruption import SpanObjective
 from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.tasks.extraction import ExtractionObjective
@@ -23,6 +23,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective,
     "multi_token": MultiTokenObjective,
     "masked": MaskedObjective,
+    "replaced_tokens": ReplacedTokensObjective,
     "prefix": PrefixObjective,
     "span": SpanObjective,
     "denoising": DenoisingObjective,

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.layers.context import Context
 from zoo.models.head import LogitFactors
 from zoo.objectives.objective import (
     Batch,
@@ -34,7 +35,7 @@ class MaskedObjective(Objective):
     A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption,
     "masked_positions": [B, N] of the chosen tokens in their row, "targets": [B, N] their original
     ids, -1 for unused entries}; pairs also have {"segments": [B, T] 0 or 1, "next": [B] 0 where the
-    second segment follows, 1 where it is a random one, -1 for rows of padding}. Scores are computed
+    second segment follows, 1 where it does not, -1 for rows of padding}. Scores are computed
     only for the N chosen tokens. No token sees padding (-1).
     """
 
@@ -54,28 +55,36 @@ class MaskedObjective(Objective):
         pairs = {"next": (batch["next"] >= 0).sum()} if self.config.objective.next_sentence else {}
         return super().normalizers(batch) | pairs
 
-    def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
-        """Reads the corrupted rows."""
+    def context(self, batch: Batch, mode: ForwardMode) -> Context:
+        """Returns the context of the rows."""
         tokens, data = batch["tokens"], self.config.data
         positions, documents = positions_and_documents(
             tokens, data.isolate_documents, self.bos_id, data.position_offsets
         )
-        context = make_context(
+        return make_context(
             mode, mark_padding(positions, tokens, mode), documents, causal=False, in_order=not data.position_offsets
         )
-        return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
+
+    def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
+        """Reads the corrupted rows."""
+        return model(jnp.maximum(batch["tokens"], 0), self.context(batch, mode), batch.get("segments"))
+
+    def chosen(
+        self, hidden: Float[Array, "B T D"], batch: Batch, mode: ForwardMode
+    ) -> tuple[Float[Array, "B N D"], Context]:
+        """Returns the hidden states at the chosen positions, and their context for a head."""
+        places = batch["masked_positions"]
+        # A norm over tokens inside the head counts only the predicted ones.
+        context = make_context(
+            mode._replace(no_padding=False), jnp.where(self.targets(batch) >= 0, places, -1), causal=False
+        )
+        return jnp.take_along_axis(hidden, places[..., None], axis=1), context
 
     def predict_from_hidden(
         self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, mode: ForwardMode
     ) -> LogitFactors:
         """Returns the prediction at the chosen positions, from the hidden states of all."""
-        places = batch["masked_positions"]
-        chosen = jnp.take_along_axis(hidden, places[..., None], axis=1)
-        # A norm over tokens inside the head counts only the predicted ones.
-        mode = mode._replace(no_padding=False)
-        return model.prediction(
-            chosen, make_context(mode, jnp.where(self.targets(batch) >= 0, places, -1), causal=False)
-        )
+        return model.prediction(*self.chosen(hidden, batch, mode))
 
     def inputs(self, batch: Batch) -> Int[Array, "B T"]:
         """Returns the tokens that the model reads, -1 for padding."""

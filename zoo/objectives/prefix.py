@@ -1,4 +1,6 @@
-"""Prefix language modelling: an encoder-decoder predicts the end of a row from its beginning."""
+"""Prefix language modelling: the end of a row is predicted from its beginning, which an encoder reads,
+or the decoder itself.
+"""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -45,3 +47,32 @@ class PrefixObjective(Objective):
         if prefix >= length:
             return f"objective.prefix_length={prefix} leaves nothing of it to predict"
         return beyond_position_table(side(config, "decoder"), model.decoder, length + 1 - prefix, "the decoder's ")
+
+
+class PrefixDecoderObjective(Objective):
+    """-log p(x_t | x_<t), summed over t >= P, where query t sees key s if s <= t or s < P (Raffel
+    et al. 2020, section 3.2.3, "prefix LM").
+
+    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, of which the first P =
+    `objective.prefix_length` see each other; targets are the T + 1 - P tokens from P on. Earlier
+    tokens are not scored. Rows are padded with -1 at their end, where no token with a target sees
+    it.
+    """
+
+    def targets(self, batch: Batch) -> Int[Array, "B N"]:
+        """Returns the tokens after the prefix."""
+        return batch["tokens"][:, self.config.objective.prefix_length :]
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
+        """Predicts the second part of every row, from the prefix's last token on."""
+        inputs, prefix = batch["tokens"][:, :-1], self.config.objective.prefix_length
+        positions = jnp.arange(inputs.shape[1])[None]
+        hidden = model(jnp.maximum(inputs, 0), make_context(mode, positions, prefix=prefix))
+        # A norm over tokens inside the head counts only the scored ones.
+        return model.prediction(hidden[:, prefix - 1 :], make_context(mode, positions[:, prefix - 1 :]))
+
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
+        """Returns why rows do not fit; the prefix has the same length in all."""
+        if (prefix := self.config.objective.prefix_length) >= length:
+            return f"objective.prefix_length={prefix} leaves nothing of it to predict"
+        return beyond_position_table(self.config.model, model, length)

@@ -247,7 +247,8 @@ def lower_bounds(
 
 def measure(config: ResolvedConfig) -> Measured:
     """Compiles a step of a config for all devices and reads what it needs."""
-    period = max(1, len(config.model.layers.pattern))
+    # With `layers.distinct` the number of stored layers stays, and each is applied once per turn.
+    period = max(1, len(config.model.layers.pattern), config.model.layers.distinct)
     depth = config.model.num_layers
     sides = config.model.architecture == "encoder_decoder"
     if config.model.scan_layers or sides or depth <= 4 * period or depth % period:

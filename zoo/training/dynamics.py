@@ -18,9 +18,17 @@ from zoo.training.records.metrics_file import filter_json_lines
 UpdateStatistics = dict[str, dict[str, Float[Array, ""]]]
 """{name of a statistic: {label, such as "layer 0": value}}."""
 
-SIDES = ("", "encoder", "decoder", "forward", "backward")
+SIDES = ("", "encoder", "decoder", "forward", "backward", "generator")
 SUBLAYERS = {"attention": " attention", "cross_attention": " cross-attention", "ffn": " feed-forward"}
-BEFORE_LAYERS = ("embedding", "source_embedding", "characters", "position", "segments", "embedding_norm")
+BEFORE_LAYERS = (
+    "embedding",
+    "source_embedding",
+    "characters",
+    "position",
+    "segments",
+    "embedding_norm",
+    "embedding_projection",
+)
 
 SPIKE_WINDOW, SPIKE_SIGMAS = 128, 6.0
 

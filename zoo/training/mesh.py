@@ -95,6 +95,7 @@ def undivided_dimensions(config: ResolvedConfig, mesh: Mesh) -> list[str]:
     for path, size, axis in (
         ("model.vocab_size", vocabulary_rows(model) if known else model.vocab_size, TENSOR_AXIS),
         ("model.dim", model.dim, FSDP_AXIS),
+        ("model.embedding.dim", model.embedding.dim, FSDP_AXIS),
         ("model.ffn.hidden_dim", model.ffn.hidden_dim, TENSOR_AXIS),
     ):
         devices = mesh.shape[axis]

@@ -195,6 +195,7 @@ READERS = {
     "model.embedding": "zoo.models.language_model",
     "model.tie_embeddings": "zoo.models.head",
     "model.head": "zoo.models.head",
+    "model.generator": "zoo.models.discriminator",
     "model.architecture": "zoo.models.architectures",
     "objective": "zoo.objectives.cross_entropy",
 }

@@ -14,7 +14,7 @@ KINDS = {
     "whole words": ENCODER | {"objective.whole_words": True},
     **{
         rows: ENCODER | {"data.row_format": rows}
-        for rows in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")
+        for rows in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs", "swapped_pairs")
     },
     "span": {"model.architecture": "encoder_decoder", "objective.kind": "span"},
     "denoising": {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},

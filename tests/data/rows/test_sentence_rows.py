@@ -145,10 +145,34 @@ def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, 
             assert document[a[0]] != document[b[0]]
 
 
+@settings(deadline=None)
+@given(documents=lengths.filter(lambda all: max(map(len, all)) > 1), room=st.integers(4, 40), seed=st.integers(0, 99))
+def test_swapped_pairs_are_neighbours_in_one_order_or_the_other(documents, room, seed):
+    sentences = made(documents)
+    batch = gathered(PairRows(sentences, room + 3, SEP, segments=True, swapped=True), 1, seed)
+    starts = {*sentences.stream.tokens[sentences.starts].tolist(), sum(map(sum, documents))}
+    document = np.repeat(np.arange(len(documents)), [sum(one) for one in documents])
+    for row, label in zip(batch["tokens"], batch["next"], strict=True):
+        inside = row[row >= 0]
+        (border, _) = np.flatnonzero(inside == SEP)
+        a, b = inside[1:border], inside[border + 1 : -1]
+        for part in (a, b):
+            np.testing.assert_array_equal(part, part[0] + np.arange(len(part)))
+        assert document[a[0]] == document[b[0]]
+        # What is cut off is the first segment's beginning and the second one's end, in either order.
+        assert a[-1] + 1 in starts
+        assert b[0] in starts
+        assert (a[0] < b[0]) == (label == 0)
+        if label == 0:
+            assert b[0] == a[-1] + 1
+        elif len(a) + len(b) < room:
+            assert a[0] == b[-1] + 1
+
+
 def test_half_of_the_pairs_are_random_and_each_epoch_draws_anew():
     sentences = made([[3] * 20] * 40)
-    for segments in (True, False):
-        rows = PairRows(sentences, 20, SEP, segments)
+    for segments, swapped in ((True, False), (False, False), (True, True)):
+        rows = PairRows(sentences, 20, SEP, segments, swapped)
         labels = [gathered(rows, epoch, seed)["next"] for seed in (0, 1) for epoch in range(6)]
         assert abs(np.mean(labels) - 0.5) < 0.04
         assert len({tuple(one) for one in labels}) == 12
@@ -157,11 +181,12 @@ def test_half_of_the_pairs_are_random_and_each_epoch_draws_anew():
         np.testing.assert_array_equal(gathered(rows)["next"], gathered(rows, None, 5)["next"])
 
 
-def test_the_length_of_a_pair_does_not_tell_its_label():
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_length_of_a_pair_does_not_tell_its_label(swapped):
     generator = np.random.default_rng(0)
     sentences = made([generator.integers(3, 20, 80).tolist() for _ in range(60)])
     # More tokens than ids are distinct here is fine: only lengths are looked at.
-    rows = PairRows(sentences, 64, SEP, segments=True)
+    rows = PairRows(sentences, 64, SEP, segments=True, swapped=swapped)
     batches = [gathered(rows, epoch) for epoch in range(4)]
     total = np.concatenate([(batch["tokens"] >= 0).sum(axis=1) for batch in batches])
     second = np.concatenate([batch["segments"].sum(axis=1) for batch in batches])
@@ -181,6 +206,7 @@ def test_pairs_go_through_every_sentence_but_lone_ones():
 def test_pairs_of_one_document():
     with pytest.raises(DataError, match=r"data\.row_format: pairs need at least two documents.*document_separator"):
         PairRows(made([[1, 2, 3]]), 20, SEP, segments=True)
+    assert PairRows(made([[1, 2, 3]]), 20, SEP, segments=True, swapped=True).num_rows == 1
 
 
 def test_a_random_document_is_never_the_same_and_all_others_are_met():

@@ -174,3 +174,9 @@ def test_fresh_values_are_others(bert):
     weights, there = started(bert, (0, 2), **BERT)
     fresh = initialise(there.model, 0)
     assert (np.asarray(weights["params"]["embedding"]) != np.asarray(fresh["embedding"])).any()
+
+
+def test_a_run_whose_layers_share_their_weights_has_none_to_choose_from(tmp_path_factory):
+    folder = made(tmp_path_factory, model__dim=16, model__num_layers=4, model__layers__distinct=2)
+    with pytest.raises(ConfigError, match=r"training\.start_layers=0,2 .*model\.layers\.distinct=2; leave"):
+        started(folder, (0, 2), model__dim=16)

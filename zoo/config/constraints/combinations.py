@@ -8,6 +8,7 @@ from typing import Any
 
 from zoo.config.constraints.attention_constraints import check_cross
 from zoo.config.constraints.data_constraints import check_examples, check_offsets, check_stages
+from zoo.config.constraints.generator_constraints import check_generator
 from zoo.config.constraints.group_constraints import check_groups, check_kinds
 from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.constraints.objective_constraints import check_objective
@@ -50,6 +51,7 @@ def validate_combination(
             yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
     yield from check_parametrization(flat, scopes | groups)
     yield from check_objective(flat, scopes)
+    yield from check_generator(flat, scopes)
     yield from check_teacher(flat)
     yield from check_examples(flat)
     yield from check_task(flat)

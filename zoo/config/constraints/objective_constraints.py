@@ -35,6 +35,15 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             f"model.head.transform=true applies the activation of model.ffn.kind, which for {kind} is not one of "
             f"{', '.join(ACTIVATIONS)}; leave it at False"
         )
+    width, tied = flat["model.embedding.dim"], flat["model.tie_embeddings"] and not flat["model.head.transform"]
+    # A generator's head maps to that width in any case.
+    reads = objective in OBJECTIVE_KINDS.having("tokens") and objective not in OBJECTIVE_KINDS.having("replaced")
+    if width not in (0, flat["model.dim"]) and reads and tied:
+        yield (
+            f"model.embedding.dim={width}: the hidden states that model.tie_embeddings=true multiplies with the "
+            f"embedding are model.dim={flat['model.dim']} wide; set model.head.transform=true, which maps them to "
+            f"{width}, or model.tie_embeddings=false"
+        )
     yield from _check_sentence_rows(flat)
     if objective == "translation":
         yield from check_translation(flat)
@@ -79,12 +88,11 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
 def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
     """Yields the problems of rows of sentences and pairs."""
     rows, length, segments = flat["data.row_format"], flat["data.sequence_length"], flat["model.embedding.segments"]
-    pairs = rows in ("segment_pairs", "sentence_pairs")
+    pairs = rows.endswith("pairs")
     if flat["objective.next_sentence"] and not pairs:
         yield (
             f"objective.next_sentence=true needs pairs, and data.row_format is {rows}; set data.row_format to "
-            "segment_pairs or "
-            "sentence_pairs"
+            "segment_pairs, sentence_pairs or swapped_pairs"
         )
     if rows != "packed" and length < 8:
         yield (

@@ -30,6 +30,8 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
     for path in HEADS:
         if flat[path]:
             yield f"{shown} has no rule for the matrices of {path}=true; leave it at False"
+    if width := flat["model.embedding.dim"]:
+        yield f"{shown} has no rule for the dense layer of model.embedding.dim={width}; leave it at 0"
     if flat["objective.kind"] in TASKS:
         yield f"{shown} has no rule for the head of objective.kind={flat['objective.kind']}; use standard"
     groups = {scope: changes for scope, changes in scopes.items() if is_group(scope)}
@@ -51,5 +53,7 @@ def _check_depth(flat: dict[str, Any], shown: str, scopes: dict[str, dict[str, A
         yield f"{shown} is defined for model.norm.placement=pre, which is {placement}; use mup"
     if not all(values["model.residual"] for values in (flat, *(flat | changes for changes in scopes.values()))):
         yield f"{shown} divides what residual connections add; model.residual=false has none"
+    if flat["model.layers.distinct"]:
+        yield f"{shown} is defined for layers with weights of their own; leave model.layers.distinct at 0, or use mup"
     if flat["model.init.scale_residual"]:
         yield f"{shown} and model.init.scale_residual=true both shrink what the layers add; leave one of them out"

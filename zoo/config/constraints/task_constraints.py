@@ -56,3 +56,9 @@ def _check_training(flat: dict[str, Any]) -> Iterator[str]:
         )
     if trained != AUTO and trained > layers:
         yield f"training.trained_layers={trained}: there are {layers} layers; auto trains everything"
+    uses = layers // (flat["model.layers.distinct"] or layers)
+    if trained != AUTO and uses and trained % uses:
+        yield (
+            f"training.trained_layers={trained}: {uses} consecutive layers have the same weights "
+            f"(model.layers.distinct={flat['model.layers.distinct']}); use a multiple of {uses}"
+        )

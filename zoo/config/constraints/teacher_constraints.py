@@ -43,3 +43,8 @@ def check_teacher(flat: dict[str, Any]) -> Iterator[str]:
             f"training.start_layers={','.join(map(str, layers))} names {len(layers)} layers, and model.num_layers is "
             f"{flat['model.num_layers']}: one for each"
         )
+    if layers and start and (distinct := flat["model.layers.distinct"]):
+        yield (
+            f"training.start_layers={','.join(map(str, layers))} chooses weights for each layer, and "
+            f"model.layers.distinct={distinct} lets layers share them; leave one of them out"
+        )

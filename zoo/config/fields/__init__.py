@@ -22,7 +22,7 @@ from zoo.config.fields.conditions import (
 )
 from zoo.config.fields.convolution_fields import CONVOLUTION_FIELDS
 from zoo.config.fields.data_fields import DATA_FIELDS
-from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, HEAD_FIELDS, INIT_FIELDS
+from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, GENERATOR_FIELDS, HEAD_FIELDS, INIT_FIELDS
 from zoo.config.fields.objective_fields import OBJECTIVE_FIELDS
 from zoo.config.fields.position_fields import POSITION_FIELDS
 from zoo.config.fields.stack_fields import NORM_FIELDS, STACK_FIELDS
@@ -69,6 +69,7 @@ FIELDS = FieldTable(
     *FFN_FIELDS,
     *INIT_FIELDS,
     *HEAD_FIELDS,
+    *GENERATOR_FIELDS,
     *ELMO_FIELDS,
     *OBJECTIVE_FIELDS,
     *DATA_FIELDS,

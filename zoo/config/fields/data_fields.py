@@ -230,6 +230,7 @@ DATA_FIELDS: tuple[Field, ...] = (
                 "al. 2019)"
             ),
             "sentence_pairs": "two single sentences, paired in the same way (Liu et al. 2019, section 4.2)",
+            "swapped_pairs": "two consecutive segments, in this order or the other (Lan et al. 2020, section 3.1)",
         },
         when=MASKED,
     ),

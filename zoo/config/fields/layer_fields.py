@@ -1,7 +1,7 @@
-"""Fields of the feed-forward layers, initial values, heads and ELMo."""
+"""Fields of the feed-forward layers, initial values, heads, generators and ELMo."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import ELMO, ENCODER, SEQUENCE_OBJECTIVES, TASK_OBJECTIVES, TOKEN_OBJECTIVES
+from zoo.config.fields.conditions import ELMO, ENCODER, REPLACED, SEQUENCE_OBJECTIVES, TASK_OBJECTIVES, TOKEN_OBJECTIVES
 from zoo.config.kinds import FEED_FORWARD_KINDS
 
 FFN_FIELDS: tuple[Field, ...] = (
@@ -135,6 +135,30 @@ HEAD_FIELDS: tuple[Field, ...] = (
         },
         auto="first in an encoder, last in a decoder, mean in an ELMo",
         when=SEQUENCE_OBJECTIVES,
+    ),
+)
+
+GENERATOR_FIELDS: tuple[Field, ...] = (
+    Field(
+        "model.generator.num_layers",
+        AUTO,
+        int,
+        "number of blocks of the generator; 0 for none: replacements are then uniform over all ids",
+        minimum=0,
+        maximum=10_000,
+        auto="num_layers",
+        when=REPLACED,
+        added=True,
+    ),
+    Field(
+        "model.generator.width_fraction",
+        0.25,
+        float,
+        "width, heads and hidden width of the generator's layers, as shares of this model's",
+        above=0,
+        maximum=1,
+        when=REPLACED,
+        added=True,
     ),
 )
 

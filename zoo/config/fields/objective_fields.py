@@ -13,6 +13,7 @@ def _own(kind: str) -> tuple[Field, ...]:
 OBJECTIVE_FIELDS: tuple[Field, ...] = (
     Field("objective.kind", "causal", str, "what is predicted and scored", OBJECTIVE_KINDS.choices),
     *_own("multi_token"),
+    *_own("replaced_tokens"),
     *_own("extraction"),
     Field(
         "objective.select_fraction",
@@ -61,7 +62,8 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "objective.next_sentence",
         False,
         bool,
-        "also predict whether the second segment follows the first, with model.head.next_sentence (Devlin et al. 2019)",
+        "also predict whether the second segment follows the first, with model.head.next_sentence (Devlin et al. "
+        "2019); with data.row_format=swapped_pairs this is their order (Lan et al. 2020)",
         when=MASKED,
     ),
     Field(

@@ -137,11 +137,28 @@ STACK_FIELDS: tuple[Field, ...] = (
         items=str,
     ),
     Field(
+        "model.layers.distinct",
+        0,
+        int,
+        "n, number of layers with weights of their own, each applied L / n times in a row (ALBERT: 1); 0: all L",
+        minimum=0,
+        added=True,
+    ),
+    Field(
+        "model.embedding.dim",
+        0,
+        int,
+        "E, width of the embeddings of tokens, positions and segments, which a dense layer maps to D (ALBERT); 0: D, "
+        "without that layer",
+        minimum=0,
+        added=True,
+    ),
+    Field(
         "model.embedding.scale",
         "none",
         str,
         "factor on the token embedding",
-        {"none": "1", "sqrt_dim": "sqrt(D) (Vaswani et al. 2017, section 3.4)"},
+        {"none": "1", "sqrt_dim": "sqrt of its width (Vaswani et al. 2017, section 3.4)"},
     ),
     Field(
         "model.embedding.shared",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
+from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, activation_of
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "objective.kind"
@@ -76,6 +77,28 @@ def _extraction_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
     yield from _stride_problems(flat, architecture)
 
 
+def _replaced_tokens_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    shown = "objective.kind=replaced_tokens"
+    for path in ("model.head.pooler", "objective.next_sentence"):
+        if flat[path]:
+            yield f"{path}=True has no effect: {shown} scores tokens, and no vector of a row; leave it at False"
+    if layers := flat["training.start_layers"]:
+        yield (
+            f"training.start_layers={','.join(map(str, layers))}: {shown} has two stacks of layers; leave it empty to "
+            "start from all layers of both"
+        )
+    if activation_of(kind := flat["model.ffn.kind"]) is None:
+        yield (
+            f"{shown}: the head applies the activation of model.ffn.kind, which for {kind} is not one of "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+
+
+def _derive_replaced_tokens(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"model.generator.num_layers": flat["model.num_layers"]}
+
+
 def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
     sampled = flat["objective.sampled_softmax"]
@@ -106,6 +129,8 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 # * How rows are corrupted (`zoo.data.rows.corruption`): "spans" (spans are cut out of them) or
 #   "masking" (some tokens are hidden), and that either with "masked" (an encoder predicts them where
 #   they stand) or with "denoising" (a decoder writes the whole row).
+# * "replaced": a generator within the model predicts the hidden tokens, and the model itself says
+#   which tokens were replaced.
 OBJECTIVE_KINDS = KindTable(
     KIND,
     (
@@ -139,6 +164,25 @@ OBJECTIVE_KINDS = KindTable(
             "masked",
             "hidden tokens, from all others (Devlin et al. 2019)",
             frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "masked"}),
+        ),
+        Kind(
+            KIND,
+            "replaced_tokens",
+            "whether each token is the original or one that a small generator put in its place (Clark et al. 2020)",
+            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "masked", "replaced"}),
+            (
+                Field(
+                    "objective.discriminator_weight",
+                    50.0,
+                    float,
+                    "lambda, weight of the discriminator's loss beside the generator's",
+                    above=0,
+                    traced=True,
+                    added=True,
+                ),
+            ),
+            problems=_replaced_tokens_problems,
+            derive=_derive_replaced_tokens,
         ),
         Kind(
             KIND,

@@ -131,11 +131,12 @@ def _derive_rope(flat: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _sinusoidal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
-    dim = flat["model.dim"]
+    path = "model.embedding.dim" if flat["model.embedding.dim"] else "model.dim"
+    dim = flat[path]
     if dim % 2:
-        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
+        yield f"sinusoidal positions pair sines with cosines: {path}={dim} must be even"
     if flat["model.position.endpoint"] and dim < 4:
-        yield f"model.position.endpoint=true needs a first and a last wavelength: model.dim={dim} must be at least 4"
+        yield f"model.position.endpoint=true needs a first and a last wavelength: {path}={dim} must be at least 4"
 
 
 def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:

@@ -83,8 +83,14 @@ class Batching:
         if kind == "packed":
             return PackedRows(stream.tokens, length, num_extra_tokens=int(self.corruption is None))
         sentences = SentenceIndex(stream, tokenizer.bos_id)
-        if kind in ("segment_pairs", "sentence_pairs"):
-            return PairRows(sentences, length, tokenizer.separator_id, segments=kind == "segment_pairs")
+        if kind.endswith("pairs"):
+            return PairRows(
+                sentences,
+                length,
+                tokenizer.separator_id,
+                segments=kind != "sentence_pairs",
+                swapped=kind == "swapped_pairs",
+            )
         return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")
 
     def training(

@@ -146,7 +146,8 @@ def evaluation_fingerprint(config: Mapping[str, Any], length: int | None = None)
     read = {
         path: value
         for path, value in flat.items()
-        if path.startswith(("data.", "objective.", "training.eval_")) or path in ("seed", "model.architecture")
+        if path.startswith(("data.", "objective.", "training.eval_", "model.generator."))
+        or path in ("seed", "model.architecture")
     }
     return _fingerprint(json.dumps(read, sort_keys=True, default=list), length or flat["data.sequence_length"])
 
@@ -209,6 +210,9 @@ def _context(flat: Mapping[str, Any]) -> str:
     # "hidden tokens, from all others (Devlin et al. 2019)" without its source.
     words = OBJECTIVE_KINDS.by_name[kind].meaning.partition(" (")[0]
     found = "from the tokens before it" if _from_the_left(kind) else f"as objective.kind={kind}: {words}"
+    if kind in OBJECTIVE_KINDS.having("replaced"):
+        layers, share = flat["model.generator.num_layers"], flat["model.generator.width_fraction"]
+        found += f", by one of {layers} layers and {share:g} of the width" if layers else ", at random"
     if flat["data.isolate_documents"]:
         found += ", in its document"
     if offsets := flat["data.position_offsets"]:
@@ -284,6 +288,11 @@ def _stand_in_stream(size: int) -> Stream:
 
 def _scored_targets(flat: Mapping[str, Any], batch: Arrays) -> np.ndarray:
     """Returns the targets that an evaluation counts, -1 where there is none."""
+    if flat["objective.kind"] in OBJECTIVE_KINDS.having("replaced"):
+        # Every token is scored; the chosen ones have their originals among the targets.
+        originals, (rows, entries) = batch["tokens"].copy(), np.nonzero(batch["targets"] >= 0)
+        originals[rows, batch["masked_positions"][rows, entries]] = batch["targets"][rows, entries]
+        return originals
     if "targets" in batch:
         return batch["targets"]
     prefix = flat["objective.kind"] in OBJECTIVE_KINDS.having("prefix")

@@ -91,7 +91,7 @@ class BatchFormatter:
             yield "tokens", shown
             return
         border = int((batch["segments"][number][: len(shown)] == 0).sum())
-        follows = {0: "follows", 1: "is random", PADDING: "is padding"}[int(batch["next"][number])]
+        follows = {0: "follows", 1: "does not follow", PADDING: "is padding"}[int(batch["next"][number])]
         yield "segment 0", shown[:border]
         yield f"segment 1, which {follows}", shown[border:]
 

@@ -14,7 +14,7 @@ from zoo.data.rows.packed_rows import PADDING, Arrays, Rows
 from zoo.data.rows.token_streams import Stream
 from zoo.errors import DataError
 
-FOLLOWS, RANDOM = 0, 1
+FOLLOWS, NEGATIVE = 0, 1
 # The draws of a pair must differ from those of its masks, which have the same seed, epoch and row.
 _PAIRS = 7919
 
@@ -109,19 +109,25 @@ class PairRows(Rows):
     anew in every epoch; text that a random B replaces is not read in that epoch. Documents of one
     sentence yield no pair.
 
+    With `swapped` B is never from another document: with probability 1/2 the two segments change
+    places instead, before they are truncated, so that only the order tells the kinds of pairs apart
+    (sentence-order prediction, Lan et al. 2020, section 3.1).
+
     Args:
         sentences: the text.
         length: T.
         separator: id of [SEP].
         segments: A and B are runs of sentences, else single ones.
+        swapped: pairs that do not follow are consecutive segments in the other order.
 
     Raises:
         DataError: there is no second document to draw from.
     """
 
-    def __init__(self, sentences: SentenceIndex, length: int, separator: int, segments: bool):
+    def __init__(self, sentences: SentenceIndex, length: int, separator: int, segments: bool, swapped: bool = False):
         self._sentences, self._length, self._separator, self._segments = sentences, length, separator, segments
-        if len(sentences.first) < 3:
+        self._swapped = swapped
+        if len(sentences.first) < 3 and not swapped:
             raise DataError(
                 "data.row_format: pairs need at least two documents, for a random second one; set "
                 "data.document_separator, take another data.source, or data.row_format=full_sentences"
@@ -167,25 +173,33 @@ class PairRows(Rows):
             text.starts[border],
             text.stops[last - 1],
         )
-        random = draws[:, 1] < 0.5
-        documents = len(text.first) - 1
-        other = (text.document[first] + 1 + np.floor(draws[:, 2] * (documents - 1)).astype(np.int64)) % documents
-        chosen = text.first[other] + np.floor(draws[:, 3] * (text.first[other + 1] - text.first[other])).astype(
-            np.int64
-        )
-        until = text.stops[text.first[other + 1] - 1] if self._segments else text.stops[chosen]
-        b_start, b_stop = np.where(random, text.starts[chosen], b_start), np.where(random, until, b_stop)
+        negative = draws[:, 1] < 0.5
+        if self._swapped:
+            b_start, a_start = np.where(negative, a_start, b_start), np.where(negative, b_start, a_start)
+            b_stop, a_stop = np.where(negative, a_stop, b_stop), np.where(negative, b_stop, a_stop)
+        else:
+            start, stop = self._elsewhere(first, draws[:, 2:])
+            b_start, b_stop = np.where(negative, start, b_start), np.where(negative, stop, b_stop)
         a_length, b_length = a_stop - a_start, b_stop - b_start
-        if self._segments:
+        if self._segments and not self._swapped:
             # A random second segment fills the row, as the true one does.
-            b_length = np.where(random, np.minimum(b_length, np.maximum(room - a_length, 1)), b_length)
+            b_length = np.where(negative, np.minimum(b_length, np.maximum(room - a_length, 1)), b_length)
         half = room // 2
         a_kept = np.minimum(a_length, np.maximum(room - b_length, room - half))
         b_kept = np.minimum(b_length, room - a_kept)
-        return self._assembled(a_stop - a_kept, a_kept, b_start, b_kept, random)
+        return self._assembled(a_stop - a_kept, a_kept, b_start, b_kept, negative)
+
+    def _elsewhere(self, first: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns where a text of another document than that of sentence `first` starts and stops."""
+        text = self._sentences
+        documents = len(text.first) - 1
+        other = (text.document[first] + 1 + np.floor(draws[:, 0] * (documents - 1)).astype(np.int64)) % documents
+        begin, end = text.first[other], text.first[other + 1]
+        chosen = begin + np.floor(draws[:, 1] * (end - begin)).astype(np.int64)
+        return text.starts[chosen], text.stops[end - 1] if self._segments else text.stops[chosen]
 
     def _assembled(
-        self, a_start: np.ndarray, a_length: np.ndarray, b_start: np.ndarray, b_length: np.ndarray, random: np.ndarray
+        self, a_start: np.ndarray, a_length: np.ndarray, b_start: np.ndarray, b_length: np.ndarray, negative: np.ndarray
     ) -> Arrays:
         places = np.arange(self._length)[None]
         a, b = a_length[:, None], b_length[:, None]
@@ -196,7 +210,7 @@ class PairRows(Rows):
         rows = np.where(in_a | in_b, rows, np.where(separators, self._separator, PADDING))
         rows[:, 0] = self._sentences.opening
         segments = (places >= a + 2) & (places < a + b + 3)
-        arrays = {"tokens": rows, "segments": segments, "next": np.where(random, RANDOM, FOLLOWS)}
+        arrays = {"tokens": rows, "segments": segments, "next": np.where(negative, NEGATIVE, FOLLOWS)}
         return {name: array.astype(np.int32) for name, array in arrays.items()}
 
     def padding_rows(self, count: int) -> Arrays:

@@ -108,9 +108,10 @@ def kinds_of(described: tuple[Column, ...]) -> set:
 
 def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator[Any]:
     """Yields the steps from tokens to the last norm."""
-    scaled = ("times √D",) if model.embedding.scale == "sqrt_dim" else ()
+    scaled = ("times √E" if model.embedding.dim else "times √D",) if model.embedding.scale == "sqrt_dim" else ()
     own = () if model.embedding.shared else ("one for each side",)
-    size = f"{_number(model.vocab_size)} × {_number(model.dim)}"
+    width = _number(model.embedding.dim or model.dim)
+    size = f"{_number(model.vocab_size)} × {width}"
     yield Part("embedding", "Token embedding", (*scaled, *own), (size,))
     if hook := _position_hook(model, "embed"):
         yield Addition(hook)
@@ -118,9 +119,11 @@ def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator
         yield Addition(Part("position", "Segments", sizes=(str(model.embedding.segments),)))
     if model.embedding.norm:
         yield _norm(model)
+    if model.embedding.dim:
+        yield Part("embedding", "Linear", sizes=(f"{width} → {_number(model.dim)}",))
     pattern = tuple(model.layers.pattern)
     kinds = {name: layer_kind(model, name) for name in dict.fromkeys(pattern)} or {"": model}
-    count = f"{model.num_layers} ×"
+    count = f"{model.num_layers} ×" + f" ({model.layers.distinct} distinct)" * bool(model.layers.distinct)
     if len(kinds) > 1:
         count += f" ({_counted(pattern)}, in turn)"
     yield Repeat(count, tuple(_block(model, kinds, cross, prefix)))
@@ -211,9 +214,8 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
     normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))
-    rotated = ()
+    rotated = () if cross else _rotation(model)
     if not cross:
-        rotated = _rotation(model)
         if scored := _position_hook(model, "score_bias"):
             details.append(f"{scored.title} added to the scores")
         if model.position.kind == "rope" and model.position.theta != 10_000:
@@ -265,31 +267,22 @@ def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
     if getattr(POSITIONS[kind], hook) is getattr(Position, hook):
         return None
     names = {
-        "learned": "Learned positions",
-        "sinusoidal": "Sinusoids",
-        "alibi": "ALiBi",
-        "relative_bias": "learned bias by distance",
-        "shaw": "relative vectors",
-    }
+        "learned": "Learned positions", "sinusoidal": "Sinusoids", "alibi": "ALiBi",
+        "relative_bias": "learned bias by distance", "shaw": "relative vectors",
+    }  # fmt: skip
     length = model.position.max_length
-    sizes = (f"{_number(length)} × {_number(model.dim)}",) if kind == "learned" and length != AUTO else ()
+    width = _number(model.embedding.dim or model.dim)
+    sizes = (f"{_number(length)} × {width}",) if kind == "learned" and length != AUTO else ()
     return Part("position", names.get(kind, kind), sizes=sizes)
 
 
 def _feed_forward(model: ResolvedConfig) -> Part:
     kind = model.ffn.kind
     names = {
-        "relu": "ReLU",
-        "gelu": "GELU",
-        "silu": "SiLU",
-        "swiglu": "SwiGLU",
-        "geglu": "GeGLU",
-        "reglu": "ReGLU",
-        "relu_squared": "squared ReLU",
-        "leaky_relu_squared": "squared leaky ReLU",
-        "swiglu_clamped": "clamped SwiGLU",
+        "relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "swiglu": "SwiGLU", "geglu": "GeGLU", "reglu": "ReGLU",
+        "relu_squared": "squared ReLU", "leaky_relu_squared": "squared leaky ReLU", "swiglu_clamped": "clamped SwiGLU",
         "xielu": "xIELU",
-    }
+    }  # fmt: skip
     # The equation, without the explanation and the citation that follow it.
     equation = re.split(r", also |, swish|: | \([A-Z]| \(gpt", FEED_FORWARD_KINDS.by_name[kind].meaning)[0]
     width, inner = _number(model.dim), _number(hidden_dim(model))
@@ -298,17 +291,21 @@ def _feed_forward(model: ResolvedConfig) -> Part:
 
 def _head(model: ResolvedConfig) -> Iterator[Part]:
     head = model.head
+    if model.generator.num_layers != AUTO:
+        yield Part("head", "Linear, activation, linear", ("was the token replaced?",), (f"{_number(model.dim)} × 1",))
+        return
     if head.classes != AUTO:
         if head.pooler:
             yield Part("head", "Pooler", ("dense layer and tanh",))
         pooled = () if head.pooling == AUTO else (f"of the {head.pooling} token{'s' * (head.pooling == 'mean')}",)
         yield Part("head", "Linear", pooled, (f"{_number(model.dim)} × {head.classes}",))
         return
+    width = _number((head.transform and model.embedding.dim) or model.dim)
     if head.transform:
-        yield Part("head", "Linear, activation, norm", (), (f"{_number(model.dim)} × {_number(model.dim)}",))
+        yield Part("head", "Linear, activation, norm", (), (f"{_number(model.dim)} × {width}",))
     tied = "the token embedding, transposed" if model.tie_embeddings else "a matrix of its own"
     more = {"with a bias": head.bias, "divided by √D": head.scale != "none", "logits capped": head.softcap}
-    yield Part("head", "Linear", (tied, *_and(more)), (f"{_number(model.dim)} × {_number(model.vocab_size)}",))
+    yield Part("head", "Linear", (tied, *_and(more)), (f"{width} × {_number(model.vocab_size)}",))
     yield Part("softmax", "Softmax")
 
 

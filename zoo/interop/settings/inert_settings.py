@@ -86,11 +86,16 @@ INERT_SETTINGS = (
          "pooler_size_per_head", "pooler_type"),
         "a pooler of the authors' code that no class has", of=BERTS,
     ),
+    InertSettings(("classifier_dropout_prob",), "dropout before the head of a task, in training", of=("albert",)),
+    InertSettings(
+        ("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"),
+        "read by no class", of=("albert",),
+    ),
     InertSettings(("onnx_export",), "the export to another format", of=("longformer",)),
     InertSettings(("tie_weights_",), "old files repeat what the class does", (True,), ("distilbert",)),
     InertSettings(
-        ("summary_activation", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
-        "the head of a class for multiple choice", of=(*GPTS, "gpt_neox"),
+        ("summary_activation", "summary_last_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
+        "the head of a class for multiple choice", of=(*GPTS, "gpt_neox", "electra"),
     ),
     InertSettings(("n_ctx", "n_special", "predict_special_tokens"), "sizes that no class reads", of=GPTS),
     InertSettings(("reorder_and_upcast_attn",), "scores in float32, as here", of=("gpt2",)),

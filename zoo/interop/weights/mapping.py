@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.config import ResolvedConfig, layer_kind
+from zoo.config import ResolvedConfig, layer_kind, stored_layers
 from zoo.config.kinds import NORM_KINDS
 from zoo.errors import ConfigError, DataError
 from zoo.nested import flatten, unflatten
@@ -181,7 +181,7 @@ def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], 
         at: path of the stack's layers.
     """
     pattern, depth = config.layers.pattern, range(config.num_layers)
-    groups = {(at, None): tuple(depth)}
+    groups = {(at, None): stored_layers(config)}
     if pattern:
         groups = {
             (f"{at}/{kind}", kind): tuple(layer for layer in depth if pattern[layer % len(pattern)] == kind)

@@ -35,6 +35,11 @@ def check_start_from(config: ResolvedConfig) -> None:
             f"training.start_layers={listed} needs a model with one stack of layers, and training.start_from={folder} "
             f"has model.architecture={source.architecture}"
         )
+    if source.layers.distinct:
+        raise ConfigError(
+            f"training.start_layers={listed} chooses among layers with weights of their own, and training.start_from="
+            f"{folder} has model.layers.distinct={source.layers.distinct}; leave training.start_layers empty"
+        )
     if max(layers) >= source.num_layers:
         raise ConfigError(
             f"training.start_layers={listed}: training.start_from={folder} has {source.num_layers} layers, 0 to "
@@ -103,7 +108,8 @@ def replaceable_parts(config: ResolvedConfig, labels: tuple[str, ...]) -> Replac
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         same_task = False
     return ReplaceableParts(
-        optional=("head", "next_sentence", "pooler", "mix"), fresh=() if same_task else ("classifier",)
+        optional=("head", "next_sentence", "discriminator", "generator", "pooler", "mix"),
+        fresh=() if same_task else ("classifier",),
     )
 
 

@@ -8,8 +8,8 @@ from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.multi_token import MultiTokenObjective
-from zoo.objectives.prefix import PrefixObjective
-from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
+from zoo.objectives.replaced_tokens import ReplacedTokensObjective
 from zoo.objectives.span_corruption import SpanObjective
 from zoo.objectives.translation import TranslationObjective
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
@@ -17,6 +17,12 @@ from zoo.variants.variant import BASELINES, ReferenceTest, Variant
 
 BILM = ReferenceTest(
     "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
+)
+
+SHARED_LAYERS = ReferenceTest(
+    "distinct layers with equal weights",
+    "tests/models/test_shared_layers.py::test_they_compute_what_distinct_layers_with_equal_weights_do",
+    1e-5,
 )
 
 
@@ -56,6 +62,24 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     choice(
+        "model.layers.distinct",
+        1,
+        "architecture",
+        "shared-layers",
+        equation=(
+            "x_l = f(x_{l-1}) for l = 1 ... L, with one layer f and one set of weights. The gradient of a weight is "
+            "the sum over its L uses."
+        ),
+        paper="Lan et al. 2020, section 3.1 (ALBERT); Dehghani et al. 2019 (Universal Transformer, which also halts)",
+        systems=("albert",),
+        tests=(SHARED_LAYERS,),
+        details=(
+            "With n = `model.layers.distinct` layer l, counted from 0, has the weights of stored layer floor(l n / L). "
+            "Operations, activations and the cache are those of L layers; parameters, gradients and the state of the "
+            "optimizer are those of n. Dropout differs from layer to layer.",
+        ),
+    ),
+    choice(
         "model.architecture",
         "encoder",
         "architecture",
@@ -82,6 +106,16 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "`random_token_fraction` set these shares ([recipes](../pretraining.md#masking)).",
         ),
         claims=("O2", "O3", "O4"),
+    ),
+    choice(
+        "objective.kind",
+        "replaced_tokens",
+        "architecture",
+        "replaced-tokens",
+        baseline="encoder",
+        source=ReplacedTokensObjective,
+        systems=("electra",),
+        tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_are_those_of_every_row_alone"),),
     ),
     choice(
         "model.architecture",

@@ -111,6 +111,24 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         tests=(WHOLE,),
     ),
     choice(
+        "model.embedding.dim",
+        128,
+        "embedding and head",
+        "factorised-embedding",
+        {"model.head.transform": True},
+        equation=(
+            "x_t = (Norm'(E[token_t] + P[t])) W + b, with E [V, E], P [T, E], W [E, D]; "
+            "logits = Norm(act(h W_d + b_d)) E^T, with W_d [D, E]. Norm' is optional (`model.embedding.norm`)."
+        ),
+        paper="Lan et al. 2020, section 3.1 (ALBERT)",
+        systems=("albert",),
+        tests=(WHOLE,),
+        details=(
+            "V E + E D numbers in place of V D. A tied head needs `model.head.transform`, which maps the hidden states "
+            "to E; with `model.tie_embeddings=false` the head may read them as they are. Segments are E wide too.",
+        ),
+    ),
+    choice(
         "model.embedding.segments",
         2,
         "embedding and head",

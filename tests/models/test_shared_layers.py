@@ -1,0 +1,129 @@
+"""Layers that share their weights compute what distinct layers with equal weights compute, and the
+gradient of a weight is the sum of theirs.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.building import ENCODER_DECODER, call, compiled, random_statistics, random_values, tiny, with_values
+from tests.visibility import normal
+from zoo.layers.context import Context, DropoutKey
+from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.models.functional import initialise, statistics_of
+from zoo.nested import flatten, unflatten
+
+TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
+DISTINCT = "model.layers.distinct"
+# Name -> fields, the number of distinct layers among them.
+STACKS = {
+    "one": {DISTINCT: 1, "model.dropout": 0.2, "model.attention.dropout": 0.3},
+    # A norm that differs from layer to layer.
+    "two": {DISTINCT: 2, "model.norm.placement": "pre_scaled"},
+    # Values that are no parameters.
+    "features": {DISTINCT: 2, "model.attention.kind": "performer"},
+    "first values": {DISTINCT: 2, "model.attention.kind": "value_residual", "model.attention.value_mix_learned": True},
+}  # fmt: skip
+
+
+def repeated(values, uses):
+    """The values of a model with weights for every layer: each of the stored ones several times."""
+    flat = flatten(values, "/")
+    return unflatten(
+        {path: np.repeat(leaf, uses, axis=0) if "/layers/" in f"/{path}" else leaf for path, leaf in flat.items()}, "/"
+    )
+
+
+def program(fields):
+    """(loss, outputs and statistics as a function of values and statistics; the model)."""
+    model = make_model(tiny({"model.num_layers": 4, "model.position.kind": "rope"} | fields))
+    key = DropoutKey(jax.random.key(5)) if "model.dropout" in fields else None
+
+    def loss(values, stats):
+        held = with_values(model, values, stats)
+        out = held(TOKENS, Context(jnp.arange(6)[None], in_order=True, dropout_key=key, training=True))
+        return (out * normal(*out.shape)).sum(), (out, statistics_of(held))
+
+    return loss, model
+
+
+@functools.cache
+def distinct_results(name):
+    """Outputs, statistics and the gradient summed over the uses of a weight, from distinct layers."""
+    fields = STACKS[name]
+    uses = 4 // fields[DISTINCT]
+    _, shared = program(fields)
+    loss, _ = program(fields | {DISTINCT: 0})
+    values, stats = random_values(shared, 1), random_statistics(shared, 2)
+    (_, (out, _)), gradient = call(
+        jax.value_and_grad(loss, has_aux=True), repeated(values, uses), repeated(stats, uses)
+    )
+    flat = flatten(gradient, "/")
+    summed = {
+        path: leaf.reshape(-1, uses, *leaf.shape[1:]).sum(1) if "/layers/" in f"/{path}" else leaf
+        for path, leaf in flat.items()
+    }
+    return out, stats, summed
+
+
+@pytest.mark.parametrize(
+    ("name", "scan", "remat"),
+    [
+        ("one", True, "full"),
+        ("two", True, "none"),
+        pytest.param("one", False, "none", marks=pytest.mark.promise),
+        pytest.param("two", False, "dots", marks=pytest.mark.promise),
+        pytest.param("features", True, "none", marks=pytest.mark.promise),
+        pytest.param("first values", True, "none", marks=pytest.mark.promise),
+    ],
+)
+def test_they_compute_what_distinct_layers_with_equal_weights_do(name, scan, remat):
+    loss, model = program(STACKS[name] | {"model.scan_layers": scan, "model.remat": remat})
+    values, stats = random_values(model, 1), random_statistics(model, 2)
+    (_, (out, after)), gradient = call(jax.value_and_grad(loss, has_aux=True), values, stats)
+    expected, before, summed = distinct_results(name)
+    np.testing.assert_allclose(out, expected, rtol=0, atol=2e-6 * abs(expected).max())
+    jax.tree.map(np.testing.assert_array_equal, after, before)
+    found = flatten(gradient, "/")
+    assert found.keys() == summed.keys()
+    for path, one in found.items():
+        np.testing.assert_allclose(one, summed[path], rtol=0, atol=1e-5 * abs(summed[path]).max(), err_msg=path)
+
+
+def test_the_scan_is_real():
+    def loops(fields):
+        loss, model = program(fields)
+        text = str(jax.make_jaxpr(loss)(random_values(model, 1), random_statistics(model, 2)))
+        return text.count(" scan[")
+
+    one = {DISTINCT: 2, "model.attention.implementation": "einsum", "model.scan_layers": True}
+    assert (loops(one), loops(one | {"model.scan_layers": False})) == (2, 0)
+
+
+def initial(distinct):
+    model = make_model(tiny({"model.num_layers": 4, DISTINCT: distinct}))
+    return flatten(compiled(lambda: initialise(model, 3))(), "/")
+
+
+def test_they_begin_as_the_first_of_the_distinct_layers_that_they_replace():
+    shared, distinct = initial(2), initial(0)
+    assert shared.keys() == distinct.keys()
+    for path, value in shared.items():
+        expected = distinct[path][::2] if path.startswith("stack/layers/") else distinct[path]
+        np.testing.assert_array_equal(value, expected, err_msg=path)
+
+
+@pytest.mark.parametrize("architecture", [{}, ENCODER_DECODER | {"model.encoder.num_layers": 6}])
+def test_parameters_are_counted_once_and_operations_in_every_layer(architecture):
+    shared, distinct = (
+        cost.summary(tiny({"model.num_layers": 4} | architecture | {DISTINCT: count})) for count in (1, 0)
+    )
+    assert shared.flops_per_token == distinct.flops_per_token
+    layers = {name: count for name, count in distinct.blocks.items() if "blocks/" in name}
+    for name, count in distinct.blocks.items():
+        depth = 6 if name.startswith("encoder/") else 4
+        assert shared.blocks[name] == (count / depth if name in layers else count)
