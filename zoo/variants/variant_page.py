@@ -102,7 +102,7 @@ def _refusal(changes: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _own(variant: Variant) -> dict[str, Any]:
-    """Returns the fields that a variant sets itself, with those that it leaves at the baseline's choice."""
+    """Returns the fields that a variant sets itself, or leaves at the baseline's choice."""
     return {**variant.chosen, **variant.changes}
 
 
@@ -124,7 +124,7 @@ def alternatives(variant: Variant) -> list[str]:
 
 
 def _with_objective_of(variant: Variant, other: Variant) -> dict[str, Any] | None:
-    """Returns the changes of both with the objective that one of them chooses; None if they differ in more."""
+    """Returns the changes of both with the objective that one chooses; None if they differ in more."""
     chosen = [each.chosen[OBJECTIVE] for each in (variant, other) if OBJECTIVE in each.chosen]
     if len(chosen) != 1:
         return combined_changes(variant, other)

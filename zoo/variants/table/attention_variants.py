@@ -116,7 +116,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ENCODER_WINDOW,
         paper="Beltagy et al. 2020, section 3.1",
         baseline="encoder",
-        equation="Query t sees the keys s with |t - s| <= (W - 1) / 2: W = `attention.window` keys, including its own, W odd.",
+        equation=(
+            "Query t sees the keys s with |t - s| <= (W - 1) / 2: W = `attention.window` keys, including its own, "
+            "W odd."
+        ),
         systems=("longformer-local",),
         tests=(LAYER,),
         details=("After L layers a token depends on L (W - 1) + 1 tokens around it (its receptive field).",),

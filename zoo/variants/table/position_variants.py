@@ -155,8 +155,9 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         "p-rope",
         ROPE,
         equation=(
-            "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), p = `position.kept_frequencies`; the other "
-            "pairs do not turn: of RoPE's frequencies the lowest are set to 0, the others stay what they are. In partial-rotary the whole spectrum, "
+            "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), p = `position.kept_frequencies`; the "
+            "other pairs do not turn: of RoPE's frequencies the lowest are set to 0, the others stay what they are. "
+            "In partial-rotary the whole spectrum, "
             "from 1 to about 1 / theta, is spread over fewer pairs instead, so that slow pairs remain."
         ),
         paper="Barbero et al. 2024",
