@@ -56,6 +56,7 @@ def test_a_page_has_everything(variant):
     for title, lines in found.items():
         assert lines, title
         assert all(line.strip() for line in lines), title
+    assert "__init__.py" not in found["Code"][0]
     assert FORMULA.search(computes(variant))
     assert any(
         NAMED.search(paper) or CONTROL in paper or "Team" in paper or "OpenAI" in paper for paper in found["Paper"]
@@ -137,6 +138,12 @@ def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
                 configs.resolve(config)
         else:
             configs.resolve(config)
+
+
+def test_choices_of_the_baseline_exclude_others_too():
+    for name, other in (("gelu", "swiglu"), ("swiglu", "gelu"), ("multi-token", "encoder"), ("causal-lm", "encoder")):
+        lines = sections(BY_NAME[name])["Cannot be combined with"]
+        assert any(other in line.split(":")[0].split(", ") for line in lines), (name, other)
 
 
 def test_a_refusal_for_want_of_effect_is_recognised():

@@ -49,6 +49,11 @@ def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
 def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
     """Returns {path within a layer: shape in letters} of all parameters, and marks statistics."""
     letters, found = _letters(config), {}
+    attention, of_values = config.model.attention, {}
+    if attention.kind == "value_embedding":
+        # Without shared heads G is H; these belong to the heads of keys and values.
+        G, K = attention.num_kv_heads, attention.head_dim
+        of_values = {G: "G", G * K: "G K", attention.value_gate_channels: "c"}
     for path, variable in nnx.state(make_model(config), (nnx.Param, Statistic)).flat_state():
         shape, parts = variable.get_value().shape, [str(part) for part in path]
         if variable.get_metadata("axes")[:1] == ("layers",):
@@ -62,8 +67,9 @@ def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
                 *parts[place + (1 if kind is None else 2) :],
             ]
         mark = ", a statistic" if isinstance(variable, Statistic) else ""
+        named = letters | of_values if {"value_embedding", "value_gate"} & set(parts) else letters
         found["/".join(parts).replace("stack/layers", "layers")] = (
-            f"[{', '.join(letters.get(size, str(size)) for size in shape)}]{mark}"
+            f"[{', '.join(named.get(size, str(size)) for size in shape)}]{mark}"
         )
     return found
 
