@@ -314,6 +314,22 @@ def test_what_is_not_allowed_by_name_is_refused(factors, named):
     assert len(problems(plain(factors, allow=tuple(named[1:])))) == 1
 
 
+def test_who_matches_parameters_already_is_not_told_to_match_flops(monkeypatch):
+    # An embedding of its own has parameters and no FLOPs, the layer that it narrows has both.
+    def cost(resolved):
+        body = 64 * resolved.model.ffn.hidden_dim
+        return SimpleNamespace(
+            parameters={"total": body + 4096 * (not resolved.model.tie_embeddings)}, flops_per_token=body
+        )
+
+    monkeypatch.setattr(arm_resolution, "count_cost", cost)
+    factors = {"tied": levels("model.tie_embeddings", True, False)}
+    (line,) = problems(plain(factors, allow=(), match="parameters:model.ffn.hidden_dim"))
+    assert line.startswith('factor "tied" changes FLOPs per token')
+    assert "match it" not in line
+    assert "; allow it by name: --allow flops" in line
+
+
 def test_a_name_that_allows_nothing_is_refused():
     with pytest.raises(ConfigError, match=re.escape("allow: 'paramters' is not one of tokens, parameters")):
         plain({}, allow=("paramters",))
