@@ -43,7 +43,7 @@ $(VENV)/.docs: $(VENV)/.base
 	@touch $@
 
 docs: $(VENV)/.docs  ## the documentation as a site, in site/; any warning is an error
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict  # --quiet would hide warnings from --strict
 
 lint: $(VENV)/.test
 	$(RUN) -m ruff check .
