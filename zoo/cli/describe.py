@@ -40,7 +40,17 @@ SYNONYMS = {
     "ntk": "rope-dynamic",
     "yarn": "rope-yarn",
     "lr": "optimizer.learning_rate",
-    "adam": "optimizer.weight_decay_form",
+    "adam": "optimizer.kind",
+    "dyt": "dynamic-tanh",
+    "ema": "optimizer.ema_steps",
+    "mup": "model.parametrization",
+    "xsa": "exclusive",
+    "fox": "forgetting",
+    "mtp": "multi-token",
+    "gated-attention": "output-gate",
+    "peri-ln": "sandwich",
+    "relu2": "relu-squared",
+    "x0": "x0-shortcut",
     "l2": "optimizer.weight_decay_form",
     "wd": "optimizer.weight_decay",
     "warmup": "schedule.warmup_steps",
@@ -64,7 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description="Lists all variants, or explains one of them, the fields of a part, or a config file.",
     )
     parser.add_argument(
-        "name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
+        "name", nargs="*", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
     )
     parser.add_argument("--json", action="store_true", help="without NAME: print one JSON list of the variants")
     parser.set_defaults(handler=run)
@@ -134,14 +144,17 @@ def run(args: argparse.Namespace) -> int:
     from zoo.variants import VARIANTS
     from zoo.variants.variant_page import render
 
-    if args.json and args.name is not None:
+    if args.json and args.name:
         raise ConfigError("--json lists all variants; leave the name out")
-    if args.name is None:
+    if not args.name:
         _list_variants(args.json)
         return 0
-    wanted = args.name.lower().replace("_", "-")
+    args.name = " ".join(args.name)
+    wanted = "-".join(args.name.lower().replace("_", "-").split())
     if wanted in SYNONYMS:
         args.name = wanted = SYNONYMS[wanted]
+    elif " " in args.name:
+        args.name = wanted.replace("-", "_")
     for variant in VARIANTS:
         if variant.name == wanted:
             _show(render(variant))

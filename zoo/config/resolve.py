@@ -21,6 +21,14 @@ from zoo.nested import flatten, unflatten
 ResolvedConfig = ml_collections.FrozenConfigDict
 
 
+# A list of choices is cut after so many.
+MOST_CHOICES = 20
+# How to get what is no choice by its usual name.
+HINTS = {
+    ("optimizer.kind", "adam"): "; Adam is adamw with optimizer.weight_decay=0 or optimizer.weight_decay_form=coupled"
+}
+
+
 def default() -> ml_collections.ConfigDict:
     """Returns a fresh config with every field at its default and with the plug-ins that are loaded,
     locked against unknown names.
@@ -82,8 +90,9 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
     wrong = f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
     if field.choices:
         if not isinstance(value, str) or value not in field.choices:
-            names = listed([*field.choices, *([AUTO] if field.auto else ())])
-            return value, f"{field.path}={shown(value)} is not one of {names}{did_you_mean(str(value), field.choices)}"
+            names = listed([*field.choices, *([AUTO] if field.auto else ())], MOST_CHOICES)
+            hint = HINTS.get((field.path, str(value))) or did_you_mean(str(value), field.choices)
+            return value, f"{field.path}={shown(value)} is not one of {names}{hint}"
         return value, None
     if field.kind is tuple:
         if isinstance(value, field.items) and not isinstance(value, bool):

@@ -44,7 +44,9 @@ def wavelengths(model: ResolvedConfig, length: int) -> np.ndarray:
     """Returns after how many tokens each pair of dimensions of RoPE has turned once, in rows of this
     length, [pairs].
     """
-    return 2 * np.pi / np.asarray(Rope(model).frequencies(jnp.arange(length)[None]))
+    # A pair that p-RoPE does not turn has an infinite wavelength.
+    with np.errstate(divide="ignore"):
+        return 2 * np.pi / np.asarray(Rope(model).frequencies(jnp.arange(length)[None]))
 
 
 def buckets_by_distance(model: ResolvedConfig, distances: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ SHAPES = {
     "model.num_layers": 4,
     "model.attention.num_heads": 12,
     "model.attention.head_dim": 8,
+    "model.attention.value_gate_channels": 10,
     "model.ffn.hidden_dim": 160,
     "model.vocab_size": 500,
     "data.sequence_length": 28,

@@ -54,7 +54,21 @@ def papers(variant: Variant) -> list[str]:
         return [variant.paper]
     text = " ".join([*chosen_by(variant), computes(variant)])
     found = list(dict.fromkeys(REFERENCE.findall(text) or NAMED.findall(text)))
-    return [paper for paper in found if not any(other != paper and other.startswith(paper) for other in found)]
+    cited = {paper: NAMED.findall(paper) for paper in found}
+    return [
+        paper
+        for paper in found
+        if not any(
+            _says_more(cited[other], cited[paper])
+            and (set(cited[other]) != set(cited[paper]) or len(other) > len(paper))
+            for other in found
+        )
+    ]
+
+
+def _says_more(references: list[str], others: list[str]) -> bool:
+    """Returns whether the references contain all the others, perhaps with a section."""
+    return bool(others) and all(any(reference.startswith(other) for reference in references) for other in others)
 
 
 def _text(value: Any) -> str:
@@ -87,24 +101,42 @@ def _refusal(changes: tuple[tuple[str, Any], ...]) -> str:
     return ""
 
 
+def _own(variant: Variant) -> dict[str, Any]:
+    """Returns the fields that a variant sets itself, or leaves at the baseline's choice."""
+    return {**variant.chosen, **variant.changes}
+
+
 def alternatives(variant: Variant) -> list[str]:
-    """Returns the names of variants that are other choices of the same field."""
-    mine = variant.changes or {}
+    """Returns the names of variants that are other choices of the same field.
+
+    An objective counts only where it is the choice itself: many variants set it because they need it.
+    """
+    mine = _own(variant)
     return [
         other.name
         for other in VARIANTS
         if other is not variant
         and any(
-            path in mine and mine[path] != value and path != "objective.kind" for path, value in other.changes.items()
+            path in mine and mine[path] != value and (path != OBJECTIVE or path in variant.chosen.keys() & other.chosen)
+            for path, value in _own(other).items()
         )
     ]
+
+
+def _with_objective_of(variant: Variant, other: Variant) -> dict[str, Any] | None:
+    """Returns the changes of both with the objective that one chooses; None if they differ in more."""
+    chosen = [each.chosen[OBJECTIVE] for each in (variant, other) if OBJECTIVE in each.chosen]
+    if len(chosen) != 1:
+        return combined_changes(variant, other)
+    ours, theirs = ({**BASELINES[each.baseline], **each.changes, OBJECTIVE: chosen[0]} for each in (variant, other))
+    return None if any(ours[path] != value for path, value in theirs.items() if path in ours) else ours | theirs
 
 
 def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
     """Yields (names of variants, why configs with them and this one are rejected)."""
     reasons: dict[str, list[str]] = {}
     for other in VARIANTS:
-        if other is variant or (changes := combined_changes(variant, other)) is None:
+        if other is variant or (changes := _with_objective_of(variant, other)) is None:
             continue
         # Sorted, because each pair is looked up from both sides.
         if reason := _refusal(tuple(sorted(changes.items()))):
@@ -139,9 +171,20 @@ ELSEWHERE = (
     "[optimizers and schedules](../optimizers.md)",
     "[long documents](../long_documents.md)",
 )
+OBJECTIVE = "objective.kind"
 # Modules that read the fields of variants that are no class of their own, by the path of a field.
 READERS = {
     "model.norm.placement": "zoo.layers.block",
+    "model.init.zero_outputs": "zoo.layers.parameter",
+    "model.attention.input_norm": "zoo.layers.block",
+    "model.attention.exclusive": "zoo.layers.attention.head_options",
+    "model.attention.gate": "zoo.layers.attention.head_options",
+    "model.attention.value_mix_learned": "zoo.layers.attention.value_mixing",
+    "model.position.kind": "zoo.layers.position.base",
+    "model.position.offset": "zoo.layers.position.absolute",
+    "model.position.endpoint": "zoo.layers.position.absolute",
+    "model.position.fraction": "zoo.layers.position.rope",
+    "model.position.kept_frequencies": "zoo.layers.position.rope",
     "model.norm": "zoo.layers.norm",
     "model.residual": "zoo.layers.block",
     "model.parallel": "zoo.layers.block",
@@ -209,7 +252,7 @@ def sections(variant: Variant, findings: Findings | None = None) -> dict[str, li
         "Shapes": held,
         "Cost": [f"{costs(variant)} {size}"],
         "Inference": inference(variant),
-        "Cannot be combined with": excluded or ["It can be combined with all other variants."],
+        "Cannot be combined with": excluded or ["No other variant is refused with it."],
         "Checked against": checks(variant),
     }
     return {title: lines for title, lines in found.items() if lines}

@@ -341,6 +341,16 @@ def test_arms_are_matched_by_a_field(monkeypatch):
         assert size(second) == pytest.approx(size(first), rel=0.01)
 
 
+def test_arms_that_are_matched_in_one_size_are_told_to_allow_the_other(monkeypatch):
+    monkeypatch.undo()
+    arms = {"arm": {"plain": {}, "windows": {"model.ffn.kind": "swiglu", "model.attention.window": 4}}}
+    base = config.override(config.default(), {"model.ffn.hidden_dim": 512})
+    (line,) = problems(plain(arms, base=base, allow=(), match=Match("parameters", "model.ffn.hidden_dim")))
+    assert "changes FLOPs per token" in line
+    assert "--match" not in line
+    assert "--allow flops" in line
+
+
 def test_what_cannot_be_matched_says_what_comes_nearest(monkeypatch):
     monkeypatch.undo()
     base = config.override(config.default(), {"model.num_layers": 2, "model.ffn.hidden_dim": 512})

@@ -52,8 +52,8 @@ def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     if parallel != "none":
         if placement != "pre" or flat["model.norm.kind"] not in NORM_KINDS.having("normalises"):
             yield (
-                f"model.parallel={parallel} is defined for pre-norm; model.norm is {flat['model.norm.kind']}, "
-                f"{placement}"
+                f"model.parallel={parallel} is defined for pre-norm; model.norm.placement is {placement} and "
+                f"model.norm.kind is {flat['model.norm.kind']}"
             )
         if flat["model.architecture"] == "encoder_decoder" and architecture != "encoder":
             yield (

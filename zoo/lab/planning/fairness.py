@@ -20,13 +20,15 @@ def fairness_warnings(experiment: Experiment, arms: list[PlannedArm]) -> list[st
         ConfigError: with a line for every difference that it does not name.
     """
     found = [(kind, line) for kind, lines in unfair_differences(experiment, arms).items() for line in lines]
-    if refused := [f"{line}; {_remedy(kind)}" for kind, line in found if kind not in experiment.allow]:
+    if refused := [f"{line}; {_remedy(kind, experiment)}" for kind, line in found if kind not in experiment.allow]:
         raise ConfigError(refused)
     return [line for _, line in found]
 
 
-def _remedy(kind: str) -> str:
-    matched = f"match it (--match {kind}:model.ffn.hidden_dim), or " if kind in SIZE_OF else ""
+def _remedy(kind: str, experiment: Experiment) -> str:
+    # Arms are matched in one size only.
+    can_match = kind in SIZE_OF and experiment.match is None
+    matched = f"match it (--match {kind}:model.ffn.hidden_dim), or " if can_match else ""
     return f'{matched}allow it by name: --allow {kind}, or allow=("{kind}",) in the experiment file'
 
 

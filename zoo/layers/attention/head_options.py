@@ -95,7 +95,7 @@ class OutputGate(nnx.Module):
     et al. 2025; Qwen3-Next).
 
     u is the layer's input x, or with `attention.gate_input=attended` concat_h(a_h). "elementwise"
-    has W_g [D, H V] and a gate for every element of a_h, "head" has W_g [D, H] and one gate for each
+    has W_g [D, H K] and a gate for every element of a_h, "head" has W_g [D, H] and one gate for each
     head. There is no bias. With W_g near 0 every gate is 1/2.
     """
 

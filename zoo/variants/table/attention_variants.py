@@ -100,7 +100,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "attention",
         {"model.attention.window": 256},
         paper="Beltagy et al. 2020, section 3.1; Jiang et al. 2023 (Mistral)",
-        equation="Query t sees the keys s with t - W < s <= t: W keys, including its own.",
+        equation="Query t sees the keys s with t - W < s <= t: W = `attention.window` keys, including its own.",
         systems=("mistral",),
         tests=(LAYER,),
         details=(
@@ -116,7 +116,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ENCODER_WINDOW,
         paper="Beltagy et al. 2020, section 3.1",
         baseline="encoder",
-        equation="Query t sees the keys s with |t - s| <= (W - 1) / 2: W keys, including its own, W odd.",
+        equation=(
+            "Query t sees the keys s with |t - s| <= (W - 1) / 2: W = `attention.window` keys, including its own, "
+            "W odd."
+        ),
         systems=("longformer-local",),
         tests=(LAYER,),
         details=("After L layers a token depends on L (W - 1) + 1 tokens around it (its receptive field).",),

@@ -97,6 +97,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         paper="Vaswani et al. 2017, in the authors' code (tensor2tensor); Ott et al. 2019 (fairseq)",
         equation="PE[p, 2i] = sin(p / 10000^(i / (D/2 - 1))), PE[p, 2i+1] = cos(p / 10000^(i / (D/2 - 1))).",
         tests=(SINUSOID,),
+        picture="positions",
     ),
     choice(
         TABLE,
@@ -154,12 +155,14 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         "p-rope",
         ROPE,
         equation=(
-            "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), the other pairs do not turn: of RoPE's "
-            "frequencies the lowest are set to 0, the others stay what they are. In partial-rotary the whole spectrum, "
+            "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), p = `position.kept_frequencies`; the "
+            "other pairs do not turn: of RoPE's frequencies the lowest are set to 0, the others stay what they are. "
+            "In partial-rotary the whole spectrum, "
             "from 1 to about 1 / theta, is spread over fewer pairs instead, so that slow pairs remain."
         ),
         paper="Barbero et al. 2024",
         tests=(LAYER,),
+        picture="positions",
     ),
     scaled_rope("linear", rope.linear_frequencies, ("llama-linear",)),
     scaled_rope("dynamic", rope.dynamic_frequencies, ("llama-dynamic",)),
