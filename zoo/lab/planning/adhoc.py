@@ -150,8 +150,8 @@ def _configs_as_levels(specs: Mapping[str, str]) -> tuple[Mapping[str, Any], dic
 def _short(path: str) -> str:
     """Returns the shortest end of a path that is unique: "norm.kind" for "model.norm.kind".
 
-    Longer paths may have the same end: "dim" is "model.dim", beside "embedding.dim". Inside a scope it follows the scope's name: "local.window" for
-    "model.layers.kinds.local.attention.window".
+    Longer paths may have the same end: "dim" is "model.dim", beside "embedding.dim". Inside a scope
+    it follows the scope's name: "local.window" for "model.layers.kinds.local.attention.window".
     """
     if (parts := split_path(path)) is not None:
         return f"{parts[0].rsplit('.', 1)[-1]}.{_short(parts[1])}"
