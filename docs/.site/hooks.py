@@ -122,7 +122,7 @@ def claim_pages() -> dict[str, str]:
         # Another table lists the tests of exact claims.
         found = [row for row in cells if len(row) == 8]
         if not found:
-            raise ValueError(f"results/README.md has no row of claim {claim['id']}; `zoo results docs/results` writes it")
+            raise ValueError(f"results/README.md has no row of claim {claim['id']}: run zoo results")
         # The columns are id, claim, source, verdict, effect, size, published and where.
         judged = ["| verdict | effect | size | where |", "| --- | --- | --- | --- |"]
         judged += ["| " + " | ".join([*row[3:6], from_results(row[7])]) + " |" for row in found]
