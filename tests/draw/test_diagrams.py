@@ -188,6 +188,11 @@ def test_a_long_row_is_shown_in_part():
     np.testing.assert_array_equal(mask.visible, (key <= query) & (query - key < 100))
     assert mask.places[-1] == 310
     assert attention_masks.row_length(resolved(model__attention__window=100)) == 250
+    drawn = attention_masks.page(resolved(data__sequence_length=96), "a config")
+    assert "a row of 96 tokens, one in 3 shown" in drawn.get_suptitle()
+    mask, reach = drawn.axes
+    assert [tick.get_text() for tick in mask.get_xticklabels()] == ["0", "24", "48", "72"]
+    assert reach.get_legend().get_texts()[0].get_text() == "last token of 96"
 
 
 def test_masks_of_both_sides():

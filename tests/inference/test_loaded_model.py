@@ -1,5 +1,7 @@
 """What `zoo.load` returns says the same as the model's own functions."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import zoo
 from tests.small_runs import small
 from tests.untrained import untrained
+from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.models.functional import split
@@ -150,7 +153,7 @@ def zoo_model(run):
 
 
 @pytest.mark.parametrize("kind", ["tagging", "regression", "extraction"])
-def test_other_tasks(folder, kind):
+def test_other_tasks(folder, kind, capsys):
     classes = {"tagging": 3, "regression": 1, "extraction": 2}[kind]
     place = folder(CLASSIFIER | {"objective__kind": kind, "model__head__classes": classes})
     write_json(place / "meta.json", {"data": {"labels": ["O", "B-x", "I-x"] if kind == "tagging" else []}})
@@ -164,7 +167,11 @@ def test_other_tasks(folder, kind):
     elif kind == "regression":
         assert isinstance(model.predict(["abc"])[0].value, float)
     else:
-        (found,) = model.predict([("The cat sat on the mat.", "Where?")])
-        assert found.value in "The cat sat on the mat."
+        context = "The cat sat on the mat."
+        (found,) = model.predict([(context, "Where?")])
+        assert found.value == context[found.start : found.end]
+        assert main(["predict", str(place), "--text", context, "--second", "Where?", "--json"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert (record["prediction"], record["start"], record["end"]) == found[:1] + found[2:]
         with pytest.raises(ConfigError, match=r"pairs \(context, question\)"):
             model.predict(["abc"])

@@ -96,7 +96,7 @@ def _predictions(model: Any, examples: list[Any], args: argparse.Namespace) -> I
             yield [" ".join(f"{value:.4g}" for value in vector)], {"vector": vector.tolist()}
     elif kind in TASKS:
         for prediction in model.predict(examples):
-            yield _shown(prediction, args.top), _record(prediction)
+            yield _shown(prediction, args.top), _record(prediction, kind)
     elif kind in OBJECTIVE_KINDS.having("masked"):
         for text in _single(examples, f"objective.kind={kind}"):
             found = model.fill_mask(text, args.top)
@@ -126,10 +126,13 @@ def _shown(prediction: Any, top: int) -> list[str]:
     return [f"{prediction.value:.4g}" if isinstance(prediction.value, float) else repr(prediction.value)]
 
 
-def _record(prediction: Any) -> dict[str, Any]:
-    return {"prediction": prediction.value} | (
-        {"probabilities": prediction.probabilities} if prediction.probabilities else {}
-    )
+def _record(prediction: Any, kind: str) -> dict[str, Any]:
+    record = {"prediction": prediction.value}
+    if prediction.probabilities:
+        record["probabilities"] = prediction.probabilities
+    if kind == "extraction":
+        record |= {"start": prediction.start, "end": prediction.end}
+    return record
 
 
 def _candidates(tokens: list[Any]) -> str:

@@ -30,10 +30,14 @@ class Prediction(NamedTuple):
     Attributes:
         value: the label, the number, the answer, or for tagging [(word, tag), ...].
         probabilities: by label, for classification; empty otherwise.
+        start, end: for extraction, offsets in the context of the answer's first character and of
+            the one after its last; None if the answer is empty, and otherwise.
     """
 
     value: str | float | list[tuple[str, str]]
     probabilities: Mapping[str, float] = MappingProxyType({})
+    start: int | None = None
+    end: int | None = None
 
 
 class TaskPredictor:
@@ -125,7 +129,8 @@ def _answers(predictor: TaskPredictor, examples: Sequence[tuple[str, str | None]
     asked = [Question(context, question, ()) for context, question in examples]
     scores, encoded = predictor.scores(asked)
     outputs = {"start_scores": scores[..., 0], "end_scores": scores[..., 1]}
-    return [Prediction(answer) for answer in predictor.task.answers(outputs, asked, encoded)]
+    answers = predictor.task.answers(outputs, asked, encoded)
+    return [Prediction(answer.text, start=answer.start, end=answer.end) for answer in answers]
 
 
 _PREDICT = {"classification": _classes, "regression": _numbers, "tagging": _tags, "extraction": _answers}

@@ -183,14 +183,14 @@ def test_the_best_span_of_all_rows_is_the_answer(tmp_path):
     # Bytes: 25 of the 68 characters in a row, each 8 after the last.
     assert len(encoded.extra) == 3 * 7
     assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded) == [
-        "brown fox",
-        "dog near",
-        "bank",
+        ("brown fox", 10, 19),
+        ("dog near", 40, 48),
+        ("bank", 63, 67),
     ]
     assert dataset.measure(oracle(encoded.arrays)) == {"exact_match": 1.0, "answer_f1": 1.0}
     short = Extraction(8, 4, False)
-    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[2] == "bank"
-    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[0] != "brown fox"
+    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[2].text == "bank"
+    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[0].text != "brown fox"
 
 
 def test_an_answer_longer_than_any_row_and_a_question_without_one(tmp_path):
@@ -202,7 +202,22 @@ def test_an_answer_longer_than_any_row_and_a_question_without_one(tmp_path):
     assert dataset.task.unanswerable
     # [CLS] is best in every row of the second; of the third in all rows but those that hold the
     # answer, where it is not.
-    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[1:] == ["", "fox"]
+    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[1:] == [
+        ("", None, None),
+        ("fox", 16, 19),
+    ]
+
+
+def test_white_space_around_an_answer_is_no_part_of_it(tmp_path):
+    dataset = data.load(questions(tmp_path, ["fox jumps"]))
+    encoded = dataset.encoded("validation")
+    outputs = oracle(encoded.arrays)
+    # Both ends one byte further out, on the spaces.
+    outputs = {
+        "start_scores": np.roll(outputs["start_scores"], -1, 1),
+        "end_scores": np.roll(outputs["end_scores"], 1, 1),
+    }
+    assert dataset.task.answers(outputs, dataset.examples.held_out, encoded) == [("fox jumps", 16, 25)]
 
 
 def test_an_answer_that_is_not_where_it_is_said_to_be_is_refused(tmp_path):

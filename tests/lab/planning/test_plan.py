@@ -314,6 +314,22 @@ def test_what_is_not_allowed_by_name_is_refused(factors, named):
     assert len(problems(plain(factors, allow=tuple(named[1:])))) == 1
 
 
+def test_who_matches_parameters_already_is_not_told_to_match_flops(monkeypatch):
+    # An embedding of its own has parameters and no FLOPs, the layer that it narrows has both.
+    def cost(resolved):
+        body = 64 * resolved.model.ffn.hidden_dim
+        return SimpleNamespace(
+            parameters={"total": body + 4096 * (not resolved.model.tie_embeddings)}, flops_per_token=body
+        )
+
+    monkeypatch.setattr(arm_resolution, "count_cost", cost)
+    factors = {"tied": levels("model.tie_embeddings", True, False)}
+    (line,) = problems(plain(factors, allow=(), match="parameters:model.ffn.hidden_dim"))
+    assert line.startswith('factor "tied" changes FLOPs per token')
+    assert "match it" not in line
+    assert "; allow it by name: --allow flops" in line
+
+
 def test_a_name_that_allows_nothing_is_refused():
     with pytest.raises(ConfigError, match=re.escape("allow: 'paramters' is not one of tokens, parameters")):
         plain({}, allow=("paramters",))
@@ -339,16 +355,6 @@ def test_arms_are_matched_by_a_field(monkeypatch):
         }
         assert second.config.model.ffn.hidden_dim == second.overrides["model.ffn.hidden_dim"]
         assert size(second) == pytest.approx(size(first), rel=0.01)
-
-
-def test_arms_that_are_matched_in_one_size_are_told_to_allow_the_other(monkeypatch):
-    monkeypatch.undo()
-    arms = {"arm": {"plain": {}, "windows": {"model.ffn.kind": "swiglu", "model.attention.window": 4}}}
-    base = config.override(config.default(), {"model.ffn.hidden_dim": 512})
-    (line,) = problems(plain(arms, base=base, allow=(), match=Match("parameters", "model.ffn.hidden_dim")))
-    assert "changes FLOPs per token" in line
-    assert "--match" not in line
-    assert "--allow flops" in line
 
 
 def test_what_cannot_be_matched_says_what_comes_nearest(monkeypatch):

@@ -17,6 +17,8 @@ COMPARISONS = (
                "tests.parity.test_cosine"),
     Comparison("softmax-plus-one", "one layer's attention with 1 more in the denominator", "MultiheadAttention(add_zero_attn=True) of torch.nn",
                "tests.parity.test_softmax_plus_one"),
+    Comparison("completep", "a LLaMA with CompleteP's factors on scores, sublayers and logits, tied and untied", "GraniteForCausalLM",
+               "tests.parity.test_parametrization"),
     Comparison("z-loss", "a loss: cross-entropy and the squared logarithm of its normaliser",
                "router_z_loss_func beside torch's cross_entropy", "tests.parity.test_z_loss"),
     Comparison("elmo-published", "the authors' small models, clipped, with and without a skip connection: states of 30 sentences each",

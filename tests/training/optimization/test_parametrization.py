@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import small
 
+from tests.small_runs import small
 from zoo import config as configs
 from zoo.models.functional import ParameterTraits
 from zoo.training.optimization.optimizer import make_optimizer
@@ -59,10 +59,10 @@ def updated(config, params, gradients, labels=None):
         return jax.tree.map(np.asarray, params)
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("name", ROWS)
-def test_ten_updates_equal_those_of_pytorch_with_the_groups_of_the_table(name):
-    torch = pytest.importorskip("torch")
+def beside_pytorch(name):
+    """Yields (what, before, ours, theirs) of each parameter after the updates."""
+    import torch
+
     params, gradients = draw()
     found = updated(config_of(name), params, gradients)
     weights = {leaf: torch.nn.Parameter(torch.tensor(value)) for leaf, value in params.items()}
@@ -82,8 +82,16 @@ def test_ten_updates_equal_those_of_pytorch_with_the_groups_of_the_table(name):
             weight.grad = torch.tensor(gradient[leaf])
         other.step()
     for leaf, weight in weights.items():
+        yield leaf, params[leaf], found[leaf], weight.detach().numpy()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", ROWS)
+def test_ten_updates_equal_those_of_pytorch_with_the_groups_of_the_table(name):
+    pytest.importorskip("torch")
+    for leaf, _, ours, theirs in beside_pytorch(name):
         # Rates are made in single precision.
-        np.testing.assert_allclose(found[leaf], weight.detach().numpy(), rtol=1e-6, atol=1e-7, err_msg=leaf)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=leaf)
 
 
 def test_a_group_multiplies_the_rate_of_the_rule():

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small_runs import curves, lines, small, told_to_stop_at
 
+from tests.small_runs import curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.functional import ParameterTraits
@@ -73,10 +73,10 @@ def test_ten_updates_follow_the_equations(beta1):
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parity
-def test_ten_updates_equal_those_of_pytorch_optimizer():
-    torch = pytest.importorskip("torch")
+def beside_pytorch_optimizer():
+    """Yields (what, before, ours, theirs) of the point of the gradient and of the average."""
     import pytorch_optimizer
+    import torch
 
     weight = torch.nn.Parameter(torch.tensor(START))
     other = pytorch_optimizer.ScheduleFreeAdamW(
@@ -86,13 +86,20 @@ def test_ten_updates_equal_those_of_pytorch_optimizer():
         weight.grad = torch.tensor(gradient_at(weight.detach().numpy()))
         other.step()
     (x, y), _ = trained()
-    np.testing.assert_allclose(y, weight.detach().numpy(), rtol=1e-6, atol=1e-7)
+    yield "the gradient's point", START, y, weight.detach().numpy().copy()
     other.eval()
-    np.testing.assert_allclose(x, weight.detach().numpy(), rtol=1e-6, atol=1e-7)
+    yield "the average", START, x, weight.detach().numpy()
 
 
 @pytest.mark.parity
-def test_ten_updates_equal_those_of_optax():
+def test_ten_updates_equal_those_of_pytorch_optimizer():
+    pytest.importorskip("torch")
+    for what, _, ours, theirs in beside_pytorch_optimizer():
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=what)
+
+
+def beside_optax():
+    """Yields (what, before, ours, theirs), likewise."""
     with jax.enable_x64():
         rate = optax.linear_schedule(0.0, RATE, WARMUP)
         rule = optax.chain(
@@ -108,8 +115,14 @@ def test_ten_updates_equal_those_of_optax():
             point = point + updates
         average = optax.contrib.schedule_free_eval_params(state, point)
     (x, y), _ = trained()
-    np.testing.assert_allclose(y, point, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(x, average, rtol=1e-6, atol=1e-7)
+    yield "the gradient's point", START, y, np.asarray(point)
+    yield "the average", START, x, np.asarray(average)
+
+
+@pytest.mark.parity
+def test_ten_updates_equal_those_of_optax():
+    for what, _, ours, theirs in beside_optax():
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=what)
 
 
 def test_a_run_resumes_bit_for_bit_and_its_gradient_is_not_that_of_what_is_evaluated(tmp_path, monkeypatch):

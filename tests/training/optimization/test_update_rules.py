@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import curves, small, told_to_stop_at
 
+from tests.small_runs import curves, small, told_to_stop_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.functional import ParameterTraits
@@ -184,10 +184,13 @@ def published_clip():
     return lambda step: (step - 1) ** 0.25
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("name", [name for name in FIELDS if kind_of(name) != "nadamw"])
-def test_ten_updates_equal_those_of_another_library(name):
-    torch = pytest.importorskip("torch")
+WITH_REFERENCE = tuple(name for name in FIELDS if kind_of(name) != "nadamw")
+
+
+def beside_library(name):
+    """Yields (what, before, ours, theirs) of each parameter and layer after the updates."""
+    import torch
+
     params, gradients = draw()
     found = updated(name, params, gradients)
     for leaf, layer in (("stacked", 0), ("stacked", 1), ("vectors", 0), ("table", slice(None))):
@@ -198,9 +201,15 @@ def test_ten_updates_equal_those_of_another_library(name):
         for gradient in gradients:
             weight.grad = torch.tensor(gradient[leaf][layer], dtype=torch.float32)
             other.step()
-        np.testing.assert_allclose(
-            found[leaf][layer], weight.detach().numpy(), rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}"
-        )
+        yield f"{leaf} {layer}", params[leaf][layer], found[leaf][layer], weight.detach().numpy()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", WITH_REFERENCE)
+def test_ten_updates_equal_those_of_another_library(name):
+    pytest.importorskip("torch")
+    for what, _, ours, theirs in beside_library(name):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5, err_msg=what)
 
 
 GROUPED = {

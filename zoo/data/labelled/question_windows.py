@@ -29,6 +29,20 @@ class Window(NamedTuple):
     stops: np.ndarray
 
 
+class Answer(NamedTuple):
+    """A part of a context.
+
+    Attributes:
+        text: without white space around it; empty for no answer.
+        start, end: offsets of its first character and of the one after its last in the context;
+            None for no answer.
+    """
+
+    text: str = ""
+    start: int | None = None
+    end: int | None = None
+
+
 class Extraction:
     """Where the answer begins and ends, in rows [CLS] question [SEP] context [SEP].
 
@@ -113,14 +127,14 @@ class Extraction:
 
     def answers(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: EncodedExamples
-    ) -> list[str]:
+    ) -> list[Answer]:
         """Returns the answer to each question, from the scores of all its rows.
 
         Args:
             outputs: "start_scores" and "end_scores" [N, T].
             examples, encoded: the questions and their rows.
         """
-        best = [(-np.inf, "") for _ in examples]
+        best = [(-np.inf, Answer()) for _ in examples]
         empty = np.full(len(examples), np.inf)
         for window, starts, ends in zip(encoded.extra, outputs["start_scores"], outputs["end_scores"], strict=True):
             inside = slice(window.first, window.first + len(window.starts))
@@ -129,19 +143,19 @@ class Extraction:
                 continue
             score, start, end = best_span(starts[inside], ends[inside], self.longest)
             if score > best[window.example][0]:
-                text = examples[window.example].context[window.starts[start] : window.stops[end]].strip()
-                best[window.example] = score, text
+                context = examples[window.example].context
+                best[window.example] = score, _stripped(context, int(window.starts[start]), int(window.stops[end]))
         return [
-            "" if self.unanswerable and empty[number] > score else text for number, (score, text) in enumerate(best)
+            Answer() if self.unanswerable and empty[number] > score else answer
+            for number, (score, answer) in enumerate(best)
         ]
 
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: EncodedExamples
     ) -> dict[str, float]:
         """Returns the scores of the answers; see `answer_scores`."""
-        return answer_scores(
-            self.answers(outputs, examples, encoded), [[text for text, _ in example.answers] for example in examples]
-        )
+        found = [answer.text for answer in self.answers(outputs, examples, encoded)]
+        return answer_scores(found, [[text for text, _ in example.answers] for example in examples])
 
     def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
         """Yields one row as (name, tokens)."""
@@ -150,6 +164,14 @@ class Extraction:
         yield "context", tokens[first:]
         start, end = int(row["starts"]), int(row["ends"])
         yield "answer", tokens[start : end + 1] if start else [DisplayToken("none in this row", special=True)]
+
+
+def _stripped(context: str, start: int, end: int) -> Answer:
+    """Returns a part of a context without white space around it."""
+    text = context[start:end]
+    start += len(text) - len(text.lstrip())
+    stripped = text.strip()
+    return Answer(stripped, start, start + len(stripped)) if stripped else Answer()
 
 
 def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:

@@ -72,7 +72,7 @@ def _stacks(config: ResolvedConfig) -> Iterator[_Stack]:
 
 def row_length(config: ResolvedConfig) -> int:
     """Returns a number of tokens that shows what limits attention in the config: several windows,
-    or twice the prefix.
+    or twice the prefix; the row of training where neither limits it.
     """
     spans = [
         attention.window * max(attention.dilations, default=1)
@@ -80,7 +80,8 @@ def row_length(config: ResolvedConfig) -> int:
         for attention in (kind.attention for kind in stack.kinds.values())
     ]
     prefixes = [2 * stack.prefix for stack in _stacks(config)]
-    return max(CELLS, round(2.5 * max(spans)), *prefixes)
+    limited = any(spans) or any(prefixes)
+    return max(CELLS, round(2.5 * max(spans)), *prefixes) if limited else config.data.sequence_length
 
 
 def row_context(config: ResolvedConfig, causal: bool, prefix: int, length: int, stride: int) -> Context:
@@ -256,7 +257,7 @@ def _draw_mask(axes: Axes, mask: LayerMask) -> None:
         place = np.searchsorted(mask.places, begin) - 0.5
         axes.axhline(place, color=COLOURS[1], linewidth=0.9)
         axes.axvline(place, color=COLOURS[1], linewidth=0.9)
-    ticks = np.linspace(0, keys - 1, min(5, keys)).round().astype(int)
+    ticks = np.arange(0, keys, -(-keys // 4))
     labels = [f"{mask.places[tick]:,}" for tick in ticks]
     axes.set_xticks(ticks, labels, fontsize=7)
     axes.set_yticks(ticks, labels, fontsize=7)

@@ -26,7 +26,7 @@ def fairness_warnings(experiment: Experiment, arms: list[PlannedArm]) -> list[st
 
 
 def _remedy(kind: str, experiment: Experiment) -> str:
-    # Arms are matched in one size only.
+    # An experiment has one `match`: one that already has it cannot match a second size.
     can_match = kind in SIZE_OF and experiment.match is None
     matched = f"match it (--match {kind}:model.ffn.hidden_dim), or " if can_match else ""
     return f'{matched}allow it by name: --allow {kind}, or allow=("{kind}",) in the experiment file'

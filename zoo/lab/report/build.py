@@ -37,7 +37,8 @@ def build_report(sweep: SweepResults, output: str | Path) -> BuiltReport:
     """
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f'output: "{output}" is not an HTML file; name it {output.name or "report"}.html')
+        named = output.with_name(f"{output.name}.html") if output.name else output / "report.html"
+        raise ConfigError(f'output: "{output}" is not an HTML file; name it {named}')
     if output.is_dir():
         raise ConfigError(f'output: "{output}" is a folder; name a file in it')
     verdict = judge(sweep)
