@@ -121,6 +121,8 @@ def claim_pages() -> dict[str, str]:
         cells = (line[2:-2].split(" | ") for line in table if line.startswith(f"| {claim['id']} | "))
         # Another table lists the tests of exact claims.
         found = [row for row in cells if len(row) == 8]
+        if not found:
+            raise ValueError(f"results/README.md has no row of claim {claim['id']}: run zoo results")
         # The columns are id, claim, source, verdict, effect, size, published and where.
         judged = ["| verdict | effect | size | where |", "| --- | --- | --- | --- |"]
         judged += ["| " + " | ".join([*row[3:6], from_results(row[7])]) + " |" for row in found]
