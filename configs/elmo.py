@@ -8,7 +8,8 @@ for a CPU. Sizes, dropout, batch, optimizer, clipping and budget are those of th
 (bilm-tf): rows of 20 tokens, 128 on each of 3 GPUs, ten epochs of the 1 Billion Word Benchmark's
 768,648,884 tokens, a softmax over 8192 sampled words in training, Adagrad with a rate of 0.2 from a
 sum of squares of 1, and a gradient norm of 10, both for the sum over a row's 20 tokens. What differs:
-tokens there are words, here pieces of words.
+tokens there are words, of which rare ones share a token, here pieces of words.
+`data.tokenizer.kind=words` reads words too, with a token for every word of the text, however rare.
 """
 
 from zoo.config import default, override, sized

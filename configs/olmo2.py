@@ -6,12 +6,11 @@ an RMSNorm of all queries and of all keys of a token.
 Sizes: 1b (1,484,916,736 parameters), 7b (7,298,617,344), 13b (13,716,198,400) and 32b
 (32,234,279,936); tiny and smoke for a CPU. Shapes are those of the published checkpoints; rates,
 batches, the z-loss of 1e-5, the rows of 4096 tokens and the base of 5e5 are section 3 of the report,
-the steps those of its first stage, of 4, 4, 5 and 6 trillion tokens. The second stage, on a smaller
-mixture at a rate that falls to 0, is not part of this; nor is the exception of the embedding from
-weight decay (`optimizer.groups` can make it).
+the steps those of its first stage, of 4, 4, 5 and 6 trillion tokens. The embedding has no weight
+decay. The second stage, on a smaller mixture at a rate that falls to 0, is not part of this.
 """
 
-from zoo.config import default, override, sized
+from zoo.config import by_role, default, override, sized
 
 
 def _size(dim: int, layers: int, heads: int, kv_heads: int, hidden: int, rate: float, rows: int, steps: int) -> dict:
@@ -59,6 +58,7 @@ def get_config(argument: str = "7b"):
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.weight_decay": 0.1,
+            **by_role(embedding={"weight_decay": 0.0}),
             "optimizer.beta2": 0.95,
             "optimizer.clip_norm": 1.0,
             "objective.z_loss": 1e-5,

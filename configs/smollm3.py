@@ -7,10 +7,10 @@ Sizes: 3b (3,075,098,624 parameters); tiny and smoke for a CPU. The shape is tha
 checkpoint. The authors' post states rows of 4096 tokens with documents kept apart, 2.36 million tokens
 per update, 11.2 trillion in all, a rate of 2e-4 that is constant after 2000 steps and falls linearly to
 0 over the last tenth, and a base of 5e4 in this stage; the checkpoint, made for longer rows afterwards,
-has 5e6. The embedding has no weight decay there (`optimizer.groups` can make it so).
+has 5e6. The embedding has no weight decay.
 """
 
-from zoo.config import default, override, sized
+from zoo.config import by_role, default, override, sized
 
 SIZES = {
     "3b": {
@@ -53,6 +53,7 @@ def get_config(argument: str = "3b"):
             "training.checkpoint_every": 1000,
             "optimizer.learning_rate": 0.0002,
             "optimizer.weight_decay": 0.1,
+            **by_role(embedding={"weight_decay": 0.0}),
             "optimizer.beta2": 0.95,
             "optimizer.clip_norm": 1.0,
             "schedule.decay_fraction": 0.1,

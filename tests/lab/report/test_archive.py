@@ -248,6 +248,9 @@ def test_the_page_of_this_project_is_up_to_date(tmp_path):
     page = build(copy, tmp_path / "tests" / "claims").read_text()
     for path in (ours / "README.md", *ours.glob("*/README.md")):
         assert (copy / path.relative_to(ours)).read_text() == path.read_text()
+    pictures = {path.relative_to(copy) for path in copy.glob("*/by_*.png")}
+    assert Path("learning_rate_transfer/by_optimizer_learning_rate.png") in pictures
+    assert pictures == {path.relative_to(ours) for path in ours.glob("*/by_*.png")}
     # The front page tells the same counts.
     (counts,) = re.findall(r"^\d+ claims: .*$", page, re.MULTILINE)
     assert counts in (ROOT / "README.md").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.formatting import interval, plus_minus, rounded_mean
+from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.report.archive.scales import differences_by_seed
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
@@ -34,9 +35,10 @@ def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Ma
             *_rules(result),
             f"> {result['paragraph']}",
             "",
-            *_pictures(result, "loss_by"),
+            *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("loss_by"))),
+            *_pictures(result, (file_name(curves.field) for curves in level_curves(result))),
             *_differences(folder),
-            *_pictures(result, "differences"),
+            *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("differences"))),
             *_baseline_differences(folder),
             *_arms(result),
             *_limits(claims),
@@ -96,11 +98,9 @@ def _rules(result: Mapping[str, Any]) -> list[str]:
     return ["**Rule, stated before any run:**", "", *(f"* {rule}" for rule in result["expected"]), ""]
 
 
-def _pictures(result: Mapping[str, Any], start: str) -> list[str]:
+def _pictures(result: Mapping[str, Any], pictures: Iterable[str]) -> list[str]:
     shown = [
-        f"![{picture.removesuffix('.png').replace('_', ' ')} of {result['name']}]({picture})"
-        for picture in result["pictures"]
-        if picture.startswith(start)
+        f"![{picture.removesuffix('.png').replace('_', ' ')} of {result['name']}]({picture})" for picture in pictures
     ]
     return [*shown, ""] if shown else []
 

@@ -14,6 +14,7 @@ from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
 from zoo.lab.report.archive.forest_plot import write_forest_plots
+from zoo.lab.report.archive.level_plot import write_level_plots
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.page_tables import refresh_tables
 from zoo.lab.report.archive.scales import base_names, scaled_contrasts
@@ -74,6 +75,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
             refresh_tables(written)
         for page in pages:
             write_atomic(output / page.name / PAGE, page.text)
+            write_level_plots(page.result, read_table(output / page.name / "runs.csv"), output / page.name)
         scaled = scaled_contrasts(
             [(page.result, page.contrasts, read_table(output / page.name / "runs.csv")) for page in pages]
         )

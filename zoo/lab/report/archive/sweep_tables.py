@@ -8,7 +8,7 @@ A sweep becomes a folder of its name with
     contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
     differences.csv  a line per arm but the first: its difference from that, paired by seed
     tuning.csv     a line per tuned value and seed, if something was tuned
-    *.png          the report's plots
+    *.png          the report's plots; by_*.png are drawn from the tables (`level_plot`)
 
 `zoo.lab.report.archive.results_index` makes one page of all such folders.
 """

@@ -1,0 +1,62 @@
+"""The final metric against a numeric factor, from the tables of an archive."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from zoo.lab.report.archive import level_plot
+from zoo.lab.report.archive.level_plot import level_curves, write_level_plots
+
+
+def result(arms, **changes):
+    made = [{"name": name, "overrides": overrides} for name, overrides in arms.items()]
+    return {"arms": made, "metric": "eval/loss", "unit": " nats", "tuning": None, **changes}
+
+
+def rates(*values, **others):
+    return {
+        f"width={width}, rate={value:g}": {"model.dim": width, "optimizer.learning_rate": value, **others}
+        for width in (32, 64)
+        for value in values
+    }
+
+
+def test_a_line_for_each_combination_of_the_other_factors():
+    (curves,) = level_curves(result(rates(0.1, 0.001, 0.01)))
+    assert curves.field == "optimizer.learning_rate"
+    assert curves.lines["width=32"] == {value: f"width=32, rate={value:g}" for value in (0.1, 0.001, 0.01)}
+    assert list(curves.lines) == ["width=32", "width=64"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        result(rates(0.1, 0.01)),
+        result(rates(0.1, 0.01, 0.001), tuning={"field": "optimizer.learning_rate"}),
+        result({f"kind={kind}": {"model.norm.kind": kind} for kind in ("rmsnorm", "layernorm", "none")}),
+        result({f"tied={tied}": {"model.tie_embeddings": tied} for tied in (True, False)}),
+        # A second field changes beside the first.
+        result({f"width={w}": {"model.dim": w, "model.attention.num_heads": w // 16} for w in (16, 32, 64)}),
+    ],
+    ids=["two values", "tuned", "words", "switches", "two fields"],
+)
+def test_other_factors_have_no_plot(made, tmp_path):
+    assert not level_curves(made)
+    assert not write_level_plots(made, [], tmp_path)
+
+
+def test_means_over_seeds_on_a_logarithmic_axis(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(level_plot, "save", lambda figure, path: drawn.append(figure) or path)
+    arms = {f"rate={value:g}": {"optimizer.learning_rate": value} for value in (0.1, 0.001, 0.01)}
+    runs = [
+        {"arm": arm, "eval/loss": str(place + seed)} for place, arm in enumerate(arms) for seed in (0, 1)
+    ] + [{"arm": "rate=0.1", "eval/loss": ""}]  # fmt: skip
+    (path,) = write_level_plots(result(arms), runs, tmp_path)
+    assert path.name == "by_optimizer_learning_rate.png"
+    (figure,) = drawn
+    assert isinstance(figure, Figure)
+    (axes,) = figure.axes
+    line, *dots = axes.get_lines()
+    assert list(zip(*line.get_data())) == [(0.001, 1.5), (0.01, 2.5), (0.1, 0.5)]
+    assert [len(dot.get_xdata()) for dot in dots] == [2, 2, 2]
+    assert axes.get_xscale() == "log"

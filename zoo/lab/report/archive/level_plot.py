@@ -1,0 +1,118 @@
+"""Plot of the final metric against a numeric factor, a line per combination of the others."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from zoo.lab.report.figures import LINE_STYLES, SETTINGS, save
+from zoo.lab.results.curves import COLOURS
+
+FEWEST_VALUES = 3
+# From this ratio of the largest value to the smallest, values lie on a logarithmic axis.
+LOGARITHMIC_FROM = 4
+MOST_TICKS = 10
+
+
+class LevelCurves(NamedTuple):
+    """The arms that differ in one numeric field.
+
+    Attributes:
+        field: its path.
+        lines: the name of an arm by the value of the field, by what else its arms set.
+    """
+
+    field: str
+    lines: dict[str, dict[float, str]]
+
+
+def level_curves(result: Mapping[str, Any]) -> list[LevelCurves]:
+    """Returns the numeric fields that a factor sets alone, in at least three levels.
+
+    Args:
+        result: a result.json. Its arms have the fields that they set; a tuned field is none of
+            theirs.
+    """
+    tuned = (result.get("tuning") or {}).get("field")
+    arms = {
+        arm["name"]: {path: value for path, value in arm["overrides"].items() if path != tuned}
+        for arm in result["arms"]
+    }
+    found = []
+    for field in dict.fromkeys(path for overrides in arms.values() for path in overrides):
+        groups: dict[str, dict[float, str]] = defaultdict(dict)
+        for name, overrides in arms.items():
+            if _is_number(overrides.get(field)):
+                others = sorted((path, value) for path, value in overrides.items() if path != field)
+                groups[repr(others)][overrides[field]] = name
+        curves = [line for line in groups.values() if len(line) >= FEWEST_VALUES]
+        if curves:
+            found.append(LevelCurves(field, {_label(line.values()): line for line in curves}))
+    return found
+
+
+def file_name(field: str) -> str:
+    """Returns the name of a field's picture."""
+    return f"by_{field.replace('.', '_')}.png"
+
+
+def write_level_plots(result: Mapping[str, Any], runs: Sequence[Mapping[str, str]], folder: Path) -> list[Path]:
+    """Draws the final metric against each field of `level_curves`; returns the files.
+
+    Lines are means over seeds, small dots are runs. Runs without a finite value are left out.
+
+    Args:
+        result: a result.json.
+        runs: the rows of runs.csv.
+        folder: where the pictures go.
+    """
+    values: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        value = float(run.get(result["metric"]) or "nan")
+        if math.isfinite(value):
+            values[run["arm"]].append(value)
+    written = []
+    with rc_context(SETTINGS):
+        for curves in level_curves(result):
+            axes = Figure(figsize=(7.2, 4.2)).add_subplot()
+            axes.set(xlabel=curves.field, ylabel=f"final {result['metric']}{result['unit'].replace(' ', ', ', 1)}")
+            axes.grid(alpha=0.25)
+            _draw(axes, curves, values)
+            written.append(save(axes.figure, folder / file_name(curves.field)))
+    return written
+
+
+def _draw(axes: Axes, curves: LevelCurves, values: Mapping[str, Sequence[float]]) -> None:
+    for number, (label, line) in enumerate(curves.lines.items()):
+        # Arms of one config have one line on another, of which the dashes let both be seen.
+        colour, dash = COLOURS[number % len(COLOURS)], LINE_STYLES[number % len(LINE_STYLES)]
+        points = [(level, values[name]) for level, name in sorted(line.items()) if values.get(name)]
+        levels, means = [level for level, _ in points], [sum(each) / len(each) for _, each in points]
+        axes.plot(levels, means, color=colour, linestyle=dash, marker="o", markersize=5, label=label)
+        for level, each in points:
+            axes.plot([level] * len(each), each, "o", color=colour, alpha=0.35, markersize=3)
+    if len(curves.lines) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0, handlelength=3.6)
+    levels = sorted({level for line in curves.lines.values() for level in line})
+    if levels[0] > 0 and levels[-1] >= LOGARITHMIC_FROM * levels[0]:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    if len(levels) <= MOST_TICKS:
+        axes.xaxis.set_major_locator(FixedLocator(levels))
+        axes.set_xticklabels([f"{level:g}" for level in levels])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _label(names: Iterable[str]) -> str:
+    """Returns what the names of arms have in common, "width=32" of "width=32, rate=R" and others."""
+    parts = [name.split(", ") for name in names]
+    return ", ".join(part for part in parts[0] if all(part in other for other in parts[1:]))
