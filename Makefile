@@ -42,6 +42,7 @@ $(VENV)/.docs: $(VENV)/.base
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt
 	@touch $@
 
+# --quiet would hide the warnings from --strict.
 docs: $(VENV)/.docs  ## the documentation as a site, in site/; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 

@@ -21,3 +21,13 @@ def test_links_of_the_pages_at_the_top_lead_somewhere():
             workflow = target.removeprefix("../../actions/workflows/").removesuffix("/badge.svg")
             path = ROOT / target if workflow == target else ROOT / ".github" / "workflows" / workflow
             assert path.exists(), (page, target)
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    listed = re.findall(r": (\S+(?:\.md|/))$", navigation, re.MULTILINE)
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    # An entry that ends in a slash is a folder; docs/.site/hooks.py lists its pages.
+    folders = tuple(entry for entry in listed if entry.endswith("/"))
+    assert sorted(page for page in pages - set(listed) if not page.startswith(folders)) == []
+    assert set(listed) - set(folders) <= pages

@@ -1,9 +1,14 @@
-"""What the site has besides the pages in docs/: a page for every experiment file, every notebook and
-every module of the public API, and links that lead out of docs/.
+"""What the site has besides the pages in docs/: a page for every experiment file, notebook, command,
+claim and module of the public API, and links that lead out of docs/.
 """
 
 import ast
+import contextlib
+import functools
+import importlib
+import io
 import json
+import os
 import posixpath
 import re
 from pathlib import Path
@@ -13,32 +18,28 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import zoo
+from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, Parser
+from zoo.cli.main import main as zoo_command
+from zoo.lab.report.archive.claims_table import read_claims
+from zoo.lab.report.archive.experiment_page import as_cell
+
 ROOT = Path(__file__).parents[2]
-# The modules that a user imports; each has a page of its own.
-API = (
-    *(
-        "zoo",
-        "zoo.inference.python_api",
-        "zoo.inference.loaded_model",
-        "zoo.config",
-        "zoo.plugin",
-        "zoo.lab.experiment",
-        "zoo.lab.declarations",
-    ),
-    *("zoo.lab.sizes", "zoo.layers.block", "zoo.layers.attention", "zoo.layers.feedforward", "zoo.layers.norm"),
-    *("zoo.layers.position.absolute", "zoo.layers.position.relative", "zoo.layers.position.rope", "zoo.models.head"),
-    *("zoo.models.language_model", "zoo.models.encoder_decoder", "zoo.models.elmo", "zoo.objectives.objective"),
-    *("zoo.objectives.causal", "zoo.objectives.multi_token", "zoo.objectives.masked", "zoo.objectives.span_corruption"),
-    *("zoo.objectives.replaced_tokens", "zoo.layers.short_convolution", "zoo.training.trainer"),
-    *(
-        "zoo.training.optimization.optimizer",
-        "zoo.training.optimization.update_rules",
-        "zoo.training.optimization.soap",
-    ),
-    "zoo.training.optimization.schedule_free",
-    *("zoo.training.optimization.schedules", "zoo.training.optimization.muon", "zoo.lab.statistics.paired"),
-    "zoo.lab.statistics.sequential",
+RESULTS = ROOT / "docs" / "results"
+# The width of help, whatever the terminal's.
+os.environ["COLUMNS"] = "100"
+# Modules that a user imports, and packages of which every module has a page, so that none is missing.
+MODULES = (
+    *("zoo", "zoo.inference.loaded_model", "zoo.inference.python_api", "zoo.config", "zoo.plugin"),
+    *("zoo.lab.experiment", "zoo.lab.declarations", "zoo.lab.measures", "zoo.lab.sizes"),
+    *("zoo.lab.statistics.paired", "zoo.lab.statistics.sequential", "zoo.training.trainer"),
 )
+PACKAGES = (
+    *("zoo.layers", "zoo.layers.attention", "zoo.layers.position", "zoo.models"),
+    *("zoo.objectives", "zoo.objectives.tasks", "zoo.training.optimization"),
+)
+# A command at the start of a row in cli.md: "| `zoo probe`" or "| `python eval.py`, or `zoo eval`".
+COMMAND = re.compile(r"^(\| (?:`python [^`]*`, or )?)(`zoo (\w+)[^`]*`)", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 
 
@@ -56,11 +57,90 @@ def experiment_pages() -> dict[str, str]:
     return pages | {"experiments/index.md": f"# Experiment files\n\n`zoo run NAME:tiny` runs one.\n\n{table}\n"}
 
 
+def api_modules() -> list[str]:
+    """Returns the names of the modules that have a page."""
+    names = list(MODULES)
+    for package in PACKAGES:
+        files = sorted((ROOT / package.replace(".", "/")).glob("*.py"))
+        names += [package, *(f"{package}.{path.stem}" for path in files if path.stem != "__init__")]
+    return names
+
+
 def api_pages() -> dict[str, str]:
     """Returns {path in the site: text} of a page for every module of the API, and of their index."""
-    pages = {f"api/{name}.md": f"# {name}\n\n::: {name}\n" for name in API}
-    listed = "\n".join(f"- [{name}]({name}.md)" for name in API)
+    names = api_modules()
+    pages = {f"api/{name}.md": f"# {name}\n\n::: {name}\n" for name in names}
+    # Functions of `zoo` that it imports when they are first used, which no reader of its source sees.
+    lazy = (f"- [zoo.{name}][{module}.{name}]" for name, module in zoo._LAZY.items())
+    pages["api/zoo.md"] += "\n## Functions\n\n" + "\n".join(lazy) + "\n"
+    listed = "\n".join(f"- [{name}]({name}.md)" for name in names)
     return pages | {"api/index.md": f"# API\n\nWhat is imported from Python, made of the docstrings.\n\n{listed}\n"}
+
+
+def command_pages() -> dict[str, str]:
+    """Returns {path in the site: text} of a page for every command, with its help and those of its
+    subcommands, and of their index.
+    """
+    pages, rows = {}, []
+    for name, (module, description) in SUBCOMMANDS.items():
+        parts = [f"# zoo {name}", f"{description[0].upper()}{description[1:]}.", block(help_of(name))]
+        if name not in WHOLE_COMMANDS:
+            parser = Parser(prog="zoo")
+            importlib.import_module(module).add_parser(parser.add_subparsers())
+            # "zoo draw attention" is one of the commands of `zoo draw`.
+            inner = [each.prog.split()[1:] for each in parser.commands() if each.prog.split()[1] == name]
+            for words in (words for words in inner if len(words) > 1):
+                parts += [f"## zoo {' '.join(words)}", block(help_of(*words))]
+        pages[f"commands/{name}.md"] = "\n\n".join(parts) + "\n"
+        rows.append(f"| [zoo {name}]({name}.md) | {description} |")
+    table = "\n".join(["| command | what it does |", "| --- | --- |", *rows])
+    about = "What `--help` prints. [Commands](../cli.md) has examples, exit codes and files."
+    return pages | {"commands/index.md": f"# Options of every command\n\n{about}\n\n{table}\n"}
+
+
+def help_of(*words: str) -> str:
+    """Returns what a command prints with `--help`."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        zoo_command([*words, "--help"])
+    return printed.getvalue().strip()
+
+
+def block(text: str) -> str:
+    """Returns a text as a block of code, without highlighting."""
+    return f"```text\n{text}\n```"
+
+
+def claim_pages() -> dict[str, str]:
+    """Returns {path in the site: text} of a page for every claim, and of their index: the claim as
+    results/claims.csv has it, and its rows of results/README.md.
+    """
+    table = (RESULTS / "README.md").read_text(encoding="utf-8").splitlines()
+    pages, rows = {}, []
+    for claim in read_claims(RESULTS):
+        cells = (line[2:-2].split(" | ") for line in table if line.startswith(f"| {claim['id']} | "))
+        # Another table lists the tests of exact claims.
+        found = [row for row in cells if len(row) == 8]
+        if not found:
+            raise ValueError(f"results/README.md has no row of claim {claim['id']}: run zoo results")
+        # The columns are id, claim, source, verdict, effect, size, published and where.
+        judged = ["| verdict | effect | size | where |", "| --- | --- | --- | --- |"]
+        judged += ["| " + " | ".join([*row[3:6], from_results(row[7])]) + " |" for row in found]
+        parts = [f"# {claim['id']}", f"**{claim['statement']}.**", f"Source: {claim['source']}."]
+        parts += [f"Published: {claim['published']}."] * bool(claim["published"])
+        parts += ["\n".join(judged)]
+        parts += [f"What could be wrong with it: {claim['limits']}"] * bool(claim["limits"])
+        parts += ["[All claims in one table](../results/README.md)"]
+        pages[f"claims/{claim['id']}.md"] = "\n\n".join(parts) + "\n"
+        verdicts = ", ".join(dict.fromkeys(row[3] for row in found))
+        rows.append(f"| [{claim['id']}]({claim['id']}.md) | {as_cell(claim['statement'])} | {verdicts} |")
+    listed = "\n".join(["| | claim | verdict |", "| --- | --- | --- |", *rows])
+    return pages | {"claims/index.md": f"# Claims\n\n{listed}\n"}
+
+
+def from_results(cell: str) -> str:
+    """Returns a cell of results/README.md whose links start in the folder of the claims' pages."""
+    return re.sub(r"\]\((#?)", lambda link: f"](../results/{'README.md#' if link[1] else ''}", cell)
 
 
 def notebook_pages() -> dict[str, str]:
@@ -77,10 +157,15 @@ def notebook_pages() -> dict[str, str]:
     return pages | {"notebooks/index.md": f"# Notebooks\n\nA test runs their cells.\n\n{listed}\n"}
 
 
+@functools.cache
+def generated_pages() -> dict[str, str]:
+    """Returns {path in the site: text} of all pages that are made of the code and the results."""
+    return experiment_pages() | api_pages() | command_pages() | claim_pages() | notebook_pages()
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Replaces each folder of the navigation by its pages, the index first."""
-    generated = experiment_pages() | api_pages() | notebook_pages()
-    docs = Path(config.docs_dir)
+    docs, generated = Path(config.docs_dir), generated_pages()
 
     def pages_of(folder: str) -> list[str]:
         written = [path.relative_to(docs).as_posix() for path in (docs / folder).rglob("*.md")]
@@ -100,16 +185,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are made of the code."""
-    for path, text in (experiment_pages() | api_pages() | notebook_pages()).items():
+    for path, text in generated_pages().items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leads links to experiment files to their pages, and leaves the names of other files outside
-    docs/ without a link.
+    """Leads links to experiment files to their pages and the commands of cli.md to theirs, and leaves
+    the names of other files outside docs/ without a link.
     """
     del config
+    if page.file.src_uri == "cli.md":
+        markdown = COMMAND.sub(r"\1[\2](commands/\3.md)", markdown)
     folder = posixpath.dirname(page.file.src_uri)
 
     def replaced(found: re.Match) -> str:

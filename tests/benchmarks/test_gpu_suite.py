@@ -215,6 +215,7 @@ def dry_run(folder, *words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.promise
 def test_a_dry_run_of_two_stages(tmp_path, lines_of):
     done = dry_run(tmp_path, "--stages=loss,probe")
     lines = lines_of(tmp_path)

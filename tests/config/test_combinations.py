@@ -206,11 +206,11 @@ def refused(changes):
         # Blocks
         (
             {"model.parallel": "own_norms", "model.norm.placement": "post"},
-            ["parallel=own_norms", "pre-norm", "layernorm, post"],
+            ["parallel=own_norms", "pre-norm", "post", "layernorm"],
         ),
         (
             {"model.parallel": "shared_norm", "model.norm.kind": "none"},
-            ["parallel=shared_norm", "pre-norm", "none, pre"],
+            ["parallel=shared_norm", "pre-norm", "placement is pre", "kind is none"],
         ),
         (TWO | {"model.parallel": "own_norms"}, ["does not support cross-attention"]),
         (

@@ -178,7 +178,7 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     assert write_tokenizer(tmp_path, tokenizer, config)
     model, masked = (
         to_fast_tokenizer(tokenizer, config.objective, config.data.row_format),
-        kind in ("masked", "pairs", "denoising"),
+        kind in ("masked", "pairs", "denoising", "replaced_tokens"),
     )
     ids = tokenizer.encode(TEXT).tolist()
     model.encode_special_tokens = True

@@ -29,6 +29,7 @@ def test_every_fault_can_be_applied():
     assert not [problem for mutant in MUTANTS if (problem := mutant.problem(ROOT))]
 
 
+@pytest.mark.promise
 def test_the_runner_tells_a_caught_fault_from_a_missed_one(tmp_path):
     (tmp_path / "answer.py").write_text("def answer():\n    return 42  # of everything\n")
     (tmp_path / "test_answer.py").write_text(

@@ -309,6 +309,7 @@ def batch_of(config, step):
     return make_corruption(config, ByteTokenizer()).training_batch(batch, np.arange(16), np.full(16, step), 0)
 
 
+@pytest.mark.promise
 def test_accumulation_is_the_big_batch_in_both_means():
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.

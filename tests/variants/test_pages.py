@@ -26,7 +26,7 @@ from zoo.variants.evidence import has_variant, judged_by, shipped_configs, used_
 from zoo.variants.notation import legend
 from zoo.variants.published_results import PUBLISHED
 from zoo.variants.variant import BASELINES
-from zoo.variants.variant_cost import cached_bytes, resolved
+from zoo.variants.variant_cost import cached_bytes, inference, resolved
 from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combined_changes, computes, sections
 
 ROOT = Path(__file__).parents[2]
@@ -207,6 +207,19 @@ def test_the_size_of_the_cache_is_that_of_its_arrays(name):
     kept = [entry for layer in jax.eval_shape(cache) for entry in layer.values() if isinstance(entry, KeyValues)]
     assert cached_bytes(config.model, 12) == sum(2 * leaf.size for leaf in jax.tree.leaves(kept))
     assert kept
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("multi-token", r"per token [\d,]+\. The cache .* 2 G K L numbers per token\.$"),
+        ("canon", "per token, and the last 3 vectors that every convolution read"),
+        ("token-shift", "per token, and the last vector that every convolution read"),
+        ("forgetting", "and 12 sums of log gates in float32 for each token and layer"),
+    ],
+)
+def test_predicting_needs_no_terms_of_training_and_all_that_is_cached(name, told):
+    assert re.search(told, " ".join(inference(BY_NAME[name])))
 
 
 def test_the_pages_in_the_repository_are_current_and_those_of_no_variant_are_removed(tmp_path):

@@ -8,7 +8,7 @@ from flax import nnx
 
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY
-from zoo.config.kinds import ATTENTION_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, CONVOLUTION_KINDS, OBJECTIVE_KINDS
 from zoo.layers.parameter import Statistic
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -143,7 +143,8 @@ def inference(variant: Variant) -> list[str]:
     base = {} if is_architecture(variant) else BASELINES[variant.baseline]
     before, after = ({**base, **changes} for changes in ({}, variant.changes))
     config = resolved(after, SIZE)
-    lines = [f"Forward FLOPs per token {_against(*(_cost(tuple(each.items()))[1] / 3 for each in (before, after)))}."]
+    flops = (_cost(tuple(_without_training(each).items()))[1] / 3 for each in (before, after))
+    lines = [f"Forward FLOPs per token {_against(*flops)}."]
     model = config.model
     if model.architecture == "elmo":
         return [*lines, "Nothing is cached: the state of an LSTM has one size, whatever the length of the text."]
@@ -160,4 +161,26 @@ def inference(variant: Variant) -> list[str]:
     if model.architecture == "encoder_decoder":
         crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES
         text += f", and {crossed:,} bytes for each token of the encoder's output"
-    return [*lines, f"{text}."]
+    return [*lines, f"{text}{_cached_beside_keys(own)}."]
+
+
+def _without_training(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the changes without the terms and networks that only training computes."""
+    changes = dict(changes)
+    if changes.get("objective.kind") in OBJECTIVE_KINDS.having("several_targets"):
+        changes = {path: value for path, value in changes.items() if not path.startswith("objective.")}
+    if resolved(changes, SIZE).model.generator.num_layers not in (configs.AUTO, 0):
+        changes |= {"model.generator.num_layers": 0}
+    return changes
+
+
+def _cached_beside_keys(model: configs.ResolvedConfig) -> str:
+    """Returns what a cache holds besides keys and values, as the end of a sentence."""
+    text = ""
+    if model.attention.kind == "forgetting":
+        text += f", and {model.attention.num_heads} sums of log gates in float32 for each token and layer"
+    if model.convolution.kind != "none":
+        width = model.convolution.width if model.convolution.kind in CONVOLUTION_KINDS.having("width") else 2
+        vectors = "vector" if width == 2 else f"{width - 1} vectors"
+        text += f", and the last {vectors} that every convolution read, whatever the number of tokens"
+    return text

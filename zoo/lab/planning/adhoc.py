@@ -150,13 +150,12 @@ def _configs_as_levels(specs: Mapping[str, str]) -> tuple[Mapping[str, Any], dic
 def _short(path: str) -> str:
     """Returns the shortest end of a path that is unique: "norm.kind" for "model.norm.kind".
 
-    Inside a scope it follows the scope's name: "local.window" for
-    "model.layers.kinds.local.attention.window".
+    Longer paths may have the same end: "dim" is "model.dim", beside "embedding.dim". Inside a scope
+    it follows the scope's name: "local.window" for "model.layers.kinds.local.attention.window".
     """
     if (parts := split_path(path)) is not None:
         return f"{parts[0].rsplit('.', 1)[-1]}.{_short(parts[1])}"
     parts = path.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts) - 1, 0, -1))
-    return next(
-        (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in {*config.BY_PATH, path}) == 1), path
-    )
+    rivals = [other for other in config.BY_PATH if other != path and other.count(".") < len(parts)]
+    return next((end for end in ends if not any(f".{other}".endswith(f".{end}") for other in rivals)), path)
