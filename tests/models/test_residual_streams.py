@@ -251,6 +251,7 @@ def test_training_tells_the_streams_apart():
         assert np.ptp(sublayer) > 1e-3
 
 
+@pytest.mark.promise
 def test_an_encoder_decoder_trains():
     """The loss reaches the encoder's streams through cross-attention, which reads what they end in."""
     before, after, losses = trained(ENCODER_DECODER | {"optimizer.learning_rate": 1e-2}, 10, length=8)

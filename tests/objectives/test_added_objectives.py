@@ -110,6 +110,7 @@ def test_its_prompts_are_read_like_those_of_the_built_in_one(case):
         assert read(overrides) == built_in
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("case", ["masked", "prefix decoder", "span"])
 def test_it_is_trained_evaluated_and_decoded_from_like_the_built_in_one(case, tmp_path):
     decodes = case != "masked"

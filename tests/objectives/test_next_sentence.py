@@ -189,6 +189,7 @@ def ragged(config):
     return batch
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_accumulation_is_the_big_batch_in_both_means(parts):
     def one_step(**changes):

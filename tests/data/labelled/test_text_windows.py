@@ -74,6 +74,7 @@ def test_of_a_pair_the_longer_text_moves(tmp_path):
     assert encoded.cut["shorter texts of pairs cut to half a row"] == 1
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 def test_scores_of_a_text_are_the_mean_over_its_windows(tmp_path, kind):
     texts = ["abcd,", "abcdefghijklmnop,", "zyxw,", "zyxwvutsrq,"]
