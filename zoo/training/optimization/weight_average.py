@@ -1,5 +1,5 @@
-"""Two averages of the parameters, evaluated beside them: a moving average, and the mean over the last
-updates.
+"""Two averages of the parameters, each also evaluated: an exponential moving average, and the mean
+over the last updates.
 """
 
 from typing import Any, NamedTuple

@@ -81,7 +81,7 @@ def pretraining_rules(config: ResolvedConfig) -> Rules:
         *body_rules(config),
         *linear("discriminator/dense", "discriminator_predictions.dense"),
         *linear("discriminator/output", "discriminator_predictions.dense_prediction"),
-        # Some files keep the generator's head beside it.
+        # Some checkpoints also contain the generator's head.
         IgnoredTensors(r"generator_.*"),
     ]
 

@@ -90,7 +90,7 @@ def write_level_plots(result: Mapping[str, Any], runs: Sequence[Mapping[str, str
 
 def _draw(axes: Axes, curves: LevelCurves, values: Mapping[str, Sequence[float]]) -> None:
     for number, (label, line) in enumerate(curves.lines.items()):
-        # Arms of one config have one line on another, of which the dashes let both be seen.
+        # Arms with the same config have the same curve; dashes keep both visible.
         colour, dash = COLOURS[number % len(COLOURS)], LINE_STYLES[number % len(LINE_STYLES)]
         points = [(level, values[name]) for level, name in sorted(line.items()) if values.get(name)]
         levels, means = [level for level, _ in points], [sum(each) / len(each) for _, each in points]
