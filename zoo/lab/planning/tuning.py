@@ -73,10 +73,12 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
             "by their rank in the grid, so both need equally many"
         )
     arms = dict.fromkeys(arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment))
-    if missing := [arm for arm in arms if chosen.get(arm) not in others]:
+    if missing := [arm for arm in arms if arm not in chosen]:
         raise ConfigError(
             f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(chosen) or 'none'}"
         )
+    if foreign := [f"{chosen[arm]!r} of {arm}" for arm in arms if chosen[arm] not in others]:
+        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(foreign)} is not in its grid {others}")
     found = with_tuned_values(experiment, {arm: own[others.index(chosen[arm])] for arm in arms})
     return replace(found, tuned_at=name)
 
@@ -91,12 +93,13 @@ def _other_grid(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str,
     try:
         record = read_json(path)
         tuning = record.get("tuning") or {}
-        field, chosen, values = tuning.get("field"), dict(tuning.get("chosen") or {}), list(tuning.get("values") or ())
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        name, field, chosen = record["name"], tuning.get("field"), dict(tuning.get("chosen") or {})
+        values = [float(value) for value in tuning.get("values") or ()]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not readable as a sweep ({type(error).__name__}: {error})") from error
     if field != experiment.tune.field or not chosen:
         raise ConfigError(f"{path}: no tuned {experiment.tune.field}; it tuned {field or 'nothing'}")
-    return record["name"], chosen, values
+    return name, chosen, values
 
 
 def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
