@@ -54,7 +54,7 @@ def with_tuned_values(experiment: Experiment, values: Mapping[str, float]) -> Ex
 def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     """Returns the experiment with the values that tuning chose at another size.
 
-        Grids are matched by rank: an arm whose best value in the other sweep was the second smallest of
+    Grids are matched by rank: an arm whose best value in the other sweep was the second smallest of
     its grid gets the second smallest of this experiment's grid. Nothing is tuned.
 
     Args:
@@ -69,8 +69,8 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     own, others = sorted(experiment.tune.values), sorted(values)
     if len(own) != len(others):
         raise ConfigError(
-                        f"{folder}: its grid has {len(others)} values and that of {experiment.name} {len(own)}; values are matched "
-            "by their rank in the grid, so both need equally many"
+            f"{folder}: its grid has {len(others)} values and that of {experiment.name} {len(own)}; values are "
+            "matched by their rank in the grid, so both need equally many"
         )
     arms = dict.fromkeys(arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment))
     if missing := [arm for arm in arms if arm not in chosen]:
@@ -107,8 +107,8 @@ def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
     if not experiment.tuned_at:
         return []
     return [
-        f"{experiment.tune.field} was not tuned at this size: each arm has the value of the same rank in the grid as the "
-        f"best one in {experiment.tuned_at}"
+        f"{experiment.tune.field} was not tuned at this size: each arm has the value of the same rank in the grid as "
+        f"the best one in {experiment.tuned_at}"
     ]
 
 
