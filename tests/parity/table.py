@@ -4,7 +4,7 @@ rules, decoding with a cache, and how much memory an import takes.
 
     python -m tests.parity.table             runs all comparisons and writes the file
     python -m tests.parity.table gpt2 t5     these and new ones only; the others keep their figures
-    python -m tests.parity.table cached      likewise for a section: equations, optimizers, cached, memory
+    python -m tests.parity.table cached      likewise a section (equations, optimizers, cached, memory)
 
 What does not need the references (systems, settings, counts) is computed again by a default test,
 which then expects the same file.
