@@ -24,7 +24,7 @@ from zoo.variants import PARITY, VARIANTS
 from zoo.variants.__main__ import PICTURES, findings, write_pages, write_pictures
 from zoo.variants.evidence import has_variant, judged_by, shipped_configs, used_by
 from zoo.variants.notation import legend
-from zoo.variants.published_results import PUBLISHED
+from zoo.variants.published import PUBLISHED
 from zoo.variants.variant import BASELINES
 from zoo.variants.variant_cost import cached_bytes, inference, resolved
 from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combined_changes, computes, sections

@@ -12,7 +12,7 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.variants.evidence import Findings, judged_by, used_by
 from zoo.variants.notation import LETTERS, legend
-from zoo.variants.published_results import PUBLISHED
+from zoo.variants.published import PUBLISHED
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant
 from zoo.variants.variant_cost import costs, inference, is_architecture, resolved_fields, shapes
