@@ -39,8 +39,9 @@ class ValueResidualAttention(SoftmaxAttention):
 
 class ValueEmbeddingAttention(SoftmaxAttention):
     """Softmax attention with v_g = x W_v,g + 2 sigmoid(x[:c] W_gate,g) E_g[token], for each head g of
-    keys and values and a table E of the layer (Karpathy 2026, nanochat, without its constants; after
-    Zhou et al. 2024, arXiv:2410.17897).
+    keys and values; E the table [V, G, K] of the layer, with a vector for each token of the vocabulary
+    and each head (Karpathy 2026, nanochat, without its constants; after Zhou et al. 2024,
+    arXiv:2410.17897).
 
     The gate reads the first c = `attention.value_gate_channels` values of the token and is 1 at
     first; with c = 0 there is none. The table adds V G K parameters to a layer and almost no

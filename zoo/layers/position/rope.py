@@ -59,7 +59,9 @@ def only_highest(frequencies: Float[Array | np.ndarray, " half"], kept: int) -> 
 
 
 def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
-    """Divides all frequencies by the factor: position interpolation (Chen et al. 2023, eq. 4)."""
+    """Divides all frequencies by `position.scaling.factor`: position interpolation (Chen et al. 2023,
+    eq. 4).
+    """
     return plain_frequencies(theta, rotated) / scaling.factor
 
 
@@ -67,7 +69,8 @@ def dynamic_frequencies(
     scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]
 ) -> Float[Array, " half"]:
     """Replaces theta by theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)),
-    for T beyond the original length.
+    for T beyond the original length, of a head of which `rotated` dimensions rotate: factor is
+    `position.scaling.factor`, original `position.scaling.original_length`.
 
     Dynamic NTK-aware scaling, a community proposal that Peng et al. 2023, section 3.3, describe.
     """

@@ -218,7 +218,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=cross_entropy,
         tests=(numpy_reference("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),),
         equation=(
-            "L = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "
+            "loss = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "
             "in training only."
         ),
         paper="Chowdhery et al. 2022, section 5 (PaLM), with 1e-4",
@@ -230,8 +230,8 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "label-smoothing",
         paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
         equation=(
-            "L = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, in training; evaluation reports -log "
-            "p(target)."
+            "loss = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, e = `objective.label_smoothing`, in "
+            "training; evaluation reports -log p(target)."
         ),
         tests=(numpy_reference("objectives/test_cross_entropy.py::test_what_a_head_may_add", 3e-6),),
     ),
