@@ -191,7 +191,7 @@ def test_a_legend_explains_letters_and_symbols_but_not_those_that_a_text_defines
     assert legend("[D, G K] of x^T, in Tokens") == (
         "D: width of the model; G: heads with keys and values of their own; K: width of a head"
     )
-    assert legend("x W_q") == "W_name: a matrix of learned weights; x: vector of a token at this place of the model"
+    assert legend("x W_q") == "W_q: learned weights; x: a token's vector at this point in the model"
     assert not legend("a DK of T5, Canon-B, B = `batch` and K(x)")
     assert legend("the attention weight p_s = softmax(scale * q . k)").startswith("K: width of a head; scale: 1 / sqrt")
 

@@ -13,6 +13,7 @@ LETTERS = {
     "F": "hidden width of the feed-forward layer",
     "V": "size of the vocabulary",
     "N": "tokens to predict, at most, in a row",
+    "M": "width of the cell of an LSTM",
     "L": "layers",
 }
 # A letter of a word, of a matrix (W_q), of a place (Canon-B) or of a call such as K(x) is not a size.
@@ -20,15 +21,16 @@ SIZE = re.compile(rf"(?<![\w^'-])([{''.join(LETTERS)}])(?![\w'(])")
 # "W = `attention.window`", "with M random vectors", "Phi the distribution": a text that says itself
 # what its letter is.
 DEFINED = re.compile(r"(?<![\w^'-])([A-Z])(?: = (?=[`a-z])| the (?!s\b))|(?<=[Ww]ith )([A-Z])(?= [a-z[<])")
+MATRICES = "W_"
 # What else equations name: {name: (where it occurs, what it is)}.
 SYMBOLS = {
     "E": (r"\bE(?=\[|\^T)|embedding E\b", "table of token embeddings"),
     "P": (r"\bP(?=\[)", "table of positions"),
-    "W, b": (r"\bW'? \+ b", "a matrix and a bias of their own"),
-    "W_name": (r"\bW_\w", "a matrix of learned weights"),
+    "W, b": (r"\bW'? \+ b", "a learned matrix and bias"),
+    MATRICES: (r"\bW_\w+", "learned weights"),
     "x": (
         r"(?<![\w<])x(?:_t)?(?= W_| w_h| = (?!E)| \+ P)|Norm(?:_1)?\(x\)",
-        "vector of a token at this place of the model",
+        "a token's vector at this point in the model",
     ),
     "h": (r"(?<![\w/] )(?<!\w)h(?= E\^T| W| / sqrt)", "state of a token after the last layer"),
     "f": (r"(?:= |\+ |\* |Norm\()f\((?:Norm\()?x\b(?! W)", "attention or the feed-forward layer"),
@@ -52,6 +54,10 @@ def legend(text: str) -> str:
     Letters that the text defines itself are left out.
     """
     symbols = {name: meaning for name, (where, meaning) in SYMBOLS.items() if re.search(where, text, re.DOTALL)}
+    if MATRICES in symbols:
+        # They stand under the names that the text has for them.
+        names = dict.fromkeys(re.findall(SYMBOLS[MATRICES][0], text))
+        symbols = {", ".join(names) if name == MATRICES else name: meaning for name, meaning in symbols.items()}
     used = set(SIZE.findall(" ".join([text, *symbols.values()]))) - defined(text)
     meanings = {letter: meaning for letter, meaning in LETTERS.items() if letter in used} | symbols
     return "; ".join(f"{name}: {meaning}" for name, meaning in meanings.items())

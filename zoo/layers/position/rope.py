@@ -82,7 +82,7 @@ def dynamic_frequencies(
 def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
     """Keeps the frequency of pairs with more than `high` rotations over the original length, divides
     it by the factor for fewer than `low`, with a linear ramp over the pair index in between (Peng
-    et al. 2023, section 3.2, "NTK-by-parts").
+    et al. 2023, section 3.2, "NTK-by-parts"). All four are fields of `position.scaling`.
     """
 
     def pair(rotations: float) -> float:
@@ -97,7 +97,7 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Flo
 def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
     """Keeps the frequency of pairs with more than `high` rotations over the original length, divides
     it by the factor for fewer than `low`, with a linear ramp over the number of rotations in between
-    (Grattafiori et al. 2024; LLaMA 3.1).
+    (Grattafiori et al. 2024; LLaMA 3.1). All four are fields of `position.scaling`.
     """
     frequencies = plain_frequencies(theta, rotated)
     rotations = scaling.original_length * frequencies / (2 * math.pi)

@@ -5,8 +5,8 @@ _MASKS = (
     "84.2, 100/0/0 84.3, 80/20/0 84.4, 80/0/20 84.1, 0/0/100 83.6."
 )
 _OBJECTIVES = (
-    "Raffel et al. 2020, table 2, GLUE: encoder-decoder with denoising 83.28, with language modelling 79.56; decoder "
-    "with a prefix 81.82 and 79.68; decoder 74.70 and 73.78."
+    "Raffel et al. 2020, table 2, GLUE with denoising and with language modelling: encoder-decoder 83.28, 79.56; "
+    "decoder with a prefix 81.82, 79.68; decoder 74.70, 73.78."
 )
 _CORRUPTIONS = (
     "Raffel et al. 2020, tables 4 and 5, GLUE, encoder-decoder: prefix language modelling 80.69, masks as in BERT "

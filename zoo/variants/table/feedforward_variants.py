@@ -24,7 +24,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         choice(
             "model.ffn.kind",
             kind,
-            "feed-forward",
+            "feed-forward layer",
             source=feedforward.FEED_FORWARDS[kind],
             systems=systems,
             tests=(FFN,),
@@ -43,7 +43,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         choice(
             "model.ffn.kind",
             kind,
-            "feed-forward",
+            "feed-forward layer",
             kind.replace("_", "-"),
             source=feedforward.FEED_FORWARDS[kind],
             paper="Maas et al. 2013; So et al. 2021, section 4" if kind.startswith("leaky") else "",
@@ -54,7 +54,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.ffn.gelu_approximation",
         "tanh",
-        "feed-forward",
+        "feed-forward layer",
         "gelu-tanh",
         paper="Hendrycks & Gimpel 2016, section 2; GPT-2's code",
         equation="gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).",
@@ -64,7 +64,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.ffn.match_parameters",
         True,
-        "feed-forward",
+        "feed-forward layer",
         "matched-parameters",
         {"model.ffn.kind": "swiglu"},
         source=feedforward.hidden_dim,
@@ -81,7 +81,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.ffn.bias",
         False,
-        "feed-forward",
+        "feed-forward layer",
         "no-ffn-bias",
         equation="y = act(x W_up) W_down without biases.",
         paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",

@@ -52,7 +52,10 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "attention",
         "attended-gate",
         {"model.attention.gate": "elementwise"},
-        equation="y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: it decides its own gates.",
+        equation=(
+            "y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: the gates are computed from what "
+            "they gate."
+        ),
         paper="a control; cf. Qiu et al. 2025",
         tests=(LAYER,),
     ),
