@@ -15,7 +15,9 @@ LSTMState = tuple[Float[Array, "B D"], Float[Array, "B M"]]
 
 
 class ProjectedLSTM(nnx.Module):
-    """One layer, one direction. With M the width of the cell and * elementwise:
+    """A layer of an LSTM whose state is projected (LSTMP), in one direction.
+
+    With M the width of the cell and * elementwise:
 
         i, f, g, o = x_t W + h_(t-1) U + b
         c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), elmo.cell_clip)

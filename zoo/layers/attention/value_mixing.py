@@ -45,8 +45,8 @@ class ValueEmbeddingAttention(SoftmaxAttention):
 
     The gate reads the first c = `attention.value_gate_channels` values of the token and is 1 at
     first; with c = 0 there is none. The table adds V G K parameters to a layer and almost no
-    operations, so that models of equal parameters and of equal FLOPs are different models.
-    Cross-attention is plain.
+    operations: a baseline with as many parameters is not the one with as many FLOPs. Cross-attention
+    is plain.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

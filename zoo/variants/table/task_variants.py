@@ -76,6 +76,11 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "task",
         CLASSES,
         source=scalar_mix.scalar_mix,
+        equation=(
+            "h = gamma * sum_j softmax(w)_j h_j, h_j a token's state after layer j: the vector that a task reads, with "
+            "learned numbers gamma and w_j."
+        ),
+        paper="Peters et al. 2018, eq. 1",
         baseline="elmo",
         tests=(
             numpy_reference("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),
@@ -89,6 +94,15 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "normalised-layers",
         CLASSES,
         source=scalar_mix.normalise_layers,
+        equation=(
+            "h_j = (h_j - mean(h_j)) / sqrt(variance(h_j) + 1e-12) for the state of each token after each layer j, "
+            "before they are mixed. Nothing is learned."
+        ),
+        paper="Peters et al. 2018, section 3.2; Ba et al. 2016",
+        details=(
+            "AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch, so that a score would depend "
+            "on the rest of the batch.",
+        ),
         baseline="elmo",
         tests=(numpy_reference("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),),
     ),
