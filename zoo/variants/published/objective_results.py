@@ -52,7 +52,7 @@ OBJECTIVE_RESULTS: dict[str, tuple[str, ...]] = {
         "Karpathy 2026 (nanochat's experiment log), one head for all, 12 layers: the same loss or a slightly worse one "
         "at equal steps, clearly worse at equal time.",
         "Modded-nanogpt 2025 (record of December 22), one head for all, with an embedding and a head "
-        "that are separated after two thirds of the steps: 80 steps fewer for the two together.",
+        "that are separated after two thirds of the steps: 80 steps fewer for all changes together.",
     ),
     "label-smoothing": (
         "Vaswani et al. 2017, table 3, row D, perplexity and BLEU: without 4.67, 25.3; with 0.1 4.92, 25.8; with 0.2 "
