@@ -321,6 +321,7 @@ NEEDS = {
                 "muon_momentum",
                 "muon_warmup",
                 "muon_scale",
+                "muon_heads",
                 "normuon_beta2",
                 "soap_beta",
                 "soap_refresh",

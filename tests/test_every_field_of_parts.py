@@ -131,8 +131,8 @@ IN_GROUP = {
     "weight_decay": 0.0,
     "weight_decay_form": "cautious",
 }
-MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp"}
-IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_warmup": 4, "muon_scale": "spectral"}
+MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp,axes:heads"}
+IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_warmup": 4, "muon_scale": "spectral", "muon_heads": "split"}
 IN_OTHER_KINDS = {
     "sgd": {"sgd_momentum": 0.5, "sgd_nesterov": True},
     "lion": {"lion_beta1": 0.5, "lion_beta2": 0.5},

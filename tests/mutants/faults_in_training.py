@@ -99,6 +99,7 @@ MUTANTS = (
         "Muon: stacked layers are one matrix", MUON, "norm(x, axis=(-2, -1), keepdims", "norm(x, keepdims", MUON_TESTS
     ),
     Mutant("Muon: the aspect of PyTorch's layout", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
+    Mutant("Muon: a head is every n-th column", MUON, "number, -1), -2, -3)", "-1, number), -1, -3)", MUON_TESTS),
     Mutant("Muon: plain momentum", MUON, "jax.tree.map(averaged, momentum, gradient)", "momentum", MUON_TESTS),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
     Mutant(

@@ -45,6 +45,18 @@ MATRIX_KINDS = (
                 },
                 when=(KIND, SIZED),
             ),
+            Field(
+                "optimizer.muon_heads",
+                "fused",
+                str,
+                "what is one matrix in the projections to queries, keys and values",
+                {
+                    "fused": "each projection as a whole, over all heads (Jordan 2024)",
+                    "split": "the part of each head (GLM-5 2026, Muon Split; Kimi K3 2026, section 2.5)",
+                },
+                when=(KIND, ORTHOGONAL),
+                added=True,
+            ),
         ),
     ),
     Kind(

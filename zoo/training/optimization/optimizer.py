@@ -89,5 +89,5 @@ def _rule(
     rate = schedule if factor is None else lambda count: factor * schedule(count)
     stages.append(("rate", optax.scale_by_learning_rate(rate)))
     if on_sphere:
-        stages.append(("sphere", on_spheres(traits)))
+        stages.append(("sphere", on_spheres(values, traits)))
     return stages
