@@ -279,7 +279,7 @@ def test_a_matrix_of_zeros_has_no_sphere():
 def test_momentum_rises_from_085_over_the_warm_up():
     kernel, gradients = np.eye(3), np.random.default_rng(4).normal(size=(6, 3, 3))
     plain = MUON | {"optimizer__weight_decay": 0.0}
-    found = single("muon", kernel, gradients, **plain, optimizer__muon_warmup=4)[-1]
+    found = single("muon", kernel, gradients, **plain, optimizer__momentum_warmup=4)[-1]
     momentum, expected = 0.0, kernel
     for step, gradient in enumerate(gradients):
         mu = 0.85 + 0.1 * min(1, step / 4)
@@ -317,7 +317,7 @@ def test_a_group_without_matrices_is_refused():
 
 
 def test_a_run_with_muon_resumes_bit_for_bit(tmp_path, monkeypatch):
-    made = configs.override(small(), {path.replace("__", "."): value for path, value in MUON.items()})
+    made = small(**MUON, optimizer__momentum_warmup=4, optimizer__momentum_cooldown=4, optimizer__muon_heads="split")
     run(made, tmp_path / "whole")
     with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts")

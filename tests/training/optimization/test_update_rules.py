@@ -30,6 +30,17 @@ FIELDS = {
     "adopt": {"beta2": 0.9},
     "stable_adamw": {"beta2": 0.99, "epsilon": 1e-3},
 }
+SCHEDULE = {"momentum_warmup": 4, "momentum_cooldown": 3, "momentum_start": 0.5}
+SCHEDULED = {
+    f"{name}, scheduled": {**FIELDS[name], **SCHEDULE}
+    for name in ("adamw", "nadamw", "stable_adamw", "sgd", "sgd with Nesterov", "lion")
+}
+FIELDS |= SCHEDULED | {"adamw, cooled": {"momentum_cooldown": 4}}
+# How far the first moment's decay is from `momentum_start` before each update, and after the last.
+SHARES = {
+    "scheduled": (0, 1 / 4, 2 / 4, 3 / 4, 1, 1, 1, 1, 2 / 3, 1 / 3, 0),
+    "cooled": (1, 1, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4, 0),
+}
 
 
 def kind_of(name):
@@ -71,33 +82,43 @@ def updated(name, params, gradients, traits=TRAITS, **changes):
 def followed(name, start, gradients):
     """One parameter of one layer after the updates, in double precision."""
     values = configs.resolve(config_of(name)).optimizer
+    shares = SHARES.get(name.partition(", ")[2], (1,) * (STEPS + 1))
+
+    def momentum_of(own, step):
+        return values.momentum_start + shares[step - 1] * (own - values.momentum_start)
+
     first = second = slow = 0.0
+    product = 1.0
     total = values.adagrad_initial if kind_of(name) == "adagrad" else 0.0
     kind, parameter = kind_of(name), start
     for step, g in enumerate(gradients, 1):
         if kind in ("adamw", "nadamw", "ademamix", "stable_adamw"):
-            b1, b2 = values.beta1, values.beta2
+            b1, b2 = momentum_of(values.beta1, step), values.beta2
+            product *= b1
             first, second = b1 * first + (1 - b1) * g, b2 * second + (1 - b2) * g**2
             root = np.sqrt(second / (1 - b2**step)) + values.epsilon
         if kind == "adamw":
-            direction = first / (1 - b1**step) / root
+            direction = first / (1 - product) / root
         elif kind == "stable_adamw":
             relative = g**2 / np.maximum(second / (1 - b2**step), values.epsilon**2)
-            direction = first / (1 - b1**step) / root / max(1, np.sqrt(relative.mean()))
+            direction = first / (1 - product) / root / max(1, np.sqrt(relative.mean()))
         elif kind == "nadamw":
-            direction = (b1 * first / (1 - b1 ** (step + 1)) + (1 - b1) * g / (1 - b1**step)) / root
+            ahead = momentum_of(values.beta1, step + 1)
+            direction = (ahead * first / (1 - ahead * product) + (1 - b1) * g / (1 - product)) / root
         elif kind == "ademamix":
             share = min(1, step / max(values.ademamix_warmup, 1))
             half_life = (1 - share) / np.log(b1) + share / np.log(values.ademamix_beta3)
             decay = np.exp(1 / half_life)
             slow = decay * slow + (1 - decay) * g
-            direction = (first / (1 - b1**step) + share * values.ademamix_alpha * slow) / root
+            direction = (first / (1 - product) + share * values.ademamix_alpha * slow) / root
         elif kind == "sgd":
-            first = values.sgd_momentum * first + g
-            direction = g + values.sgd_momentum * first if values.sgd_nesterov else first
+            momentum = momentum_of(values.sgd_momentum, step)
+            first = momentum * first + g
+            direction = g + momentum * first if values.sgd_nesterov else first
         elif kind == "lion":
             direction = np.sign(values.lion_beta1 * first + (1 - values.lion_beta1) * g)
-            first = values.lion_beta2 * first + (1 - values.lion_beta2) * g
+            momentum = momentum_of(values.lion_beta2, step)
+            first = momentum * first + (1 - momentum) * g
         elif kind == "adagrad":
             total = total + g**2
             direction = g / np.sqrt(total)
@@ -133,6 +154,15 @@ def test_ten_updates_follow_the_equations_in_each_layer(name):
         for layer in layers:
             expected = followed(name, start[layer], [gradient[leaf][layer] for gradient in gradients])
             np.testing.assert_allclose(found[leaf][layer], expected, rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}")
+
+
+def test_the_bias_of_a_first_moment_whose_decay_changes_is_corrected():
+    """The average of gradients that are all the same is that gradient, whatever the decays."""
+    params, _ = draw()
+    gradients = [{leaf: np.full(shape, 2.0) for leaf, shape in SHAPES.items()}] * STEPS
+    found = updated("adamw, scheduled", params, gradients)
+    for leaf, start in params.items():
+        np.testing.assert_allclose(found[leaf] - start, -RATE * STEPS, rtol=1e-4)
 
 
 def reference(name, weight):
@@ -184,7 +214,7 @@ def published_clip():
     return lambda step: (step - 1) ** 0.25
 
 
-WITH_REFERENCE = tuple(name for name in FIELDS if kind_of(name) != "nadamw")
+WITH_REFERENCE = tuple(name for name in FIELDS if kind_of(name) != "nadamw" and name.partition(", ")[2] not in SHARES)
 
 
 def beside_library(name):
@@ -229,6 +259,8 @@ def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypa
     }
     made = small(
         optimizer__kind="sgd",
+        optimizer__momentum_warmup=5,
+        optimizer__momentum_cooldown=5,
         optimizer__learning_rate=3e-3,
         optimizer__weight_decay=0.1,
         optimizer__weight_decay_form="coupled",
@@ -253,10 +285,24 @@ def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypa
             {"optimizer__weight_decay": 0.1, "optimizer__weight_decay_form": "coupled", "optimizer__sgd_momentum": 0.0},
             "optimizer.weight_decay_form=coupled is the same as decoupled with optimizer.sgd_momentum=0; leave it out",
         ),
+        (
+            {"optimizer__momentum_start": 0.5},
+            "optimizer.momentum_start=0.5 has no effect with optimizer.momentum_warmup=0 and optimizer.momentum_cooldown=0",
+        ),
+        (
+            {"optimizer__momentum_start": 0.9, "optimizer__momentum_cooldown": 3},
+            "optimizer.momentum_start=0.9 is optimizer.sgd_momentum itself, so that the decay of the first moment does "
+            "not change",
+        ),
+        (
+            {"optimizer__kind": "adagrad", "optimizer__momentum_warmup": 3},
+            "optimizer.momentum_warmup=3 has no effect: it is read only when optimizer.kind is adamw or muon or normuon or "
+            "muonh or sgd or nadamw or lion or stable_adamw, and optimizer.kind is adagrad; leave it at 0",
+        ),
     ],
-    ids=["nesterov", "coupled"],
+    ids=["nesterov", "coupled", "start", "same", "no first moment"],
 )
 def test_what_changes_nothing_is_refused(changes, line):
     with pytest.raises(ConfigError) as caught:
-        configs.resolve(small(optimizer__kind="sgd", **changes))
+        configs.resolve(small(**{"optimizer__kind": "sgd"} | changes))
     assert caught.value.problems == [line]

@@ -12,7 +12,7 @@ MATRIX_KINDS = (
         KIND,
         "muon",
         "orthogonalised momentum for the matrices of hidden layers, Adam for all other parameters (Jordan 2024)",
-        frozenset({"moments", "epsilon", "matrices"}),
+        frozenset({"moments", "momentum", "epsilon", "matrices"}),
         fields=(
             Field(
                 "optimizer.muon_momentum",
@@ -23,16 +23,6 @@ MATRIX_KINDS = (
                 maximum=0.99999,
                 when=(KIND, ORTHOGONAL),
                 traced=True,
-            ),
-            Field(
-                "optimizer.muon_warmup",
-                0,
-                int,
-                "updates over which that decay rises from 0.85",
-                minimum=0,
-                when=(KIND, ORTHOGONAL),
-                traced=True,
-                added=True,
             ),
             Field(
                 "optimizer.muon_scale",
@@ -63,7 +53,7 @@ MATRIX_KINDS = (
         KIND,
         "normuon",
         "muon, and every output's part of a direction divided by the root of its average square (Li et al. 2025)",
-        frozenset({"moments", "epsilon", "matrices"}),
+        frozenset({"moments", "momentum", "epsilon", "matrices"}),
         fields=(
             Field(
                 "optimizer.normuon_beta2",
@@ -82,7 +72,7 @@ MATRIX_KINDS = (
         "muonh",
         "muon on a sphere: matrices of hidden layers keep the norm of their initial values and are not decayed; the "
         "rate is the angle of a step, about 0.01 (Wen et al. 2025)",
-        frozenset({"moments", "epsilon", "matrices"}),
+        frozenset({"moments", "momentum", "epsilon", "matrices"}),
     ),
     Kind(
         KIND,

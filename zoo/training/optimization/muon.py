@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
+from zoo.training.optimization.momentum import momentum_decay
 from zoo.training.optimization.schedules import Values
 
 # The quintic whose iteration drives all singular values near 1 (Jordan 2024).
@@ -20,7 +21,6 @@ ITERATIONS = 5
 SMALLEST_NORM = 1e-7
 # Added to the root of NorMuon's second moment (Li et al. 2025, algorithm 1).
 SMALLEST_MOMENT = 1e-10
-FIRST_MOMENTUM = 0.85
 MATRICES, OTHERS = "matrices", "others"
 
 
@@ -47,13 +47,14 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
     NS is `orthogonalise`. The scale s is sqrt(max(1, O / I)) for "spectral" (Jordan 2024) and
     0.2 sqrt(max(I, O)) for "rms" (Liu et al. 2025, section 2.2), which makes the root mean square
-    of the direction about that of Adam, so that a learning rate of AdamW can be kept. Over the first
-    `muon_warmup` updates mu rises linearly from 0.85. Stacked layers are separate matrices. The
-    projections to queries, keys and values are one matrix each, over all heads; with `muon_heads`
-    "split" the I x K part of each head is a matrix of its own, also in its scale s (GLM-5 2026, "Muon
-    Split"; Kimi K3 2026, section 2.5), and the output projection stays one. Embeddings, heads,
-    convolutions, vectors and scalars are left to Adam with `beta1`, `beta2` and `epsilon`; a group of
-    parameters gives them a rate and a decay of their own.
+    of the direction about that of Adam, so that a learning rate of AdamW can be kept. mu is
+    `muon_momentum`, or follows its schedule (`zoo.training.optimization.momentum`).
+
+    Stacked layers are separate matrices. The projections to queries, keys and values are one matrix
+    each, over all heads; with `muon_heads` "split" the I x K part of each head is a matrix of its own,
+    also in its scale s (GLM-5 2026, "Muon Split"; Kimi K3 2026, section 2.5), and the output
+    projection stays one. Embeddings, heads, convolutions, vectors and scalars are left to Adam with
+    `beta1`, `beta2` and `epsilon`; a group of parameters gives them a rate and a decay of their own.
     """
     kind, each = values["optimizer.muon_scale"], _by_matrix(values, traits)
     sized = optax.stateless(lambda directions, params: each(lambda u: _scale(kind, *u.shape[-2:]) * u, directions))
@@ -158,22 +159,19 @@ def _for_matrices(
         )
 
     adam = optax.scale_by_adam(*(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon")))
-    momentum = _orthogonal_momentum(
-        values["optimizer.muon_momentum"], values["optimizer.muon_warmup"], _by_matrix(values, traits)
-    )
+    momentum = _orthogonal_momentum(values, _by_matrix(values, traits))
     return optax.partition({MATRICES: optax.chain(momentum, then), OTHERS: adam}, labels)
 
 
-def _orthogonal_momentum(
-    decay: float | Float[Array, ""], warmup: int | Float[Array, ""], each: Callable[..., Params]
-) -> optax.GradientTransformation:
+def _orthogonal_momentum(values: Values, each: Callable[..., Params]) -> optax.GradientTransformation:
+    decay = momentum_decay(values, "optimizer.muon_momentum")
+
     def init(params: Params) -> MuonState:
         return MuonState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
 
     def update(gradient: Params, state: MuonState, params: Params | None = None) -> tuple[Params, MuonState]:
         del params
-        share = jnp.where(state.count < warmup, state.count / jnp.maximum(warmup, 1), 1.0)
-        current = (1 - share) * FIRST_MOMENTUM + share * decay
+        current = jnp.asarray(values["optimizer.muon_momentum"]) if decay is None else decay(state.count)
 
         def averaged(average: Array, new: Array) -> Array:
             return current * average + (1 - current) * new

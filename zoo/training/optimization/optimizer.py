@@ -11,6 +11,7 @@ from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization import schedule_free
+from zoo.training.optimization.momentum import with_static_zeros
 from zoo.training.optimization.muon import on_spheres
 from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
@@ -73,6 +74,7 @@ def _rule(
         schedule: the learning rate of the optimizer.
         decayed: which parameters weight decay applies to; None for all.
     """
+    values = with_static_zeros(static, values)
     rule = OPTIMIZERS[static["optimizer.kind"]](values, traits)
     if static["model.parametrization"] != "standard":
         rule = parametrized(rule, static, traits)
