@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests.small_runs import curves, small, told_to_stop_at
@@ -30,10 +31,11 @@ FIELDS = {
     "adopt": {"beta2": 0.9},
     "stable_adamw": {"beta2": 0.99, "epsilon": 1e-3},
 }
+FIELDS |= {"lamb": {"epsilon": 1e-12}, "lamb with decay": {"weight_decay": 0.1, "beta2": 0.99}}
 SCHEDULE = {"momentum_warmup": 4, "momentum_cooldown": 3, "momentum_start": 0.5}
 SCHEDULED = {
     f"{name}, scheduled": {**FIELDS[name], **SCHEDULE}
-    for name in ("adamw", "nadamw", "stable_adamw", "sgd", "sgd with Nesterov", "lion")
+    for name in ("adamw", "nadamw", "stable_adamw", "lamb", "sgd", "sgd with Nesterov", "lion")
 }
 FIELDS |= SCHEDULED | {"adamw, cooled": {"momentum_cooldown": 4}}
 # How far the first moment's decay is from `momentum_start` before each update, and after the last.
@@ -92,7 +94,7 @@ def followed(name, start, gradients):
     total = values.adagrad_initial if kind_of(name) == "adagrad" else 0.0
     kind, parameter = kind_of(name), start
     for step, g in enumerate(gradients, 1):
-        if kind in ("adamw", "nadamw", "ademamix", "stable_adamw"):
+        if kind in ("adamw", "nadamw", "ademamix", "stable_adamw", "lamb"):
             b1, b2 = momentum_of(values.beta1, step), values.beta2
             product *= b1
             first, second = b1 * first + (1 - b1) * g, b2 * second + (1 - b2) * g**2
@@ -102,6 +104,11 @@ def followed(name, start, gradients):
         elif kind == "stable_adamw":
             relative = g**2 / np.maximum(second / (1 - b2**step), values.epsilon**2)
             direction = first / (1 - product) / root / max(1, np.sqrt(relative.mean()))
+        elif kind == "lamb":
+            direction = first / (1 - product) / root
+            if g.ndim == 2:
+                direction = direction + values.weight_decay * parameter
+                direction = direction * np.linalg.norm(parameter) / np.linalg.norm(direction)
         elif kind == "nadamw":
             ahead = momentum_of(values.beta1, step + 1)
             direction = (ahead * first / (1 - ahead * product) + (1 - b1) * g / (1 - product)) / root
@@ -205,8 +212,15 @@ def reference(name, weight):
         "adopt": lambda: pytorch_optimizer.ADOPT(
             [weight], lr=RATE, betas=(values.beta1, values.beta2), eps=values.epsilon, clip_lambda=published_clip()
         ),
+        "lamb": lambda: unclamped(pytorch_optimizer.Lamb([weight], lr=RATE, eps=values.epsilon)),
     }
     return made[kind_of(name)]()
+
+
+def unclamped(lamb):
+    """LAMB without a bound on the norm of the weights."""
+    lamb.clamp = float("inf")
+    return lamb
 
 
 def published_clip():
@@ -214,7 +228,12 @@ def published_clip():
     return lambda step: (step - 1) ** 0.25
 
 
-WITH_REFERENCE = tuple(name for name in FIELDS if kind_of(name) != "nadamw" and name.partition(", ")[2] not in SHARES)
+# pytorch-optimizer's LAMB corrects no bias, which makes no difference without decay and epsilon.
+WITH_REFERENCE = tuple(
+    name
+    for name in FIELDS
+    if kind_of(name) != "nadamw" and name != "lamb with decay" and name.partition(", ")[2] not in SHARES
+)
 
 
 def beside_library(name):
@@ -226,12 +245,43 @@ def beside_library(name):
     for leaf, layer in (("stacked", 0), ("stacked", 1), ("vectors", 0), ("table", slice(None))):
         if name == "adafactor, whole" and leaf != "vectors":
             continue  # There every matrix is kept by row and column.
+        if name == "lamb" and leaf == "vectors":
+            continue  # There they have the length of the parameter too.
         weight = torch.nn.Parameter(torch.tensor(params[leaf][layer], dtype=torch.float32))
         other = reference(name, weight)
         for gradient in gradients:
             weight.grad = torch.tensor(gradient[leaf][layer], dtype=torch.float32)
             other.step()
         yield f"{leaf} {layer}", params[leaf][layer], found[leaf][layer], weight.detach().numpy()
+
+
+def lamb_beside_optax():
+    """Yields the same of the matrices under LAMB with decay."""
+    params, gradients = draw()
+    values, found = config_of("lamb with decay").optimizer, updated("lamb with decay", *draw())
+    other = optax.lamb(RATE, values.beta1, values.beta2, values.epsilon, weight_decay=values.weight_decay)
+    for leaf, layer in (("stacked", 0), ("stacked", 1), ("table", slice(None))):
+        theirs = jnp.asarray(params[leaf][layer], jnp.float32)
+        state = other.init(theirs)
+        for gradient in gradients:
+            update, state = other.update(jnp.asarray(gradient[leaf][layer], jnp.float32), state, theirs)
+            theirs = theirs + update
+        yield f"{leaf} {layer}", params[leaf][layer], found[leaf][layer], np.asarray(theirs)
+
+
+def test_lamb_with_decay_equals_that_of_optax_in_each_layer():
+    for what, _, ours, theirs in lamb_beside_optax():
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6, err_msg=what)
+
+
+def test_where_a_norm_is_0_lamb_is_adam():
+    params, gradients = draw()
+    params["table"] *= 0
+    found, adam = (updated(name, params, gradients[:1], optimizer__epsilon=1e-8) for name in ("lamb", "adamw"))
+    for leaf in ("table", "vectors"):
+        np.testing.assert_array_equal(found[leaf], adam[leaf])
+    still = updated("lamb", *(jax.tree.map(np.zeros_like, each) for each in (params, gradients)))
+    assert not any(np.asarray(leaf).any() for leaf in still.values())
 
 
 @pytest.mark.parity
@@ -297,10 +347,15 @@ def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypa
         (
             {"optimizer__kind": "adagrad", "optimizer__momentum_warmup": 3},
             "optimizer.momentum_warmup=3 has no effect: it is read only when optimizer.kind is adamw or muon or normuon or "
-            "muonh or sgd or nadamw or lion or stable_adamw, and optimizer.kind is adagrad; leave it at 0",
+            "muonh or sgd or nadamw or lion or stable_adamw or lamb, and optimizer.kind is adagrad; leave it at 0",
+        ),
+        (
+            {"optimizer__kind": "lamb", "optimizer__weight_decay": 0.1, "optimizer__weight_decay_form": "cautious"},
+            "optimizer.kind=lamb has the decay inside of the length that it gives to a direction; "
+            "optimizer.weight_decay_form=cautious must be decoupled or coupled",
         ),
     ],
-    ids=["nesterov", "coupled", "start", "same", "no first moment"],
+    ids=["nesterov", "coupled", "start", "same", "no first moment", "decay of LAMB"],
 )
 def test_what_changes_nothing_is_refused(changes, line):
     with pytest.raises(ConfigError) as caught:

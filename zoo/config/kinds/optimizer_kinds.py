@@ -36,6 +36,15 @@ def _schedule_free_problems(flat: Mapping[str, Any], architecture: str) -> Itera
         )
 
 
+def _lamb_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if (form := flat["optimizer.weight_decay_form"]) in ("independent", "cautious"):
+        yield (
+            f"optimizer.kind=lamb has the decay inside of the length that it gives to a direction; "
+            f"optimizer.weight_decay_form={form} must be decoupled or coupled"
+        )
+
+
 # Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "momentum"
 # (the decay of its first moment, the field in MOMENTUM, may follow a schedule), "epsilon" (it divides
 # by a root), "matrices" (it has a rule of its own for the matrices of hidden layers), "per_element"
@@ -193,6 +202,14 @@ OPTIMIZER_KINDS = KindTable(
             "`beta1` is the share of the average (Defazio et al. 2024)",
             frozenset({"moments", "epsilon", "per_element"}),
             problems=_schedule_free_problems,
+        ),
+        Kind(
+            KIND,
+            "lamb",
+            "AdamW whose direction, decay included, is made as long as the matrix: for large batches; the rate is the "
+            "relative size of a step, about 0.002 (You et al. 2020)",
+            frozenset({"moments", "momentum", "epsilon"}),
+            problems=_lamb_problems,
         ),
     ),
 )

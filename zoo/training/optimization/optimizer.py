@@ -11,6 +11,7 @@ from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization import schedule_free
+from zoo.training.optimization.lamb import trust_ratio
 from zoo.training.optimization.momentum import with_static_zeros
 from zoo.training.optimization.muon import on_spheres
 from zoo.training.optimization.parametrized_rates import parametrized
@@ -87,6 +88,8 @@ def _rule(
         form = static["optimizer.weight_decay_form"]
         place = 0 if form == BEFORE_THE_RULE else 1
         stages.insert(place, ("decay", weight_decay(form, values, decayed, decay_share(static, schedule, values))))
+    if static["optimizer.kind"] == "lamb":
+        stages.append(("trust", trust_ratio(traits)))
     factor = values.get("optimizer.rate_factor")
     rate = schedule if factor is None else lambda count: factor * schedule(count)
     stages.append(("rate", optax.scale_by_learning_rate(rate)))

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization.adafactor import adafactor
+from zoo.training.optimization.lamb import lamb
 from zoo.training.optimization.momentum import adam, momentum_decay, scheduled
 from zoo.training.optimization.muon import muon, muonh, normuon
 from zoo.training.optimization.schedules import Values
@@ -152,6 +153,7 @@ OPTIMIZERS: dict[str, Callable[[Values, ParameterTraits], optax.GradientTransfor
     "adopt": adopt,
     "stable_adamw": stable_adamw,
     "schedule_free": schedule_free,
+    "lamb": lamb,
 }
 """Update rules by `optimizer.kind`: functions of the values of all fields, as they hold for a group of
 parameters, and of the traits of all parameters. Decay and rate are applied after what they return."""
