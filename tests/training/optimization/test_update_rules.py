@@ -212,7 +212,7 @@ def reference(name, weight):
         "adopt": lambda: pytorch_optimizer.ADOPT(
             [weight], lr=RATE, betas=(values.beta1, values.beta2), eps=values.epsilon, clip_lambda=published_clip()
         ),
-        "lamb": lambda: unclamped(pytorch_optimizer.Lamb([weight], lr=RATE, eps=values.epsilon)),
+        "lamb": lambda: unclamped(pytorch_optimizer.Lamb([weight], lr=RATE, eps=values.epsilon, adam_debias=True)),
     }
     return made[kind_of(name)]()
 
@@ -228,7 +228,8 @@ def published_clip():
     return lambda step: (step - 1) ** 0.25
 
 
-# pytorch-optimizer's LAMB corrects no bias, which makes no difference without decay and epsilon.
+# pytorch-optimizer's LAMB corrects no bias, which makes no difference without decay and epsilon; it
+# has to be told not to divide the rate by the correction.
 WITH_REFERENCE = tuple(
     name
     for name in FIELDS
