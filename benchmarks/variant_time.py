@@ -52,7 +52,7 @@ OPTIMIZER = {
         name: {"optimizer.kind": name}
         for name in (
             *("muon", "normuon", "muonh", "soap", "sgd", "nadamw", "lion", "adagrad", "adafactor", "ademamix"),
-            *("adopt", "stable_adamw", "schedule_free"),
+            *("adopt", "stable_adamw", "schedule_free", "lamb"),
         )
     },
     "clipping": {"optimizer.clip_norm": 1.0},
