@@ -23,7 +23,7 @@ NAMED = re.compile(
     r"[A-Z][\w'-]+(?: et al\.| & [A-Z][\w'-]+)? (?:19|20)\d\d(?:, (?:section|eq\.|figure|table) \d(?:[\d.]*\d)?)?"
 )
 # The error for a field without effect; the group is the reason.
-UNREAD = re.compile(r".* has no effect: (.*?)( does not read it)?; leave it at .*")
+UNREAD = re.compile(r".* has no effect: (.*?)( does not read it)?; leave it .*")
 
 
 def computes(variant: Variant) -> str:
