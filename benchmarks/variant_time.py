@@ -1,14 +1,15 @@
 """Time of a training step with each variant, as a ratio to the baseline's.
 
     python benchmarks/variant_time.py                      # all of them, and the page
-    python benchmarks/variant_time.py --parts optimizer    # some parts, to --output
+    python benchmarks/variant_time.py --parts optimizer    # measure some parts again
     python benchmarks/variant_time.py --pages              # write the page again from the table
     python benchmarks/variant_time.py --smoke --output DIR # the smallest models: does it run?
 
 The baseline is the GPT of docs/variants in the tiny size of the experiments. The variants of a part
 and the baseline take turns in one process, and a turn in which other processes used much of the
 machine is thrown away. The table, with the processor and the commit, and the page that is made of it
-go to docs/results/measured/variant_time.
+go to docs/results/measured/variant_time. With --parts, the rows of other parts stay in the table if
+they were measured on the same machine in the same way; otherwise nothing is measured.
 """
 
 import argparse
@@ -51,7 +52,7 @@ OPTIMIZER = {
         name: {"optimizer.kind": name}
         for name in (
             *("muon", "normuon", "muonh", "soap", "sgd", "nadamw", "lion", "adagrad", "adafactor", "ademamix"),
-            *("adopt", "stable_adamw", "schedule_free"),
+            *("adopt", "stable_adamw", "schedule_free", "lamb"),
         )
     },
     "clipping": {"optimizer.clip_norm": 1.0},
@@ -118,6 +119,25 @@ def circumstances(settings: Settings) -> dict[str, Any]:
     }
 
 
+def other_parts(parts: Sequence[str], where: Mapping[str, Any], folder: Path) -> list[Row]:
+    """Returns the rows that the table has of other parts.
+
+    Raises:
+        ValueError: these were measured in other circumstances.
+    """
+    if not (folder / TABLE).exists():
+        return []
+    with open(folder / TABLE, encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["part"] not in parts]
+    for name in set(where) - {"commit"}:
+        if others := {row[name] for row in rows} - {str(where[name])}:
+            raise ValueError(
+                f"{folder / TABLE}: other parts have {name} {', '.join(sorted(others))}, not {where[name]}; measure all "
+                "parts, or name another folder with --output"
+            )
+    return rows
+
+
 def write_table(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Writes measurements.csv."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +171,7 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
         )
     where = (
         f"To repeat: `python benchmarks/variant_time.py`. Measured on {first['device']} ({first['processor']}), jax "
-        f"{first['jax']}, at commit {first['commit']}. All figures: [{TABLE}]({TABLE})."
+        f"{first['jax']}, at commit {' and '.join(dict.fromkeys(row['commit'] for row in rows))}. All figures: [{TABLE}]({TABLE})."
     )
     table = [
         f"| {' | '.join(HEADINGS.values())} |",
@@ -197,19 +217,23 @@ def main() -> None:
     )
     parser.add_argument("--smoke", action="store_true", help="the smallest models, one turn, beside any other work")
     arguments = parser.parse_args()
-    if arguments.output == FOLDER and (arguments.smoke or len(arguments.parts) < len(parts)):
-        parser.error("--smoke and --parts would replace the whole table; name another folder with --output")
+    if arguments.output == FOLDER and arguments.smoke:
+        parser.error("--smoke would replace the table; name another folder with --output")
     if not arguments.pages:
         settings = (
             Settings(1, 1, 100.0, True)
             if arguments.smoke
             else Settings(arguments.rounds, arguments.calls, arguments.foreign)
         )
-        rows, changes, where = [], changes_by_part(), circumstances(settings)
+        changes, where = changes_by_part(), circumstances(settings)
+        try:
+            rows = other_parts(arguments.parts, where, arguments.output)
+        except ValueError as problem:
+            parser.error(str(problem))
         for part in arguments.parts:
             began = time.perf_counter()
             rows += [row | where for row in measure_part(part, changes[part], settings)]
-            write_table(rows, arguments.output)
+            write_table(sorted(rows, key=lambda row: parts.index(row["part"])), arguments.output)
             print(f"{part}: {len(changes[part])} variants ({time.perf_counter() - began:.0f} s)", flush=True)
     write_page(arguments.output)
     print(arguments.output / PAGE)

@@ -8,11 +8,11 @@ paper prints for encoder and pooler, Table 1): base 11,813,810 parameters (12 mi
 17,847,474 (18), xlarge 59,021,490 (60) and xxlarge 223,158,450 (235; the released model has fewer);
 tiny and smoke for a CPU. Stated by the paper (sections 3.1, 4.1 and 4.8): 30,000 pieces of words,
 batches of 4096 rows of 512 tokens, 125,000 steps, two consecutive segments of which half change
-places, xxlarge without dropout. From the authors' code: tanh GELU, the warm-up over
-3125 steps and the linear decay, decay 0.01, epsilon 1e-6, norms' epsilon 1e-12.
+places, LAMB at a rate of 0.00176, xxlarge without dropout. From the authors' code: tanh GELU, the
+warm-up over 3125 steps and the linear decay, decay 0.01, gradient norm 1, epsilon 1e-6, norms'
+epsilon 1e-12. Their LAMB does not correct the bias of the moments, which the one here does.
 
-Not done: LAMB at 0.00176 (AdamW instead, at 6e-4, the rate of RoBERTa's base for batches of 8000
-rows), masks of up to three words in a row, and the tenth of the rows that is shorter.
+Not done: masks of up to three words in a row, and the tenth of the rows that is shorter.
 """
 
 from zoo.config import default, override, sized
@@ -69,7 +69,8 @@ def get_config(argument: str = "base"):
             "training.steps": 125_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
-            "optimizer.learning_rate": 6e-4,
+            "optimizer.kind": "lamb",
+            "optimizer.learning_rate": 0.00176,
             "optimizer.weight_decay": 0.01,
             "optimizer.epsilon": 1e-6,
             "optimizer.clip_norm": 1.0,

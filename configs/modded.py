@@ -32,7 +32,7 @@ GROUPS = {
 
 def get_config(argument: str = "small"):
     """Returns the config of "size" or "size,field=value,..."."""
-    adam = {"kind": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-10, "weight_decay": 0.0}
+    adam = {"kind": "adamw", "momentum_warmup": 0, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-10, "weight_decay": 0.0}
     base = override(
         default(),
         {
@@ -66,7 +66,7 @@ def get_config(argument: str = "small"):
             "training.checkpoint_every": 500,
             "optimizer.kind": "muon",
             "optimizer.muon_scale": "spectral",
-            "optimizer.muon_warmup": 300,
+            "optimizer.momentum_warmup": 300,
             "optimizer.learning_rate": 0.02,
             "optimizer.groups": tuple(GROUPS),
             **{

@@ -4,9 +4,10 @@ included, tied head.
     python train.py --config=configs/mpt.py:tiny --workdir=runs/mpt
 
 Sizes: 7b (6,649,286,656 parameters); tiny and smoke for a CPU. By its model card it saw a trillion
-tokens in rows of 2048, trained by Lion at a rate that is not stated. Optimizer, schedule and batch
-here are those of the 7b recipe of the authors' llm-foundry (AdamW, rate 1.2e-4 after 100 steps, a
-cosine to a tenth, betas 0.9 and 0.95, no decay, 1024 rows). Initial values are He's, divided by
+tokens in rows of 2048, trained by Lion; its rate, betas and decay are not published. Optimizer,
+schedule and batch here are those of the 7b recipe of the authors' llm-foundry, which they call an
+example and not that of the trained model (AdamW, rate 1.2e-4 after 100 steps, a cosine to a tenth,
+betas 0.9 and 0.95, no decay, 1024 rows). Initial values are He's, divided by
 depth where a sublayer ends, as in its code.
 """
 

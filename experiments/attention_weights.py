@@ -46,7 +46,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Do other weights of attention than softmax's lower the loss?",
         base=decoder(size),
         factors={"weights": {"softmax": {}, **LOWER, **HARMLESS}},
-        tune=rates(size, 0.4, 1, 2.5),
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
         claim=Claim(
             "V26",
             "Scalable softmax, XSA and forget gates lower the loss; a 1 in the denominator and cosines cost nothing",

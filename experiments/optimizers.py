@@ -44,7 +44,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Which update rules end below AdamW after the same number of steps?",
         base=decoder(size),
         factors={"optimizer": optimizers},
-        tune=rates(size, 0.0625, 0.25, 1, 4),
+        tune=rates(size, 0.0625, 0.25, 1, 4, 16),
         claim=Claim(
             "V25",
             "Update rules that precondition matrices end below AdamW, others where it does",

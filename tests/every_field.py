@@ -319,8 +319,8 @@ NEEDS = {
         for name in (
             *(
                 "muon_momentum",
-                "muon_warmup",
                 "muon_scale",
+                "muon_heads",
                 "normuon_beta2",
                 "soap_beta",
                 "soap_refresh",
@@ -331,6 +331,7 @@ NEEDS = {
             *("adafactor_decay", "adafactor_clip", "adafactor_scaled", "adafactor_min_factored"),
         )
     },
+    "optimizer.momentum_start": {"optimizer.momentum_warmup": 4},
     "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
     "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }

@@ -3,6 +3,7 @@ built without memory.
 """
 
 import math
+import re
 from pathlib import Path
 
 import jax
@@ -470,3 +471,15 @@ def test_published_recipes_read_as_many_tokens(name):
     config = configs.load(f"{ROOT}/configs/{family}.py:{size}")
     tokens = config.training.steps * config.data.batch_size * config.data.sequence_length
     assert tokens / 1e9 == pytest.approx(TOKENS[name][0], rel=0.05), TOKENS[name][1]
+
+
+def test_the_table_of_optimizers_is_that_of_the_configs():
+    page = (ROOT / "docs" / "optimizers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)`.* \| (?:`(\w+)`|that of T5).* \| ", page, re.MULTILINE)
+    listed = {name: (kind, schedule or "inverse_sqrt") for name, kind, schedule in rows}
+    assert len(listed) >= 8
+    for file in set((ROOT / "configs").glob("*.py")) - {ROOT / "configs" / "distill.py"}:  # It needs a run.
+        config = configs.load(str(file))
+        found = config.optimizer.kind, config.schedule.kind
+        usual = found[0] == "adamw" and found[1] not in ("polynomial", "wsd")
+        assert found == listed.get(file.stem, found if usual else None), file.stem

@@ -128,11 +128,14 @@ IN_GROUP = {
     "beta1": 0.5,
     "beta2": 0.9,
     "epsilon": 1e-3,
+    "momentum_warmup": 5,
+    "momentum_cooldown": 5,
+    "momentum_start": 0.5,
     "weight_decay": 0.0,
     "weight_decay_form": "cautious",
 }
-MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp"}
-IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_warmup": 4, "muon_scale": "spectral"}
+MATRICES = GROUP | {f"{GROUPS}.a.select": "axes:mlp,axes:heads"}
+IN_MUON = {"kind": "adamw", "muon_momentum": 0.8, "muon_scale": "spectral", "muon_heads": "split"}
 IN_OTHER_KINDS = {
     "sgd": {"sgd_momentum": 0.5, "sgd_nesterov": True},
     "lion": {"lion_beta1": 0.5, "lion_beta2": 0.5},
@@ -151,7 +154,8 @@ IN_OTHER_KINDS = {
 
 @pytest.mark.parametrize("name", IN_GROUP)
 def test_a_field_of_a_group_changes_the_result(name):
-    assert differ(resolve(GROUP | {f"{GROUPS}.a.{name}": IN_GROUP[name]}), resolve(GROUP))
+    base = GROUP | ({f"{GROUPS}.a.momentum_warmup": 3} if name == "momentum_start" else {})
+    assert differ(resolve(base | {f"{GROUPS}.a.{name}": IN_GROUP[name]}), resolve(base))
 
 
 @pytest.mark.parametrize("name", IN_MUON)

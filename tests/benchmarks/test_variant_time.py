@@ -58,12 +58,21 @@ def test_the_page_is_made_of_the_table(timing, tmp_path):
         assert [line["commit"] for line in csv.DictReader(file)] == ["0a1"] * 3
 
 
-def test_it_does_not_replace_the_whole_table_by_a_part(timing, monkeypatch, capsys):
-    for words in (["--smoke"], ["--parts", "optimizer"]):
-        monkeypatch.setattr("sys.argv", ["variant_time.py", *words])
-        with pytest.raises(SystemExit):
-            timing.main()
-        assert "name another folder with --output" in capsys.readouterr().err
+def test_a_trial_does_not_replace_the_table(timing, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["variant_time.py", "--smoke"])
+    with pytest.raises(SystemExit):
+        timing.main()
+    assert "name another folder with --output" in capsys.readouterr().err
+
+
+def test_other_parts_stay_in_the_table_if_they_were_measured_alike(timing, tmp_path):
+    rows = [row(part, "baseline", 1.0) | WHERE for part in ("position", "optimizer")]
+    timing.write_table(rows, tmp_path)
+    kept = timing.other_parts(["optimizer"], WHERE | {"commit": "2b3"}, tmp_path)
+    assert [line["part"] for line in kept] == ["position"]
+    assert timing.other_parts(["position", "optimizer"], WHERE | {"jax": "1.3"}, tmp_path) == []
+    with pytest.raises(ValueError, match=r"other parts have jax 1\.2, not 1\.3"):
+        timing.other_parts(["optimizer"], WHERE | {"jax": "1.3"}, tmp_path)
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def test_a_group_for_each_role():
         (
             {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector"},
             ["optimizer.group.a changes nothing: it sets none of rate_factor, kind, beta1, beta2, epsilon, "
-             "weight_decay, weight_decay_form"],
+             "momentum_warmup, momentum_cooldown, momentum_start, weight_decay, weight_decay_form"],
         ),
         (
             ONE | {"optimizer.group.a.rate_factor": 0.0},

@@ -49,6 +49,17 @@ def test_an_old_name_in_a_config_file_is_refused_with_the_new_one(old, new, tmp_
             configs.load(str(file))
 
 
+def test_a_stored_value_that_changed_nothing_is_no_obstacle(tmp_path):
+    plain = flatten(configs.to_plain(configs.resolve(configs.default())))
+    for value in (0, 4):
+        (tmp_path / "config.json").write_text(json.dumps(unflatten(plain | {"optimizer.muon_warmup": value})))
+        if value:
+            with pytest.raises(ConfigError, match=r"it is now called optimizer\.momentum_warmup"):
+                configs.load(str(tmp_path))
+        else:
+            assert configs.resolve(configs.load(str(tmp_path))) == configs.resolve(configs.default())
+
+
 def test_new_names_are_fields_and_old_ones_are_none():
     assert set(RENAMED.values()) <= set(configs.BY_PATH)
     assert not set(RENAMED) & set(configs.BY_PATH)

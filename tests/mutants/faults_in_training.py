@@ -8,6 +8,7 @@ LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo
 SCHEDULES, MUON = "zoo/training/optimization/schedules.py", "zoo/training/optimization/muon.py"
 ADAFACTOR, RULES = "zoo/training/optimization/adafactor.py", "zoo/training/optimization/update_rules.py"
 DECAY = "zoo/training/optimization/weight_decay.py"
+LAMB, MOMENTUM = "zoo/training/optimization/lamb.py", "zoo/training/optimization/momentum.py"
 RULE_TESTS = ("tests/training/optimization/test_update_rules.py",)
 DECAY_TESTS = ("tests/training/optimization/test_weight_decay.py",)
 EVALUATION, MESH = "zoo/training/evaluation/held_out.py", "zoo/training/mesh.py"
@@ -99,6 +100,15 @@ MUTANTS = (
         "Muon: stacked layers are one matrix", MUON, "norm(x, axis=(-2, -1), keepdims", "norm(x, keepdims", MUON_TESTS
     ),
     Mutant("Muon: the aspect of PyTorch's layout", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
+    Mutant("Muon: a head is every n-th column", MUON, "number, -1), -2, -3)", "-1, number), -1, -3)", MUON_TESTS),
+    Mutant("LAMB: stacked layers are one matrix", LAMB, "range(-number, 0)", "range(-parameter.ndim, 0)", RULE_TESTS),
+    Mutant(
+        "Adam: a changing decay to the power of t",
+        MOMENTUM,
+        "product = state.product * now",
+        "product = now**count",
+        RULE_TESTS,
+    ),
     Mutant("Muon: plain momentum", MUON, "jax.tree.map(averaged, momentum, gradient)", "momentum", MUON_TESTS),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
     Mutant(

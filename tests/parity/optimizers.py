@@ -32,6 +32,7 @@ CLASSES = {
     "ademamix": ("AdEMAMix", "pytorch-optimizer"),
     "adopt": ("ADOPT", "pytorch-optimizer"),
     "stable_adamw": ("StableAdamW", "pytorch-optimizer"),
+    "lamb": ("Lamb", "pytorch-optimizer"),
 }
 INTRODUCTION = """
 ## Update rules
@@ -54,6 +55,7 @@ def cases() -> dict[Case, tuple[str, Callable[[], Iterable[tuple[Any, ...]]]]]:
     for name in test_update_rules.WITH_REFERENCE:
         reference, library = CLASSES[test_update_rules.kind_of(name)]
         found[name, reference] = library, functools.partial(test_update_rules.beside_library, name)
+    found["lamb with decay", "lamb"] = "optax", test_update_rules.lamb_beside_optax
     for scale in test_muon.ADJUSTED:
         found[f"muon, {scale}", "Muon"] = "torch", functools.partial(_every_shape, test_muon.beside_pytorch, scale)
     for scale in test_muon.UPDATE_SCALES:

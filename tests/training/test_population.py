@@ -40,6 +40,8 @@ DROPPING = {
     "model__attention__dropout": 0.1,
     "optimizer__weight_decay": 0.1,
     "optimizer__clip_norm": 1.0,
+    "optimizer__momentum_warmup": 4,
+    "optimizer__momentum_cooldown": 3,
     "objective__label_smoothing": 0.1,
     "schedule__kind": "cosine",
 }
@@ -48,7 +50,8 @@ MEMBERS = [
     DROPPING,
     DROPPING | {"seed": 1, "model__dropout": 0.3, "optimizer__learning_rate": 1e-3, "schedule__warmup_steps": 5,
                 "schedule__final_fraction": 0.2, "optimizer__weight_decay": 0.3, "optimizer__beta1": 0.8, "optimizer__beta2": 0.95,
-                "objective__label_smoothing": 0.2, "optimizer__epsilon": 1e-6, "optimizer__clip_norm": 0.3},
+                "objective__label_smoothing": 0.2, "optimizer__epsilon": 1e-6, "optimizer__clip_norm": 0.3,
+                "optimizer__momentum_warmup": 6, "optimizer__momentum_cooldown": 2, "optimizer__momentum_start": 0.5},
     DROPPING | {"optimizer__learning_rate": 1e30, "optimizer__clip_norm": 1e30},
 ]  # fmt: skip
 
@@ -288,7 +291,9 @@ OTHER_KINDS = {
 NUMBERS = {
     **{f"optimizer.group.{kind}.{name}": 0.7 for kind, own in OTHER_KINDS.items() for name in own if name != "select"},
     "optimizer.muon_momentum": 0.8,
-    "optimizer.muon_warmup": 7,
+    "optimizer.momentum_warmup": 7,
+    "optimizer.momentum_cooldown": 5,
+    "optimizer.momentum_start": 0.4,
     "optimizer.learning_rate": 2e-3,
     "optimizer.weight_decay": 0.3,
     "optimizer.beta1": 0.5,
@@ -312,7 +317,9 @@ NUMBERS = {
 }
 WITH_ALL = DROPPING | {
     "optimizer__kind": "muon",
-    "optimizer__muon_warmup": 3,
+    "optimizer__momentum_warmup": 3,
+    "optimizer__momentum_cooldown": 2,
+    "optimizer__momentum_start": 0.6,
     "schedule__kind": "polynomial",
     "optimizer__ema_steps": 5,
     "optimizer__group__a__kind": "adamw",

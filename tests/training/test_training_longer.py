@@ -146,6 +146,18 @@ def test_parameters_without_an_optimizer_are_refused(made, tmp_path):
         run(sized(16), tmp_path, quiet)
 
 
+def test_a_momentum_that_has_begun_to_fall_is_not_continued(tmp_path):
+    cooled = {"optimizer__momentum_cooldown": 3}
+    before, now = (configs.resolve(sized(steps, **cooled)) for steps in (8, 16))
+    for done, reason in (
+        (5, None),
+        (6, "the decay of its first moment falls after update 5 (optimizer.momentum_cooldown)"),
+    ):
+        folder = held(tmp_path / str(done), 8, done, **cooled)
+        obstacle = extension_obstacle(folder, before, find_extension(folder, before, now))
+        assert obstacle is None if reason is None else reason in obstacle
+
+
 @pytest.mark.parametrize("warmup", [0, 5, 19])
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 1.0])
 def test_traits_of_schedules_agree_with_their_rates(warmup, fraction):

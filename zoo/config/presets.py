@@ -17,7 +17,7 @@ PRESETS = {
     "smoke": {"dim": 32, "layers": 2, "heads": 4, "length": 16, "batch": 4, "steps": 4, "warmup": 1, "every": 2},
 }
 # Of kinds that need another rate than AdamW.
-RATES = {"adafactor": 0.03, "adagrad": 0.2}
+RATES = {"adafactor": 0.03, "adagrad": 0.2, "lamb": 0.03}
 SPECTRAL_RATE = 0.02  # of Muon's kinds in Jordan's scale
 STRETCHED = ("dynamic", "yarn", "llama3")
 

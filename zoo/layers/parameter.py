@@ -22,7 +22,11 @@ ones: Initializer = jax.nn.initializers.ones
 
 
 def parameter(
-    shape: tuple[int, ...], axes: tuple[str | None, ...], initializer: Initializer, role: str | None = None
+    shape: tuple[int, ...],
+    axes: tuple[str | None, ...],
+    initializer: Initializer,
+    role: str | None = None,
+    heads: int = 1,
 ) -> nnx.Param:
     """Describes a float32 parameter.
 
@@ -33,9 +37,11 @@ def parameter(
         initializer: function of (key, shape).
         role: what it is for, of `zoo.config.ROLES`, by which the optimizer's groups may select it; by
             default "matrix" with two or more dimensions, else "vector".
+        heads: number of attention heads whose parts lie side by side in the last dimension.
     """
     role = role or ("matrix" if len(shape) >= 2 else "vector")
-    return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer, role=role)
+    described = jax.ShapeDtypeStruct(shape, jnp.float32)
+    return nnx.Param(described, axes=axes, initializer=initializer, role=role, heads=heads)
 
 
 def vocabulary_rows(config: ResolvedConfig) -> int:
@@ -142,7 +148,7 @@ class Linear(nnx.Module):
         axes: logical names of the dimensions of W.
         bias: whether there is b.
         initializer: that of W; b is 0 at first.
-        role: that of W (see `parameter`); b is a "vector".
+        role, heads: those of W (see `parameter`); b is a "vector".
     """
 
     def __init__(
@@ -153,8 +159,9 @@ class Linear(nnx.Module):
         bias: bool,
         initializer: Initializer,
         role: str | None = None,
+        heads: int = 1,
     ):
-        self.kernel = parameter((in_dim, out_dim), axes, initializer, role)
+        self.kernel = parameter((in_dim, out_dim), axes, initializer, role, heads)
         self.bias = parameter((out_dim,), (axes[1],), zeros) if bias else None
 
     def __call__(self, x: Float[Array, "*leading I"]) -> Float[Array, "*leading O"]:

@@ -5,7 +5,8 @@ Loop, optimizer, checkpoints and importers see only nested dicts of arrays. No N
 used: it would cost several times a small step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -59,26 +60,31 @@ def logical_axes(module: nnx.Module) -> Params:
 
 
 class ParameterTraits(NamedTuple):
-    """What the update of a parameter depends on besides its values; each nested like the parameters.
+    """What the update of a parameter depends on besides its values.
 
     Attributes:
-        ndim: number of dimensions within one layer.
+        ndim: number of dimensions within one layer, nested like the parameters.
         is_hidden_matrix: whether it is the weight of a linear map between hidden states: its last two
-            dimensions are inputs and outputs, and stacked layers come before them.
+            dimensions are inputs and outputs, and stacked layers come before them. Nested likewise.
+        heads: number of attention heads side by side among the outputs of a hidden matrix, by path,
+            e.g. "stack/layers/attention/query/kernel"; only matrices with several heads are listed.
     """
 
     ndim: Params
     is_hidden_matrix: Params
+    heads: Mapping[str, int] = MappingProxyType({})
 
 
 def parameter_traits(module: nnx.Module) -> ParameterTraits:
     """Returns the traits of every parameter of a model."""
-    ndim, is_hidden_matrix = {}, {}
+    ndim, is_hidden_matrix, heads = {}, {}, {}
     for path, variable in _leaves(module):
         axes, name = variable.get_metadata("axes"), "/".join(path)
         ndim[name] = len(axes) - (axes[:1] == ("layers",))
         is_hidden_matrix[name] = ndim[name] == 2 and variable.get_metadata("role") == "matrix"
-    return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"))
+        if is_hidden_matrix[name] and (number := variable.get_metadata("heads")) > 1:
+            heads[name] = number
+    return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"), heads)
 
 
 def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:

@@ -1,17 +1,22 @@
 """Which parameters of a model belong to which group of the optimizer."""
 
 import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from flax import nnx
 
 from zoo.config import GROUPS, REST, ResolvedConfig, is_selected
 from zoo.config.kinds import OPTIMIZER_KINDS
-from zoo.config.scopes import values_in
+from zoo.config.kinds.matrix_optimizer_kinds import ORTHOGONAL
+from zoo.config.scopes import scoped, scopes_in, values_in
 from zoo.errors import ConfigError
 from zoo.layers.parameter import zeros
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, parameter_traits
 from zoo.nested import flatten, unflatten
+
+FIELD = "optimizer.muon_heads"
 
 
 def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
@@ -25,7 +30,8 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
         module: the abstract model.
 
     Raises:
-        ConfigError: one line for each group that has no parameter, or none that its kind is for.
+        ConfigError: one line for each group that has no parameter, or none that its kind or a field is
+            for.
     """
     flat, names = flatten(config), config.optimizer.groups
     selects = {name: values_in(f"{GROUPS}.{name}", flat)["optimizer.select"] for name in names}
@@ -42,7 +48,8 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
         raise ConfigError(
             [f"{GROUPS}.{name}.select={selects[name]}: no parameter is left; {why[name in selected]}" for name in empty]
         )
-    hidden = flatten(parameter_traits(module).is_hidden_matrix, "/")
+    traits = parameter_traits(module)
+    hidden = flatten(traits.is_hidden_matrix, "/")
     kinds = {REST: config.optimizer.kind} | {
         name: values_in(f"{GROUPS}.{name}", flat)["optimizer.kind"] for name in names
     }
@@ -63,7 +70,27 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
         and not any(hidden[path] for path, label in labels.items() if label == name)
     ]:
         raise ConfigError(without)
+    if fused := list(_check_heads(flat, kinds, {labels[path] for path in traits.heads})):
+        raise ConfigError(fused)
     return unflatten(labels, "/")
+
+
+def _check_heads(flat: Mapping[str, Any], kinds: Mapping[str, str], with_heads: Collection[str]) -> Iterator[str]:
+    """Yields a line for each `muon_heads` that no matrix of several heads follows.
+
+    Args:
+        flat: flat values of the resolved config.
+        kinds: kind of optimizer of each group, `REST` included.
+        with_heads: groups that have such a matrix.
+    """
+    line = "has no effect: no projection to queries, keys or values of several heads follows it; leave it out"
+    own = {name: scopes_in(flat).get(f"{GROUPS}.{name}", {}) for name in kinds}
+    following = [name for name in with_heads if FIELD not in own[name] and kinds[name] in ORTHOGONAL]
+    if flat[FIELD] == "split" and not following:
+        yield f"{FIELD}=split {line}"
+    for name, changes in own.items():
+        if FIELD in changes and name not in with_heads:
+            yield f"{scoped(f'{GROUPS}.{name}', FIELD)}={changes[FIELD]} {line}"
 
 
 def group_sizes(config: ResolvedConfig) -> dict[str, int]:

@@ -45,6 +45,29 @@ def test_singular_values_end_near_1_in_each_of_the_stacked_matrices():
     assert not np.asarray(orthogonalise(jnp.zeros((3, 4)))).any()
 
 
+def followed(kind, scale, start, gradients):
+    """One matrix after updates with the rate 0.01 and the decay 0.1, in double precision."""
+    matrix, momentum, second = np.float64(start), 0.0, 0.0
+    inputs, outputs = matrix.shape
+    radius = np.linalg.norm(matrix)
+    size = 0.2 * max(inputs, outputs) ** 0.5 if scale == "rms" else max(1, outputs / inputs) ** 0.5
+    for gradient in np.float64(gradients):
+        momentum = 0.95 * momentum + 0.05 * gradient
+        direction = newton_schulz(0.95 * momentum + 0.05 * gradient)
+        if kind == "muonh":
+            moved = matrix - 0.01 * radius * direction / np.linalg.norm(direction)
+            matrix = moved * radius / np.linalg.norm(moved)
+            continue
+        if kind == "normuon":
+            length = 0.2 * (inputs * outputs) ** 0.5 if scale == "rms" else size * np.linalg.norm(direction)
+            second = 0.95 * second + 0.05 * (direction**2).mean(0)
+            evened = direction / np.sqrt(second)
+            matrix = matrix - 0.01 * (length / np.linalg.norm(evened) * evened + 0.1 * matrix)
+            continue
+        matrix = matrix - 0.01 * (size * direction + 0.1 * matrix)
+    return matrix
+
+
 def updated(config, model, labels=None, steps=10):
     """(parameters before, gradients, parameters after some steps) by path."""
     draw = np.random.default_rng(1)
@@ -77,14 +100,7 @@ def test_ten_updates_of_a_model_follow_the_equations(scale):
             np.testing.assert_array_equal(after[path], others[path], err_msg=path)
             continue
         for layer in range(start.shape[0]):
-            expected, momentum = np.float64(start[layer]), 0.0
-            inputs, outputs = expected.shape
-            size = 0.2 * max(inputs, outputs) ** 0.5 if scale == "rms" else max(1, outputs / inputs) ** 0.5
-            for gradient in gradients:
-                g = np.float64(gradient[path][layer])
-                momentum = 0.95 * momentum + 0.05 * g
-                direction = size * newton_schulz(0.95 * momentum + 0.05 * g)
-                expected = expected - 0.01 * (direction + 0.1 * expected)
+            expected = followed("muon", scale, start[layer], [gradient[path][layer] for gradient in gradients])
             np.testing.assert_allclose(after[path][layer], expected, rtol=1e-3, atol=2e-5, err_msg=path)
 
 
@@ -188,15 +204,65 @@ def test_ten_updates_of_muonh_follow_the_equations_and_keep_every_norm():
         updates, state = optimizer.update({"kernel": jnp.asarray(gradient, jnp.float32)}, state, params)
         params = jax.tree.map(jnp.add, params, updates)
     for layer in (0, 1):
-        expected, momentum = kernel[layer], 0.0
-        radius = np.linalg.norm(expected)
-        for gradient in gradients:
-            momentum = 0.95 * momentum + 0.05 * gradient[layer]
-            step = newton_schulz(0.95 * momentum + 0.05 * gradient[layer])
-            moved = expected - 0.01 * radius * step / np.linalg.norm(step)
-            expected = moved * radius / np.linalg.norm(moved)
+        expected = followed("muonh", None, kernel[layer], gradients[:, layer])
         np.testing.assert_allclose(params["kernel"][layer], expected, rtol=1e-3, atol=2e-5)
+        radius = np.linalg.norm(kernel[layer])
         assert np.linalg.norm(params["kernel"][layer]) == pytest.approx(radius, rel=1e-5)
+
+
+# Two sides with cross-attention, two stacked layers each, and two heads of queries for each of keys.
+TWO_SIDES = {
+    "model__architecture": "encoder_decoder",
+    "objective__kind": "prefix",
+    "objective__prefix_length": 6,
+    "model__vocab_size": 257,
+    "model__dim": 8,
+    "model__num_layers": 2,
+    "model__attention__num_kv_heads": 2,
+    "optimizer__muon_heads": "split",
+}
+HEADS = {"query": 4, "key": 2, "value": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("muon", "rms"), ("normuon", "rms"), ("normuon", "spectral"), ("muonh", "")]
+)
+def test_each_head_can_be_a_matrix_of_its_own(kind, scale):
+    sized = {"optimizer__muon_scale": scale} if scale else {}
+    config = configs.resolve(small(**TWO_SIDES | MUON | sized | {"optimizer__kind": kind}))
+    model = make_model(config)
+    before, gradients, after = updated(config, model, steps=3)
+    hidden = flatten(parameter_traits(model).is_hidden_matrix, "/")
+    projections = [path for path in before if hidden[path] and path.split("/")[-2] in (*HEADS, "output")]
+    assert len(projections) == 12
+    for path in projections:
+        heads = HEADS.get(path.split("/")[-2], 1)
+        for layer in range(2):
+            parts = [
+                followed(kind, scale, start, [np.split(each[path][layer], heads, -1)[head] for each in gradients])
+                for head, start in enumerate(np.split(before[path][layer], heads, -1))
+            ]
+            expected = np.concatenate(parts, -1)
+            np.testing.assert_allclose(after[path][layer], expected, rtol=1e-3, atol=2e-5, err_msg=path)
+
+
+def test_heads_that_no_matrix_has_are_refused():
+    own = {
+        "optimizer__groups": ("ffn", "tables"),
+        "optimizer__group__ffn__select": "axes:mlp",
+        "optimizer__group__ffn__muon_heads": "split",
+        "optimizer__group__tables__select": "role:embedding",
+        "optimizer__group__tables__kind": "adamw",
+    }
+    line = "has no effect: no projection to queries, keys or values of several heads follows it; leave it out"
+    for changes, path in (
+        (own, "optimizer.group.ffn.muon_heads"),
+        ({"model__attention__num_heads": 1, "optimizer__muon_heads": "split"}, "optimizer.muon_heads"),
+    ):
+        config = configs.resolve(small(**MUON, model__vocab_size=257, **changes))
+        with pytest.raises(ConfigError) as refusal:
+            group_labels(config, make_model(config))
+        assert refusal.value.problems == [f"{path}=split {line}"]
 
 
 def test_a_matrix_of_zeros_has_no_sphere():
@@ -213,7 +279,7 @@ def test_a_matrix_of_zeros_has_no_sphere():
 def test_momentum_rises_from_085_over_the_warm_up():
     kernel, gradients = np.eye(3), np.random.default_rng(4).normal(size=(6, 3, 3))
     plain = MUON | {"optimizer__weight_decay": 0.0}
-    found = single("muon", kernel, gradients, **plain, optimizer__muon_warmup=4)[-1]
+    found = single("muon", kernel, gradients, **plain, optimizer__momentum_warmup=4)[-1]
     momentum, expected = 0.0, kernel
     for step, gradient in enumerate(gradients):
         mu = 0.85 + 0.1 * min(1, step / 4)
@@ -251,7 +317,7 @@ def test_a_group_without_matrices_is_refused():
 
 
 def test_a_run_with_muon_resumes_bit_for_bit(tmp_path, monkeypatch):
-    made = configs.override(small(), {path.replace("__", "."): value for path, value in MUON.items()})
+    made = small(**MUON, optimizer__momentum_warmup=4, optimizer__momentum_cooldown=4, optimizer__muon_heads="split")
     run(made, tmp_path / "whole")
     with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts")

@@ -1,5 +1,6 @@
 """SOAP against pytorch-optimizer's, on stacked layers, and what its state holds."""
 
+import re
 from unittest import mock
 
 import jax
@@ -107,3 +108,18 @@ def test_refreshing_more_often_is_another_optimizer():
     often, seldom = (updated(config_of(soap_refresh=every), params, gradients)[0] for every in (1, 10))
     assert np.abs(often["square"] - seldom["square"]).max() > 1e-4
     np.testing.assert_array_equal(often["vector"], seldom["vector"])
+
+
+@pytest.mark.parametrize("members", [0, 3])
+def test_decomposes_one_matrix_at_a_time_on_a_cpu(members):
+    """jaxlib waits for ever if as many batches are decomposed at once as there are threads."""
+    optimizer = make_optimizer(config_of(), TRAITS)
+    params = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
+    init, update = optimizer.init, optimizer.update
+    if members:
+        params = {name: jnp.zeros((members, *shape)) for name, shape in SHAPES.items()}
+        init, update = jax.vmap(init), jax.vmap(update)
+    program = jax.jit(update).lower(params, jax.eval_shape(init, params), params).as_text()
+    calls = re.findall(r"custom_call @lapack_s(geqrf|orgqr|syevd)\w*\(.*?: \(tensor<([0-9x]*)xf32>", program)
+    assert {name for name, _ in calls} == {"geqrf", "orgqr", "syevd"}
+    assert {shape.count("x") for _, shape in calls} == {1}

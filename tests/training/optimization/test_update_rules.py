@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests.small_runs import curves, small, told_to_stop_at
@@ -29,6 +30,18 @@ FIELDS = {
     "ademamix at once": {"ademamix_warmup": 0, "beta2": 0.99},
     "adopt": {"beta2": 0.9},
     "stable_adamw": {"beta2": 0.99, "epsilon": 1e-3},
+}
+FIELDS |= {"lamb": {"epsilon": 1e-12}, "lamb with decay": {"weight_decay": 0.1, "beta2": 0.99}}
+SCHEDULE = {"momentum_warmup": 4, "momentum_cooldown": 3, "momentum_start": 0.5}
+SCHEDULED = {
+    f"{name}, scheduled": {**FIELDS[name], **SCHEDULE}
+    for name in ("adamw", "nadamw", "stable_adamw", "lamb", "sgd", "sgd with Nesterov", "lion")
+}
+FIELDS |= SCHEDULED | {"adamw, cooled": {"momentum_cooldown": 4}}
+# How far the first moment's decay is from `momentum_start` before each update, and after the last.
+SHARES = {
+    "scheduled": (0, 1 / 4, 2 / 4, 3 / 4, 1, 1, 1, 1, 2 / 3, 1 / 3, 0),
+    "cooled": (1, 1, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4, 0),
 }
 
 
@@ -71,33 +84,48 @@ def updated(name, params, gradients, traits=TRAITS, **changes):
 def followed(name, start, gradients):
     """One parameter of one layer after the updates, in double precision."""
     values = configs.resolve(config_of(name)).optimizer
+    shares = SHARES.get(name.partition(", ")[2], (1,) * (STEPS + 1))
+
+    def momentum_of(own, step):
+        return values.momentum_start + shares[step - 1] * (own - values.momentum_start)
+
     first = second = slow = 0.0
+    product = 1.0
     total = values.adagrad_initial if kind_of(name) == "adagrad" else 0.0
     kind, parameter = kind_of(name), start
     for step, g in enumerate(gradients, 1):
-        if kind in ("adamw", "nadamw", "ademamix", "stable_adamw"):
-            b1, b2 = values.beta1, values.beta2
+        if kind in ("adamw", "nadamw", "ademamix", "stable_adamw", "lamb"):
+            b1, b2 = momentum_of(values.beta1, step), values.beta2
+            product *= b1
             first, second = b1 * first + (1 - b1) * g, b2 * second + (1 - b2) * g**2
             root = np.sqrt(second / (1 - b2**step)) + values.epsilon
         if kind == "adamw":
-            direction = first / (1 - b1**step) / root
+            direction = first / (1 - product) / root
         elif kind == "stable_adamw":
             relative = g**2 / np.maximum(second / (1 - b2**step), values.epsilon**2)
-            direction = first / (1 - b1**step) / root / max(1, np.sqrt(relative.mean()))
+            direction = first / (1 - product) / root / max(1, np.sqrt(relative.mean()))
+        elif kind == "lamb":
+            direction = first / (1 - product) / root
+            if g.ndim == 2:
+                direction = direction + values.weight_decay * parameter
+                direction = direction * np.linalg.norm(parameter) / np.linalg.norm(direction)
         elif kind == "nadamw":
-            direction = (b1 * first / (1 - b1 ** (step + 1)) + (1 - b1) * g / (1 - b1**step)) / root
+            ahead = momentum_of(values.beta1, step + 1)
+            direction = (ahead * first / (1 - ahead * product) + (1 - b1) * g / (1 - product)) / root
         elif kind == "ademamix":
             share = min(1, step / max(values.ademamix_warmup, 1))
             half_life = (1 - share) / np.log(b1) + share / np.log(values.ademamix_beta3)
             decay = np.exp(1 / half_life)
             slow = decay * slow + (1 - decay) * g
-            direction = (first / (1 - b1**step) + share * values.ademamix_alpha * slow) / root
+            direction = (first / (1 - product) + share * values.ademamix_alpha * slow) / root
         elif kind == "sgd":
-            first = values.sgd_momentum * first + g
-            direction = g + values.sgd_momentum * first if values.sgd_nesterov else first
+            momentum = momentum_of(values.sgd_momentum, step)
+            first = momentum * first + g
+            direction = g + momentum * first if values.sgd_nesterov else first
         elif kind == "lion":
             direction = np.sign(values.lion_beta1 * first + (1 - values.lion_beta1) * g)
-            first = values.lion_beta2 * first + (1 - values.lion_beta2) * g
+            momentum = momentum_of(values.lion_beta2, step)
+            first = momentum * first + (1 - momentum) * g
         elif kind == "adagrad":
             total = total + g**2
             direction = g / np.sqrt(total)
@@ -133,6 +161,15 @@ def test_ten_updates_follow_the_equations_in_each_layer(name):
         for layer in layers:
             expected = followed(name, start[layer], [gradient[leaf][layer] for gradient in gradients])
             np.testing.assert_allclose(found[leaf][layer], expected, rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}")
+
+
+def test_the_bias_of_a_first_moment_whose_decay_changes_is_corrected():
+    """The average of gradients that are all the same is that gradient, whatever the decays."""
+    params, _ = draw()
+    gradients = [{leaf: np.full(shape, 2.0) for leaf, shape in SHAPES.items()}] * STEPS
+    found = updated("adamw, scheduled", params, gradients)
+    for leaf, start in params.items():
+        np.testing.assert_allclose(found[leaf] - start, -RATE * STEPS, rtol=1e-4)
 
 
 def reference(name, weight):
@@ -175,8 +212,15 @@ def reference(name, weight):
         "adopt": lambda: pytorch_optimizer.ADOPT(
             [weight], lr=RATE, betas=(values.beta1, values.beta2), eps=values.epsilon, clip_lambda=published_clip()
         ),
+        "lamb": lambda: unclamped(pytorch_optimizer.Lamb([weight], lr=RATE, eps=values.epsilon, adam_debias=True)),
     }
     return made[kind_of(name)]()
+
+
+def unclamped(lamb):
+    """LAMB without a bound on the norm of the weights."""
+    lamb.clamp = float("inf")
+    return lamb
 
 
 def published_clip():
@@ -184,7 +228,13 @@ def published_clip():
     return lambda step: (step - 1) ** 0.25
 
 
-WITH_REFERENCE = tuple(name for name in FIELDS if kind_of(name) != "nadamw")
+# pytorch-optimizer's LAMB corrects no bias, which makes no difference without decay and epsilon; it
+# has to be told not to divide the rate by the correction.
+WITH_REFERENCE = tuple(
+    name
+    for name in FIELDS
+    if kind_of(name) != "nadamw" and name != "lamb with decay" and name.partition(", ")[2] not in SHARES
+)
 
 
 def beside_library(name):
@@ -196,12 +246,43 @@ def beside_library(name):
     for leaf, layer in (("stacked", 0), ("stacked", 1), ("vectors", 0), ("table", slice(None))):
         if name == "adafactor, whole" and leaf != "vectors":
             continue  # There every matrix is kept by row and column.
+        if name == "lamb" and leaf == "vectors":
+            continue  # There they have the length of the parameter too.
         weight = torch.nn.Parameter(torch.tensor(params[leaf][layer], dtype=torch.float32))
         other = reference(name, weight)
         for gradient in gradients:
             weight.grad = torch.tensor(gradient[leaf][layer], dtype=torch.float32)
             other.step()
         yield f"{leaf} {layer}", params[leaf][layer], found[leaf][layer], weight.detach().numpy()
+
+
+def lamb_beside_optax():
+    """Yields the same of the matrices under LAMB with decay."""
+    params, gradients = draw()
+    values, found = config_of("lamb with decay").optimizer, updated("lamb with decay", *draw())
+    other = optax.lamb(RATE, values.beta1, values.beta2, values.epsilon, weight_decay=values.weight_decay)
+    for leaf, layer in (("stacked", 0), ("stacked", 1), ("table", slice(None))):
+        theirs = jnp.asarray(params[leaf][layer], jnp.float32)
+        state = other.init(theirs)
+        for gradient in gradients:
+            update, state = other.update(jnp.asarray(gradient[leaf][layer], jnp.float32), state, theirs)
+            theirs = theirs + update
+        yield f"{leaf} {layer}", params[leaf][layer], found[leaf][layer], np.asarray(theirs)
+
+
+def test_lamb_with_decay_equals_that_of_optax_in_each_layer():
+    for what, _, ours, theirs in lamb_beside_optax():
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6, err_msg=what)
+
+
+def test_where_a_norm_is_0_lamb_is_adam():
+    params, gradients = draw()
+    params["table"] *= 0
+    found, adam = (updated(name, params, gradients[:1], optimizer__epsilon=1e-8) for name in ("lamb", "adamw"))
+    for leaf in ("table", "vectors"):
+        np.testing.assert_array_equal(found[leaf], adam[leaf])
+    still = updated("lamb", *(jax.tree.map(np.zeros_like, each) for each in (params, gradients)))
+    assert not any(np.asarray(leaf).any() for leaf in still.values())
 
 
 @pytest.mark.parity
@@ -229,6 +310,8 @@ def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypa
     }
     made = small(
         optimizer__kind="sgd",
+        optimizer__momentum_warmup=5,
+        optimizer__momentum_cooldown=5,
         optimizer__learning_rate=3e-3,
         optimizer__weight_decay=0.1,
         optimizer__weight_decay_form="coupled",
@@ -253,10 +336,29 @@ def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypa
             {"optimizer__weight_decay": 0.1, "optimizer__weight_decay_form": "coupled", "optimizer__sgd_momentum": 0.0},
             "optimizer.weight_decay_form=coupled is the same as decoupled with optimizer.sgd_momentum=0; leave it out",
         ),
+        (
+            {"optimizer__momentum_start": 0.5},
+            "optimizer.momentum_start=0.5 has no effect with optimizer.momentum_warmup=0 and optimizer.momentum_cooldown=0",
+        ),
+        (
+            {"optimizer__momentum_start": 0.9, "optimizer__momentum_cooldown": 3},
+            "optimizer.momentum_start=0.9 is optimizer.sgd_momentum itself, so that the decay of the first moment does "
+            "not change",
+        ),
+        (
+            {"optimizer__kind": "adagrad", "optimizer__momentum_warmup": 3},
+            "optimizer.momentum_warmup=3 has no effect: it is read only when optimizer.kind is adamw or muon or normuon or "
+            "muonh or sgd or nadamw or lion or stable_adamw or lamb, and optimizer.kind is adagrad; leave it at 0",
+        ),
+        (
+            {"optimizer__kind": "lamb", "optimizer__weight_decay": 0.1, "optimizer__weight_decay_form": "cautious"},
+            "optimizer.kind=lamb has the decay inside of the length that it gives to a direction; "
+            "optimizer.weight_decay_form=cautious must be decoupled or coupled",
+        ),
     ],
-    ids=["nesterov", "coupled"],
+    ids=["nesterov", "coupled", "start", "same", "no first moment", "decay of LAMB"],
 )
 def test_what_changes_nothing_is_refused(changes, line):
     with pytest.raises(ConfigError) as caught:
-        configs.resolve(small(optimizer__kind="sgd", **changes))
+        configs.resolve(small(**{"optimizer__kind": "sgd"} | changes))
     assert caught.value.problems == [line]

@@ -6,6 +6,7 @@ from typing import Any
 
 from zoo.config.fields import BY_PATH, group_fields
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
+from zoo.config.kinds.optimizer_kinds import MOMENTUM
 from zoo.config.parameter_selection import REST, select_problems
 from zoo.config.scopes import GROUPS, scoped
 from zoo.errors import shown
@@ -15,6 +16,8 @@ KIND = "optimizer.kind"
 DECAY, FORM = "optimizer.weight_decay", "optimizer.weight_decay_form"
 DECAY_SCHEDULE = "optimizer.weight_decay_schedule"
 SCHEDULE_FREE = "schedule_free"
+MOMENTUM_START = "optimizer.momentum_start"
+MOMENTUM_SCHEDULE = ("optimizer.momentum_warmup", "optimizer.momentum_cooldown")
 
 
 def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -72,14 +75,30 @@ def check_kinds(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iter
                 yield f"{path}={flat[path]} has no effect with {DECAY}=0"
     elif flat[DECAY_SCHEDULE] == "rate" and flat["schedule.kind"] == "constant" and not flat["schedule.warmup_steps"]:
         yield f"{DECAY_SCHEDULE}=rate has no effect: the learning rate is constant"
-    everywhere = list(OPTIMIZER_KINDS.problems(flat, architecture))
+    everywhere = [*OPTIMIZER_KINDS.problems(flat, architecture), *_check_momentum(flat)]
     yield from everywhere
     for scope, changes in groups.items():
         yield from _check_schedule_free(flat[KIND], scope, changes)
         if FORM in changes and not {DECAY: flat[DECAY], **changes}[DECAY]:
             yield f"{scoped(scope, FORM)}={changes[FORM]} has no effect with {DECAY}=0; leave it out"
-        lines = OPTIMIZER_KINDS.problems(flat | changes, architecture)
+        lines = list(OPTIMIZER_KINDS.problems(flat | changes, architecture))
+        if changes.keys() & {MOMENTUM_START, *MOMENTUM_SCHEDULE}:
+            lines += _check_momentum(flat | changes)
         yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
+
+
+def _check_momentum(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problem of a schedule of the first moment's decay, as a group sees the fields."""
+    kind, start = flat[KIND], flat[MOMENTUM_START]
+    if kind not in OPTIMIZER_KINDS.having("momentum"):
+        return
+    own = MOMENTUM.get(kind, "optimizer.beta1")
+    if not any(flat[path] for path in MOMENTUM_SCHEDULE):
+        if start != BY_PATH[MOMENTUM_START].default:
+            zero = " and ".join(f"{path}=0" for path in MOMENTUM_SCHEDULE)
+            yield f"{MOMENTUM_START}={start} has no effect with {zero}"
+    elif start == flat[own]:
+        yield f"{MOMENTUM_START}={start} is {own} itself, so that the decay of the first moment does not change"
 
 
 def _check_schedule_free(kind: str, scope: str, changes: dict[str, Any]) -> Iterator[str]:

@@ -24,17 +24,10 @@ from zoo.config.fields.convolution_fields import CONVOLUTION_FIELDS
 from zoo.config.fields.data_fields import DATA_FIELDS
 from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, GENERATOR_FIELDS, HEAD_FIELDS, INIT_FIELDS
 from zoo.config.fields.objective_fields import OBJECTIVE_FIELDS
+from zoo.config.fields.optimizer_fields import GROUP_ONLY_FIELDS, OPTIMIZER_FIELDS
 from zoo.config.fields.position_fields import POSITION_FIELDS
 from zoo.config.fields.stack_fields import NORM_FIELDS, STACK_FIELDS
-from zoo.config.fields.training_fields import (
-    GROUP_ONLY_FIELDS,
-    MESH_FIELDS,
-    OPTIMIZER_FIELDS,
-    PLUGIN_FIELDS,
-    SCHEDULE_FIELDS,
-    SEED_FIELDS,
-    TRAINING_FIELDS,
-)
+from zoo.config.fields.training_fields import MESH_FIELDS, PLUGIN_FIELDS, SCHEDULE_FIELDS, SEED_FIELDS, TRAINING_FIELDS
 
 __all__ = [
     "ATTENTION_SUPPORT",

@@ -62,7 +62,9 @@ def group_fields() -> tuple[str, ...]:
     the own fields of each kind of optimizer, as a group may be the only one of its kind.
     """
     own = (field.path.removeprefix("optimizer.") for field in OPTIMIZER_KINDS.fields)
-    return ("select", "rate_factor", "kind", "beta1", "beta2", "epsilon", "weight_decay", "weight_decay_form", *own)
+    momentum = ("momentum_warmup", "momentum_cooldown", "momentum_start")
+    decay = ("weight_decay", "weight_decay_form")
+    return ("select", "rate_factor", "kind", "beta1", "beta2", "epsilon", *momentum, *decay, *own)
 
 
 # Values of `Field.when`: (path, values).

@@ -8,4 +8,7 @@ RENAMED = {
     "data.offsets": "data.position_offsets",
     "objective.mask_fraction": "objective.mask_token_fraction",
     "objective.random_fraction": "objective.random_token_fraction",
+    "optimizer.muon_warmup": "optimizer.momentum_warmup",
 }
+# Their values that changed nothing: the config of a run that was stored with one is read without it.
+WITHOUT_EFFECT = {"optimizer.muon_warmup": 0}

@@ -1,8 +1,8 @@
-"""Fields of the optimizer, the schedule, the training loop and the mesh."""
+"""Fields of the schedule, the training loop and the mesh."""
 
 from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import CAUSAL, MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
-from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
+from zoo.config.kinds import SCHEDULE_KINDS
 
 SEED_FIELDS: tuple[Field, ...] = (
     Field("seed", 0, int, "seed of everything random: initial values, data order, dropout", minimum=0),
@@ -16,121 +16,6 @@ PLUGIN_FIELDS: tuple[Field, ...] = (
         "plug-in files that add kinds, each with the sha256 of its text; zoo COMMAND --plugin FILE sets it",
         items=str,
         added=True,
-    ),
-)
-
-OPTIMIZER_FIELDS: tuple[Field, ...] = (
-    Field("optimizer.kind", "adamw", str, "optimizer", OPTIMIZER_KINDS.choices),
-    Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0, traced=True),
-    Field(
-        "optimizer.weight_decay",
-        0.0,
-        float,
-        "weight decay on matrices and embeddings; never on biases and norms",
-        minimum=0,
-        traced=True,
-    ),
-    Field(
-        "optimizer.weight_decay_form",
-        "decoupled",
-        str,
-        "where the decayed parameter enters the update, with the direction u, the rate r and its peak R",
-        {
-            "decoupled": "W <- W - r (u + decay W) (Loshchilov & Hutter 2019)",
-            "coupled": "decay W is added to the gradient: L2 regularization",
-            "independent": "W <- W - r u - (r/R) decay W: not scaled by the peak (Wortsman et al. 2024)",
-            "cautious": "as decoupled, where u W >= 0; elsewhere none (Chen et al. 2025)",
-        },
-    ),
-    Field(
-        "optimizer.weight_decay_schedule",
-        "constant",
-        str,
-        "what the weight decay is multiplied by, besides the learning rate where its form has that",
-        {
-            "constant": "1",
-            "linear": "1 - (t - 1)/T at update t of T: it falls to 0 with the run",
-            "rate": "r/R: it follows the learning rate r over its peak R",
-        },
-        added=True,
-    ),
-    Field(
-        "optimizer.beta1",
-        0.9,
-        float,
-        "decay of the first moment",
-        minimum=0,
-        maximum=0.99999,
-        when=OPTIMIZER_KINDS.when("moments"),
-        traced=True,
-    ),
-    Field(
-        "optimizer.beta2",
-        0.999,
-        float,
-        "decay of the second moment",
-        minimum=0,
-        maximum=0.9999999,
-        when=OPTIMIZER_KINDS.when("moments"),
-        traced=True,
-    ),
-    Field(
-        "optimizer.epsilon",
-        1e-8,
-        float,
-        "added to the root of the second moment",
-        above=0,
-        when=OPTIMIZER_KINDS.when("epsilon"),
-        traced=True,
-    ),
-    *OPTIMIZER_KINDS.fields,
-    Field(
-        "optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0, traced=True
-    ),
-    Field(
-        "optimizer.ema_steps",
-        0,
-        int,
-        "horizon, in updates, of a moving average of the parameters that is evaluated beside them as eval/ema/...; "
-        "0: none",
-        minimum=0,
-        traced=True,
-    ),
-    Field(
-        "optimizer.tail_average",
-        0.0,
-        float,
-        "share of the updates, the last ones, whose parameters are averaged with equal weights and evaluated beside "
-        "them as eval/tail/...; 0: none",
-        minimum=0,
-        maximum=1,
-        added=True,
-    ),
-    Field(
-        "optimizer.groups",
-        (),
-        tuple,
-        "names of parameter groups with settings of their own under optimizer.group.NAME; a parameter belongs to the "
-        "first that selects it",
-        items=str,
-    ),
-)
-# Fields that only a group of parameters has, at optimizer.group.NAME.select and .rate_factor.
-GROUP_ONLY_FIELDS: tuple[Field, ...] = (
-    Field(
-        "optimizer.select",
-        "",
-        str,
-        "the parameters of the group: comma-separated terms role:NAME, axes:NAME or path:PATTERN, of which one "
-        "must apply",
-    ),
-    Field(
-        "optimizer.rate_factor",
-        1.0,
-        float,
-        "factor on the scheduled learning rate; 0: the parameters keep their initial values",
-        minimum=0,
-        traced=True,
     ),
 )
 

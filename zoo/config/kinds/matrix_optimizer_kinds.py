@@ -12,7 +12,7 @@ MATRIX_KINDS = (
         KIND,
         "muon",
         "orthogonalised momentum for the matrices of hidden layers, Adam for all other parameters (Jordan 2024)",
-        frozenset({"moments", "epsilon", "matrices"}),
+        frozenset({"moments", "momentum", "epsilon", "matrices"}),
         fields=(
             Field(
                 "optimizer.muon_momentum",
@@ -25,16 +25,6 @@ MATRIX_KINDS = (
                 traced=True,
             ),
             Field(
-                "optimizer.muon_warmup",
-                0,
-                int,
-                "updates over which that decay rises from 0.85",
-                minimum=0,
-                when=(KIND, ORTHOGONAL),
-                traced=True,
-                added=True,
-            ),
-            Field(
                 "optimizer.muon_scale",
                 "rms",
                 str,
@@ -45,13 +35,25 @@ MATRIX_KINDS = (
                 },
                 when=(KIND, SIZED),
             ),
+            Field(
+                "optimizer.muon_heads",
+                "fused",
+                str,
+                "what is one matrix in the projections to queries, keys and values",
+                {
+                    "fused": "each projection as a whole, over all heads (Jordan 2024)",
+                    "split": "the part of each head (GLM-5 2026, Muon Split; Kimi K3 2026, section 2.5)",
+                },
+                when=(KIND, ORTHOGONAL),
+                added=True,
+            ),
         ),
     ),
     Kind(
         KIND,
         "normuon",
         "muon, and every output's part of a direction divided by the root of its average square (Li et al. 2025)",
-        frozenset({"moments", "epsilon", "matrices"}),
+        frozenset({"moments", "momentum", "epsilon", "matrices"}),
         fields=(
             Field(
                 "optimizer.normuon_beta2",
@@ -70,7 +72,7 @@ MATRIX_KINDS = (
         "muonh",
         "muon on a sphere: matrices of hidden layers keep the norm of their initial values and are not decayed; the "
         "rate is the angle of a step, about 0.01 (Wen et al. 2025)",
-        frozenset({"moments", "epsilon", "matrices"}),
+        frozenset({"moments", "momentum", "epsilon", "matrices"}),
     ),
     Kind(
         KIND,

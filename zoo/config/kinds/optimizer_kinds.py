@@ -5,9 +5,13 @@ from typing import Any
 
 from zoo.config.field import AUTO, Field
 from zoo.config.kinds.kind import Kind, KindTable
-from zoo.config.kinds.matrix_optimizer_kinds import MATRIX_KINDS
+from zoo.config.kinds.matrix_optimizer_kinds import MATRIX_KINDS, ORTHOGONAL
 
 KIND = "optimizer.kind"
+# The decay of the first moment, by kind; `beta1` of the others.
+MOMENTUM = {"sgd": "optimizer.sgd_momentum", "lion": "optimizer.lion_beta2"} | dict.fromkeys(
+    ORTHOGONAL, "optimizer.muon_momentum"
+)
 
 
 def _sgd_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
@@ -32,10 +36,20 @@ def _schedule_free_problems(flat: Mapping[str, Any], architecture: str) -> Itera
         )
 
 
-# Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "epsilon" (it
-# divides by a root), "matrices" (it has a rule of its own for the matrices of hidden layers),
-# "per_element" (every element of its direction is about 1, whatever the size of the gradient and of
-# the parameter, so that the rates of muP for Adam hold).
+def _lamb_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if (form := flat["optimizer.weight_decay_form"]) in ("independent", "cautious"):
+        yield (
+            f"optimizer.kind=lamb has the decay inside of the length that it gives to a direction; "
+            f"optimizer.weight_decay_form={form} must be decoupled or coupled"
+        )
+
+
+# Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "momentum"
+# (the decay of its first moment, the field in MOMENTUM, may follow a schedule), "epsilon" (it divides
+# by a root), "matrices" (it has a rule of its own for the matrices of hidden layers), "per_element"
+# (every element of its direction is about 1, whatever the size of the gradient and of the parameter,
+# so that the rates of muP for Adam hold).
 OPTIMIZER_KINDS = KindTable(
     KIND,
     (
@@ -43,13 +57,14 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "adamw",
             "Adam with decoupled weight decay (Loshchilov & Hutter 2019)",
-            frozenset({"moments", "epsilon", "per_element"}),
+            frozenset({"moments", "momentum", "epsilon", "per_element"}),
         ),
         *MATRIX_KINDS,
         Kind(
             KIND,
             "sgd",
             "gradient descent with momentum (Sutskever et al. 2013)",
+            frozenset({"momentum"}),
             fields=(
                 Field(
                     "optimizer.sgd_momentum",
@@ -68,13 +83,13 @@ OPTIMIZER_KINDS = KindTable(
             KIND,
             "nadamw",
             "AdamW whose first moment looks ahead by one step, as Nesterov's momentum does (Dozat 2016)",
-            frozenset({"moments", "epsilon", "per_element"}),
+            frozenset({"moments", "momentum", "epsilon", "per_element"}),
         ),
         Kind(
             KIND,
             "lion",
             "the sign of the momentum; rates 3 to 10 times below AdamW's, decay as much higher (Chen et al. 2023)",
-            frozenset({"per_element"}),
+            frozenset({"momentum", "per_element"}),
             fields=(
                 Field(
                     "optimizer.lion_beta1",
@@ -178,7 +193,7 @@ OPTIMIZER_KINDS = KindTable(
             "stable_adamw",
             "AdamW whose directions are divided by the root mean square of gradient / sqrt(second moment) where that "
             "is above 1 (Wortsman et al. 2023)",
-            frozenset({"moments", "epsilon", "per_element"}),
+            frozenset({"moments", "momentum", "epsilon", "per_element"}),
         ),
         Kind(
             KIND,
@@ -187,6 +202,14 @@ OPTIMIZER_KINDS = KindTable(
             "`beta1` is the share of the average (Defazio et al. 2024)",
             frozenset({"moments", "epsilon", "per_element"}),
             problems=_schedule_free_problems,
+        ),
+        Kind(
+            KIND,
+            "lamb",
+            "AdamW whose direction, decay included, is made as long as the matrix: for large batches; the rate is the "
+            "relative size of a step, about 0.002 (You et al. 2020)",
+            frozenset({"moments", "momentum", "epsilon"}),
+            problems=_lamb_problems,
         ),
     ),
 )

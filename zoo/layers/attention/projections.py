@@ -55,9 +55,9 @@ class Attention(TokenMixer):
         K, V, bias = config.attention.head_dim, self.value_dim, config.attention.bias
         initializer, value_initializer = kernel_initializer(config), kernel_initializer(config, gain)
         return (
-            Linear(config.dim, Q * K, ("embed", "heads"), bias, initializer),
-            Linear(config.dim, G * K, ("embed", "kv_heads"), bias, initializer),
-            Linear(config.dim, G * V, ("embed", "kv_heads"), bias, value_initializer),
+            Linear(config.dim, Q * K, ("embed", "heads"), bias, initializer, heads=Q),
+            Linear(config.dim, G * K, ("embed", "kv_heads"), bias, initializer, heads=G),
+            Linear(config.dim, G * V, ("embed", "kv_heads"), bias, value_initializer, heads=G),
         )
 
     def __call__(

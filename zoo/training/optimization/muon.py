@@ -1,15 +1,18 @@
 """Muon and what is built on it: the momentum of every hidden matrix, orthogonalised."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import KeyPath, keystr, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
+from zoo.training.optimization.momentum import momentum_decay
 from zoo.training.optimization.schedules import Values
 
 # The quintic whose iteration drives all singular values near 1 (Jordan 2024).
@@ -18,7 +21,6 @@ ITERATIONS = 5
 SMALLEST_NORM = 1e-7
 # Added to the root of NorMuon's second moment (Li et al. 2025, algorithm 1).
 SMALLEST_MOMENT = 1e-10
-FIRST_MOMENTUM = 0.85
 MATRICES, OTHERS = "matrices", "others"
 
 
@@ -45,16 +47,17 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
     NS is `orthogonalise`. The scale s is sqrt(max(1, O / I)) for "spectral" (Jordan 2024) and
     0.2 sqrt(max(I, O)) for "rms" (Liu et al. 2025, section 2.2), which makes the root mean square
-    of the direction about that of Adam, so that a learning rate of AdamW can be kept. Over the first
-    `muon_warmup` updates mu rises linearly from 0.85. Query, key and value projections are one matrix
-    each, over all heads; stacked layers are separate matrices. Embeddings, heads, convolutions,
-    vectors and scalars are left to Adam with `beta1`, `beta2` and `epsilon`; a group of parameters
-    gives them a rate and a decay of their own.
+    of the direction about that of Adam, so that a learning rate of AdamW can be kept. mu is
+    `muon_momentum`, or follows its schedule (`zoo.training.optimization.momentum`).
+
+    Stacked layers are separate matrices. The projections to queries, keys and values are one matrix
+    each, over all heads; with `muon_heads` "split" the I x K part of each head is a matrix of its own,
+    also in its scale s (GLM-5 2026, "Muon Split"; Kimi K3 2026, section 2.5), and the output
+    projection stays one. Embeddings, heads, convolutions, vectors and scalars are left to Adam with
+    `beta1`, `beta2` and `epsilon`; a group of parameters gives them a rate and a decay of their own.
     """
-    kind = values["optimizer.muon_scale"]
-    sized = optax.stateless(
-        lambda directions, params: jax.tree.map(lambda u: _scale(kind, *u.shape[-2:]) * u, directions)
-    )
+    kind, each = values["optimizer.muon_scale"], _by_matrix(values, traits)
+    sized = optax.stateless(lambda directions, params: each(lambda u: _scale(kind, *u.shape[-2:]) * u, directions))
     return _for_matrices(values, traits, sized)
 
 
@@ -70,6 +73,7 @@ def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransforma
     Muon's, sqrt(max(1, O / I)) |U|, as in the published code.
     """
     scale, decay = values["optimizer.muon_scale"], values["optimizer.normuon_beta2"]
+    each = _by_matrix(values, traits)
 
     def init(params: Params) -> OutputMomentState:
         return OutputMomentState(jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape[:-2], leaf.shape[-1])), params))
@@ -83,13 +87,14 @@ def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransforma
             return jnp.linalg.norm(matrix, axis=(-2, -1), keepdims=True)
 
         def even(u: Array, second: Array) -> Array:
-            evened = u / (jnp.sqrt(second) + SMALLEST_MOMENT)[..., None, :]
+            evened = u / (jnp.sqrt(second) + SMALLEST_MOMENT)
             inputs, outputs = u.shape[-2:]
             size = 0.2 * (inputs * outputs) ** 0.5 if scale == "rms" else _scale(scale, inputs, outputs) * norm(u)
             return evened * (size / jnp.maximum(norm(evened), SMALLEST_MOMENT))
 
         second = jax.tree.map(lambda u, v: decay * v + (1 - decay) * jnp.square(u).mean(-2), directions, state.second)
-        return jax.tree.map(even, directions, second), OutputMomentState(second)
+        rows = jax.tree.map(lambda v: v[..., None, :], second)
+        return each(even, directions, rows), OutputMomentState(second)
 
     return _for_matrices(values, traits, optax.GradientTransformation(init, update))
 
@@ -106,10 +111,10 @@ def muonh(values: Values, traits: ParameterTraits) -> optax.GradientTransformati
         radius, length = lengths
         return direction * (radius / jnp.maximum(length, SMALLEST_NORM))
 
-    return _for_matrices(values, traits, optax.stateless(partial(jax.tree.map, size)))
+    return _for_matrices(values, traits, optax.stateless(partial(_by_matrix(values, traits), size)))
 
 
-def on_spheres(traits: ParameterTraits) -> optax.GradientTransformation:
+def on_spheres(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
     """Returns the last stage of `muonh`: the step of each hidden matrix, which ends where the matrix
     has the norm that it had before.
     """
@@ -119,7 +124,27 @@ def on_spheres(traits: ParameterTraits) -> optax.GradientTransformation:
         before, after = (jnp.linalg.norm(each, axis=(-2, -1), keepdims=True) for each in (matrix, moved))
         return moved * (before / jnp.maximum(after, SMALLEST_NORM)) - matrix
 
-    return optax.masked(optax.stateless(partial(jax.tree.map, project)), traits.is_hidden_matrix)
+    each = _by_matrix(values, traits)
+    return optax.masked(optax.stateless(partial(each, project)), traits.is_hidden_matrix)
+
+
+def _by_matrix(values: Values, traits: ParameterTraits) -> Callable[..., Params]:
+    """Returns a function of (function, trees) that maps a function over the matrices of trees; with
+    `muon_heads` "split" the part of each head is one, and the trees keep their shapes.
+    """
+    heads: Mapping[str, int] = traits.heads if values["optimizer.muon_heads"] == "split" else {}
+
+    def mapped(function: Callable[..., Array], *trees: Params) -> Params:
+        def of(path: KeyPath, *leaves: Array) -> Array:
+            number = heads.get(keystr(path, simple=True, separator="/"), 1)
+            if number == 1:
+                return function(*leaves)
+            parts = (jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], number, -1), -2, -3) for leaf in leaves)
+            return jnp.moveaxis(function(*parts), -3, -2).reshape(leaves[0].shape)
+
+        return tree_map_with_path(of, *trees)
+
+    return mapped
 
 
 def _for_matrices(
@@ -134,27 +159,26 @@ def _for_matrices(
         )
 
     adam = optax.scale_by_adam(*(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon")))
-    momentum = _orthogonal_momentum(values["optimizer.muon_momentum"], values["optimizer.muon_warmup"])
+    momentum = _orthogonal_momentum(values, _by_matrix(values, traits))
     return optax.partition({MATRICES: optax.chain(momentum, then), OTHERS: adam}, labels)
 
 
-def _orthogonal_momentum(
-    decay: float | Float[Array, ""], warmup: int | Float[Array, ""]
-) -> optax.GradientTransformation:
+def _orthogonal_momentum(values: Values, each: Callable[..., Params]) -> optax.GradientTransformation:
+    decay = momentum_decay(values, "optimizer.muon_momentum")
+
     def init(params: Params) -> MuonState:
         return MuonState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
 
     def update(gradient: Params, state: MuonState, params: Params | None = None) -> tuple[Params, MuonState]:
         del params
-        share = jnp.where(state.count < warmup, state.count / jnp.maximum(warmup, 1), 1.0)
-        current = (1 - share) * FIRST_MOMENTUM + share * decay
+        current = jnp.asarray(values["optimizer.muon_momentum"]) if decay is None else decay(state.count)
 
         def averaged(average: Array, new: Array) -> Array:
             return current * average + (1 - current) * new
 
         momentum = jax.tree.map(averaged, state.momentum, gradient)
         nesterov = jax.tree.map(averaged, momentum, gradient)
-        return jax.tree.map(orthogonalise, nesterov), MuonState(state.count + 1, momentum)
+        return each(orthogonalise, nesterov), MuonState(state.count + 1, momentum)
 
     return optax.GradientTransformation(init, update)
 

@@ -11,6 +11,8 @@ from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization import schedule_free
+from zoo.training.optimization.lamb import trust_ratio
+from zoo.training.optimization.momentum import with_static_zeros
 from zoo.training.optimization.muon import on_spheres
 from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
@@ -73,6 +75,7 @@ def _rule(
         schedule: the learning rate of the optimizer.
         decayed: which parameters weight decay applies to; None for all.
     """
+    values = with_static_zeros(static, values)
     rule = OPTIMIZERS[static["optimizer.kind"]](values, traits)
     if static["model.parametrization"] != "standard":
         rule = parametrized(rule, static, traits)
@@ -85,9 +88,11 @@ def _rule(
         form = static["optimizer.weight_decay_form"]
         place = 0 if form == BEFORE_THE_RULE else 1
         stages.insert(place, ("decay", weight_decay(form, values, decayed, decay_share(static, schedule, values))))
+    if static["optimizer.kind"] == "lamb":
+        stages.append(("trust", trust_ratio(traits)))
     factor = values.get("optimizer.rate_factor")
     rate = schedule if factor is None else lambda count: factor * schedule(count)
     stages.append(("rate", optax.scale_by_learning_rate(rate)))
     if on_sphere:
-        stages.append(("sphere", on_spheres(traits)))
+        stages.append(("sphere", on_spheres(values, traits)))
     return stages

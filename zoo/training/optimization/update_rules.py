@@ -1,6 +1,7 @@
 """Update rules by name: what turns gradients into directions."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax.numpy as jnp
 import optax
@@ -10,6 +11,8 @@ from jaxtyping import Array, Float, Int
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization.adafactor import adafactor
+from zoo.training.optimization.lamb import lamb
+from zoo.training.optimization.momentum import adam, momentum_decay, scheduled
 from zoo.training.optimization.muon import muon, muonh, normuon
 from zoo.training.optimization.schedules import Values
 from zoo.training.optimization.soap import soap
@@ -18,7 +21,7 @@ from zoo.training.optimization.soap import soap
 def adamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
     """Returns Adam (Kingma & Ba 2015); its decay is decoupled (Loshchilov & Hutter 2019)."""
     del traits
-    return optax.scale_by_adam(*_of(values, "beta1", "beta2", "epsilon"))
+    return adam(values)
 
 
 def nadamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -29,7 +32,7 @@ def nadamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformat
     and the direction m' / (sqrt(v') + epsilon).
     """
     del traits
-    return optax.scale_by_adam(*_of(values, "beta1", "beta2", "epsilon"), nesterov=True)
+    return adam(values, nesterov=True)
 
 
 def sgd(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -38,7 +41,9 @@ def sgd(values: Values, traits: ParameterTraits) -> optax.GradientTransformation
     """
     del traits
     momentum, nesterov = _of(values, "sgd_momentum", "sgd_nesterov")
-    return optax.trace(momentum, nesterov=nesterov)
+    decay = momentum_decay(values, "optimizer.sgd_momentum")
+    rule = partial(optax.trace, nesterov=nesterov)
+    return rule(momentum) if decay is None else scheduled(rule, decay)
 
 
 def lion(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -46,7 +51,10 @@ def lion(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     m <- `lion_beta2` m + (1 - `lion_beta2`) g (Chen et al. 2023, algorithm 2).
     """
     del traits
-    return optax.scale_by_lion(*_of(values, "lion_beta1", "lion_beta2"))
+    share, momentum = _of(values, "lion_beta1", "lion_beta2")
+    decay = momentum_decay(values, "optimizer.lion_beta2")
+    rule = partial(optax.scale_by_lion, share)
+    return rule(momentum) if decay is None else scheduled(rule, decay)
 
 
 def adagrad(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -100,11 +108,11 @@ def stable_adamw(values: Values, traits: ParameterTraits) -> optax.GradientTrans
 
     so that a second moment that lags behind the gradients makes the step smaller.
     """
-    beta1, beta2, epsilon = _of(values, "beta1", "beta2", "epsilon")
-    adam, dimensions = optax.scale_by_adam(beta1, beta2, epsilon), flatten(traits.ndim, "/")
+    beta2, epsilon = _of(values, "beta2", "epsilon")
+    rule, dimensions = adam(values), flatten(traits.ndim, "/")
 
     def update(gradient: Params, state: optax.OptState, params: Params | None = None) -> tuple[Params, optax.OptState]:
-        directions, state = adam.update(gradient, state, params)
+        directions, state = rule.update(gradient, state, params)
         correction = 1 - beta2**state.count
 
         def clipped(path: KeyPath, direction: Array, g: Array, second: Array) -> Array:
@@ -114,7 +122,7 @@ def stable_adamw(values: Values, traits: ParameterTraits) -> optax.GradientTrans
 
         return tree_map_with_path(clipped, directions, gradient, state.nu), state
 
-    return optax.GradientTransformation(adam.init, update)
+    return optax.GradientTransformation(rule.init, update)
 
 
 def schedule_free(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -145,6 +153,7 @@ OPTIMIZERS: dict[str, Callable[[Values, ParameterTraits], optax.GradientTransfor
     "adopt": adopt,
     "stable_adamw": stable_adamw,
     "schedule_free": schedule_free,
+    "lamb": lamb,
 }
 """Update rules by `optimizer.kind`: functions of the values of all fields, as they hold for a group of
 parameters, and of the traits of all parameters. Decay and rate are applied after what they return."""

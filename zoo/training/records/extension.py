@@ -45,8 +45,8 @@ def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extensi
     """Returns why the run in `workdir` cannot be trained longer, or None if it can.
 
     It can if all updates that it has done would have been the same with the larger
-    `training.steps`, on which only learning rate, weight decay and the average of the last updates
-    depend.
+    `training.steps`, on which only learning rate, weight decay, the decay of the first moment and the
+    average of the last updates depend.
     """
     meta, flat = read_meta(workdir), flatten(before)
     schedule, unchanged = flat["schedule.kind"], horizon_free_updates(flat)
@@ -54,6 +54,8 @@ def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extensi
         reason = f"its parameters were {made}, so there is no state of an optimizer"
     elif flat["optimizer.weight_decay_schedule"] == "linear":
         reason = "its weight decay falls over all steps (optimizer.weight_decay_schedule=linear)"
+    elif extension.step > (constant := flat["training.steps"] - _momentum_cooldown(flat)):
+        reason = f"the decay of its first moment falls after update {constant} (optimizer.momentum_cooldown)"
     elif flat["optimizer.tail_average"] and extension.step > tail_start(flat):
         reason = (
             f"the average of its last updates began after update {tail_start(flat)} "
@@ -69,6 +71,11 @@ def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extensi
     else:
         reason = f"its learning rates so far depend on the number of steps (schedule.kind={schedule})"
     return f"training.steps={extension.before} cannot grow to {extension.after}: {reason}; {NEW_RUN}"
+
+
+def _momentum_cooldown(flat: Mapping[str, Any]) -> int:
+    """Returns the longest `momentum_cooldown` of the optimizer and its groups."""
+    return max(value for path, value in flat.items() if path.endswith(".momentum_cooldown"))
 
 
 def record_extension(folder: Path, now: ResolvedConfig, extension: Extension) -> None:
