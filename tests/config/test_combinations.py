@@ -88,7 +88,7 @@ def refused(changes):
         ),
         (
             {"model.position.kind": "sinusoidal", "model.layers.pattern": ("a",)} | kind("a", position__layout="half"),
-            ["kinds.a.position.layout='half' has no effect", "sinusoidal positions are added to the embedding"],
+            ["kinds.a.position.layout=half has no effect", "sinusoidal positions are added to the embedding"],
         ),
         (
             {"model.position.kind": "sinusoidal", "model.layers.pattern": ("a",)} | kind("a", position__endpoint=True),

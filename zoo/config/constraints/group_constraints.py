@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.config.field import as_given
 from zoo.config.fields import BY_PATH, group_fields
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
 from zoo.config.kinds.optimizer_kinds import MOMENTUM
@@ -54,7 +55,8 @@ def check_groups(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Ite
             yield f"{scope} changes nothing: it sets none of {', '.join(fields)}"
         elif changes.get(FACTOR) == 0:
             yield from (
-                f"{scoped(scope, path)}={shown(changes[path])} has no effect with {scope}.rate_factor=0; leave it out"
+                f"{scoped(scope, path)}={as_given(changes[path])} has no effect with {scope}.rate_factor=0; leave "
+                "it out"
                 for path in own
                 if path != FACTOR
             )

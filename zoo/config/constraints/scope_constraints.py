@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.config.field import as_given
 from zoo.config.fields import EMBEDDED_POSITIONS
 from zoo.config.kinds import ATTENTION_KINDS, NORM_KINDS
 from zoo.config.scopes import KINDS, SIDES, scoped
@@ -96,14 +97,14 @@ def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str
         embedded = {f"model.position.{name}" for name in ("max_length", "offset", "layout", "endpoint")}
         for path in sorted(embedded & changes.keys()):
             yield (
-                f"{scoped(scope, path)}={shown(changes[path])} has no effect: {whole_kind} positions are added to the "
-                f"embedding, before any layer; set {path}"
+                f"{scoped(scope, path)}={as_given(changes[path])} has no effect: {whole_kind} positions are added to "
+                f"the embedding, before any layer; set {path}"
             )
     elif shared:
         for path in ("model.position.buckets", "model.position.max_distance", "model.position.shared"):
             if path in changes and changes[path] != flat[path]:
                 yield (
-                    f"{scoped(scope, path)}={shown(changes[path])} has no effect: all layers share one table; "
+                    f"{scoped(scope, path)}={as_given(changes[path])} has no effect: all layers share one table; "
                     f"set {path} itself"
                 )
         heads = changes.get("model.attention.num_heads", flat["model.attention.num_heads"])
