@@ -34,7 +34,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Do a value residual and the x0 shortcut each lower the loss at every depth?",
         base=decoder(size),
         factors={"added": {"nothing": {}, **ADDED}, "depth": levels("model.num_layers", *DEPTHS)},
-        tune=rates(size, 0.4, 1, 2.5),
+        tune=rates(size, 0.4, 1, 2.5, 6.25),
         # Arms are compared at equal depth.
         allow=("parameters", "flops"),
         claim=Claim(

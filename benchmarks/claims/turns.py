@@ -1,4 +1,6 @@
-"""Timing by turns: what is compared is called in turn, so that other work falls on all of it."""
+"""Timing by turns: what is compared is called in turn, each turn from another place on, so that other
+work and the order fall on all of it.
+"""
 
 import os
 import statistics
@@ -50,9 +52,12 @@ def take_turns(functions: Mapping[str, Callable[[], float | None]], settings: Se
     for function in functions.values():
         function()  # Compiles.
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(6 * settings.rounds):
+    order = list(functions)
+    for attempt in range(6 * settings.rounds):
         turn, clean = {}, True
-        for name, function in functions.items():
+        start = attempt % len(order)
+        for name in order[start:] + order[:start]:
+            function = functions[name]
             busy, own, began = busy_seconds(), time.process_time(), time.perf_counter()
             counted = [function() for _ in range(settings.calls)]
             seconds = time.perf_counter() - began
@@ -62,10 +67,10 @@ def take_turns(functions: Mapping[str, Callable[[], float | None]], settings: Se
         if clean:
             for name, milliseconds in turn.items():
                 times[name].append(milliseconds)
-        if len(times[name]) == settings.rounds:
+        if len(times[order[0]]) == settings.rounds:
             return times
     raise SystemExit(
-        f"only {len(times[name])} of {settings.rounds} turns were clean; the machine is busy (raise --foreign)"
+        f"only {len(times[order[0]])} of {settings.rounds} turns were clean; the machine is busy (raise --foreign)"
     )
 
 

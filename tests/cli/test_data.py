@@ -40,6 +40,8 @@ def test_pairs_show_their_segments_masks_targets_and_label(flags, capsys):
     assert text.count("segment 1, which follows:") + text.count("segment 1, which does not follow:") == 4
     assert "⟨mask⟩→" in text
     assert "tokens of a row" in text
+    text = show(capsys, PAIRS[0], "--config.data.row_format=swapped_pairs", *flags, "--rows", "8")
+    assert text.count("segment 1, which follows:") + text.count("segment 1, which comes before it:") == 8
 
 
 def test_a_text_of_ones_own(flags, capsys):

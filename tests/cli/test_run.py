@@ -436,6 +436,7 @@ def test_seeds_alone_are_enough(zoo, folder):
         (["norms.py", "--vary", "model.dim=1,2"], "--vary needs --config=FILE"),
         (["norms.py", "--name", "x"], "--name needs --config=FILE"),
         (["norms.py", "--metric", "eval/accuracy"], "--metric needs --config=FILE or --arm; an experiment file"),
+        (["norms.py", "--metric", ""], "--metric needs --config=FILE or --arm; an experiment file"),
         (["--config=small.py"], "--config without --vary, --arm or --seeds"),
         (["nroms.py"], 'nroms.py does not exist (did you mean "norms.py"?)'),
         (["norms.py", "--set", "model.dim"], "--set model.dim: expected PATH=VALUE"),

@@ -187,7 +187,9 @@ def test_a_long_row_is_shown_in_part():
     query, key = 10 * np.mgrid[:32, :32]
     np.testing.assert_array_equal(mask.visible, (key <= query) & (query - key < 100))
     assert mask.places[-1] == 310
-    assert attention_masks.row_length(resolved(model__attention__window=100)) == 250
+    for window, trained, length in ((100, 320, 320), (100, 64, 200), (100, 4096, 800), (3, 96, 32), (0, 96, 96)):
+        config = resolved(model__attention__window=window, data__sequence_length=trained)
+        assert attention_masks.row_length(config) == length
     drawn = attention_masks.page(resolved(data__sequence_length=96), "a config")
     assert "a row of 96 tokens, one in 3 shown" in drawn.get_suptitle()
     mask, reach = drawn.axes

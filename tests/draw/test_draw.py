@@ -57,6 +57,11 @@ def test_rope(changes):
     partial = [np.exp(1j * angles)[:, :count].sum(axis=1) for count in range(1, rotated // 2 + 1)]
     np.testing.assert_allclose(rope_pictures.score_bound(model, 7), np.abs(partial).mean(axis=0), atol=1e-6)
     assert rope_pictures.score_bound(model, 1) == pytest.approx((rotated / 2 + 1) / 2)
+    neighbours = model.position.layout == "interleaved"
+    pairs = [(2 * i, 2 * i + 1) if neighbours else (i, i + rotated // 2) for i in range(rotated // 2)]
+    assert rope_pictures.rotated_pairs(model) == pairs
+    drawn = rope_pictures.pairs_page({"a name": model})
+    assert [text.get_text() for text in drawn.axes[0].texts] == [str(i) for i in range(rotated // 2) for _ in range(2)]
 
 
 def test_biases(tmp_path):

@@ -4,7 +4,7 @@ measured by the tests of parity.
 
 import pytest
 
-from tests.parity import cached, memory, optimizers
+from tests.parity import cached, equations, memory, optimizers
 from tests.parity.systems import COMPARISONS, SYSTEMS
 from tests.parity.table import FILE, ROOT, ROWS, count, render, written, written_sections
 from zoo.config import import_file
@@ -30,6 +30,8 @@ def test_the_sections_have_every_case_and_no_figure_above_its_limit():
     found = written_sections()
     assert set(found["cached"]) == set(cached.CASES)
     assert max(found["cached"].values()) <= cached.TOLERANCE
+    assert set(found["equations"]) == set(equations.cases())
+    assert max(found["equations"].values()) <= equations.TOLERANCE
     assert set(found["optimizers"]) == set(optimizers.cases())
     assert all(difference <= optimizers.TOLERANCE for _, difference in found["optimizers"].values())
     assert set(found["memory"]) == set(memory.LIMITS)

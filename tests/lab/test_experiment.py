@@ -200,6 +200,7 @@ def test_arms_that_set_several_fields(tmp_path):
         ("gpt2:tiny", ["a=llama:tiny", "b="], "leave --config out if every arm is a config"),
         ("gpt2:tiny", ["a=model.dmi=3", "b="], 'did you mean "model.dim"'),
         ("gpt2:tiny", ["a=model.dim=3,oops", "b="], "'oops' is not PATH=VALUE"),
+        ("gpt2:tiny", ["a=model.dim=8,model.dim=16", "b="], "model.dim is given twice"),
         ("gpt2:tiny", ["a=model.dim=", "b="], "'model.dim=' is not PATH=VALUE; only texts can be empty"),
         ("gpt2:tiny", ["a=model.layers.pattern=x", "b="], "write an experiment file"),
         (None, ["a=lama:tiny", "b=bert:tiny"], 'did you mean "llama"'),

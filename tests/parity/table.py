@@ -1,10 +1,10 @@
 """docs/parity.md: every system, what it was compared with, how far apart they were, and parameter
-counts that were met; then what was written and read again, update rules, decoding with a cache, and
-how much memory an import takes.
+counts that were met; then what was written and read again, variants beside their equations, update
+rules, decoding with a cache, and how much memory an import takes.
 
     python -m tests.parity.table             runs all comparisons and writes the file
     python -m tests.parity.table gpt2 t5     these and new ones only; the others keep their figures
-    python -m tests.parity.table cached      likewise for a section: optimizers, cached, memory
+    python -m tests.parity.table cached      likewise a section (equations, optimizers, cached, memory)
 
 What does not need the references (systems, settings, counts) is computed again by a default test,
 which then expects the same file.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import jax
 
-from tests.parity import cached, memory, optimizers, round_trips
+from tests.parity import cached, equations, memory, optimizers, round_trips
 from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, System
 from tests.stored_outputs import read
 from zoo.config import load, resolve
@@ -32,7 +32,7 @@ from zoo.nested import flatten
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "parity.md"
 ROWS = (*SYSTEMS, *COMPARISONS)
-SECTIONS = {"optimizers": optimizers, "cached": cached, "memory": memory}
+SECTIONS = {"equations": equations, "optimizers": optimizers, "cached": cached, "memory": memory}
 # Largest difference of outputs and of gradients, if there are any, and the library and its version.
 Measured = tuple[float, float | None, str]
 ROW = re.compile(r"\| `([^`]+)` \|[^|]*\| ([^|]+) \| (\S+) \| (\S+) \|")

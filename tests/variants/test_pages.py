@@ -23,8 +23,8 @@ from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
 from zoo.variants.__main__ import PICTURES, findings, write_pages, write_pictures
 from zoo.variants.evidence import has_variant, judged_by, shipped_configs, used_by
-from zoo.variants.notation import legend
-from zoo.variants.published_results import PUBLISHED
+from zoo.variants.notation import defined, legend
+from zoo.variants.published import PUBLISHED
 from zoo.variants.variant import BASELINES
 from zoo.variants.variant_cost import cached_bytes, inference, resolved
 from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combined_changes, computes, sections
@@ -45,6 +45,8 @@ NO_VARIANTS = {
 # Fields of which "none" is a variant: a model without a part that models have.
 KINDS_WITHOUT = {"model.norm.kind", "model.position.kind"}
 FORMULA = re.compile(r"[=+*/^<|]|softmax|[Dd]ivide")
+# A letter alone; not A or I, a part of a word, a subscript, a place such as Canon-B, or a function.
+CAPITAL = re.compile(r"(?<![\w^'-])([B-HJ-Z])(?![\w'(-])")
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 ALL = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
@@ -185,11 +187,20 @@ def test_published_results_are_those_of_variants_and_name_a_paper():
     assert all(NAMED.search(line) or line.startswith("The same") for lines in PUBLISHED.values() for line in lines)
 
 
-def test_a_legend_explains_the_letters_that_are_sizes():
-    assert legend("W_q [D, G K] of x^T, in Tokens") == (
+def test_a_legend_explains_letters_and_symbols_but_not_those_that_a_text_defines():
+    assert legend("[D, G K] of x^T, in Tokens") == (
         "D: width of the model; G: heads with keys and values of their own; K: width of a head"
     )
-    assert not legend("a DK of T5 and K(x)")
+    assert legend("x W_q") == "W_q: learned weights; x: a token's vector at this point in the model"
+    assert not legend("a DK of T5, Canon-B, B = `batch` and K(x)")
+    assert legend("the attention weight p_s = softmax(scale * q . k)").startswith("K: width of a head; scale: 1 / sqrt")
+
+
+@ALL
+def test_every_capital_letter_of_an_equation_is_explained_on_its_page(variant):
+    text = " ".join([computes(variant), *variant.details])
+    explained = {name for entry in legend(text).split("; ") for name in entry.split(":")[0].split(", ")}
+    assert set(CAPITAL.findall(text)) <= explained | defined(text)
 
 
 @pytest.mark.parametrize("name", ["multi-head", "grouped-query", "local-global"])

@@ -141,7 +141,7 @@ def measure_contextuality(
     """
     run = load_trained(folder, step)
     if run.source_tokenizer is not None:
-        raise ConfigError(f"{folder} reads tokens of a dictionary of its own, which text cannot be split into")
+        raise ConfigError(f"{folder} reads the tokens of a fixed dictionary, into which text cannot be split here")
     examples = [
         (word, number, text)
         for word, each in senses.items()

@@ -77,7 +77,8 @@ def run_show(args: argparse.Namespace) -> int:
     measured = RowStatistics.of(batches, next_token=not corrupted)
     objective = config.objective
     spans = objective.kind in OBJECTIVE_KINDS.having("spans")
-    formatter = BatchFormatter(dataset.tokenizer, not spans, objective.sentinels if spans else 0)
+    swapped = config.data.row_format == "swapped_pairs"
+    formatter = BatchFormatter(dataset.tokenizer, not spans, objective.sentinels if spans else 0, swapped)
     rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
     documents = [part.train.index for part in dataset.parts]
     sizes = [int(size) for index in documents for size in index.bytes.tolist()]

@@ -145,7 +145,11 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     for name in ("positions", "sinusoids", "rope", "rope-bound", "biases"):
         made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
     made["mask"].add_argument(
-        "--length", type=int, default=0, metavar="N", help="tokens of a row (default: enough to show the windows)"
+        "--length",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tokens of a row (default: a row of training, if it shows the windows)",
     )
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"

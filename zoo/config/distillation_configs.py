@@ -111,7 +111,8 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     start, *options = (rest if recipe else argument).split(",")
     if not start.startswith("from=") or start == "from=":
         raise ConfigError(
-            f"{shown(start)} is not from=RUN, e.g. from=runs/bert; {' or '.join(_RECIPES)} may stand before it"
+            f"{shown(argument)} names no teacher: write from=RUN, e.g. from=runs/bert, or "
+            f"{' or '.join(_RECIPES)},from=RUN"
         )
     if wrong := [option for option in options if "=" not in option]:
         raise ConfigError([f"option {shown(option)} is not field=value" for option in wrong])

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.errors import shortened, shown
+
 AUTO = "auto"
 LARGEST_INTEGER = 2**31 - 1
 
@@ -64,9 +66,21 @@ class Field:
         whole = self.kind is int or (self.kind is tuple and self.items is int)
         return LARGEST_INTEGER if self.maximum is None and whole else self.maximum
 
+    @property
+    def default_as_given(self) -> str:
+        """The default in a message: "at 0.8", or "empty"."""
+        return "empty" if self.default in ("", ()) else f"at {as_given(self.default)}"
+
     def is_read(self, flat: Mapping[str, Any]) -> bool:
         """Returns whether `when` holds in a flat config."""
         return self.when is None or any(value in self.when[1] for value in chosen(flat, self.when[0]))
+
+
+def as_given(value: Any) -> str:
+    """Returns a value as a command line has it: texts without quotes, lists with commas."""
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    return shortened(value) if isinstance(value, str) else shown(value)
 
 
 def chosen(flat: Mapping[str, Any], path: str) -> tuple:

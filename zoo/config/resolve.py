@@ -11,6 +11,7 @@ import ml_collections
 
 from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
+from zoo.config.field import as_given
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS, Field
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
@@ -136,14 +137,14 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
             continue
         if field.path.startswith(IGNORED_BY.get(architecture, ())):
             yield (
-                f"{field.path}={shown(flat[field.path])} has no effect: model.architecture={architecture} does not "
-                f"read it; leave it at {field.default!r}"
+                f"{field.path}={as_given(flat[field.path])} has no effect: model.architecture={architecture} does not "
+                f"read it; leave it {field.default_as_given}"
             )
         elif not field.is_read(flat):
             path, values = field.when
             yield (
-                f"{field.path}={shown(flat[field.path])} has no effect: it is read only when {path} is "
-                f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}"
+                f"{field.path}={as_given(flat[field.path])} has no effect: it is read only when {path} is "
+                f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it {field.default_as_given}"
             )
     for scope, changes in scopes.items():
         if scope == "model.encoder" and "model.attention.cross_kv_heads" in changes:
@@ -152,12 +153,11 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
             )
         for path in changes:
             field = field_at(scoped(scope, path))
-            condition = field.when
             if not field.is_read(flat | changes):
                 yield (
-                    f"{scoped(scope, path)}={shown(changes[path])} has no effect: it is read only when {condition[0]} "
-                    f"is {' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; "
-                    "leave it out"
+                    f"{scoped(scope, path)}={as_given(changes[path])} has no effect: it is read only when "
+                    f"{field.when[0]} is {' or '.join(map(str, field.when[1]))}, and "
+                    f"there it is {(flat | changes)[field.when[0]]}; leave it out"
                 )
 
 

@@ -56,7 +56,7 @@ def read_neighbours(folder: Path, text: str = "", count: int = 6, step: str = "l
     """
     run = load_trained(folder, step)
     if run.source_tokenizer is not None:
-        raise ConfigError(f"{folder} reads tokens of a dictionary of its own, which text cannot be split into")
+        raise ConfigError(f"{folder} reads the tokens of a fixed dictionary, into which text cannot be split here")
     tokenizer = run.tokenizer
     elmo = run.config.model.architecture == "elmo"
     spellings = tokenizer.token_characters(run.config.model.elmo.characters) if elmo else None
@@ -66,7 +66,7 @@ def read_neighbours(folder: Path, text: str = "", count: int = 6, step: str = "l
     ids = encode_texts([text or default_text(8)], tokenizer).tokens[0]
     wanted = [int(number) for number in dict.fromkeys(ids.tolist()) if number in set(allowed.tolist())][:MAX_ROWS]
     if not wanted:
-        raise ConfigError("--text has no token with a text of its own")
+        raise ConfigError("--text has no token that can be shown: it is empty or white space")
     return Neighbours(
         [_name(tokenizer, number) for number in wanted],
         [

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Arc, Rectangle
 
 from zoo.config import ResolvedConfig
 from zoo.draw.run_activations import RunActivations
@@ -33,6 +34,43 @@ def pair_rotations(config: ResolvedConfig, length: int) -> np.ndarray:
     # Rotated as keys: dynamic scaling follows the length of the keys.
     found = np.asarray(scheme.rotate(jnp.asarray(x), jnp.asarray(x), positions, positions)[1])[0, :, 0] / scheme.factor
     return found[:, first] + 1j * found[:, second]
+
+
+def rotated_pairs(config: ResolvedConfig) -> list[tuple[int, int]]:
+    """Returns which two dimensions of a head each pair rotates, the fastest pair first.
+
+    Every dimension is set to 1 alone and rotated; the other one that is then not 0 is its partner.
+    `config` is the `model` part of a config.
+    """
+    dim, position = config.attention.head_dim, jnp.ones((1, 1), jnp.int32)
+    alone = jnp.eye(dim)[:, None, None]
+    rotated = np.asarray(Rope(config).rotate(alone, alone, position, position)[1])[:, 0, 0]
+    return [(first, second) for first in range(dim) for second in range(first + 1, dim) if rotated[first, second] != 0]
+
+
+def pairs_page(models: dict[str, ResolvedConfig]) -> Figure:
+    """Draws the dimensions of a head in a row for each model, by name: a colour, a number and an arc
+    for each pair that rotates together.
+    """
+    drawn, panels = figure(7.4, 0.3 + 1.35 * len(models), rows=len(models))
+    for axes, (name, model) in zip(panels, models.items(), strict=True):
+        pairs, dim = rotated_pairs(model), model.attention.head_dim
+        reach = max(second - first for first, second in pairs)
+        for number, (colour, pair) in enumerate(zip(depth_colours(len(pairs)), pairs, strict=True)):
+            for place in pair:
+                axes.add_patch(Rectangle((place - 0.45, 0), 0.9, 1, facecolor=colour))
+                shade = "black" if number < len(pairs) / 2 else "white"
+                axes.text(place, 0.47, str(number), ha="center", va="center", fontsize=8, color=shade)
+            middle, width = sum(pair) / 2, pair[1] - pair[0]
+            height = 2.6 * (0.35 + 0.65 * width / reach)
+            axes.add_patch(Arc((middle, 1), width, height, theta2=180, edgecolor=colour, linewidth=1.3))
+        axes.set(xlim=(-0.7, dim - 0.3), ylim=(0, 2.4), yticks=[], title=name)
+        axes.set_xticks(range(dim))
+        axes.tick_params(length=0, labelsize=7)
+        for edge in axes.spines.values():
+            edge.set_visible(False)
+    panels[-1].set_xlabel("dimension of a head; the number of its pair inside")
+    return drawn
 
 
 def score_bound(config: ResolvedConfig, length: int) -> np.ndarray:

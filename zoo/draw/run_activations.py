@@ -72,7 +72,7 @@ def read_text(
     if config.model.architecture == "elmo":
         raise ConfigError(f"{folder} is an ELMo, which has no attention and no residual stream")
     if (folder / SOURCE_TOKENIZER_FILE).is_file():
-        raise ConfigError(f"{folder} reads tokens of a dictionary of its own, which text cannot be split into")
+        raise ConfigError(f"{folder} reads the tokens of a fixed dictionary, into which text cannot be split here")
     both = config.model.architecture == "encoder_decoder"
     if target and not both:
         raise ConfigError(

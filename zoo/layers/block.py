@@ -222,9 +222,9 @@ class ShortcutBlock(PreNormBlock):
     """x = a x + b x0 before the sublayers of each block, which are pre-norm; x0 is what enters the
     first block (Jordan et al. 2024, modded-nanogpt; Karpathy 2025, nanochat).
 
-    a and b are learned numbers of each block, 1 and 0 at first. They multiply through the depth, so
-    the sources train a at a hundredth of the rate of b, by groups: `path:*/stream_scale` and
-    `path:*/shortcut_scale`. Neither is decayed. The sources normalise x0 (`embedding.norm`).
+    a and b are learned numbers of each block, 1 and 0 at first. The stream is multiplied by every a
+    in turn, so the sources train a at a hundredth of the rate of b, by groups: `path:*/stream_scale`
+    and `path:*/shortcut_scale`. Neither is decayed. The sources normalise x0 (`embedding.norm`).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -244,9 +244,9 @@ class DeepNormBlock(PostNormBlock):
     """DeepNorm: x = Norm(alpha x + f(x)), with the initial weights of values, outputs and FFN
     scaled by beta (Wang et al. 2022, figure 2).
 
-    With N encoder and M decoder layers, alpha and beta are (2N)^(1/4) and (8N)^(-1/4) for one stack
-    alone, 0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) for the encoder of two, (3M)^(1/4) and
-    (12M)^(-1/4) for its decoder.
+    With N encoder layers and with M decoder layers, alpha and beta are (2N)^(1/4) and (8N)^(-1/4)
+    for one stack alone, 0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) for the encoder of two,
+    (3M)^(1/4) and (12M)^(-1/4) for its decoder.
     """
 
     @staticmethod

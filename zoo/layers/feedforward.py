@@ -174,8 +174,8 @@ class XIELU(FeedForward):
     """y = f(x W_up) W_down with f(x) = p x^2 + x / 2 above 0 and n (exp(x) - 1 - x) + x / 2 below
     (Huang & Schlag 2024, arXiv:2411.13010, section 3; Apertus).
 
-    p = softplus(`positive`) and n = 1/2 + softplus(`negative`) are learned, one of each in a layer,
-    and begin at 0.8.
+    Each layer learns one p and one n, both 0.8 at first: p = softplus(u) and n = 1/2 + softplus(w),
+    where u and w are the parameters `positive` and `negative`.
     """
 
     BETA, START = 0.5, 0.8

@@ -15,11 +15,15 @@ LSTMState = tuple[Float[Array, "B D"], Float[Array, "B M"]]
 
 
 class ProjectedLSTM(nnx.Module):
-    """One layer, one direction. With M the width of the cell and * elementwise:
+    """A layer of an LSTM whose state is projected (LSTMP), in one direction.
+
+    With M the width of the cell and * elementwise:
 
         i, f, g, o = x_t W + h_(t-1) U + b
         c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), elmo.cell_clip)
         h_t = clip((sigmoid(o) * tanh(c_t)) P, elmo.projection_clip)
+
+    W, U and P are matrices: W the one of inputs, U the one of states, P the projection to D.
 
     This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The
     forget gate's bias starts at 1 (Jozefowicz et al. 2015). Padding gives zeros and leaves the

@@ -27,7 +27,9 @@ def normalise_layers(layers: Float[Array, "*leading D"]) -> Float[Array, "*leadi
 def scalar_mix(
     layers: Float[Array, "*leading L D"], weights: Float[Array, " L"], gamma: Float[Array, ""]
 ) -> Float[Array, "*leading D"]:
-    """Returns gamma * sum_j softmax(weights)_j h_j (Peters et al. 2018, eq. 1)."""
+    """Returns gamma * sum_j softmax(weights)_j h_j, h_j a token's state after layer j; gamma and the
+    weights are learned (Peters et al. 2018, eq. 1).
+    """
     shares = gamma * jax.nn.softmax(weights)
     return jnp.einsum("l,...ld->...d", shares.astype(layers.dtype), layers)
 

@@ -133,13 +133,14 @@ class DepthwiseConvolution(ShortConvolution):
 
 
 class CanonConvolution(DepthwiseConvolution):
-    """y_t = x_t + sum_i w_i * x_(t-i), i = 0 .. W - 1: a Canon layer, a causal depthwise convolution
-    with a residual connection, without bias and activation (Allen-Zhu 2025).
+    """y_t = x_t + sum_i w_i * x_(t-i), i = 0 .. W - 1, W = `convolution.width`: a Canon layer, a
+    causal depthwise convolution with a residual connection, without bias and activation (Allen-Zhu
+    2025).
 
-    `convolution.places` has the places of the paper: A the normed input of attention, B queries, keys
-    and values, C the normed input of the feed-forward layer, D its hidden units before the activation
-    (x W_up, and x W_gate where there is one). The weights begin uniform in +-1 / sqrt(W), as those of
-    torch.nn.Conv1d.
+    `convolution.places` names the places as the paper does: Canon-A is on the normed input of
+    attention, Canon-B on queries, keys and values, Canon-C on the normed input of the feed-forward
+    layer, Canon-D on its hidden units before the activation (x W_up, and x W_gate where there is
+    one). The weights begin uniform in +-1 / sqrt(W), as those of torch.nn.Conv1d.
     """
 
     @staticmethod
@@ -159,8 +160,9 @@ class CanonConvolution(DepthwiseConvolution):
 
 
 class PrimerConvolution(DepthwiseConvolution):
-    """q_t = sum_i w_i * (x_(t-i) W_q), i = 0 .. W - 1, and the same for k and v, with weights for each
-    channel of every head: multi-dconv-head attention (So et al. 2021, Primer).
+    """q_t = sum_i w_i * (x_(t-i) W_q), i = 0 .. W - 1, W = `convolution.width`, and the same for k and
+    v, with weights for each channel of every head: multi-dconv-head attention (So et al. 2021,
+    Primer).
 
     The weights begin at 1/2 for the token itself and at 1 / (2 W) for the others.
     """
@@ -178,8 +180,9 @@ class PrimerConvolution(DepthwiseConvolution):
 
 
 class TokenShift(ShortConvolution):
-    """y_t = (x_(t-1)[: C / 2], x_t[C / 2 :]): half of the channels are those of the token before,
-    without parameters, before attention and before the feed-forward layer (Peng 2021; later RWKV).
+    """y_t = (x_(t-1)[: D / 2], x_t[D / 2 :]): the first half of the channels is taken from the token
+    before. It has no parameters, and stands before attention and before the feed-forward layer
+    (Peng 2021; later RWKV).
     """
 
     @staticmethod

@@ -75,7 +75,7 @@ class Softmax(nnx.Module):
 
 class ELMo(nnx.Module, TaskHead):
     """p(t_k | t_1 .. t_(k-1)) from the forward states at k - 1, p(t_k | t_(k+1) .. t_N) from the
-    backward states at k + 1.
+    backward states at k + 1, for a text with N tokens.
 
     Peters et al. 2018, section 3.1, with the sizes of section 3.4. Both directions read the same
     token vectors and predict through the same softmax; their LSTMs are their own. Dropout, as in

@@ -19,7 +19,8 @@ class BidirectionalObjective(Objective):
 
     A batch is {"tokens": [B, T + 1]}: the forward model predicts the last T tokens of a row, the
     backward one the first T. The loss is the mean of both, so that it compares with that of a
-    single model. Tokens are read as their characters, "token_characters" [V, C].
+    single model. Tokens are read as their characters, "token_characters" [V, C], with C characters
+    for each.
 
     With `objective.sampled_softmax` training scores each target only against that number of sampled
     ids, the same for the whole batch (see `zoo.objectives.sampled_softmax`). The training loss is

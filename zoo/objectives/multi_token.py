@@ -12,11 +12,11 @@ from zoo.objectives.objective import Batch, Constants, ForwardMode, Sums
 
 class MultiTokenObjective(CausalObjective):
     """sum_k w_k -log p_t(x_(t+k)) / sum_k w_k over the next n tokens, k = 1 .. n, with the same
-    prediction p_t for all of them and w_k = r^(k - 1) (after Gloeckle et al. 2024, arXiv:2404.19737,
-    whose tokens have heads of their own).
+    prediction p_t for all of them and w_k = r^(k - 1) (after Gloeckle et al. 2024, arXiv:2404.19737).
 
-    n is `objective.future_tokens`, r `objective.future_decay`. Each term is a mean over its own
-    targets: those of k > 1 lie in the row and in the document of token t, whether or not documents
+    In that paper each future token has a head of its own; here all share one. n is
+    `objective.future_tokens`, r `objective.future_decay`. Each term is a mean over its own targets:
+    those of k > 1 lie in the row and in the document of token t, whether or not documents
     see each other. Only training has these terms. The reported loss, in training and in evaluation,
     is that of the next token alone, so that it compares with `causal`. The head's product is
     computed for each k.

@@ -23,7 +23,8 @@ MULTIPLIER = 0x9E3779B1
 
 
 class ReplacedTokensObjective(MaskedObjective):
-    """L_MLM + lambda * L_disc (Clark et al. 2020, section 3.1).
+    """L_MLM + lambda * L_disc, lambda = `objective.discriminator_weight` (Clark et al. 2020,
+    section 3.1).
 
     The generator reads a row in which tokens are hidden, as in `MaskedObjective`; L_MLM is the mean
     over the chosen tokens of -log p(x_t | the row with hidden tokens). Each chosen token is then

@@ -24,7 +24,7 @@ class SpanObjective(Objective):
     after its sentinel, and an end; x is the row with a sentinel in each span's place (Raffel et al.
     2020, section 3.1.4).
 
-    A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, S], "targets": [B,
+    A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, T], "targets": [B,
     N]}, padded with -1. The decoder reads the tokenizer's `start_id` and the targets but the last. No
     token sees padding.
     """

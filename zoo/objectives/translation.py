@@ -12,8 +12,8 @@ class TranslationObjective(SpanObjective):
     it translates (Sutskever et al. 2014; Vaswani et al. 2017). In training the decoder reads the
     true y_<t (teacher forcing), and labels may be smoothed.
 
-    A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, S], "targets": [B,
-    S]}, padded with -1; B and S differ from batch to batch. The decoder reads the tokenizer's
+    A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, T], "targets": [B,
+    T]}, padded with -1; B and T differ from batch to batch. The decoder reads the tokenizer's
     `start_id` and the targets but the last. No token sees padding.
     """
 

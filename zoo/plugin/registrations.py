@@ -52,9 +52,9 @@ TABLES: dict[str, _Table] = {
     "model.norm.placement": _Table(PLACEMENTS, Block, ("sublayer",), "placement"),
     "model.position.kind": _Table(POSITIONS, Position, (), "position"),
     "model.attention.kind": _Table(ATTENTIONS, TokenMixer, ("__call__", "product_flops"), "attention"),
-    "model.convolution.kind": _Table(SHORT_CONVOLUTIONS, ShortConvolution, ("places", "mix"), "convolutions"),
-    "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward"),
-    "objective.kind": _Table(OBJECTIVES, Objective, ("targets",), "tasks"),
+    "model.convolution.kind": _Table(SHORT_CONVOLUTIONS, ShortConvolution, ("places", "mix"), "convolution"),
+    "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward layer"),
+    "objective.kind": _Table(OBJECTIVES, Objective, ("targets",), "objective"),
     "optimizer.kind": _Table(OPTIMIZERS),
     "schedule.kind": _Table(SCHEDULES),
 }

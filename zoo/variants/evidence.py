@@ -102,9 +102,10 @@ def compared_by(variant: Variant) -> Iterator[tuple[str, Claim | None, list[str]
     not, and a factor sets the fields that choose it and few others. `ids` are the claims of which a
     contrast reads an arm with the variant; all, if contrasts do not name theirs.
 
-    An architecture differs from another one in more than a field; its entry names its claims.
+    An architecture or an objective differs from another one in more than a field; its entry names its
+    claims.
     """
-    if variant.part == "architecture":
+    if variant.part in ("architecture", "objective"):
         return
     chosen = {**variant.changes, **dict(variant.chosen)}
     for name, (experiment, arms) in shipped_experiments().items():

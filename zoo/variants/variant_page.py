@@ -12,7 +12,7 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.variants.evidence import Findings, judged_by, used_by
 from zoo.variants.notation import LETTERS, legend
-from zoo.variants.published_results import PUBLISHED
+from zoo.variants.published import PUBLISHED
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant
 from zoo.variants.variant_cost import costs, inference, is_architecture, resolved_fields, shapes
@@ -23,7 +23,7 @@ NAMED = re.compile(
     r"[A-Z][\w'-]+(?: et al\.| & [A-Z][\w'-]+)? (?:19|20)\d\d(?:, (?:section|eq\.|figure|table) \d(?:[\d.]*\d)?)?"
 )
 # The error for a field without effect; the group is the reason.
-UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at .*")
+UNREAD = re.compile(r".* has no effect: (.*?)( does not read it)?; leave it .*")
 
 
 def computes(variant: Variant) -> str:
@@ -144,8 +144,7 @@ def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
             reason = (
                 reason
                 if unread is None
-                else f"no effect: {unread[1]}"
-                + ("" if unread[1].startswith("it is read") else " does not read what they set")
+                else f"no effect: {unread[1]}{' does not read what they set' if unread[2] else ''}"
             )
             reasons.setdefault(reason, []).append(other.name)
     yield from ((names, reason) for reason, names in reasons.items())
@@ -266,10 +265,12 @@ def render(variant: Variant, findings: Findings | None = None, picture: str = ""
         findings: verdicts to show beside the claims.
         picture: path of its picture from the page.
     """
+    layers = "pre-norm, LayerNorm, learned positions, multi-head attention, GELU"
     baseline = {
-        "decoder": "a GPT: decoder, pre-norm, LayerNorm, learned positions, multi-head attention, GELU",
-        "encoder": "the same as an encoder, trained by masked language modelling",
-        "encoder_decoder": "the same as an encoder-decoder, trained by prefix language modelling",
+        "decoder": f"a GPT: decoder, {layers}",
+        "encoder": "an encoder with the layers of GPT-2, trained by masked language modelling: " + layers,
+        "encoder_decoder": "an encoder-decoder with the layers of GPT-2, trained by prefix language modelling: "
+        + layers,
         "elmo": "ELMo, with the default's width and depth",
     }["decoder" if is_architecture(variant) else variant.baseline]
     text = [f"# {variant.name}", f"A choice of {variant.part}. The baseline is {baseline}."]

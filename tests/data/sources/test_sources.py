@@ -105,6 +105,14 @@ def test_separator_divides_each_file_and_blank_pieces_go(tmp_path):
     assert texts_of(read(f"text:{tmp_path}"))[1] == "three"
 
 
+def test_a_separator_that_a_shell_passes_on_as_a_backslash_and_an_n_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo")
+    with pytest.raises(ConfigError, match=r"data\.document_separator='.*' does not occur in text:.*; for a newline"):
+        texts_of(read(f"text:{tmp_path}", r"\n\n"))
+    (tmp_path / "b.txt").write_text(r"one\n\ntwo")
+    assert len(texts_of(read(f"text:{tmp_path}", r"\n\n"))) == 3
+
+
 def test_fingerprint_is_of_content_and_of_document_borders(tmp_path):
     for name in ("x", "y"):
         (tmp_path / name).mkdir()

@@ -171,7 +171,7 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path, runs, entries, 
     with pytest.raises(ConfigError) as caught:
         check_sweep_folder(tmp_path, runs)
     assert caught.value.problems == [
-        f"--output {tmp_path} holds what is not of a sweep ({told}); name a new or an empty folder"
+        f"--output {tmp_path} holds files that are not of a sweep ({told}); name a new or an empty folder"
     ]
 
 

@@ -293,11 +293,12 @@ def test_values_of_another_size_stand_at_the_same_place_of_the_grid(tmp_path, mo
     ("changes", "text"),
     [
         ({"values": [0.1, 0.2]}, "has 2 values and that of .* 3"),
-        ({"chosen": {PRE: 0.4}}, f"no best value of {POST}; it has {PRE}"),
-        ({"chosen": {PRE: 0.4, POST: 0.3}}, f"no best value of {POST}"),
+        ({"chosen": {PRE: 0.4}}, f"no tuned value for {POST}; its arms are {PRE}"),
+        ({"chosen": {PRE: 0.4, POST: 0.3}}, rf"edited or is damaged: 0.3 of {POST} is not in its grid \[0.1"),
         ({"field": "optimizer.beta2"}, f"no tuned {RATE}; it tuned optimizer.beta2"),
         ({"chosen": {}}, f"no tuned {RATE}"),
         ({"values": 3}, "not readable as a sweep"),
+        ({"values": [0.1, None, 0.4]}, "not readable as a sweep"),
         (None, "neither a sweep nor an archived result"),
     ],
 )

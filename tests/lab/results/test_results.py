@@ -148,6 +148,12 @@ def test_differing():
     assert differing_keys([a, b]) == ["flag", "list"]
 
 
+def test_a_field_that_is_newer_than_a_run_has_its_default_there():
+    default, changed = {"model": {"layers": {"distinct": 0}}}, {"model": {"layers": {"distinct": 2}}}
+    assert differing_keys([{}, default]) == []
+    assert differing_keys([{}, default, changed]) == ["model.layers.distinct"]
+
+
 def test_comparison_groups_by_what_differs(writer):
     folders = [
         writer.run(

@@ -30,7 +30,7 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path, entries, told):
         with pytest.raises(ConfigError) as caught:
             call(tmp_path)
         assert caught.value.problems == [
-            f"--workdir {tmp_path} holds what is not of a run ({told}); name a new or an empty folder"
+            f"--workdir {tmp_path} holds files that are not of a run ({told}); name a new or an empty folder"
         ]
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(entries, "mine")
 

@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
         data = trained.config.data
         if not (tasks := given or list(tasks_in(data.source, data.mixture))):
             raise ConfigError(
-                f"{folder}: data.source={data.source} has no synthetic task, so that the run has learned to answer "
-                "none; give --task to ask all the same"
+                f"{folder}: data.source={data.source} has no synthetic task, so the run was trained to answer none; "
+                "name one with --task to ask it anyway"
             )
         for task in tasks:
             found = probe(trained, task, documents=args.documents)

@@ -170,7 +170,7 @@ def _experiment(args: argparse.Namespace):
         seeds=args.seeds or experiment.seeds,
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
         match=args.match or experiment.match,
-        metric=args.metric or experiment.metric,
+        metric=experiment.metric if args.metric is None else args.metric,
     )
     return with_values_of(experiment, args.tuned_as) if args.tuned_as else experiment
 
@@ -187,7 +187,7 @@ def _check_source(args: argparse.Namespace) -> None:
         raise ConfigError(
             f"{'--vary' if args.vary else '--name'} needs --config=FILE; an experiment file declares its own factors"
         )
-    if args.experiment and args.metric:
+    if args.experiment and args.metric is not None:
         raise ConfigError("--metric needs --config=FILE or --arm; an experiment file declares its own metric")
     if args.config and not (args.vary or args.arms or args.seeds):
         raise ConfigError("--config without --vary, --arm or --seeds: nothing varies; for a single run use train.py")

@@ -94,8 +94,8 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "--tuned-as",
         metavar="DIR",
         type=Path,
-        help="tune nothing: every arm has the value at the place in the grid that was its best in DIR, a sweep of the "
-        "same experiment at another size or its archived result",
+        help="tune nothing: every arm has the value of the same rank in the grid as its best one in DIR, a sweep of "
+        "the same experiment at another size or its archived result",
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.config.field import as_given
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO
 from zoo.config.kinds import ATTENTION_KINDS, POSITION_KINDS, is_prefix_decoder
 
@@ -54,7 +55,7 @@ def check_traits(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         able = ATTENTION_KINDS.having(trait)
         if asked and kind not in able:
             yield (
-                f"model.attention.kind={kind} cannot be combined with {path}={_shown(flat[path])}; leave it out, or "
+                f"model.attention.kind={kind} cannot be combined with {path}={as_given(flat[path])}; leave it out, or "
                 f"use {' or '.join(able)}"
             )
 
@@ -72,10 +73,6 @@ def check_cross(flat: dict[str, Any], decoder: dict[str, Any]) -> Iterator[str]:
             f"model.attention.kind={kind} cannot read an encoder's output; set "
             f"model.decoder.attention.kind={' or '.join(able)}"
         )
-
-
-def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def check_dilations(flat: dict[str, Any], architecture: str) -> Iterator[str]:

@@ -19,8 +19,8 @@ POSITION_FIELDS: tuple[Field, ...] = (
         str,
         "which dimensions form a pair",
         {
-            "half": "k with k + K/2 (GPT-NeoX, LLaMA in Hugging Face)",
-            "interleaved": "2k with 2k + 1 (Su et al. 2021; Vaswani et al. 2017)",
+            "half": "dimensions k and k + K/2 (GPT-NeoX, LLaMA in Hugging Face)",
+            "interleaved": "dimensions 2k and 2k + 1, neighbours (Su et al. 2021; Vaswani et al. 2017)",
         },
         auto="half for rope, interleaved for sinusoidal",
         when=POSITION_KINDS.when("pairs"),

@@ -148,7 +148,7 @@ STACK_FIELDS: tuple[Field, ...] = (
         "model.embedding.dim",
         0,
         int,
-        "E, width of the embeddings of tokens, positions and segments, which a dense layer maps to D (ALBERT); 0: D, "
+        "e, width of the embeddings of tokens, positions and segments, which a dense layer maps to D (ALBERT); 0: D, "
         "without that layer",
         minimum=0,
         added=True,

@@ -51,10 +51,12 @@ class BatchFormatter:
         tokenizer: the tokenizer that made the tokens.
         has_masks: whether the tokenizer's `mask_id` is shown as [MASK].
         num_sentinels: number of sentinels, whose ids follow the tokenizer's.
+        swapped: whether the second segment of a negative pair precedes the first (`swapped_pairs`).
     """
 
-    def __init__(self, tokenizer: Tokenizer, has_masks: bool, num_sentinels: int):
+    def __init__(self, tokenizer: Tokenizer, has_masks: bool, num_sentinels: int, swapped: bool = False):
         self._tokenizer, self._sentinels = tokenizer, num_sentinels
+        self._negative = "comes before it" if swapped else "does not follow"
         names = {tokenizer.bos_id: "⟨document⟩", tokenizer.separator_id: "⟨separator⟩"}
         self._names = names | ({tokenizer.mask_id: "⟨mask⟩"} if has_masks else {})
 
@@ -91,7 +93,7 @@ class BatchFormatter:
             yield "tokens", shown
             return
         border = int((batch["segments"][number][: len(shown)] == 0).sum())
-        follows = {0: "follows", 1: "does not follow", PADDING: "is padding"}[int(batch["next"][number])]
+        follows = {0: "follows", 1: self._negative, PADDING: "is padding"}[int(batch["next"][number])]
         yield "segment 0", shown[:border]
         yield f"segment 1, which {follows}", shown[border:]
 

@@ -16,7 +16,7 @@ from zoo.data.sources.standard_library import standard_library
 from zoo.data.sources.synthetic import synthetic
 from zoo.data.sources.text_files import file_pieces, find_files, path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, shown
 
 
 class SourceReader(NamedTuple):
@@ -106,8 +106,17 @@ def _text(argument: str, data: Any) -> Documents:
     files = find_files(argument, "text", "corpus/*.txt")
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:
+        divided = False
         for path in files:
-            yield from file_pieces(path, data.document_separator, policy)
+            for number, piece in enumerate(file_pieces(path, data.document_separator, policy)):
+                divided |= bool(number) and piece.opens
+                yield piece
+        # A shell passes \n on as two characters.
+        if not divided and "\\" in data.document_separator:
+            raise ConfigError(
+                f"data.document_separator={shown(data.document_separator)} does not occur in {name}; for a newline "
+                "write $'\\n' in a shell"
+            )
 
     name = str(data.source) + (f" in {len(files)} files" if len(files) > 1 else "")
     return Documents(read, name, data.bad_text)

@@ -1,5 +1,6 @@
 """Which tokens each token sees in the layers of a config, and how far information travels."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,6 +26,8 @@ CELLS = 32
 """Tokens of a row that are shown, by default."""
 LONGEST = 2048
 """Tokens of a row of which the reach is computed."""
+TITLE_WIDTH = 44
+"""Characters of a line above a grid; longer ones would reach into the next grid's."""
 DOCUMENTS = (0.0, 0.4, 0.75)
 """Where the documents of an example of a packed row begin, as shares of it."""
 
@@ -71,17 +74,18 @@ def _stacks(config: ResolvedConfig) -> Iterator[_Stack]:
 
 
 def row_length(config: ResolvedConfig) -> int:
-    """Returns a number of tokens that shows what limits attention in the config: several windows,
-    or twice the prefix; the row of training where neither limits it.
+    """Returns the number of tokens of a row that shows what limits attention in the config: those of
+    training, but at least two and at most eight times the widest window or the prefix, which is then
+    whole and several cells wide.
     """
     spans = [
         attention.window * max(attention.dilations, default=1)
         for stack in _stacks(config)
         for attention in (kind.attention for kind in stack.kinds.values())
     ]
-    prefixes = [2 * stack.prefix for stack in _stacks(config)]
-    limited = any(spans) or any(prefixes)
-    return max(CELLS, round(2.5 * max(spans)), *prefixes) if limited else config.data.sequence_length
+    limit = max([*spans, *(stack.prefix for stack in _stacks(config))])
+    length = config.data.sequence_length
+    return max(CELLS, min(max(length, 2 * limit), 8 * limit)) if limit else length
 
 
 def row_context(config: ResolvedConfig, causal: bool, prefix: int, length: int, stride: int) -> Context:
@@ -263,7 +267,8 @@ def _draw_mask(axes: Axes, mask: LayerMask) -> None:
     axes.set_yticks(ticks, labels, fontsize=7)
     axes.tick_params(which="both", length=0)
     documents = "\nlines: documents begin" if mask.documents else ""
-    axes.set_title(f"{mask.title}\n{mask.notes}{documents}", fontsize=8, parse_math=False)
+    notes = textwrap.fill(mask.notes, TITLE_WIDTH)
+    axes.set_title(f"{mask.title}\n{notes}{documents}", fontsize=8, parse_math=False)
     axes.set_xlabel("key", fontsize=8)
     axes.set_ylabel("query", fontsize=8)
     for edge in axes.spines.values():

@@ -110,7 +110,8 @@ def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
         foreign = [] if isinstance(record, dict) and "arms" in record else ["experiment.json"]
     if foreign:
         raise ConfigError(
-            f"--output {folder} holds what is not of a sweep ({listed(foreign, 3)}); name a new or an empty folder"
+            f"--output {folder} holds files that are not of a sweep ({listed(foreign, 3)}); name a new or an empty "
+            "folder"
         )
 
 

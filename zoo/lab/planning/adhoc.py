@@ -120,6 +120,8 @@ def _bundle(text: str, content: str, problems: list[str]) -> dict[str, str]:
             problems.append(f"--arm {text}: {shown(part)} is not PATH=VALUE")
         elif problem := _field_problem(path):
             problems.append(f"--arm {text}: {problem}")
+        elif path in overrides:
+            problems.append(f"--arm {text}: {path} is given twice")
         elif not value and config.field_at(path).kind is not str:
             problems.append(f"--arm {text}: {shown(part)} is not PATH=VALUE; only texts can be empty")
         else:

@@ -54,8 +54,8 @@ def with_tuned_values(experiment: Experiment, values: Mapping[str, float]) -> Ex
 def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     """Returns the experiment with the values that tuning chose at another size.
 
-    Each arm gets the value at the place in this experiment's grid at which the other sweep found the
-    best of its own: the second of three stays the second of three. Nothing is tuned.
+    Grids are matched by rank: an arm whose best value in the other sweep was the second smallest of
+    its grid gets the second smallest of this experiment's grid. Nothing is tuned.
 
     Args:
         experiment: with `tune`.
@@ -69,12 +69,16 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     own, others = sorted(experiment.tune.values), sorted(values)
     if len(own) != len(others):
         raise ConfigError(
-            f"{folder}: its grid has {len(others)} values and that of {experiment.name} {len(own)}, so that places in "
-            "them cannot be compared"
+            f"{folder}: its grid has {len(others)} values and that of {experiment.name} {len(own)}; values are "
+            "matched by their rank in the grid, so both need equally many"
         )
     arms = dict.fromkeys(arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment))
-    if missing := [arm for arm in arms if chosen.get(arm) not in others]:
-        raise ConfigError(f"{folder}: no best value of {', '.join(missing)}; it has {', '.join(chosen) or 'no arms'}")
+    if missing := [arm for arm in arms if arm not in chosen]:
+        raise ConfigError(
+            f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(chosen) or 'none'}"
+        )
+    if foreign := [f"{chosen[arm]!r} of {arm}" for arm in arms if chosen[arm] not in others]:
+        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(foreign)} is not in its grid {others}")
     found = with_tuned_values(experiment, {arm: own[others.index(chosen[arm])] for arm in arms})
     return replace(found, tuned_at=name)
 
@@ -89,12 +93,13 @@ def _other_grid(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str,
     try:
         record = read_json(path)
         tuning = record.get("tuning") or {}
-        field, chosen, values = tuning.get("field"), dict(tuning.get("chosen") or {}), list(tuning.get("values") or ())
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        name, field, chosen = record["name"], tuning.get("field"), dict(tuning.get("chosen") or {})
+        values = [float(value) for value in tuning.get("values") or ()]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not readable as a sweep ({type(error).__name__}: {error})") from error
     if field != experiment.tune.field or not chosen:
         raise ConfigError(f"{path}: no tuned {experiment.tune.field}; it tuned {field or 'nothing'}")
-    return record["name"], chosen, values
+    return name, chosen, values
 
 
 def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
@@ -102,8 +107,8 @@ def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
     if not experiment.tuned_at:
         return []
     return [
-        f"{experiment.tune.field} was not tuned at this size: each arm has the value at the place in the grid that was "
-        f"best in {experiment.tuned_at}"
+        f"{experiment.tune.field} was not tuned at this size: each arm has the value of the same rank in the grid as "
+        f"the best one in {experiment.tuned_at}"
     ]
 
 

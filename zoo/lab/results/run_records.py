@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.config import FIELDS
 from zoo.errors import ConfigError
 from zoo.files import MAX_LINE_BYTES, is_step, number_in, printable, read_json, read_json_lines
 from zoo.lab.measures import read_measured
@@ -98,8 +99,12 @@ def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
 
 
 def differing_keys(configs: list[dict[str, Any]]) -> list[str]:
-    """Returns the dotted keys, except the seed, whose values are not the same in all configs."""
-    flat = [flatten(config) for config in configs]
+    """Returns the dotted keys, except the seed, whose values are not the same in all configs.
+
+    A field that was added after a config was written has its default there.
+    """
+    added = {field.path: field.default for field in FIELDS if field.added}
+    flat = [added | flatten(config) for config in configs]
     keys = sorted({key for config in flat for key in config} - {"seed"})
     # Compared as JSON: 1, 1.0 and True are three settings, although Python calls them equal.
     return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in flat}) > 1]

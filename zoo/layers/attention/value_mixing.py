@@ -39,13 +39,14 @@ class ValueResidualAttention(SoftmaxAttention):
 
 class ValueEmbeddingAttention(SoftmaxAttention):
     """Softmax attention with v_g = x W_v,g + 2 sigmoid(x[:c] W_gate,g) E_g[token], for each head g of
-    keys and values and a table E of the layer (Karpathy 2026, nanochat, without its constants; after
-    Zhou et al. 2024, arXiv:2410.17897).
+    keys and values; E the table [V, G, K] of the layer, with a vector for each token of the vocabulary
+    and each head (Karpathy 2026, nanochat, without its constants; after Zhou et al. 2024,
+    arXiv:2410.17897).
 
     The gate reads the first c = `attention.value_gate_channels` values of the token and is 1 at
     first; with c = 0 there is none. The table adds V G K parameters to a layer and almost no
-    operations, so that models of equal parameters and of equal FLOPs are different models.
-    Cross-attention is plain.
+    operations: a baseline with as many parameters is not the one with as many FLOPs. Cross-attention
+    is plain.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

@@ -12,7 +12,7 @@ from zoo.objectives.tasks.task import RowObjective
 
 
 class ClassificationObjective(RowObjective):
-    """-log softmax(s)[c], the mean over examples: s the scores of a row's C labels, c its own
+    """-log softmax(s)[c], the mean over examples: s the scores of a row, c its label
     (Devlin et al. 2019, section 4.1).
 
     Labels are "labels" [B], -1 in rows of padding. Metrics are the loss and "accuracy";

@@ -12,8 +12,8 @@ _EXCLUDED = -1e9
 
 
 class ExtractionObjective(TaskObjective):
-    """-(log softmax(h S)[start] + log softmax(h E)[end]) / 2, the mean over rows (Devlin et al.
-    2019, section 4.2).
+    """-(log softmax(h . w_start)[start] + log softmax(h . w_end)[end]) / 2, the mean over rows, with
+    the states h of all tokens and two learned vectors (Devlin et al. 2019, section 4.2).
 
     Each softmax is over the tokens of the context and [CLS], which is the answer of a row without
     one. A batch has "starts" and "ends" [B], and "context" [B, 2], the first place of the context

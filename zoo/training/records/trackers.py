@@ -132,7 +132,8 @@ def check_trackers(names: Iterable[str]) -> None:
     for name in () if names == AUTO else names:
         if name not in TRACKERS:
             problems.append(
-                f"training.trackers={name} is not one of {', '.join(TRACKERS)}{did_you_mean(name, TRACKERS)}"
+                f"training.trackers={name} is not one of {', '.join(TRACKERS)}{did_you_mean(name, TRACKERS)}; leave it "
+                "empty for none"
             )
         elif not is_installed(name):
             package = TRACKERS[name][0]

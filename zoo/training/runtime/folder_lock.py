@@ -41,7 +41,8 @@ def check_run_folder(workdir: Path) -> None:
         foreign = []  # A run whose config.json is gone or damaged, which is told later.
     if foreign:
         raise ConfigError(
-            f"--workdir {workdir} holds what is not of a run ({listed(foreign, 3)}); name a new or an empty folder"
+            f"--workdir {workdir} holds files that are not of a run ({listed(foreign, 3)}); name a new or an empty "
+            "folder"
         )
 
 

@@ -41,7 +41,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "causal",
-        "architecture",
+        "objective",
         "causal-lm",
         source=CausalObjective,
         systems=("gpt2",),
@@ -52,7 +52,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "multi_token",
-        "architecture",
+        "objective",
         "multi-token",
         source=MultiTokenObjective,
         tests=(
@@ -94,7 +94,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "masked-lm",
-        "architecture",
+        "objective",
         BASELINES["encoder"],
         source=MaskedObjective,
         systems=("bert",),
@@ -110,7 +110,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "replaced_tokens",
-        "architecture",
+        "objective",
         "replaced-tokens",
         baseline="encoder",
         source=ReplacedTokensObjective,
@@ -132,7 +132,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "prefix-lm",
-        "architecture",
+        "objective",
         BASELINES["encoder_decoder"],
         source=PrefixObjective,
         systems=("t5",),
@@ -142,7 +142,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "prefix-lm-decoder",
-        "architecture",
+        "objective",
         {"objective.kind": "prefix"},
         source=PrefixDecoderObjective,
         tests=(numpy_reference("objectives/test_prefix_decoder.py::test_the_loss_is_the_reference_s"),),
@@ -150,7 +150,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "span-corruption",
-        "architecture",
+        "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "span"},
         source=SpanObjective,
         tests=(numpy_reference("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),),
@@ -162,14 +162,14 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "denoising",
-        "architecture",
+        "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
         source=DenoisingObjective,
         tests=(numpy_reference("objectives/test_denoising.py::test_the_loss_is_that_of_every_row_alone"),),
     ),
     Variant(
         "translation",
-        "architecture",
+        "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
         source=TranslationObjective,
         tests=(numpy_reference("objectives/test_translation.py::test_the_loss_is_that_of_every_pair_alone"),),
@@ -187,7 +187,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "bidirectional-lm",
-        "architecture",
+        "objective",
         BASELINES["elmo"],
         source=BidirectionalObjective,
         tests=(numpy_reference("objectives/test_bidirectional.py::test_the_loss_is_that_of_every_row_alone"),),
@@ -213,12 +213,12 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.z_loss",
         1e-4,
-        "architecture",
+        "objective",
         "z-loss",
         source=cross_entropy,
         tests=(numpy_reference("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),),
         equation=(
-            "L = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "
+            "loss = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "
             "in training only."
         ),
         paper="Chowdhery et al. 2022, section 5 (PaLM), with 1e-4",
@@ -226,12 +226,12 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.label_smoothing",
         0.1,
-        "architecture",
+        "objective",
         "label-smoothing",
         paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
         equation=(
-            "L = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, in training; evaluation reports -log "
-            "p(target)."
+            "loss = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, e = `objective.label_smoothing`, in "
+            "training; evaluation reports -log p(target)."
         ),
         tests=(numpy_reference("objectives/test_cross_entropy.py::test_what_a_head_may_add", 3e-6),),
     ),

@@ -22,7 +22,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         source=softmax_attention.SoftmaxAttention,
         systems=("gpt2",),
         tests=(LAYER,),
-        details=("A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K with G shared heads.",),
+        details=("A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K where heads share them.",),
         claims=("A7", "A8"),
         picture="heads",
     ),
@@ -64,8 +64,8 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         {"model.attention.num_query_heads": 2},
         paper="a control; cf. Shazeer 2019",
         equation=(
-            "out_h = softmax(scale * q_r k_g^T) v_g, r = floor(h Q / H): groups of H / Q heads share a query, not a "
-            "key and value."
+            "out_h = softmax(scale * q_r k_g^T) v_g, r = floor(h Q / H), with Q = `attention.num_query_heads`: "
+            "groups of H / Q heads share a query, not a key and value."
         ),
         tests=(LAYER,),
         details=(
@@ -79,8 +79,8 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         {"model.attention.cross_kv_heads": 4},
         paper="Ainslie et al. 2023",
         equation=(
-            "In cross-attention out_h = softmax(scale * q_h k_g^T) v_g, g = floor(h C / H), with C key and value "
-            "heads of its own."
+            "In cross-attention out_h = softmax(scale * q_h k_g^T) v_g, g = floor(h C / H), with C = "
+            "`attention.cross_kv_heads` key and value heads of its own."
         ),
         baseline="encoder_decoder",
         tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_are_the_reference_s", 2e-5),),
@@ -131,8 +131,8 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "attention",
         {"model.attention.window": 256, "model.attention.dilations": (1, 2)},
         equation=(
-            "Query t of head h sees the keys s = t - i d, 0 <= i < W: W keys over W d tokens; heads take the "
-            "dilations d in turn."
+            "Query t of head h sees the keys s = t - i d, 0 <= i < W: W = `attention.window` keys over W d tokens; "
+            "heads take the dilations d (`attention.dilations`) in turn."
         ),
         paper="Beltagy et al. 2020, section 3.1, Dilated Sliding Window",
         tests=(LAYER,),
@@ -146,7 +146,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "attention",
         ENCODER_WINDOW | {"model.attention.global_tokens": 1},
         paper="Beltagy et al. 2020, section 3.1",
-        equation="Like symmetric-window, but the first g tokens see all keys s, and every query sees s < g.",
+        equation=(
+            "Like symmetric-window, but the first g = `attention.global_tokens` tokens see all keys, and every query "
+            "also sees the keys s < g."
+        ),
         baseline="encoder",
         tests=(LAYER,),
         details=("Two layers suffice for any two tokens to depend on each other, by way of a global one.",),
@@ -173,7 +176,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "model.layers.kinds.local.attention.window": 256,
             "model.layers.kinds.global.attention.window": 0,
         },
-        equation="Layers alternate: in a local one query t sees t - W < s <= t, in a global one all s <= t.",
+        equation=(
+            "Layers alternate: in a local one query t sees the keys s with t - W < s <= t, W = `attention.window`, in "
+            "a global one all s <= t."
+        ),
         paper="Gemma Team 2024 (Gemma 2), section 2",
         systems=("gemma2", "gemma3"),
         tests=(WHOLE,),

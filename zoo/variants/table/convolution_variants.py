@@ -8,8 +8,8 @@ BLOCK = numpy_reference("layers/test_short_convolution.py::test_a_block_is_its_e
 KIND = "model.convolution.kind"
 
 CONVOLUTION_VARIANTS: tuple[Variant, ...] = (
-    choice(KIND, "canon", "convolutions", source=short_convolution.CanonConvolution, tests=(BLOCK,)),
-    choice(KIND, "primer", "convolutions", source=short_convolution.PrimerConvolution, tests=(BLOCK,)),
-    choice(KIND, "kv_shift", "convolutions", "kv-shift", source=short_convolution.KeyValueShift, tests=(BLOCK,)),
-    choice(KIND, "token_shift", "convolutions", "token-shift", source=short_convolution.TokenShift, tests=(BLOCK,)),
+    choice(KIND, "canon", "convolution", source=short_convolution.CanonConvolution, tests=(BLOCK,)),
+    choice(KIND, "primer", "convolution", source=short_convolution.PrimerConvolution, tests=(BLOCK,)),
+    choice(KIND, "kv_shift", "convolution", "kv-shift", source=short_convolution.KeyValueShift, tests=(BLOCK,)),
+    choice(KIND, "token_shift", "convolution", "token-shift", source=short_convolution.TokenShift, tests=(BLOCK,)),
 )

@@ -24,7 +24,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         choice(
             "model.ffn.kind",
             kind,
-            "feed-forward",
+            "feed-forward layer",
             source=feedforward.FEED_FORWARDS[kind],
             systems=systems,
             tests=(FFN,),
@@ -43,7 +43,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         choice(
             "model.ffn.kind",
             kind,
-            "feed-forward",
+            "feed-forward layer",
             kind.replace("_", "-"),
             source=feedforward.FEED_FORWARDS[kind],
             paper="Maas et al. 2013; So et al. 2021, section 4" if kind.startswith("leaky") else "",
@@ -54,7 +54,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.ffn.gelu_approximation",
         "tanh",
-        "feed-forward",
+        "feed-forward layer",
         "gelu-tanh",
         paper="Hendrycks & Gimpel 2016, section 2; GPT-2's code",
         equation="gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).",
@@ -64,7 +64,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.ffn.match_parameters",
         True,
-        "feed-forward",
+        "feed-forward layer",
         "matched-parameters",
         {"model.ffn.kind": "swiglu"},
         source=feedforward.hidden_dim,
@@ -81,7 +81,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.ffn.bias",
         False,
-        "feed-forward",
+        "feed-forward layer",
         "no-ffn-bias",
         equation="y = act(x W_up) W_down without biases.",
         paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",
@@ -117,15 +117,16 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         "factorised-embedding",
         {"model.head.transform": True},
         equation=(
-            "x_t = (Norm'(E[token_t] + P[t])) W + b, with E [V, E], P [T, E], W [E, D]; "
-            "logits = Norm(act(h W_d + b_d)) E^T, with W_d [D, E]. Norm' is optional (`model.embedding.norm`)."
+            "x_t = Norm'(E[token_t] + P[t]) W + b, with E [V, e], P [T, e], W [e, D], e = `embedding.dim`; "
+            "logits = Norm(act(h W_d + b_d)) E^T, with W_d [D, e]. Norm' is optional (`embedding.norm`)."
         ),
         paper="Lan et al. 2020, section 3.1 (ALBERT)",
         systems=("albert",),
         tests=(WHOLE,),
         details=(
-            "V E + E D numbers in place of V D. A tied head needs `model.head.transform`, which maps the hidden states "
-            "to E; with `model.tie_embeddings=false` the head may read them as they are. Segments are E wide too.",
+            "V e + e D numbers in place of V D. A tied head needs `model.head.transform`, which maps the hidden states "
+            "to width e; with `model.tie_embeddings=false` the head may read them as they are. Segments have width e "
+            "too.",
         ),
     ),
     choice(
@@ -133,7 +134,10 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         2,
         "embedding and head",
         "segments",
-        equation="x_t = E[token_t] + P[t] + S[segment_t].",
+        equation=(
+            "x_t = E[token_t] + P[t] + E_segment[segment_t], with a learned vector for each of `embedding.segments` "
+            "segments."
+        ),
         paper="Devlin et al. 2019, section 3",
         baseline="encoder",
         systems=("bert",),
@@ -156,7 +160,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         "embedding and head",
         "untied-head",
         paper="Press & Wolf 2017 for the tied one",
-        equation="logits = h W^T, with W [V, D] separate from the token embedding E.",
+        equation="logits = h W^T, with W [V, D] of its own instead of the token embedding E.",
         systems=("llama", "t5-1.1"),
         tests=(WHOLE,),
         details=("Switched off: the tie between the head and the token embedding, which then share no weights.",),

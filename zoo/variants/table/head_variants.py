@@ -39,7 +39,10 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "head",
         "attention",
         "head-gate",
-        equation="y = concat_h(a_h * sigmoid(x w_h)) W_o: one gate for each head, from the layer's input.",
+        equation=(
+            "y = concat_h(a_h * sigmoid(x w_h)) W_o, a_h what head h has read and w_h a learned vector: one gate for "
+            "each head, from the layer's input x."
+        ),
         paper="Qiu et al. 2025",
         tests=(LAYER,),
     ),
@@ -49,7 +52,10 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "attention",
         "attended-gate",
         {"model.attention.gate": "elementwise"},
-        equation="y = (a * sigmoid(a W_g)) W_o, a = concat_h(a_h): gates from what the heads have read.",
+        equation=(
+            "y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: the gates are computed from what "
+            "they gate."
+        ),
         paper="a control; cf. Qiu et al. 2025",
         tests=(LAYER,),
     ),
@@ -59,7 +65,10 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "attention",
         "input-gate",
         {"model.attention.gate": "elementwise"},
-        equation="y = (a * sigmoid(x W_g)) W_o, a = concat_h(a_h): gates from the layer's input, as in output-gate.",
+        equation=(
+            "y = (a * sigmoid(x W_g)) W_o, a what all heads have read, side by side: gates from the layer's input x, "
+            "as in output-gate."
+        ),
         paper="Qiu et al. 2025",
         tests=(LAYER,),
     ),

@@ -109,8 +109,8 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         systems=("gpt2", "llama"),
         tests=(BLOCK, TORCH_BLOCK),
         details=(
-            "The stream itself is never normalised: x_L = x_0 + sum of all sublayer outputs, and one norm before "
-            "the head.",
+            "The stream itself is never normalised: after the last of L layers it is x_0 plus the sum of all sublayer "
+            "outputs, and one norm stands before the head.",
         ),
     ),
     choice(

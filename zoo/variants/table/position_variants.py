@@ -132,6 +132,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "Pair i is the dimensions 2i and 2i + 1 of a head, where `rope` takes i and i + K/2. The two differ by "
             "a permutation of the columns of W_q and W_k.",
         ),
+        picture="pairs",
     ),
     choice(
         "model.position.fraction",

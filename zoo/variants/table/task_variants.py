@@ -14,7 +14,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "classification",
-        "tasks",
+        "task",
         more={"model.head.classes": 4},
         source=ClassificationObjective,
         baseline="encoder",
@@ -23,7 +23,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "regression",
-        "tasks",
+        "task",
         source=RegressionObjective,
         baseline="encoder",
         tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
@@ -31,7 +31,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "tagging",
-        "tasks",
+        "task",
         more={"model.head.classes": 4},
         source=TaggingObjective,
         baseline="encoder",
@@ -40,7 +40,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
     choice(
         "objective.kind",
         "extraction",
-        "tasks",
+        "task",
         source=ExtractionObjective,
         baseline="encoder",
         tests=(numpy_reference("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),),
@@ -49,7 +49,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         choice(
             "model.head.pooling",
             kind,
-            "tasks",
+            "task",
             f"pool-{kind}",
             CLASSES,
             baseline="encoder",
@@ -58,16 +58,29 @@ TASK_VARIANTS: tuple[Variant, ...] = (
             tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
         )
         for kind, paper, equation in (
-            ("first", "Devlin et al. 2019, section 4.1", "v = h_0, the state of [CLS]; scores = v W + b."),
-            ("last", "Radford et al. 2018, section 3.2", "v = h_n, the state of a row's last token; scores = v W + b."),
-            ("mean", "Reimers & Gurevych 2019, section 3", "v = (h_0 + ... + h_n) / (n + 1); scores = v W + b."),
+            ("first", "Devlin et al. 2019, section 4.1", "scores = v W + b with v = h_0, the state of [CLS]."),
+            (
+                "last",
+                "Radford et al. 2018, section 3.2",
+                "scores = v W + b with v = h_n, the state of a row's last token.",
+            ),
+            (
+                "mean",
+                "Reimers & Gurevych 2019, section 3",
+                "scores = v W + b with v = (h_0 + ... + h_n) / (n + 1), the mean of the states of all tokens.",
+            ),
         )
     ),
     Variant(
         "scalar-mix",
-        "tasks",
+        "task",
         CLASSES,
         source=scalar_mix.scalar_mix,
+        equation=(
+            "h = gamma * sum_j softmax(w)_j h_j, h_j a token's state after layer j: the vector that a task reads, with "
+            "learned numbers gamma and w_j."
+        ),
+        paper="Peters et al. 2018, eq. 1",
         baseline="elmo",
         tests=(
             numpy_reference("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),
@@ -77,10 +90,19 @@ TASK_VARIANTS: tuple[Variant, ...] = (
     choice(
         "model.elmo.layer_norm",
         True,
-        "tasks",
+        "task",
         "normalised-layers",
         CLASSES,
         source=scalar_mix.normalise_layers,
+        equation=(
+            "h_j = (h_j - mean(h_j)) / sqrt(variance(h_j) + 1e-12) for the state of each token after each layer j, "
+            "before they are mixed. Nothing is learned."
+        ),
+        paper="Peters et al. 2018, section 3.2; Ba et al. 2016",
+        details=(
+            "AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch, so that a score would depend "
+            "on the rest of the batch.",
+        ),
         baseline="elmo",
         tests=(numpy_reference("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),),
     ),

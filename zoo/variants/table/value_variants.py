@@ -19,7 +19,10 @@ VALUE_VARIANTS: tuple[Variant, ...] = (
         "attention",
         "learned-value-residual",
         {"model.attention.kind": "value_residual"},
-        equation="v = (1 - m) x W_v + m v_1, with a learned number m of each layer that begins at 1/2.",
+        equation=(
+            "v = (1 - m) x W_v + m v_1, v_1 the values of the first layer, with a learned number m of each layer that "
+            "begins at 1/2."
+        ),
         paper="Zhou et al. 2024, section 3; modded-nanogpt's code",
         tests=(WHOLE,),
     ),

@@ -1,0 +1,105 @@
+"""The section of docs/parity.md on variants of the decoder: each beside the equations of its paper in
+float64 numpy, `tests/reference.py`.
+"""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from tests import reference
+from tests.building import compiled, counting, random_statistics, random_values, tiny, together, with_values
+from zoo.models.architectures import make_model
+from zoo.variants import VARIANTS
+from zoo.variants.variant import Variant
+
+LENGTH = 24
+SIZE = {
+    "data.sequence_length": LENGTH,
+    "model.dim": 32,
+    "model.num_layers": 2,
+    "model.attention.num_heads": 8,
+    "model.attention.head_dim": 8,
+    "model.ffn.hidden_dim": "auto",
+}
+# A window that is shorter than the row.
+SMALLER = {"window": {"model.attention.window": 5}}
+# FAVOR+ only approximates its equation, and is compared with performer-pytorch; "zero-outputs"
+# changes initial values alone.
+LEFT_OUT = {"performer", "zero-outputs"}
+TOLERANCE = 1e-5
+ROW = re.compile(r"\| \[`([^`]+)`\]\(variants/[^)]+\) \| [^|]+ \| (\S+) \|")
+INTRODUCTION = """
+## Variants beside their equations
+
+Scores of two rows of 24 tokens by a decoder of random weights that differs from the GPT of [the variants](variants/README.md) in one
+variant, in float32 on a CPU, beside the same model written in float64 numpy from the papers' equations, without any code of the
+project (`tests/reference.py`): the largest difference, relative to the largest score (`python -m tests.parity.table equations`). This is
+the only partner of variants that no library has. The tests of `tests/layers/` and `tests/models/` compare more settings, packed and
+padded rows, and the other architectures.
+
+| Variant | Part | Difference |
+| --- | --- | --- |
+"""
+
+
+def cases() -> dict[str, Variant]:
+    """The variants that change the decoder, by name."""
+    return {
+        variant.name: variant
+        for variant in VARIANTS
+        if variant.baseline == "decoder"
+        and variant.name not in LEFT_OUT
+        and any(path.startswith("model.") for path in variant.changes)
+        and variant.changes.get("model.architecture", "decoder") == "decoder"
+    }
+
+
+def scores(changes: Mapping) -> tuple[np.ndarray, np.ndarray]:
+    """The scores [2, T, V] of a decoder, and those that the equations give."""
+    config = tiny(SIZE | dict(changes))
+    model = make_model(config)
+    values, statistics = random_values(model, 1), random_statistics(model, 1)
+    tokens = np.random.default_rng(0).integers(0, config.model.vocab_size, (2, LENGTH))
+
+    def use(values, statistics, tokens):
+        held, context = with_values(model, values, statistics), counting(LENGTH, True)
+        return held.logits(held(tokens, context), context)
+
+    rows = reference.Rows(np.tile(np.arange(LENGTH), (2, 1)))
+    expected = reference.batch_logits(config.model, together(values, statistics), tokens, rows)
+    return compiled(use)(values, statistics, tokens), expected
+
+
+def measure() -> dict[str, float]:
+    """The largest difference of every variant.
+
+    Raises:
+        SystemExit: it is larger than `TOLERANCE`, or a variant has the scores of the baseline.
+    """
+    found, baseline = {}, scores({})[1]
+    for name, variant in cases().items():
+        actual, expected = scores({**variant.changes, **SMALLER.get(name, {})})
+        found[name] = float(np.abs(actual - expected).max() / np.abs(expected).max())
+        print(f"{name}: {found[name]:.0e}", flush=True)
+        if not found[name] <= TOLERANCE:
+            raise SystemExit(f"{name} differs by more than {TOLERANCE:g} from its equation")
+        if expected.shape == baseline.shape and np.allclose(expected, baseline):
+            raise SystemExit(f"{name} has the scores of the baseline")
+    return found
+
+
+def written(text: str) -> dict[str, float]:
+    """What a file has of them."""
+    rows = {name: float(figure) for name, figure in ROW.findall(text)}
+    return {name: rows[name] for name in cases() if name in rows}
+
+
+def section(figures: Mapping[str, float]) -> str:
+    """The section, with a line for every variant."""
+    from tests.parity.table import rounded
+
+    return INTRODUCTION + "".join(
+        f"| [`{name}`](variants/{name}.md) | {variant.part} | {rounded(figures[name])} |\n"
+        for name, variant in cases().items()
+    )
