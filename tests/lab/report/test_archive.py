@@ -195,6 +195,14 @@ def test_a_sweep_that_has_not_ended_is_refused(writer):
     assert not output.exists()
 
 
+def test_a_sweep_that_has_lost_its_curves_is_refused(writer):
+    sweep, output = writer.sweep(name="norms"), writer.root / "results"
+    next(sweep.glob("*/metrics.jsonl")).write_text("")
+    with pytest.raises(ConfigError, match=r"1 of \d+ runs are done, but their metrics.jsonl has no values"):
+        archive_results(load_sweep(sweep), output)
+    assert not output.exists()
+
+
 def test_the_command(writer, monkeypatch, capsys):
     monkeypatch.chdir(writer.root)
     sweep = writer.sweep(name="norms")
@@ -212,7 +220,10 @@ def test_the_command(writer, monkeypatch, capsys):
     assert main(["results", "nowhere"]) == 2
     capsys.readouterr()
     # One name is one folder.
-    assert main(["results", str(sweep), str(sweep), "--output", "other"]) == 2
+    assert main(["results", str(sweep), f"{sweep}/", "--output", "other"]) == 2
+    assert capsys.readouterr().err == f"error: {sweep.resolve()} is given twice\n"
+    shutil.copytree(sweep, "again")
+    assert main(["results", str(sweep), "again", "--output", "other"]) == 2
     assert "2 of these sweeps are named norms" in capsys.readouterr().err
     assert not Path("other").exists()
 

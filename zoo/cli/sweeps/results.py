@@ -51,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
     from zoo.lab.report.archive.sweep_tables import archive_results
     from zoo.lab.results.sweep_results import load_sweep
 
+    places = Counter(Path(folder).resolve() for folder in args.sweeps)
+    if twice := [f"{folder} is given twice" for folder, times in places.items() if times > 1]:
+        raise ConfigError(twice)
     output, tests = args.output or ARCHIVE, args.tests or (TESTS if args.output is None else None)
     for folder in args.sweeps:
         compute_missing_measures(Path(folder), lambda line: print(line, file=sys.stderr))

@@ -4,15 +4,14 @@ share the ids of one list.
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
+from zoo.data.tokenizers.sentencepiece_files import ModelTokenizer, load_model
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json
 
@@ -24,12 +23,12 @@ END, UNKNOWN, PADDING = "</s>", "<unk>", "<pad>"
 LANGUAGE = re.compile(r">>.+?<<")
 
 
-class MarianTokenizer(Tokenizer):
+class MarianTokenizer(ModelTokenizer):
     """One side's tokenizer: pieces of its SentencePiece model, with the ids of the common list.
 
     A text is ended by "</s>", and a decoder begins with "<pad>". A token ">>fra<<" at the beginning
     of a text is kept whole. Text is read as it is: transformers normalises punctuation first if the
-    package sacremoses is installed. No loss per byte is defined: `token_bytes` is 0 everywhere.
+    package sacremoses is installed.
 
     Args:
         contents: the bytes of the models, by "source" and "target".
@@ -43,20 +42,10 @@ class MarianTokenizer(Tokenizer):
     kind = "marian"
 
     def __init__(self, contents: Mapping[str, bytes], ids: Mapping[str, int], side: str = "target"):
-        try:
-            import sentencepiece
-        except ModuleNotFoundError:
-            raise ConfigError(
-                "reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece"
-            ) from None
         if missing := [token for token in (END, UNKNOWN, PADDING) if token not in ids]:
             raise DataError(f"{LIST_FILE} has no {missing[0]}")
         self._contents, self._ids, self._side = dict(contents), dict(ids), side
-        self._model = sentencepiece.SentencePieceProcessor()
-        try:
-            self._model.LoadFromSerializedProto(contents[side])
-        except (RuntimeError, ValueError) as error:
-            raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
+        self._model = load_model(contents[side])
         special = {END, UNKNOWN, PADDING, *(token for token in ids if LANGUAGE.fullmatch(token))}
         self._piece_of_id = {id: piece for piece, id in ids.items() if piece not in special}
         pieces = [self._piece_of_id.get(id, "").encode() for id in range(max(ids.values()) + 1)]
@@ -85,19 +74,6 @@ class MarianTokenizer(Tokenizer):
         names = [language[0]] if language else []
         names += self._model.EncodeAsPieces(text[language.end() :] if language else text)
         return np.array([self._ids.get(name, self._ids[UNKNOWN]) for name in names], np.int32)
-
-    def decode(self, ids: Iterable[int], document: str = "") -> str:
-        return document.join(
-            self._model.DecodePieces([self._piece_of_id[id] for id in part if id in self._piece_of_id])
-            for part in self.documents_of(ids)
-        )
-
-    def token_bytes(self) -> np.ndarray:
-        return np.zeros(self.vocab_size, np.int64)
-
-    def word_joins(self) -> WordJoins:
-        """Returns joins by the mark of a space, which begins a word."""
-        return joins_by_marker([piece.decode() for piece in self.pieces], self.special_ids)
 
     def to_json(self) -> dict[str, Any]:
         contents = {name: base64.b64encode(content).decode() for name, content in sorted(self._contents.items())}

@@ -42,13 +42,57 @@ LAYOUTS = {
 }
 
 
-class SentencePieceTokenizer(Tokenizer):
+class ModelTokenizer(Tokenizer):
+    """A tokenizer that a SentencePiece model runs, with ids of its own for the pieces.
+
+    A subclass sets `_model`, and `_piece_of_id`: for each id that stands for text, the model's piece
+    (its name or its number). A space is part of the token after it, and text is normalised, so no
+    loss per byte of text is defined: `token_bytes` is 0 everywhere.
+    """
+
+    _model: Any
+    _piece_of_id: Mapping[int, int] | Mapping[int, str]
+
+    def decode(self, ids: Iterable[int], document: str = "") -> str:
+        return document.join(
+            self._model.Decode([self._piece_of_id[id] for id in part if id in self._piece_of_id])
+            for part in self.documents_of(ids)
+        )
+
+    def token_bytes(self) -> np.ndarray:
+        return np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> WordJoins:
+        """Returns joins by the mark of a space, which begins a word."""
+        return joins_by_marker([piece.decode() for piece in self.pieces], self.special_ids)
+
+
+def load_model(content: bytes) -> Any:
+    """Returns the `SentencePieceProcessor` of the bytes of a `.model` file.
+
+    Raises:
+        ConfigError: the package is missing.
+        DataError: not such a file.
+    """
+    try:
+        import sentencepiece
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece"
+        ) from None
+    model = sentencepiece.SentencePieceProcessor()
+    try:
+        model.LoadFromSerializedProto(content)
+    except (RuntimeError, ValueError) as error:
+        raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
+    return model
+
+
+class SentencePieceTokenizer(ModelTokenizer):
     """The tokenizer of a `.model` file, run by the `sentencepiece` library.
 
     A document is opened by the model's token for the beginning of a sentence, or, if it has none
-    (T5), by the token for the end. A space is part of the token after it, the text is normalised
-    and prefixed with a space, so no loss per byte of text is defined: `token_bytes` is 0
-    everywhere.
+    (T5), by the token for the end. Text is prefixed with a space.
 
     Args:
         content: the bytes of the file.
@@ -61,17 +105,7 @@ class SentencePieceTokenizer(Tokenizer):
     kind = "sentencepiece"
 
     def __init__(self, content: bytes, layout: str = PIECES):
-        try:
-            import sentencepiece
-        except ModuleNotFoundError:
-            raise ConfigError(
-                "reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece"
-            ) from None
-        self._content, self._layout, self._model = content, layout, sentencepiece.SentencePieceProcessor()
-        try:
-            self._model.LoadFromSerializedProto(content)
-        except (RuntimeError, ValueError) as error:
-            raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
+        self._content, self._layout, self._model = content, layout, load_model(content)
         bos_id = next((id for id in (self._model.bos_id(), self._model.eos_id()) if id >= 0), None)
         if bos_id is None:
             raise DataError("the tokenizer has no token that could open a document: none begins or ends a sentence")
@@ -112,19 +146,6 @@ class SentencePieceTokenizer(Tokenizer):
             offsets = np.array(mapping["offsets"], np.int32).reshape(-1, 2)
             found.append(TokenOffsets(self._ids(mapping["ids"]), offsets[:, 0], offsets[:, 1]))
         return found
-
-    def decode(self, ids: Iterable[int], document: str = "") -> str:
-        return document.join(
-            self._model.Decode([self._piece_of_id[id] for id in part if id in self._piece_of_id])
-            for part in self.documents_of(ids)
-        )
-
-    def token_bytes(self) -> np.ndarray:
-        return np.zeros(self.vocab_size, np.int64)
-
-    def word_joins(self) -> WordJoins:
-        """Returns joins by the mark of a space, which begins a word."""
-        return joins_by_marker([piece.decode() for piece in self.pieces], self.special_ids)
 
     def to_json(self) -> dict[str, Any]:
         layout = {} if self._layout == PIECES else {"layout": self._layout}

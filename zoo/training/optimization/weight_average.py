@@ -2,6 +2,7 @@
 over the last updates.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -36,22 +37,8 @@ def weight_average(horizon: int | Float[Array, ""]) -> optax.GradientTransformat
     have no weight, and up to about h updates all W count nearly alike (Polyak & Juditsky 1992;
     Kingma & Ba 2015, section 7.2).
     """
-
-    def init(params: Params) -> WeightAverageState:
-        return WeightAverageState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
-
-    def update(
-        updates: Params, state: WeightAverageState, params: Params | None = None
-    ) -> tuple[Params, WeightAverageState]:
-        count = state.count + 1
-        # 1 - (1 - 1/h)^t without the loss of digits where h is large.
-        weight = 1 / (horizon * -jnp.expm1(count * jnp.log1p(-1 / horizon)))
-        average = jax.tree.map(
-            lambda mean, before, change: mean + weight * (before + change - mean), state.average, params, updates
-        )
-        return updates, WeightAverageState(count, average)
-
-    return optax.GradientTransformation(init, update)
+    # 1 - (1 - 1/h)^t without the loss of digits where h is large.
+    return _average(lambda count: 1 / (horizon * -jnp.expm1(count * jnp.log1p(-1 / horizon))))
 
 
 def tail_average(start: int) -> optax.GradientTransformation:
@@ -63,6 +50,11 @@ def tail_average(start: int) -> optax.GradientTransformation:
     This is averaging of the tail of stochastic gradient descent (Rakhlin et al. 2012, alpha-suffix
     averaging; Izmailov et al. 2018, from the checkpoint of update `start`).
     """
+    return _average(lambda count: jnp.where(count > start, 1 / jnp.maximum(count - start, 1), 0))
+
+
+def _average(weight: Callable[[Int[Array, ""]], Float[Array, ""]]) -> optax.GradientTransformation:
+    """Returns a stage that keeps E_t = E_{t-1} + w_t (W_t - E_{t-1}), given w_t as a function of t."""
 
     def init(params: Params) -> WeightAverageState:
         return WeightAverageState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
@@ -71,9 +63,9 @@ def tail_average(start: int) -> optax.GradientTransformation:
         updates: Params, state: WeightAverageState, params: Params | None = None
     ) -> tuple[Params, WeightAverageState]:
         count = state.count + 1
-        weight = jnp.where(count > start, 1 / jnp.maximum(count - start, 1), 0)
+        share = weight(count)
         average = jax.tree.map(
-            lambda mean, before, change: mean + weight * (before + change - mean), state.average, params, updates
+            lambda mean, before, change: mean + share * (before + change - mean), state.average, params, updates
         )
         return updates, WeightAverageState(count, average)
 

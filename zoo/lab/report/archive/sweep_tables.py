@@ -50,13 +50,18 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
         output: parent of the folder.
 
     Raises:
-        ConfigError: a run has not ended, the sweep's name cannot be a folder name, or the folder
-            cannot be written.
+        ConfigError: a run has not ended or has lost its metrics, the sweep's name cannot be a folder
+            name, or the folder cannot be written.
     """
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
         raise ConfigError(
             f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, beginning with {left[0]}; "
             "zoo run resumes them"
+        )
+    if lost := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
+        raise ConfigError(
+            f"{sweep.folder}: {len(lost)} of {len(sweep.runs)} runs are done, but their metrics.jsonl has no values, "
+            f"beginning with {lost[0]}; restore it, or remove the run's folder and let zoo run train it again"
         )
     if not EXPERIMENT_NAME.fullmatch(sweep.name):
         raise ConfigError(
