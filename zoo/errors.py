@@ -17,6 +17,7 @@ LONGEST_QUOTE, MOST_LISTED = 200, 10
 # How many problems are printed.
 MOST_PROBLEMS = 50
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS)
 _OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
 
 
@@ -197,8 +198,8 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
                 print(f"error: {told or not_writable(error.filename, error)}", file=sys.stderr)
                 return ZooError.exit_code
             # Of a path that was given: a name that no file can have, a folder that may not be
-            # entered. Others are for a traceback.
-            if error.errno not in (errno.ENAMETOOLONG, errno.EACCES) or error.filename is None:
+            # entered or written. Others are for a traceback.
+            if error.errno not in FORBIDDEN or error.filename is None:
                 raise
             print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
             return ConfigError.exit_code

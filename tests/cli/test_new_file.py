@@ -1,9 +1,12 @@
 """`zoo new`: files that work as they are written."""
 
+import errno
+import os
+
 import pytest
 
 from zoo import config as configs
-from zoo.cli import main
+from zoo.cli import main, new_file
 from zoo.config import plugins
 
 
@@ -22,6 +25,15 @@ def test_an_experiment_can_be_run(folder, capsys):
     assert "6 of 6 runs would be trained, 1 at a time, in runs/my_norms" in planned
     assert "expected: they end within 0.02 nats" in planned
     assert [path.name for path in folder.iterdir()] == ["my_norms.py"]
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_line(monkeypatch, capsys):
+    def refuse(path, content):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(new_file, "write_atomic", refuse)
+    assert main.main(["new", "variant", "my_square"]) == 2
+    assert capsys.readouterr().err == "error: my_square.py: Read-only file system\n"
 
 
 def test_a_variant_can_be_described_and_chosen(folder, capsys):

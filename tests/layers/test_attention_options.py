@@ -101,7 +101,7 @@ XLA = {"model.attention.implementation": "xla"}
         ({KIND: "forgetting", "objective.kind": "prefix"}, "cannot be combined with objective.kind=prefix"),
         ({KIND: "softmax_plus_one", "model.attention.sinks": True}, "softmax_plus_one is a sink of score 0"),
         ({KIND: "sigmoid", "model.attention.sinks": True}, "kind=sigmoid has no sum over the keys"),
-        ({"model.attention.gate_input": "attended"}, "gate_input='attended' has no effect"),
+        ({"model.attention.gate_input": "attended"}, "gate_input=attended has no effect"),
     ],
     ids=str,
 )

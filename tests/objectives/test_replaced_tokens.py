@@ -271,13 +271,15 @@ def test_its_width_is_a_share_and_everything_of_it_is_counted():
     ({"model.generator.num_layers": 0, "model.generator.width_fraction": 0.25, "objective.z_loss": 0.1},
      r"objective\.z_loss=0\.1 has no effect without a generator \(model\.generator\.num_layers=0\); leave it at 0\.0"),
     ({"training.start_from": "runs/x", "training.start_layers": (0, 1)}, r"training\.start_layers=0,1: .*two stacks"),
-    ({"objective.distillation.teacher": "runs/x"}, r"distillation\.teacher='runs/x' has no effect"),
+    ({"objective.distillation.teacher": "runs/x"}, r"distillation\.teacher=runs/x has no effect"),
     ({"model.architecture": "decoder"}, r"objective\.kind=replaced_tokens trains model\.architecture=encoder"),
     ({"objective.kind": "masked"}, r"model\.generator\.num_layers=1 has no effect: it is read only when"),
 ])  # fmt: skip
 def test_what_cannot_be_combined_is_refused_by_name(changes, problem):
-    with pytest.raises(ConfigError, match=problem):
+    with pytest.raises(ConfigError, match=problem) as refused:
         tiny(ELECTRA | changes)
+    # Nobody is told to turn on what has no effect.
+    assert not any("set " in line for line in refused.value.problems if "next_sentence" in line)
 
 
 def test_evaluations_against_other_generators_are_told_apart():

@@ -83,7 +83,7 @@ def test_a_run_with_it_generates(trained, capsys):
             "focal_gamma=1.0 has no effect: it is read only",
         ),
         ({"objective__kind": "focal", "objective__select_fraction": 0.3}, "select_fraction=0.3 has no effect"),
-        ({"objective__kind": "focal", "objective__distillation__teacher": "x"}, "teacher='x' has no effect"),
+        ({"objective__kind": "focal", "objective__distillation__teacher": "x"}, "teacher=x has no effect"),
         (
             {"objective__kind": "focal", "model__architecture": "encoder"},
             "trains model.architecture=decoder; encoder is",

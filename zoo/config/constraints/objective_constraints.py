@@ -25,7 +25,9 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             f"objective.mask_token_fraction={flat['objective.mask_token_fraction']:g} and "
             f"objective.random_token_fraction={flat['objective.random_token_fraction']:g} add up to more than 1"
         )
-    if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
+    # Objectives without pairs refuse the field themselves.
+    scores_pairs = flat["objective.next_sentence"] and objective not in OBJECTIVE_KINDS.having("replaced")
+    if scores_pairs and not flat["model.head.next_sentence"]:
         yield (
             "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, "
             "to true"
@@ -88,8 +90,8 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
 def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
     """Yields the problems of rows of sentences and pairs."""
     rows, length, segments = flat["data.row_format"], flat["data.sequence_length"], flat["model.embedding.segments"]
-    pairs = rows.endswith("pairs")
-    if flat["objective.next_sentence"] and not pairs:
+    pairs, scored = rows.endswith("pairs"), flat["objective.kind"] not in OBJECTIVE_KINDS.having("replaced")
+    if flat["objective.next_sentence"] and scored and not pairs:
         yield (
             f"objective.next_sentence=true needs pairs, and data.row_format is {rows}; set data.row_format to "
             "segment_pairs, sentence_pairs or swapped_pairs"
