@@ -51,7 +51,7 @@ MATRIX_KINDS = (
                 "what is one matrix in the projections to queries, keys and values",
                 {
                     "fused": "each projection as a whole, over all heads (Jordan 2024)",
-                    "split": "the part of each head (GLM-5 2026, Muon Split; Kimi K3 2026, section 2.5)",
+                    "split": "the part of each head (Muon Split of GLM-5, arXiv 2602.15763)",
                 },
                 when=(KIND, ORTHOGONAL),
                 added=True,
