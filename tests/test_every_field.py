@@ -166,7 +166,7 @@ REFUSED_BY = {
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "training.eval_context", "training.eval_masks"),
     "elmo": (*FUTURE, *REPLACED, *STAGES, *(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
-             "objective.prefix_length", "data.isolate_documents", "data.position_offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
+             "optimizer.muon_heads", "objective.prefix_length", "data.isolate_documents", "data.position_offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
              "training.eval_context", "training.eval_masks"),
 }  # fmt: skip
 

@@ -13,9 +13,8 @@ from typing import Any
 import ml_collections
 
 from zoo.config import plugins
-from zoo.config.field import AUTO
 from zoo.config.fields import BY_PATH, FIELDS
-from zoo.config.fields.renamed import RENAMED, WITHOUT_EFFECT
+from zoo.config.fields.renamed import RENAMED, without_unused
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
 from zoo.config.shipped import CONFIGS, locate
@@ -98,11 +97,10 @@ def load(spec: str) -> ml_collections.ConfigDict:
             content = read_json(path)
             if not isinstance(content, dict):
                 raise ValueError("not a JSON object")
-            flat = {"plugins": []} | flatten(content)
+            flat = {"plugins": []} | without_unused(flatten(content))
         except ValueError as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
         plugins.load_stored(path.parent, _listed(flat["plugins"]))
-        flat = {name: value for name, value in flat.items() if WITHOUT_EFFECT.get(name, AUTO) != value}
         if unknown := [name for name in flat if field_at(name) is None]:
             raise ConfigError([f"config file {path}: {unknown_field(name)}" for name in unknown])
         return from_flat(_with_own_tokenizer(flatten(default()) | flat, path.parent))

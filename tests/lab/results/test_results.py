@@ -154,6 +154,11 @@ def test_a_field_that_is_newer_than_a_run_has_its_default_there():
     assert differing_keys([{}, default, changed]) == ["model.layers.distinct"]
 
 
+def test_a_renamed_field_that_changed_nothing_is_none_of_a_run(writer):
+    folder = writer.run("a", config={"optimizer": {"muon_warmup": 0, "kind": "adamw"}})
+    assert load_run(folder).config["optimizer"] == {"kind": "adamw"}
+
+
 def test_comparison_groups_by_what_differs(writer):
     folders = [
         writer.run(

@@ -1,11 +1,20 @@
 """Kinds of optimizer that treat a matrix as a matrix and not element by element."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from zoo.config.field import Field
 from zoo.config.kinds.kind import Kind
 
 KIND = "optimizer.kind"
 # The kinds that orthogonalise the momentum, and those whose directions have a size of their own.
 ORTHOGONAL, SIZED = ("muon", "normuon", "muonh"), ("muon", "normuon")
+
+
+def _heads_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    if flat["optimizer.muon_heads"] == "split" and architecture == "elmo":
+        yield "optimizer.muon_heads=split has no effect: model.architecture=elmo has no attention; leave it at fused"
+
 
 MATRIX_KINDS = (
     Kind(
@@ -42,12 +51,13 @@ MATRIX_KINDS = (
                 "what is one matrix in the projections to queries, keys and values",
                 {
                     "fused": "each projection as a whole, over all heads (Jordan 2024)",
-                    "split": "the part of each head (GLM-5 2026, Muon Split; Kimi K3 2026, section 2.5)",
+                    "split": "the part of each head (Muon Split of GLM-5, arXiv 2602.15763)",
                 },
                 when=(KIND, ORTHOGONAL),
                 added=True,
             ),
         ),
+        problems=_heads_problems,
     ),
     Kind(
         KIND,
@@ -66,6 +76,7 @@ MATRIX_KINDS = (
                 added=True,
             ),
         ),
+        problems=_heads_problems,
     ),
     Kind(
         KIND,
@@ -73,6 +84,7 @@ MATRIX_KINDS = (
         "muon on a sphere: matrices of hidden layers keep the norm of their initial values and are not decayed; the "
         "rate is the angle of a step, about 0.01 (Wen et al. 2025)",
         frozenset({"moments", "momentum", "epsilon", "matrices"}),
+        problems=_heads_problems,
     ),
     Kind(
         KIND,

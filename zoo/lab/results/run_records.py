@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from zoo.config import FIELDS
+from zoo.config.fields.renamed import without_unused
 from zoo.errors import ConfigError
 from zoo.files import MAX_LINE_BYTES, is_step, number_in, printable, read_json, read_json_lines
 from zoo.lab.measures import read_measured
 from zoo.lab.metrics import higher_is_better
-from zoo.nested import flatten
+from zoo.nested import flatten, unflatten
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 
@@ -137,6 +138,8 @@ def read_run(folder: Path, problems: list[str]) -> RunRecord:
         found = status.get("state")
         problems.append(f'{folder / "status.json"}: state is "{found}"; expected one of {", ".join(STATES[:-1])}')
     config = read_json_object(folder / "config.json", problems)
+    if (kept := without_unused(flat := flatten(config))) != flat:
+        config = unflatten(kept)
     meta = read_json_object(folder / "meta.json", problems)
     rows, *damaged = _read_metrics(folder / "metrics.jsonl")
     if measured := read_measured(folder, status):

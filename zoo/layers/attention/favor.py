@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from zoo.layers.context import Context
+from zoo.layers.decompositions import qr
 
 EPSILON = 1e-4
 # Maximum tokens per chunk; in a causal row the cost within a chunk is quadratic.
@@ -55,7 +56,7 @@ def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array,
     """
     M, K = shape
     directions, lengths = jax.random.split(key)
-    Q, R = jnp.linalg.qr(jax.random.normal(directions, (-(-M // K), K, K)))
+    Q, R = qr(jax.random.normal(directions, (-(-M // K), K, K)))
     Q = jnp.where(jnp.diagonal(R, axis1=1, axis2=2)[:, None] < 0, -Q, Q)
     orthogonal = Q.transpose(0, 2, 1).reshape(-1, K)[:M]
     return orthogonal * jnp.linalg.norm(jax.random.normal(lengths, (M, K)), axis=1, keepdims=True)

@@ -52,7 +52,7 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
     Stacked layers are separate matrices. The projections to queries, keys and values are one matrix
     each, over all heads; with `muon_heads` "split" the I x K part of each head is a matrix of its own,
-    also in its scale s (GLM-5 2026, "Muon Split"; Kimi K3 2026, section 2.5), and the output
+    also in its scale s (Muon Split of GLM-5, arXiv 2602.15763), and the output
     projection stays one. Embeddings, heads, convolutions, vectors and scalars are left to Adam with
     `beta1`, `beta2` and `epsilon`; a group of parameters gives them a rate and a decay of their own.
     """

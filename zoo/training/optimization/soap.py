@@ -9,10 +9,10 @@ import optax
 from jax.tree_util import KeyPath, keystr, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
+from zoo.layers.decompositions import eigenvectors, qr
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization.schedules import Values
-from zoo.training.runtime import lapack
 
 
 class SoapState(NamedTuple):
@@ -67,7 +67,6 @@ def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     is not rotated, and vectors have no sides: they follow Adam. Each layer of a stack is a matrix of
     its own.
     """
-    lapack.use_one_thread()
     settings = _Settings(
         *(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon", "soap_beta", "soap_refresh"))
     )
@@ -127,7 +126,7 @@ def _first(leaf: _Leaf, g: Array, sides: tuple[bool, bool], settings: _Settings)
     """Returns a leaf after the first gradient: no direction, and the eigenvectors of the averages."""
     leaf = _averaged(leaf, g, sides, settings)
     left_basis, right_basis = (
-        _each_matrix(_eigenvectors)(average)[..., ::-1] if side else basis
+        eigenvectors(average)[..., ::-1] if side else basis
         for side, average, basis in zip(sides, leaf[3:5], leaf[5:], strict=True)
     )
     return leaf._replace(left_basis=left_basis, right_basis=right_basis)
@@ -163,33 +162,5 @@ def _refreshed(leaf: _Leaf, sides: tuple[bool, bool]) -> _Leaf:
             order = jnp.argsort(-(bases[side] * product).sum(-2), axis=-1)
             along_rows = order[..., None] if axis == -2 else order[..., None, :]
             second = jnp.take_along_axis(second, along_rows, axis=axis)
-            bases[side] = _each_matrix(_orthonormal)(jnp.take_along_axis(product, order[..., None, :], axis=-1))
+            bases[side] = qr(jnp.take_along_axis(product, order[..., None, :], axis=-1))[0]
     return leaf._replace(second=second, left_basis=bases[0], right_basis=bases[1])
-
-
-def _eigenvectors(matrix: Float[Array, "... D D"]) -> Float[Array, "... D D"]:
-    """Returns the eigenvectors of symmetric matrices, in the order of rising eigenvalues."""
-    return jnp.linalg.eigh(matrix)[1]
-
-
-def _orthonormal(matrix: Float[Array, "... D D"]) -> Float[Array, "... D D"]:
-    """Returns the Q of a QR decomposition."""
-    return jnp.linalg.qr(matrix)[0]
-
-
-def _each_matrix(decomposition: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Returns a decomposition of stacked matrices that on a CPU takes one matrix at a time.
-
-    Given a batch, jaxlib's kernels hand its matrices to the threads that also run the program, and
-    wait for them. As many batches at once as there are threads wait for ever (jaxlib 0.10.2: two
-    QR decompositions of 4 matrices of width 128, on two cores).
-    """
-    alone = jax.custom_batching.sequential_vmap(decomposition)
-
-    def in_turns(stack: Array) -> Array:
-        mapped = alone
-        for _ in stack.shape[:-2]:
-            mapped = jax.vmap(mapped)
-        return mapped(stack)
-
-    return lambda stack: jax.lax.platform_dependent(stack, cpu=in_turns, default=decomposition)
