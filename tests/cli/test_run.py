@@ -155,6 +155,7 @@ def noise(monkeypatch):
     )
 
 
+@pytest.mark.promise
 def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
     code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "8")
     assert (code, err) == (0, "")

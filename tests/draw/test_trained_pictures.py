@@ -99,5 +99,5 @@ def test_neighbours_of_a_run(tmp_path):
     assert [len(row) for row in found.nearest] == [3, 3, 3]
     assert all(name != token for token, row in zip(found.tokens, found.nearest, strict=True) for name, _ in row)
     assert drawn(tmp_path, "neighbours", folder, "--count", "2", "--format", "png") == ["neighbours.png"]
-    with pytest.raises(ConfigError, match="no token with a text"):
+    with pytest.raises(ConfigError, match="has no token that can be shown"):
         nearest_tokens.read_neighbours(folder, "  ")

@@ -383,6 +383,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     assert load_sweep(tmp_path).run(names[1], 0).final(GROWTH) is not None
 
 
+@pytest.mark.promise
 def test_what_cannot_be_measured_is_told_and_stops_nothing(tmp_path, learned):
     done = subprocess.run(
         [

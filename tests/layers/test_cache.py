@@ -34,6 +34,7 @@ def remembered(lengths, width, slots, further, window=0):
     return cache, k, v
 
 
+@pytest.mark.promise
 @settings(max_examples=12)
 @given(
     strategies.tuples(*[strategies.integers(1, 9)] * B),

@@ -352,6 +352,7 @@ def pretrained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.promise
 def test_a_run_writes_the_metrics_of_both_networks(pretrained, capsys):
     last = lines(pretrained)[-1]
     written = {name for name in last if name.startswith("eval/")}
@@ -371,6 +372,7 @@ def test_a_run_writes_the_metrics_of_both_networks(pretrained, capsys):
     assert f"{last['eval/loss']:.4f}" in told
 
 
+@pytest.mark.promise
 def test_its_model_fills_in_nothing(pretrained):
     model = zoo.load(pretrained)
     for call in (lambda: model.fill_mask("a [MASK] c"), lambda: model.logits("abc")):
@@ -379,6 +381,7 @@ def test_its_model_fills_in_nothing(pretrained):
     assert model.hidden_states("abc")[""].shape[0] == 2
 
 
+@pytest.mark.promise
 def test_fine_tuning_takes_the_discriminator_s_body(pretrained, tmp_path):
     (tmp_path / "train.csv").write_text(
         "text,label\n" + "".join(f"{'ab'[i % 2] * 3} {i},{'xy'[i % 2]}\n" for i in range(40))

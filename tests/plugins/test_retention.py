@@ -175,6 +175,7 @@ def test_a_stopped_run_is_continued_bit_for_bit(trained, tmp_path, monkeypatch):
     assert one == other
 
 
+@pytest.mark.promise
 def test_members_of_a_population_differ_in_its_numbers(trained, tmp_path):
     other = RUN | {"seed": 1, "model__attention__retained_weight": 1.0, "optimizer__group__decays__rate_factor": 2.0}
     requests = [RunRequest(small(**one), tmp_path / name, quiet) for name, one in (("0", RUN), ("1", other))]

@@ -88,6 +88,7 @@ def test_an_unfinished_run_and_members_of_a_population_can_be_trained_longer(str
     assert grown == [[Extension(8, 16, 3)], [Extension(8, 16, 8)]]
 
 
+@pytest.mark.promise
 def test_a_stable_phase_goes_on_until_its_decay_began(tmp_path, monkeypatch):
     wsd = {"schedule__kind": "wsd", "schedule__decay_fraction": 0.5}
     with told_to_stop_at(3, monkeypatch), pytest.raises(Preempted):

@@ -233,6 +233,7 @@ def test_predicting_needs_no_terms_of_training_and_all_that_is_cached(name, told
     assert re.search(told, " ".join(inference(BY_NAME[name])))
 
 
+@pytest.mark.promise
 def test_the_pages_in_the_repository_are_current_and_those_of_no_variant_are_removed(tmp_path):
     """They change with the variants, the experiments, the configs and the results."""
     (tmp_path / "gone.md").write_text("old")

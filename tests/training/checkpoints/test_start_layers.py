@@ -84,6 +84,7 @@ def test_layers_are_those_that_are_named_bit_for_bit(bert, layers):
     assert {"embedding", "position", "segments", "head", "pooler", "next_sentence"} <= set(weights["params"])
 
 
+@pytest.mark.promise
 def test_a_run_begins_with_them_and_says_so(bert, tmp_path):
     said = []
     run(

@@ -316,6 +316,7 @@ def test_a_group_without_matrices_is_refused():
         group_labels(config, make_model(config))
 
 
+@pytest.mark.promise
 def test_a_run_with_muon_resumes_bit_for_bit(tmp_path, monkeypatch):
     made = small(**MUON, optimizer__momentum_warmup=4, optimizer__momentum_cooldown=4, optimizer__muon_heads="split")
     run(made, tmp_path / "whole")

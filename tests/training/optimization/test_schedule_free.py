@@ -125,6 +125,7 @@ def test_ten_updates_equal_those_of_optax():
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=what)
 
 
+@pytest.mark.promise
 def test_a_run_resumes_bit_for_bit_and_its_gradient_is_not_that_of_what_is_evaluated(tmp_path, monkeypatch):
     made = small(**FREE)
     run(made, tmp_path / "whole", lambda line: None)

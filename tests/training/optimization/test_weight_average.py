@@ -66,6 +66,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.promise
 def test_they_are_evaluated_beside_the_parameters_and_changes_nothing_else(trained):
     def of(name):
         return [
@@ -89,12 +90,14 @@ def test_they_are_evaluated_beside_the_parameters_and_changes_nothing_else(train
         assert not higher_is_better(metric)
 
 
+@pytest.mark.promise
 def test_members_of_a_population_have_their_own(trained):
     assert curves(trained / "member 0") == curves(trained / "with")
     final = [lines(trained / name)[-1]["eval/ema/loss"] for name in ("member 0", "member 1")]
     assert final[0] != final[1]
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("name", ["ema", "tail"])
 def test_a_run_of_the_average_scores_as_the_average_did(trained, name, tmp_path):
     assert command.main(["average", str(trained / "with"), f"--{name}", "--out", str(tmp_path / "averaged")]) == 0
@@ -109,6 +112,7 @@ def test_a_run_of_the_average_scores_as_the_average_did(trained, name, tmp_path)
     assert scores["loss"] == pytest.approx(scored, rel=1e-6)
 
 
+@pytest.mark.promise
 def test_averages_that_are_not_there_are_refused(trained, capsys):
     for name, words, line in (
         ("without", ["--ema"], "has no moving average; train it with optimizer.ema_steps above 0"),
@@ -120,6 +124,7 @@ def test_averages_that_are_not_there_are_refused(trained, capsys):
         assert not (trained / "none").exists()
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("step", [1, 9])
 def test_it_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
     made = small(**BOTH)
