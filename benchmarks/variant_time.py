@@ -166,8 +166,8 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
     doubts = "What a variant costs on a CPU says little about accelerators."
     if any(row["part"] == "optimizer" for row in rows):
         doubts += (
-            " At this size an update of the parameters costs much beside the few tokens of a batch, so that optimizers "
-            "look more expensive than in training at scale."
+            " An update takes the same time for any number of tokens in a batch, so the ratio of an optimizer falls as "
+            "batches grow."
         )
     where = (
         f"To repeat: `python benchmarks/variant_time.py`. Measured on {first['device']} ({first['processor']}), jax "

@@ -1,5 +1,5 @@
-"""Timing by turns: what is compared is called in turn, each turn from another place on, so that other
-work and the order fall on all of it.
+"""Timing by turns: the functions that are compared are called in turn, and each turn begins with
+another one, so that other work on the machine and the order affect all of them alike.
 """
 
 import os

@@ -1,5 +1,6 @@
 """`benchmarks/measure_claims.py`: rules decide by the rows, and pages say what was measured."""
 
+import functools
 import json
 
 import pytest
@@ -97,6 +98,14 @@ def test_a_turn_beside_other_work_is_thrown_away(benchmark_module, monkeypatch):
     monkeypatch.setattr(turns, "busy_seconds", lambda: next(busy))
     with pytest.raises(SystemExit, match="0 of 2 turns were clean"):
         turns.take_turns({"work": lambda: None}, turns.Settings(rounds=2, calls=1))
+
+
+def test_each_turn_begins_with_another_function(benchmark_module):
+    turns, called = benchmark_module("claims.turns"), []
+    functions = {name: functools.partial(called.append, name) for name in "abc"}
+    times = turns.take_turns(functions, turns.Settings(rounds=3, calls=1, foreign=1e9))
+    assert "".join(called) == "abc" + "abc" + "bca" + "cab"
+    assert {name: len(each) for name, each in times.items()} == {"a": 3, "b": 3, "c": 3}
 
 
 def test_measurements_make_a_page_that_can_be_written_again(measuring, tmp_path, benchmark_module):

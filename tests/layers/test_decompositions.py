@@ -1,5 +1,6 @@
 """`zoo/layers/decompositions.py`: the same numbers as in a batch, from one matrix at a time."""
 
+import os
 import re
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from zoo.layers.attention.favor import random_features
-from zoo.layers.decompositions import eigenvectors, qr
+from zoo.layers.decompositions import LAPACK_THREADS, eigenvectors, qr
 
 
 def lapack_calls(program):
@@ -35,3 +36,12 @@ def test_random_features_take_one_matrix_at_a_time():
     keys = jax.random.split(jax.random.key(0), 3)
     program = jax.jit(jax.vmap(lambda key: random_features(key, (8, 4)))).lower(keys).as_text()
     assert lapack_calls(program) == {("geqrf", 2), ("orgqr", 2)}
+
+
+@pytest.mark.parametrize("given", [None, "3"])
+def test_lapack_uses_one_thread_unless_the_environment_says_how_many(given, monkeypatch):
+    monkeypatch.delenv(LAPACK_THREADS, raising=False)
+    if given:
+        monkeypatch.setenv(LAPACK_THREADS, given)
+    jax.eval_shape(qr, jnp.eye(2))
+    assert os.environ[LAPACK_THREADS] == (given or "1")

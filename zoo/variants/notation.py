@@ -18,8 +18,7 @@ LETTERS = {
 }
 # A letter of a word, of a matrix (W_q), of a place (Canon-B) or of a call such as K(x) is not a size.
 SIZE = re.compile(rf"(?<![\w^'-])([{''.join(LETTERS)}])(?![\w'(])")
-# "W = `attention.window`", "with M random vectors", "Phi the distribution": a text that says itself
-# what its letter is.
+# Letters that a text defines: "W = `attention.window`", "with M random vectors", "Phi the distribution".
 DEFINED = re.compile(r"(?<![\w^'-])([A-Z])(?: = (?=[`a-z])| the (?!s\b))|(?<=[Ww]ith )([A-Z])(?= [a-z[<])")
 MATRICES = "W_"
 # What else equations name: {name: (where it occurs, what it is)}.
@@ -51,7 +50,7 @@ def legend(text: str) -> str:
     """Returns what the letters and symbols in a text mean, "B: rows of a batch; D: ...";
     "" without any.
 
-    Letters that the text defines itself are left out.
+    Letters that the text defines are left out.
     """
     symbols = {name: meaning for name, (where, meaning) in SYMBOLS.items() if re.search(where, text, re.DOTALL)}
     if MATRICES in symbols:
@@ -64,5 +63,5 @@ def legend(text: str) -> str:
 
 
 def defined(text: str) -> set[str]:
-    """Returns the capital letters of which a text says itself what they are."""
+    """Returns the capital letters that a text defines."""
     return {letter for found in DEFINED.findall(text) for letter in found if letter}

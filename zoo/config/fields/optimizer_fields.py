@@ -106,8 +106,8 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.ema_steps",
         0,
         int,
-        "horizon, in updates, of a moving average of the parameters that is evaluated beside them as eval/ema/...; "
-        "0: none",
+        "horizon, in updates, of an exponential moving average of the parameters; evaluation scores the average as "
+        "well, as eval/ema/...; 0: no average",
         minimum=0,
         traced=True,
     ),
@@ -115,8 +115,8 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.tail_average",
         0.0,
         float,
-        "share of the updates, the last ones, whose parameters are averaged with equal weights and evaluated beside "
-        "them as eval/tail/...; 0: none",
+        "the parameters after this last share of the updates are averaged with equal weights; evaluation scores the "
+        "average as well, as eval/tail/...; 0: no average",
         minimum=0,
         maximum=1,
         added=True,

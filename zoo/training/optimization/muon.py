@@ -51,10 +51,10 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     `muon_momentum`, or follows its schedule (`zoo.training.optimization.momentum`).
 
     Stacked layers are separate matrices. The projections to queries, keys and values are one matrix
-    each, over all heads; with `muon_heads` "split" the I x K part of each head is a matrix of its own,
-    also in its scale s (Muon Split of GLM-5, arXiv 2602.15763), and the output
-    projection stays one. Embeddings, heads, convolutions, vectors and scalars are left to Adam with
-    `beta1`, `beta2` and `epsilon`; a group of parameters gives them a rate and a decay of their own.
+    each, over all heads; with `muon_heads` "split" the I x K part of each head is a separate matrix,
+    also for the scale s (Muon Split of GLM-5, arXiv 2602.15763). The output projection is always one
+    matrix. Adam, with `beta1`, `beta2` and `epsilon`, updates embeddings, heads, convolutions, vectors
+    and scalars; a group of parameters gives them a rate and a decay of their own.
     """
     kind, each = values["optimizer.muon_scale"], _by_matrix(values, traits)
     sized = optax.stateless(lambda directions, params: each(lambda u: _scale(kind, *u.shape[-2:]) * u, directions))

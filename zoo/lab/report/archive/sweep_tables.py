@@ -50,8 +50,8 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
         output: parent of the folder.
 
     Raises:
-        ConfigError: a run has not ended or has lost its metrics, the sweep's name cannot be a folder
-            name, or the folder cannot be written.
+        ConfigError: a run has not ended; the metrics of a run are missing; the sweep's name is not
+            valid as a folder name; or the folder cannot be written.
     """
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
         raise ConfigError(
