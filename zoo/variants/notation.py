@@ -18,7 +18,7 @@ LETTERS = {
 }
 # A letter of a word, of a matrix (W_q), of a place (Canon-B) or of a call such as K(x) is not a size.
 SIZE = re.compile(rf"(?<![\w^'-])([{''.join(LETTERS)}])(?![\w'(])")
-# Letters that a text defines: "W = `attention.window`", "with M random vectors", "Phi the distribution".
+# Letters that a text defines: "W = `attention.window`", "with M random vectors", "Phi the mean".
 DEFINED = re.compile(r"(?<![\w^'-])([A-Z])(?: = (?=[`a-z])| the (?!s\b))|(?<=[Ww]ith )([A-Z])(?= [a-z[<])")
 MATRICES = "W_"
 # What else equations name: {name: (where it occurs, what it is)}.
