@@ -129,8 +129,8 @@ def _lines(contrasts: Sequence[ScaledContrast]) -> Iterator[str]:
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
     text = (
         "The effects of one experiment are not independent of each other where contrasts share an arm. Sizes differ in "
-        "width, rows, steps and learning rate together, so that a change of an effect has no single cause. Intervals are "
-        "not corrected for the number of contrasts: of a dozen pairs of equal arms, one may seem to have an order."
+        "width, rows, steps and learning rate together, so that a change of an effect has no single cause. Intervals "
+        "are not corrected for the number of contrasts: of a dozen pairs of equal arms, one may seem to have an order."
     )
     yield from ("", f"**What could be wrong with it.** {text}", "", f"Table: [{_TABLE}]({_TABLE}).", "")
 
