@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Command line. Exits with 2 if the folder holds other pages, which would be removed."""
     parser = argparse.ArgumentParser(
         prog="python -m zoo.variants",
-        description="Writes the page of every variant, their pictures, and an index, and removes pages of variants that "
-        "no longer exist.",
+        description="Writes the page of every variant, their pictures, and an index, and removes the pages of "
+        "variants that no longer exist.",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="docs/variants, or an empty or new folder")
     directory = parser.parse_args(arguments).directory
