@@ -10,7 +10,8 @@ one rate. Each arm uses its best learning rate of a shared grid, found with a se
 
 Stated beforehand, on `eval/loss` at the last step: each of the two ends below the plain decoder
 (superiority). Published: 0.0123 nats for a fixed mix of values and 0.0093 for the shortcut
-(modded-nanogpt); for the shortcut, less in deeper models (nanochat). """
+(modded-nanogpt); for the shortcut, less in deeper models (nanochat).
+"""
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side
 from zoo.lab.sizes import decoder, rates, sized_name
