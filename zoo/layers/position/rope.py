@@ -69,8 +69,8 @@ def dynamic_frequencies(
     scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]
 ) -> Float[Array, " half"]:
     """Replaces theta by theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)),
-    for a row whose length T is beyond the original one. `rotated` is the number of dimensions of a head
-    that rotate, factor is `position.scaling.factor`, original `position.scaling.original_length`.
+    for a row whose length T is beyond the original one. `rotated` is the number of dimensions of a
+    head that rotate, factor is `position.scaling.factor`, original `position.scaling.original_length`.
 
     Dynamic NTK-aware scaling, a community proposal that Peng et al. 2023, section 3.3, describe.
     """
