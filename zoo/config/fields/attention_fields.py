@@ -81,7 +81,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         str,
         "RMSNorm of queries and keys",
         {
-            "none": "no",
+            "none": "no norm",
             "head": "each head by itself, before RoPE (Henry et al. 2020; Qwen 3)",
             "full": "all heads together, before RoPE (OLMo 2)",
             "cosine": "each head divided by its length, and scores times a learned factor for each head (Swin V2)",
@@ -130,7 +130,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "model.attention.exclusive",
         False,
         bool,
-        "what a head has read loses its projection on the token's own value (XSA)",
+        "the projection on the token's own value is removed from what a head has read (XSA)",
         added=True,
     ),
     Field(

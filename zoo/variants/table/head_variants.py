@@ -53,8 +53,8 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "attended-gate",
         {"model.attention.gate": "elementwise"},
         equation=(
-            "y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: the gates are computed from what "
-            "they gate."
+            "y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: the gates are computed from the "
+            "values that they gate."
         ),
         paper="a control; cf. Qiu et al. 2025",
         tests=(LAYER,),
