@@ -116,6 +116,11 @@ def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
     return ", ".join(names[:most]) + more
 
 
+def one_line(error: BaseException) -> str:
+    """Returns the message of another library's error as one line, cut to 200 characters."""
+    return " ".join(str(error).split())[:LONGEST_QUOTE]
+
+
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
     options, word = list(options), str(word)[:LONGEST_QUOTE]

@@ -211,7 +211,7 @@ def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
     )
 
 
-def test_looks_that_come_too_late_are_told(zoo, folder, noise):
+def test_looks_that_come_too_late_are_reported(zoo, folder, noise):
     def told():
         lines = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
         return [line for line in lines if "after runs had finished" in line]

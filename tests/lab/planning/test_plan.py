@@ -87,7 +87,7 @@ def test_overrides_typed_as_text_are_recorded_as_what_they_are():
     assert [arm["overrides"] for arm in record["arms"]] == [{"schedule.warmup_steps": 0}, {"schedule.warmup_steps": 10}]
 
 
-def test_every_arm_is_checked_and_all_problems_are_told():
+def test_every_arm_is_checked_and_all_problems_are_reported():
     found = problems(
         plain({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
     )
