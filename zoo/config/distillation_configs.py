@@ -39,7 +39,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
 _RECIPE_DEPTH = 12
 # Fields of evaluation that a student shares with its teacher.
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
-_OF_ANOTHER_START = (TEACHER, *TEACHER_FIELDS, "training.start_from", _LAYERS, "training.trained_layers")
+_STARTING_FIELDS = (TEACHER, *TEACHER_FIELDS, "training.start_from", _LAYERS, "training.trained_layers")
 
 
 def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
@@ -65,14 +65,13 @@ def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
     if distillation.cosine and its["model.dim"] != ours["model.dim"]:
         problems.append(
             f"is {its['model.dim']} wide, and model.dim is {ours['model.dim']}: there is no angle between their "
-            "hidden states; "
-            "set objective.distillation.cosine=0"
+            "hidden states; set objective.distillation.cosine=0"
         )
     if not problems:
         flat = {path: value for path, value in ours.items() if not path.startswith("model.")}
         flat |= {path: value for path, value in its.items() if path.startswith("model.")}
         try:
-            return resolve(from_flat(flat | {path: BY_PATH[path].default for path in _OF_ANOTHER_START}))
+            return resolve(from_flat(flat | {path: BY_PATH[path].default for path in _STARTING_FIELDS}))
         except ConfigError as error:
             problems = [f"cannot read this run's rows: {problem}" for problem in error.problems]
     raise ConfigError([f"{TEACHER}={folder} {problem}" for problem in problems])
@@ -121,8 +120,7 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     if its["objective.kind"] not in BY_PATH[TEACHER].when[1]:
         raise ConfigError(
             f"from={folder}: a teacher is trained with objective.kind={' or '.join(BY_PATH[TEACHER].when[1])}, and "
-            "this one "
-            f"with {its['objective.kind']}"
+            f"this one with {its['objective.kind']}"
         )
     own = _shared_with_teacher(its, folder)
     recipe = _recipe(first, its["model.num_layers"], changes) if recipe else {}
