@@ -91,8 +91,7 @@ MEASURES = {
     ),
     "head_divergence": Measure(
         "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and "
-        "queries with two keys or "
-        "more, of 8 held-out rows",
+        "queries with two keys or more, of 8 held-out rows",
         True,
         "nats",
         needs={"model.attention.kind": ATTENTION_KINDS.having("distribution")},
