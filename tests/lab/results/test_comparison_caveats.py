@@ -1,4 +1,4 @@
-"""Runs that were picked by hand are compared with every doubt told."""
+"""Runs that were picked by hand are compared with a warning for every doubt."""
 
 import json
 
@@ -80,6 +80,10 @@ def test_sizes_and_conditions_are_compared(run, tmp_path):
     ]
     assert "2,048,000 (" in lines[0]
     assert "4,096,000 (" in lines[0]
+    fewer_rows = run("staged", {"data.batch_stages": (8, 500)}, **meta(1000, "einsum", "x"))
+    (line,) = caveats(one, fewer_rows)
+    assert line.startswith("arms differ in tokens of training")
+    assert "1,536,000 (" in line
     # One per cent is no difference.
     assert caveats(one, run("c", {"model.dim": 320}, **meta(1009, "einsum", "x"))) == []
 
