@@ -136,8 +136,8 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     print(f"a row       {len(ids)} tokens")
     width = max(map(len, names))
     for place, (name, id, segment) in enumerate(zip(names, ids, segments, strict=True)):
-        told = f"  segment {segment}" if args.second is not None else ""
-        print(f"{place:5d}  {name:{width}s}  {id:7d}{told}")
+        suffix = f"  segment {segment}" if args.second is not None else ""
+        print(f"{place:5d}  {name:{width}s}  {id:7d}{suffix}")
     return 0
 
 

@@ -120,8 +120,8 @@ def overall_verdict(outcomes: Collection[str]) -> str:
 def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:
     """Returns the difference, the notes, and what became of the rule, as a sentence without a stop."""
     words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
-    told = "; ".join([outcome.sentence, *outcome.notes])
-    return f"{told}: {_rule_name(outcome.contrast, unit_of)} {words[outcome.outcome]}"
+    text = "; ".join([outcome.sentence, *outcome.notes])
+    return f"{text}: {_rule_name(outcome.contrast, unit_of)} {words[outcome.outcome]}"
 
 
 def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
