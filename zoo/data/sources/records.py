@@ -10,7 +10,7 @@ from typing import Any
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.sources.text_files import find_files, line_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean, one_line
+from zoo.errors import ConfigError, DataError, did_you_mean, listed, one_line
 
 # Records per Arrow batch: few enough for texts of a megabyte each.
 BATCH = 256
@@ -200,12 +200,11 @@ def _is_text(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def missing_column(column: str, there: Iterable[str]) -> str:
+def missing_column(column: str, columns: Iterable[str]) -> str:
     """Describes a missing column and those that exist."""
-    names = [str(name) for name in there]
-    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    names = [str(name) for name in columns]
     return f'no column "{column}"{did_you_mean(column, names)}; ' + (
-        f"data.column could be {listed}" if names else "it has none at all"
+        f"data.column could be {listed(names, 20)}" if names else "it has none at all"
     )
 
 

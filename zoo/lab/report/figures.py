@@ -70,15 +70,11 @@ def _axes(x: str, y: str, height: float = 4.2) -> Axes:
     return axes
 
 
-def _with_unit(sweep: SweepResults, metric: str) -> str:
-    return metric + sweep.unit(metric).replace(" ", ", ", 1)
-
-
 def _curves(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
     metrics = main_metrics(sweep)
     if not metrics:
         return None
-    axes = _axes("updates", _with_unit(sweep, metrics[0]))
+    axes = _axes("updates", sweep.with_unit(metrics[0]))
     for arm in sweep.arms:
         colour, dash = look[arm.name]
         for run in sweep.runs_of(arm.name):
@@ -117,7 +113,7 @@ def _lengths(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes |
     found = loss_by_length(sweep)
     if found is None:
         return None
-    axes = _axes("evaluation length (tokens)", f"final {_with_unit(sweep, found.metric)}")
+    axes = _axes("evaluation length (tokens)", f"final {sweep.with_unit(found.metric)}")
     for arm in sweep.arms:
         there = {length: value for length, value in found.values[arm.name].items() if value is not None}
         if not there:
@@ -151,7 +147,7 @@ def _differences(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Ax
     found = {name: difference for name, difference in baseline_differences(sweep).items() if difference.n}
     if not found:
         return None
-    title = f"difference in final {_with_unit(sweep, sweep.metric)}, from {_label(sweep.arms[0].label)}"
+    title = f"difference in final {sweep.with_unit(sweep.metric)}, from {_label(sweep.arms[0].label)}"
     axes = _axes(title, "", 0.9 + 0.45 * len(found))
     for row, (name, difference) in enumerate(found.items()):
         colour = look[name][0]
@@ -169,7 +165,7 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
     found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return None
-    axes = _axes(found.field, _with_unit(sweep, found.metric))
+    axes = _axes(found.field, sweep.with_unit(found.metric))
     for arm, points in found.arms.items():
         colour, dash = look.get(arm, look[sweep.arms[0].name])
         there = [point for point in points if np.isfinite(point.mean)]

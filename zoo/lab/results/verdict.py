@@ -25,9 +25,9 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from zoo.errors import did_you_mean
+from zoo.errors import did_you_mean, listed
 from zoo.lab.declarations import Contrast, Side
-from zoo.lab.formatting import confidence_level, count, first_few, interval, number, rounded_mean
+from zoo.lab.formatting import confidence_level, count, interval, number, rounded_mean
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.run_records import RunRecord
@@ -228,7 +228,7 @@ def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b
     """Returns why the values of two sides cannot be compared, or None if they can."""
     # The same run can be on both sides, for example one arm at two lengths.
     if missing := list(dict.fromkeys(a.missing + b.missing)):
-        return f"not finished: {first_few(missing)}"
+        return f"not finished: {listed(missing, 6)}"
     runs = [run for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm)]
     if len(kinds := {numerics(run.meta) for run in runs if run.meta}) > 1:
         return (
