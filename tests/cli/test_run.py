@@ -115,7 +115,7 @@ def test_seeds_can_be_added(zoo, folder):
     assert attempts(folder)["norm=pre,warm-up=0-seed0"] == attempts(folder)["norm=pre,warm-up=0-seed5"] == 1
 
 
-def test_a_failed_run_is_told_and_tried_again_next_time(zoo, folder):
+def test_a_failed_run_is_reported_and_tried_again_next_time(zoo, folder):
     code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status"]})
     assert code == 1
     assert f"failed: norm=pre,warm-up=0 seed 0: ValueError: boom (see runs/norms/{PRE0}/log.txt)" in out

@@ -321,7 +321,7 @@ def test_what_is_next_to_it_can_be(changes):
     assert configs.resolve(configs.override(configs.default(), changes))
 
 
-def test_a_problem_of_the_whole_model_is_not_told_again_for_its_parts():
+def test_a_problem_of_the_whole_model_is_not_reported_again_for_its_parts():
     parts = (
         {"model.layers.pattern": ("a", "b"), "model.attention.num_heads": 3}
         | kind("a", residual=True)

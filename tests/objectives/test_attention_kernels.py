@@ -216,7 +216,7 @@ def test_the_reason_is_what_a_layer_needs(name, reasons):
     assert [each.reason for each in attention_kernels(resolved(name), HOPPER)] == reasons
 
 
-def test_other_mixers_are_told_by_their_kind():
+def test_other_mixers_are_reported_by_their_kind():
     found = attention_kernels(tiny({"model.attention.kind": "performer"}), HOPPER)
     assert found == [LayerKernel("all layers", "performer", "model.attention.kind=performer")]
     elmo = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.ffn.hidden_dim": "auto"}

@@ -108,7 +108,7 @@ def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
     assert find_conflicts(tmp_path, runs) == []
 
 
-def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
+def test_other_runs_are_reported_once_with_what_differs(tmp_path, runs):
     for run in runs[:3]:
         hold(tmp_path, run, model__dim=128, training__steps=99)
     (line,) = find_conflicts(tmp_path, runs)

@@ -81,7 +81,7 @@ def test_what_the_numbers_come_from_is_kept(writer):
     assert "1 x cpu (A)" in (writer.root / "results/norms/README.md").read_text()
 
 
-def test_folders_of_this_machine_are_told_by_their_name(writer):
+def test_folders_of_this_machine_are_reported_by_their_name(writer):
     made = writer.sweep(name="norms")
     record = json.loads((made / "experiment.json").read_text())
     record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")

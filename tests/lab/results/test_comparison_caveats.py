@@ -88,7 +88,7 @@ def test_sizes_and_conditions_are_compared(run, tmp_path):
     assert caveats(one, run("c", {"model.dim": 320}, **meta(1009, "einsum", "x"))) == []
 
 
-def test_a_config_that_cannot_be_read_is_told(run):
+def test_a_config_that_cannot_be_read_is_reported(run):
     one, other = run("a", {}), run("b", {"seed": 1, "model.dim": 512})
     (other / "config.json").write_text('{"data": {"batch_size": "many"}}')
     assert any("what its evaluation scores cannot be told" in line for line in caveats(one, other))

@@ -115,16 +115,16 @@ def _lengths(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes |
         return None
     axes = _axes("evaluation length (tokens)", f"final {sweep.with_unit(found.metric)}")
     for arm in sweep.arms:
-        there = {length: value for length, value in found.values[arm.name].items() if value is not None}
-        if not there:
+        measured = {length: value for length, value in found.values[arm.name].items() if value is not None}
+        if not measured:
             continue
-        means = [value.mean for value in there.values()]
+        means = [value.mean for value in measured.values()]
         bars = [
-            [value.mean - value.low for value in there.values()],
-            [value.high - value.mean for value in there.values()],
+            [value.mean - value.low for value in measured.values()],
+            [value.high - value.mean for value in measured.values()],
         ]
         axes.errorbar(
-            list(there),
+            list(measured),
             means,
             bars,
             color=look[arm.name][0],
@@ -168,18 +168,18 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
     axes = _axes(found.field, sweep.with_unit(found.metric))
     for arm, points in found.arms.items():
         colour, dash = look.get(arm, look[sweep.arms[0].name])
-        there = [point for point in points if np.isfinite(point.mean)]
+        finite = [point for point in points if np.isfinite(point.mean)]
         axes.plot(
-            [point.value for point in there],
-            [point.mean for point in there],
+            [point.value for point in finite],
+            [point.mean for point in finite],
             color=colour,
             linestyle=dash,
             marker="o",
             markersize=4,
         )
         axes.plot(
-            [point.value for point in there if point.value == found.chosen.get(arm)],
-            [point.mean for point in there if point.value == found.chosen.get(arm)],
+            [point.value for point in finite if point.value == found.chosen.get(arm)],
+            [point.mean for point in finite if point.value == found.chosen.get(arm)],
             "o",
             color=colour,
             markersize=9,

@@ -191,15 +191,15 @@ def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
         return []
     lines = []
     for index, arm in enumerate(sweep.arms):
-        there = {length: value for length, value in found.values[arm.name].items() if value is not None}
+        measured = {length: value for length, value in found.values[arm.name].items() if value is not None}
         lines.append(
             {
                 "arm": index,
-                "x": list(there),
-                "mean": [value.mean for value in there.values()],
-                "low": [value.low for value in there.values()],
-                "high": [value.high for value in there.values()],
-                "n": min((value.n for value in there.values()), default=0),
+                "x": list(measured),
+                "mean": [value.mean for value in measured.values()],
+                "low": [value.low for value in measured.values()],
+                "high": [value.high for value in measured.values()],
+                "n": min((value.n for value in measured.values()), default=0),
             }
         )
     mark = {"x": found.trained, "text": "trained length"} if found.trained else None
