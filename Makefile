@@ -4,7 +4,8 @@ JOBS ?= 2
 KILLS ?= 200
 VENV := .venv
 RUN := $(VENV)/bin/python
-PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
+# Modules are cached as bytecode, whatever the environment says: tests start many processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: ablation docs test test-ci test-all test-faults lint clean
 

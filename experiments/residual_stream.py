@@ -5,9 +5,9 @@ post-norm.
     zoo run experiments/residual_stream.py:small
 
 The decoder of `zoo.lab.sizes`, shallow and deep, with pre-norm and post-norm, all at 0.4 times the
-learning rate of its size, which a deep post-norm stack tolerates. The measure is `residual_growth`:
-the root mean square of the stream after the last layer over that after the first, on the batch of
-the first update with the initial values, and on that of the last update.
+learning rate of its size, at which a deep post-norm stack hardly trains. The measure is
+`residual_growth`: the root mean square of the stream after the last layer over that after the
+first, on the batch of the first update with the initial values, and on that of the last update.
 
 Stated beforehand, at the initial values and after training alike:
 

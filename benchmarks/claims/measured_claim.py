@@ -21,7 +21,7 @@ class Judgement:
     """What follows from the measurements.
 
     Attributes:
-        verdict: "supported" or "not supported".
+        verdict: "supported", "not supported" or "undecided".
         effect: the figures that decide it, in a few words.
         text: what was found, in sentences.
     """
@@ -31,9 +31,9 @@ class Judgement:
     text: str
 
     @classmethod
-    def of(cls, holds: bool, effect: str, text: str) -> "Judgement":
-        """Returns the judgement of a rule that holds or does not."""
-        return cls("supported" if holds else "not supported", effect, text)
+    def of(cls, holds: bool, effect: str, text: str, refuted: bool = True) -> "Judgement":
+        """Returns the judgement of a rule that holds, is refuted, or neither."""
+        return cls("supported" if holds else "not supported" if refuted else "undecided", effect, text)
 
 
 @dataclass(frozen=True)

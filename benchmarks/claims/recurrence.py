@@ -69,8 +69,8 @@ CLAIM = MeasuredClaim(
         "than in either of the others."
     ),
     doubts=(
-        "a processor with two cores is hardly parallel hardware, so the gap on an accelerator should be wider; and the "
-        "quadratic part of attention grows past 1,024 tokens, where the order may turn."
+        "a processor with two cores is hardly parallel hardware. On an accelerator the steps of a recurrence cannot run "
+        "at once, while attention's extra arithmetic can, so that the order may turn there."
     ),
     measure=measure,
     judge=judge,

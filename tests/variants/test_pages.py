@@ -21,7 +21,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, split
 from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
-from zoo.variants.__main__ import PICTURES, findings, write_pages, write_pictures
+from zoo.variants.__main__ import PICTURES, findings, main, write_pages, write_pictures
 from zoo.variants.evidence import has_variant, judged_by, shipped_configs, used_by
 from zoo.variants.notation import defined, legend
 from zoo.variants.published import PUBLISHED
@@ -243,6 +243,18 @@ def test_the_pages_in_the_repository_are_current_and_those_of_no_variant_are_rem
         for folder in (ROOT / "docs" / "variants", tmp_path)
     )
     assert here == written, "run: python -m zoo.variants docs/variants"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["pages"], []])
+def test_a_folder_of_other_pages_is_refused_and_help_writes_nothing(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/guide.md").write_text("written by hand")
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == (0 if arguments == ["--help"] else 2)
+    assert [path.name for path in tmp_path.rglob("*")] == ["pages", "guide.md"]
+    assert "guide.md, which would be removed" in capsys.readouterr().err or arguments != ["pages"]
 
 
 def test_pictures_are_drawn_again_alike_and_those_of_no_variant_are_removed(tmp_path):

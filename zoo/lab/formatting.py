@@ -29,13 +29,13 @@ def decimals_for(uncertainty: float) -> int:
     """Returns the number of decimal places worth printing: one or two digits of the uncertainty.
 
     The rule of the Particle Data Group: two digits if the leading ones are 100 to 354, one if they
-    are 355 to 999.
+    are 355 to 999. Losses and scores have at least two places, numbers of steps may have none.
     """
     if not math.isfinite(uncertainty) or uncertainty <= 0:
         return 4
     exponent = math.floor(math.log10(uncertainty))
     places = 1 if uncertainty / 10**exponent < 3.55 else 0
-    return min(5, max(2, places - exponent))
+    return min(5, max(2 if uncertainty < 3.55 else 0, places - exponent))
 
 
 def _fixed(uncertainty: float, *values: float) -> list[str]:
@@ -45,7 +45,7 @@ def _fixed(uncertainty: float, *values: float) -> list[str]:
     """
     if 0 < uncertainty < 1e-5 and max(map(abs, values)) < 1e-3:
         return [f"{value:.3g}" for value in values]
-    return [f"{value:.{decimals_for(uncertainty)}f}" for value in values]
+    return [f"{value:,.{decimals_for(uncertainty)}f}" for value in values]
 
 
 def confidence_level(alpha: float) -> str:
@@ -66,10 +66,18 @@ def rounded_mean(mean: float, low: float, high: float) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Returns `low to high` with the decimals that the width allows."""
+    """Returns `low to high` with the decimals that the width allows.
+
+    An interval that excludes 0 has as many as show that, up to five.
+    """
     if not math.isfinite(low) or not math.isfinite(high):
         return "–"
-    return " to ".join(_fixed((high - low) / 2, low, high))
+    shown = _fixed((high - low) / 2, low, high)
+    decimals = decimals_for((high - low) / 2)
+    while low * high > 0 and decimals < 5 and any(float(text.replace(",", "")) == 0 for text in shown):
+        decimals += 1
+        shown = [f"{value:,.{decimals}f}" for value in (low, high)]
+    return " to ".join(shown)
 
 
 def count(n: int, noun: str) -> str:

@@ -1,6 +1,6 @@
 """`python -m zoo.variants DIR` writes the page of every variant, their pictures, and an index."""
 
-import sys
+import argparse
 from pathlib import Path
 
 from zoo.variants.evidence import Findings, read_findings
@@ -52,8 +52,22 @@ def _write(directory: Path, written: dict[str, str]) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
+def main(arguments: list[str] | None = None) -> None:
+    """Command line. Exits with 2 if the folder holds other pages, which would be removed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m zoo.variants",
+        description="Writes the page of every variant, their pictures, and an index, and removes the pages of "
+        "variants that no longer exist.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="docs/variants, or an empty or new folder")
+    directory = parser.parse_args(arguments).directory
+    overview = directory / "README.md"
+    known = overview.exists() and overview.read_text(encoding="utf-8").startswith(index().partition("\n")[0])
+    if not known and (other := sorted(path.name for path in directory.glob("*.md"))):
+        parser.error(f"{directory} has pages that are not of variants, such as {other[0]}, which would be removed")
+    write_pages(directory)
+    write_pictures(directory / PICTURES, {variant.name for variant in VARIANTS})
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m zoo.variants DIR")
-    write_pages(Path(sys.argv[1]))
-    write_pictures(Path(sys.argv[1]) / PICTURES, {variant.name for variant in VARIANTS})
+    main()

@@ -175,7 +175,7 @@ def read_findings(results: Path, tests: Path, link: str) -> Findings:
         verdicts.setdefault(claim, []).extend(found)
     for claim in exact_tests(results, tests):
         verdicts.setdefault(claim, []).append(ClaimVerdict("exact, by a test", "README.md#exact-claims"))
-    return Findings({claim["id"]: claim for claim in read_claims(results)}, verdicts, link)
+    return Findings({claim["id"]: claim for claim in read_claims(results).claims}, verdicts, link)
 
 
 def judged_by(variant: Variant, findings: Findings | None) -> list[str]:

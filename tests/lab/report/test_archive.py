@@ -81,6 +81,16 @@ def test_what_the_numbers_come_from_is_kept(writer):
     assert "1 x cpu (A)" in (writer.root / "results/norms/README.md").read_text()
 
 
+def test_the_page_has_the_caveats_of_the_report(writer):
+    made = writer.sweep(name="norms")
+    for number, meta in enumerate(sorted(made.glob("*/meta.json"))):
+        meta.write_text(json.dumps(json.loads(meta.read_text()) | {"commit": "ab"[number % 2] * 40}))
+    archive_results(load_sweep(made), writer.root / "results")
+    build(writer.root / "results")
+    page = (writer.root / "results/norms/README.md").read_text()
+    assert "* the runs used different commits: their results may differ for reasons other than the arms\n" in page
+
+
 def test_folders_of_this_machine_are_reported_by_their_name(writer):
     made = writer.sweep(name="norms")
     record = json.loads((made / "experiment.json").read_text())

@@ -12,12 +12,12 @@ from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, witho
 from zoo.lab.report.archive.results_index import build
 from zoo.lab.statistics.sequential import detectable_effect
 
-COLUMNS = "id,statement,source,page,published,direction,limits"
+COLUMNS = "id,experiment,statement,source,page,published,direction,limits"
 CLAIMS = [
-    ("A1", "a | b", "x 2020", "", "3 against 4 nats", "for", "It is small. It is short."),
-    ("A2", "not run", "y 2021", ""),
-    ("A4", "a property", "z 2022", ""),
-    ("A5", "on a page", "w 2023", "page.md"),
+    ("A1", "", "a | b", "x 2020", "", "3 against 4 nats", "for", "It is small. It is short."),
+    ("A2", "", "not run", "y 2021", ""),
+    ("A4", "", "a property", "z 2022", ""),
+    ("A5", "", "on a page", "w 2023", "page.md"),
 ]
 
 
@@ -80,7 +80,7 @@ def write_claims(folder, claims):
     with open(folder / "claims.csv", "w") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS.split(","))
-        writer.writerows([*claim, *("",) * (7 - len(claim))] for claim in claims)
+        writer.writerows([*claim, *("",) * (8 - len(claim))] for claim in claims)
 
 
 def test_every_claim_has_a_row(output, tmp_path):
@@ -92,8 +92,8 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert "4 claims: 1 supported, 1 exact, 1 on a separate page, 1 not judged yet." in page
     rows = [line for line in page.splitlines() if line.startswith("| A")]
     assert rows[0] == (
-        "| A1 | a \\| b | x 2020 | **supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 1: -0.032 (-0.050 to "
-        "-0.010); contrast 2: -0.032 (-0.050 to -0.010); and 2 more | tiny, 4 seeds | agrees: 3 against 4 nats | [one](one/README.md) |"
+        "| A1 | a \\| b | x 2020 | **supported** | contrast 1: -0.032 (-0.050 to -0.010); contrast 2: -0.032 (-0.050 to "
+        "-0.010); without pairs: no finite pair; and 2 more | tiny, 4 seeds | agrees: 3 against 4 nats | [one](one/README.md) |"
     )
     assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |  |"
     assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  |  | [1 test](#exact-claims) |"
@@ -102,8 +102,30 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_was_published_and_the_limits_may_be_those_of_an_experiment(output):
+    own = ("A1", "one", "", "", "", "5 nats in another task", "mixed", "It asks half of the claim.")
+    write_claims(output, [*CLAIMS, own])
+    row = next(line for line in build(output).read_text().splitlines() if line.startswith("| A1"))
+    assert "| 5 nats in another task |" in row
+    page = (output / "one/README.md").read_text()
+    assert "Published: 5 nats in another task." in page
+    assert "It asks half of the claim." in page
+    assert "It is small." not in page
+
+
+def test_a_claim_is_counted_by_all_of_its_rows_and_a_check_is_not(output):
+    write_claims(output, [*CLAIMS, ("S2", "", "two names", "us", "", "", "check")])
+    record = {"verdict": "undecided", "effect": "0.9 of the time", "device": "1 x cpu"}
+    write_measured(output, record | {"claim": "A1"})
+    assert "4 claims: 1 undecided, 1 on a separate page, 2 not judged yet." in build(output).read_text()
+    write_measured(output, record | {"claim": "A1", "verdict": "not supported"})
+    page = build(output).read_text()
+    assert "4 claims: 1 not supported, 1 on a separate page, 2 not judged yet." in page
+    assert "| S2 | two names | us | not judged yet |" in page
+
+
 def test_the_index_counts_runs_and_hours(output):
-    text = "arm,seed,state,tokens,seconds\na,0,done,1e6,3600\na,1,done,2e6,1800\na,2,failed,5e6,9000\n"
+    text = "arm,seed,state,tokens,seconds\na,0,done,1e6,3600\na,1,diverged,2e6,1800\na,2,failed,5e6,9000\n"
     (output / "one/runs.csv").write_text(text)
     (output / "one/tuning.csv").write_text("arm,x,seed\na,1,7\n")
     page = build(output).read_text()
@@ -114,7 +136,7 @@ def test_the_index_counts_runs_and_hours(output):
 
 
 def write_measured(folder, record):
-    (folder / "measured/speed").mkdir(parents=True)
+    (folder / "measured/speed").mkdir(parents=True, exist_ok=True)
     (folder / "measured/speed/measured.json").write_text(json.dumps(record))
 
 
@@ -143,9 +165,12 @@ def test_a_measurement_that_cannot_be_read(output):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("id,statement\nA1,x\n", "no column direction, limits, page, published, source"),
-        (f"{COLUMNS}\nA1,,,,,,\nA1,,,,,,\n", "A1 is listed more"),
-        (f"{COLUMNS}\nA1,,,,,up,\n", "direction up is not for, against, mixed or empty"),
+        ("id,statement\nA1,x\n", "no column direction, experiment, limits, page, published, source"),
+        (f"{COLUMNS}\nA1,,,,,,,\nA1,,,,,,,\n", "A1 is listed more"),
+        (f"{COLUMNS}\nA1,,,,,,,\nA1,one,,,,,,\nA1,one,,,,,,\n", "A1 for one is listed more"),
+        (f"{COLUMNS}\nA1,,,,,,up,\n", "direction up is not for, against, mixed, check or empty"),
+        (f"{COLUMNS}\nA1,one,,,,,,\n", "A1 has no row without an experiment"),
+        (f"{COLUMNS}\nA1,,,,,,,It is small, and short.\n", "A1 has more fields than columns"),
     ],
 )
 def test_a_list_of_claims_that_cannot_be_read(output, text, told):

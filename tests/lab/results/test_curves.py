@@ -128,6 +128,12 @@ def test_digits_follow_the_uncertainty():
     assert interval(float("nan"), 1.0) == "–"
     assert plus_minus(2.34567, 0.0123) == "2.346 ± 0.012"
     assert plus_minus(2.34567, float("nan")) == "2.346"
+    # Steps and other large numbers have no decimals.
+    assert interval(-879.52, -753.1) == "-880 to -753"
+    assert plus_minus(19169.83, 32950.7) == "19,170 ± 32,951"
+    # A bound that is not 0 does not look like it where that decides.
+    assert interval(-0.2736, -0.003718) == "-0.274 to -0.004"
+    assert interval(-0.2736, 0.003718) == "-0.27 to 0.00"
     # Small values are not printed as zeros.
     assert plus_minus(8.1234e-8, 1.2e-9) == "8.12e-08 ± 1.2e-09"
     assert interval(-1.5e-7, 2.5e-7) == "-1.5e-07 to 2.5e-07"

@@ -2,16 +2,19 @@
 
 The claims are listed in claims.csv beside the results: id, statement, source, a page written by hand
 if there is one, what was published about it (`published`), whether that speaks for or against the
-statement (`direction`), and the limits of its experiment (`limits`). Claims about time and memory
-are measured by benchmarks, which leave a verdict and a page in measured/. A claim without a result,
-measurement, test or page is shown as such.
+statement (`direction`), and the limits of its experiments (`limits`). A further row with the same id
+and the name of an experiment or measurement (`experiment`) replaces the last three columns for that
+one, because a claim may be asked in several ways. Claims about time and memory are measured by
+benchmarks, which leave a verdict and a page in measured/. A claim without a result, measurement,
+test or page is shown as such.
 """
 
 import csv
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
@@ -20,38 +23,68 @@ from zoo.lab.results.verdict import overall_verdict
 
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
-_COLUMNS = {"id", "statement", "source", "page", "published", "direction", "limits"}
+_COLUMNS = {"id", "experiment", "statement", "source", "page", "published", "direction", "limits"}
+_OF_EXPERIMENT = ("published", "direction", "limits")
+# A comparison whose result is known beforehand; it is listed, and not counted among the claims.
+_CHECK = "check"
 # What a verdict says of the published direction, by that direction.
 _AGREEMENT = {
     "for": {"supported": "agrees", "not supported": "disagrees"},
     "against": {"supported": "disagrees", "not supported": "agrees"},
     "mixed": {},
+    _CHECK: {},
     "": {},
 }
 _OPEN = "not judged yet"
 # Contrasts of one experiment whose effects fit into a cell.
 _EFFECTS = 3
+# One refuted contrast decides the verdict, then an undecided one.
+_DECIDING = ("refuted", "undecided", "holds")
 
 
-def read_claims(folder: Path) -> list[dict[str, str]]:
+class ListedClaims(NamedTuple):
+    """The contents of claims.csv.
+
+    Attributes:
+        claims: the rows without an experiment, one for each claim.
+        of_experiments: the other rows, by id and experiment.
+    """
+
+    claims: list[dict[str, str]]
+    of_experiments: dict[tuple[str, str], dict[str, str]]
+
+    def asked_by(self, claim: Mapping[str, str], experiment: str) -> dict[str, str]:
+        """Returns a claim with what was published and the limits that apply to an experiment."""
+        own = self.of_experiments.get((claim["id"], experiment), claim)
+        return {**claim, **{name: own[name] for name in _OF_EXPERIMENT}}
+
+
+def read_claims(folder: Path) -> ListedClaims:
     """Returns the claims listed in `folder`/claims.csv; none without the file.
 
     Raises:
-        ConfigError: the file lacks a column, or a claim is listed twice.
+        ConfigError: the file lacks a column, lists something twice, or a row of an experiment
+            belongs to no claim.
     """
     path = folder / CLAIMS_FILE
     if not path.exists():
-        return []
+        return ListedClaims([], {})
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if missing := sorted(_COLUMNS - set(reader.fieldnames or ())):
             raise ConfigError(f"{path}: no column {', '.join(missing)}")
-        claims = list(reader)
-    if unknown := sorted({claim["direction"] for claim in claims} - set(_AGREEMENT)):
-        raise ConfigError(f"{path}: direction {', '.join(unknown)} is not for, against, mixed or empty")
-    if repeated := [name for name, count in Counter(claim["id"] for claim in claims).items() if count > 1]:
+        rows = list(reader)
+    if long := [row["id"] for row in rows if None in row]:
+        raise ConfigError(f"{path}: {', '.join(long)} has more fields than columns; a text with a comma needs quotes")
+    if unknown := sorted({row["direction"] for row in rows} - set(_AGREEMENT)):
+        raise ConfigError(f"{path}: direction {', '.join(unknown)} is not for, against, mixed, check or empty")
+    listed = Counter((row["id"], row["experiment"]) for row in rows)
+    if repeated := [" for ".join(filter(None, key)) for key, count in listed.items() if count > 1]:
         raise ConfigError(f"{path}: {', '.join(repeated)} is listed more than once")
-    return claims
+    claims = [row for row in rows if not row["experiment"]]
+    if alone := sorted({row["id"] for row in rows} - {claim["id"] for claim in claims}):
+        raise ConfigError(f"{path}: {', '.join(alone)} has no row without an experiment")
+    return ListedClaims(claims, {(row["id"], row["experiment"]): row for row in rows if row["experiment"]})
 
 
 def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -75,7 +108,7 @@ def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def claims_lines(
-    claims: Sequence[Mapping[str, str]],
+    listed: ListedClaims,
     results: Mapping[str, Sequence[tuple[str, Mapping[str, Any], Sequence[Mapping[str, str]]]]],
     measured: Mapping[str, Sequence[Mapping[str, Any]]],
     tests: Mapping[str, Sequence[str]],
@@ -83,44 +116,55 @@ def claims_lines(
     """Returns the lines of the table in Markdown, after a line that counts the verdicts.
 
     Args:
-        claims: from `read_claims`.
+        listed: from `read_claims`.
         results: (name of the folder, result.json, rows of contrasts.csv) of each experiment, by the
             claim's id.
         measured: from `read_measured`, and those derived from several results.
         tests: links to the tests of exact claims, by the claim's id.
     """
     rows, verdicts = [], []
-    for claim in claims:
+    for claim in listed.claims:
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
-        judged = []
+        own_verdicts = []
         for name, result, contrasts in found:
-            own = contrasts_of_claim(contrasts, claim["id"])
-            judged.append(claim_verdict(result, contrasts, claim["id"]))
+            own_verdicts.append(claim_verdict(result, contrasts, claim["id"]))
             seeds = f"{result['size']}, {len(result['seeds'])} seeds"
-            rows.append(_row(claim, f"**{judged[-1]}**", _effects(own), seeds, f"[{name}]({name}/README.md)"))
-        timed = measured.get(claim["id"], ())
-        for record in timed:
+            effects = _effects(contrasts_of_claim(contrasts, claim["id"]))
+            link = f"[{name}]({name}/README.md)"
+            rows.append(_row(listed.asked_by(claim, name), f"**{own_verdicts[-1]}**", effects, seeds, link))
+        for record in measured.get(claim["id"], ()):
+            own_verdicts.append(record["verdict"])
             link = f"[{record['name']}]({record['page']})"
-            rows.append(_row(claim, f"**{record['verdict']}**", record["effect"], record["device"], link))
-        # A claim is counted once: by its experiment, then its measurement, then its test.
-        verdicts += [*judged, *(record["verdict"] for record in timed)][:1]
+            shown = listed.asked_by(claim, record["name"])
+            rows.append(_row(shown, f"**{record['verdict']}**", record["effect"], record["device"], link))
         if exact:
             rows.append(_row(claim, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
-            verdicts += [] if found or timed else ["exact"]
-        elif not found and not timed:
+        elif not own_verdicts:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
-            verdicts.append("on a separate page" if page else _OPEN)
+        if claim["direction"] != _CHECK:
+            without_data = "exact" if exact else "on a separate page" if claim["page"] else _OPEN
+            verdicts.append(_of_all(own_verdicts) if own_verdicts else without_data)
     count = Counter(verdicts)
     shown = ", ".join(f"{count[verdict]} {verdict}" for verdict in _order(count))
     return [
-        f"{len(claims)} claims: {shown}.",
+        f"{len(verdicts)} claims: {shown}.",
+        "",
+        "A claim that is asked in several ways is supported if every row supports it, and not supported if one row",
+        "does not. An effect is the difference a - b of a contrast, which the page of the experiment spells out: for",
+        "a loss, a number below 0 says that a is better.",
         "",
         "| | claim | source | verdict | effect | size | published | where |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *rows,
         "",
     ]
+
+
+def _of_all(verdicts: Sequence[str]) -> str:
+    """Returns the verdict on a claim from those of all its experiments and measurements."""
+    outcomes = {"supported": "holds", "not supported": "refuted"}
+    return overall_verdict({outcomes.get(verdict, "undecided") for verdict in verdicts})
 
 
 def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> list[Mapping[str, str]]:
@@ -150,10 +194,12 @@ def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: 
 
 
 def _effects(contrasts: Sequence[Mapping[str, str]]) -> str:
-    """Returns the differences of the first contrasts with their intervals."""
+    """Returns differences with their intervals, beginning with those that decide the verdict."""
     shown = []
-    for contrast in contrasts[:_EFFECTS]:
+    deciding = sorted(contrasts, key=lambda contrast: _DECIDING.index(contrast["outcome"]))
+    for contrast in deciding[:_EFFECTS]:
         mean, low, high = (float(contrast[name] or "nan") for name in ("a - b", "low", "high"))
-        shown.append(f"{contrast['contrast']}: {rounded_mean(mean, low, high)} ({interval(low, high)})")
+        difference = f"{rounded_mean(mean, low, high)} ({interval(low, high)})"
+        shown.append(f"{contrast['contrast']}: {difference if math.isfinite(mean) else 'no finite pair'}")
     more = len(contrasts) - _EFFECTS
     return "; ".join(shown + ([f"and {more} more"] if more > 0 else []))

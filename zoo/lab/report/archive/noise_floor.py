@@ -31,7 +31,7 @@ _HEAD = (
     "The standard deviation of that difference, paired by seed, is the noise. The last columns are the smallest",
     f"difference that three, five and ten seeds find with {100 * POWER:.0f} % power at a level of {100 * ALPHA:.0f} %,",
     "in the metric's unit. Within a sweep, the noise is taken to be the same for all arms; an arm with more than",
-    f"{OUTLYING} times the spread of the median arm, because it barely trains, is left out.",
+    f"{OUTLYING} times the spread of the median arm is left out.",
     "",
 )
 

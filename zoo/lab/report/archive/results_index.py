@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.declarations import claim_ids
-from zoo.lab.report.archive.claims_table import claims_lines, read_claims, read_measured
+from zoo.lab.report.archive.claims_table import ListedClaims, claims_lines, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
 from zoo.lab.report.archive.forest_plot import write_forest_plots
 from zoo.lab.report.archive.level_plot import write_level_plots
@@ -37,6 +37,8 @@ HEAD_WITH_RULES = [
     "differences, arms and command.",
     "",
 ]
+# A run that diverged has trained too.
+FINISHED = ("done", "diverged")
 TABLE = ["| claim | verdict | result | size |", "| --- | --- | --- | --- |"]
 
 
@@ -107,17 +109,19 @@ class _ResultPage(NamedTuple):
     text: str
 
 
-def _read_result(path: Path, claims: Sequence[Mapping[str, str]]) -> _ResultPage:
+def _read_result(path: Path, listed: ListedClaims) -> _ResultPage:
     result, contrasts = read_json(path), read_contrasts(path.parent)
     claim = (result.get("claim") or {}).get("id") or "~"
-    text = experiment_page(path.parent, result, [one for one in claims if one["id"] in claim_ids(claim)])
-    return _ResultPage(path.parent.name, claim, result, contrasts, _row(path.parent.name, result), text)
+    name = path.parent.name
+    claims = [listed.asked_by(one, name) for one in listed.claims if one["id"] in claim_ids(claim)]
+    text = experiment_page(path.parent, result, claims)
+    return _ResultPage(name, claim, result, contrasts, _row(name, result), text)
 
 
 def _index_lines(
     output: Path,
     pages: Sequence[_ResultPage],
-    claims: Sequence[Mapping[str, str]],
+    claims: ListedClaims,
     exact: Mapping[str, list[str]],
     measured: Mapping[str, list[dict[str, Any]]],
 ) -> list[str]:
@@ -135,11 +139,11 @@ def _index_lines(
         for claim in claim_ids(page.claim):
             by_claim.setdefault(claim, []).append((page.name, page.result, page.contrasts))
     # Experiments whose claim is not in the list have a table of their own.
-    listed = {claim["id"] for claim in claims}
+    listed = {claim["id"] for claim in claims.claims}
     unlisted = [page.row for page in pages if not listed & set(claim_ids(page.claim))]
     return [
         *(HEAD_WITH_RULES if (output / RULES_PAGE).exists() else HEAD),
-        *(claims_lines(claims, by_claim, measured, exact) if claims else []),
+        *(claims_lines(claims, by_claim, measured, exact) if claims.claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
         *_effort_lines([output / page.name for page in every]),
         *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),
@@ -151,8 +155,8 @@ def _index_lines(
 def _effort_lines(folders: Sequence[Path]) -> list[str]:
     """Says how many runs the archived experiments took, and the tokens and hours of the final ones."""
     runs = [(folder, row) for folder in folders for row in read_table(folder / "runs.csv")]
-    finals = [row for _, row in runs if row.get("state") == "done"]
-    seeds = {(folder, row["seed"]) for folder, row in runs if row.get("state") == "done"}
+    finals = [row for _, row in runs if row.get("state") in FINISHED]
+    seeds = {(folder, row["seed"]) for folder, row in runs if row.get("state") in FINISHED}
     tried = sum(len(read_table(folder / "tuning.csv")) for folder in folders)
     if not finals:
         return []

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from zoo.files import write_atomic
-from zoo.lab.formatting import interval, rounded_mean
+from zoo.lab.formatting import count, interval, rounded_mean
 from zoo.lab.report.archive.scales import (
     FEW,
     GROWS,
@@ -32,8 +33,9 @@ _PICTURE, _TABLE, _PAGE = "effects_by_size.png", "scales.csv", "README.md"
 _HEAD = (
     "# Effects at several sizes",
     "",
-    "Written by `zoo results` from the archived experiments that were run at more than one size, with a learning rate",
-    "chosen at each. The tokens of training grow with the parameters.",
+    "Written by `zoo results` from the archived experiments that were run at more than one size. Rates are tuned at",
+    "each size, or have the rank in the grid that was best at another one (`--tuned-as`; the pages of the sizes say",
+    "which). The tokens of training grow with the parameters.",
     "",
     f"**Rule for {CLAIM}, stated before the runs at other sizes.** A contrast has an order if the 95 % interval of its",
     "difference excludes 0 at a size other than the largest; the smallest such size counts. The order holds if the",
@@ -69,14 +71,23 @@ def write_scales(contrasts: Sequence[ScaledContrast], output: Path) -> dict[str,
     write_atomic(folder / _TABLE, _csv(contrasts))
     _draw(contrasts, folder / _PICTURE)
     write_atomic(folder / _PAGE, "\n".join(_lines(contrasts)))
-    sizes = list(dict.fromkeys(effect.size for contrast in contrasts for effect in contrast.effects))
     return {
         "verdict": overall(contrasts),
         "effect": summary(contrasts),
-        "device": ", ".join(sizes),
+        "device": _sizes(contrasts),
         "name": SCALES,
         "page": f"{SCALES}/{_PAGE}",
     }
+
+
+def _sizes(contrasts: Sequence[ScaledContrast]) -> str:
+    """Returns how many sizes the experiments have, e.g. `3 sizes (4 experiments), 2 (1)`."""
+    sizes: dict[str, set[str]] = {}
+    for contrast in contrasts:
+        sizes.setdefault(contrast.experiment, set()).update(effect.size for effect in contrast.effects)
+    numbers = Counter(map(len, sizes.values()))
+    (most, experiments), *others = sorted(numbers.items(), reverse=True)
+    return ", ".join([f"{most} sizes ({count(experiments, 'experiment')})", *(f"{n} ({m})" for n, m in others)])
 
 
 def summary(contrasts: Sequence[ScaledContrast]) -> str:
@@ -118,7 +129,8 @@ def _lines(contrasts: Sequence[ScaledContrast]) -> Iterator[str]:
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
     text = (
         "The effects of one experiment are not independent of each other where contrasts share an arm. Sizes differ in "
-        "width, rows, steps and learning rate together, so that a change of an effect has no single cause."
+        "width, rows, steps and learning rate together, so that a change of an effect has no single cause. Intervals "
+        "are not corrected for the number of contrasts: of a dozen pairs of equal arms, one may seem to have an order."
     )
     yield from ("", f"**What could be wrong with it.** {text}", "", f"Table: [{_TABLE}]({_TABLE}).", "")
 

@@ -27,6 +27,7 @@ from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.figures import write_figures
+from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import RunRecord
@@ -239,7 +240,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         "paragraph": verdict.paragraph,
         "expected": [contrast.expected for contrast in sweep.contrasts],
         "arms": arms,
-        "warnings": sweep.warnings,
+        "warnings": sweep_caveats(sweep),
         **({"notes": notes} if (notes := read_notes(sweep.folder)) else {}),
         "tuning": sweep.tuning or None,
         "command": [_strip_paths(word) for word in sweep.command],
