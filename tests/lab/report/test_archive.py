@@ -91,7 +91,7 @@ def test_the_page_has_the_caveats_of_the_report(writer):
     assert "* the runs used different commits: their results may differ for reasons other than the arms\n" in page
 
 
-def test_folders_of_this_machine_are_told_by_their_name(writer):
+def test_folders_of_this_machine_are_reported_by_their_name(writer):
     made = writer.sweep(name="norms")
     record = json.loads((made / "experiment.json").read_text())
     record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")

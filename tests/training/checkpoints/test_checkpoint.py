@@ -54,7 +54,7 @@ class Averages(NamedTuple):
     averages: jax.Array
 
 
-def test_a_named_tuple_comes_back_and_another_type_is_told_with_its_path(tmp_path):
+def test_a_named_tuple_comes_back_and_another_type_is_reported_with_its_path(tmp_path):
     made = {"optimizer": Averages(jnp.asarray(3), jnp.arange(4.0))}
     checkpoints = Checkpoints(tmp_path / "checkpoints", 1)
     checkpoints.save(0, made, {}, None)

@@ -87,7 +87,7 @@ def test_the_end_is_told_to_the_others(code, sign, exits, monkeypatch):
     ("error", "told"),
     [(ConfigError("x"), [2]), (ValueError("x"), [1]), (Preempted("x"), []), (KeyboardInterrupt(), [1])],
 )
-def test_errors_are_told_unless_all_stop(error, told, monkeypatch):
+def test_errors_are_reported_unless_all_stop(error, told, monkeypatch):
     codes, one = [], watch(Store())
     monkeypatch.setattr(one, "fail", codes.append)
     monkeypatch.setattr(processes, "_watch", one)
