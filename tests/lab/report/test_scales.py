@@ -113,7 +113,8 @@ def test_the_page_is_made_beside_the_archive(tmp_path):
     index = build(tmp_path).read_text()
     summary = "orders: 1 (holds 1, turns 0, undecided 0); effects: 1 (shrinks 1, grows 0, unclear 0)"
     assert (
-        f"| S1 | scale | u | **supported** | {summary} | 3 sizes (1 experiment) |  | [scales](scales/README.md) |" in index
+        f"| S1 | scale | u | **supported** | {summary} | 3 sizes (1 experiment) |  | [scales](scales/README.md) |"
+        in index
     )
     assert "[Effects at several sizes](scales/README.md)" in index
     # F1 has one row, from its own size; the others have their pages.
