@@ -31,7 +31,7 @@ def test_peak_is_that_of_the_fullest_device(monkeypatch, stats, peak):
 def test_finished_run_reports_its_peak_memory(tmp_path, peak, printed):
     lines = []
     StatusFile(tmp_path, tmp_path, 7, lines.append).write_done(7, "0" * 64, 2.0, peak)
-    assert lines == [f"done: 7 steps in 2.0 s of training{said}"]
+    assert lines == [f"done: 7 steps in 2.0 s of training{printed}"]
     assert read_json(tmp_path / "status.json").get("peak_memory") == peak
 
 
