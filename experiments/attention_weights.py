@@ -4,9 +4,9 @@ lower the loss, or cost nothing.
     zoo run experiments/attention_weights.py
     zoo run experiments/attention_weights.py:small
 
-The decoder of `zoo.lab.sizes` with softmax attention; with 1 more in the denominator; with scores
+The decoder of `zoo.lab.sizes` with softmax attention; with 1 added to the denominator; with scores
 times s ln(number of keys), s learned by each head (Scalable-Softmax); with cosines in place of dot
-products; with what a head has read made orthogonal to the token's own value (XSA); and with forget
+products; with each head's output made orthogonal to the token's own value (XSA); and with forget
 gates. Each arm uses its best learning rate of a shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:

@@ -4,10 +4,10 @@
     zoo run experiments/batch_norm.py:small
 
 An encoder of the sizes of `zoo.lab.sizes` that predicts masked tokens, with BatchNorm and with
-LayerNorm, on batches of 2, 4, 8 and 32 rows. It is no decoder, because the statistics of a batch
-would tell a decoder something of the tokens that it is to predict.
-All arms take the same number of steps, so larger batches read more text. The contrasts compare the
-two norms at one batch size, not batch sizes.
+LayerNorm, on batches of 2, 4, 8 and 32 rows. It is not a decoder, because the statistics of a batch
+would reveal something about the tokens that a decoder is to predict. All arms take the same number of
+steps, so larger batches read more text. The contrasts compare the two norms at one batch size, not
+batch sizes.
 
 Stated beforehand, on `eval/loss` at the last step, where BatchNorm uses its running statistics:
 

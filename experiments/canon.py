@@ -14,8 +14,8 @@ Stated beforehand, on `eval/loss` at the last step:
 * With RoPE, Canon layers end lower than none (superiority, margin 0).
 * Without positions, Canon layers end at most 0.02 nats above RoPE without them (non-inferiority).
 
-Published: on synthetic tasks of reasoning, where depth that can be solved doubles, and a model
-without positions matches RoPE. This is text.
+The published results are from synthetic tasks of reasoning: the depth that can be solved doubles, and
+a model without positions matches RoPE. Here the models are trained on text.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels

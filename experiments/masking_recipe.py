@@ -19,7 +19,7 @@ pre-training text, without labels.
 Stated beforehand, on the held-out accuracy after the last step:
 
 * For tags, 80/10/10 ends above 100/0/0 after fine-tuning (superiority, margin 0).
-* So it does with a frozen body.
+* The same holds with a frozen body.
 * For modules, it ends at most 0.03 below (non-inferiority).
 
 And on the loss at the end of pre-training, where all recipes are evaluated on the same rows with

@@ -20,7 +20,8 @@ Stated beforehand, on the held-out accuracy after the last step of fine-tuning:
 
 And on the loss of masked tokens at the end of pre-training, which only the pairs of segments can
 compare, because other rows hide other tokens: without the task it is at most 0.05 nats above that
-with it (non-inferiority), 5 % of perplexity. Fine-tuned pairs of segments without the task are shown.
+with it (non-inferiority), 5 % of perplexity. Fine-tuned pairs of segments without the task are shown
+but not judged.
 
 The tiny size has 12 runs of pre-training and 24 of fine-tuning.
 """

@@ -16,7 +16,7 @@ table of the results has all rates.
 Stated beforehand, on `eval/loss` at the last step:
 
 * 4 times the rate is stable with LayerNorm (non-inferiority to the rate itself, margin 0.5).
-* So it is with RMSNorm.
+* The same holds with RMSNorm.
 * It is not stable without normalisation, which ends more than 0.5 nats lower at the rate itself
   (superiority).
 """

@@ -13,12 +13,13 @@ far a schedule still has to go.
 
 The given loss is that at which sinusoids end, with the same attention and the same seed. What is
 judged is the step at which `eval/loss` first reaches it (`steps_to/...`), interpolated between
-evaluations. A run with RoPE that never does counts as if its last step did.
+evaluations. A run with RoPE that never reaches it counts as reaching it at its last step.
 
 Stated beforehand:
 
-* With softmax attention, RoPE is there after fewer steps than sinusoids (superiority, margin 0).
-* So it is with a Performer's attention.
+* With softmax attention, RoPE reaches that loss after fewer steps than sinusoids (superiority, margin
+  0).
+* The same holds with a Performer's attention.
 """
 
 from zoo import config

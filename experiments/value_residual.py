@@ -5,12 +5,12 @@ the later ones.
     zoo run experiments/value_residual.py:small
 
 The pre-norm decoder of `zoo.lab.sizes`, the same with values mixed half and half with those of the
-first layer, and the same with residual scalars and the x0 shortcut, which the optimizer's one rate
-trains. Each arm uses its best learning rate of a shared grid, found with a separate seed.
+first layer, and the same with residual scalars and the x0 shortcut, all trained at the optimizer's
+one rate. Each arm uses its best learning rate of a shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step: each of the two ends below the plain decoder
 (superiority). Published: 0.0123 nats for a fixed mix of values and 0.0093 for the shortcut
-(modded-nanogpt); for the shortcut less the deeper the model (nanochat).
+(modded-nanogpt); for the shortcut, less in deeper models (nanochat).
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side

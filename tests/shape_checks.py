@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.config_fingerprint import computation
 from tests.every_field import (
     ASKED,
     BUCKETS,
@@ -41,7 +42,6 @@ from tests.every_field import (
     TRANSLATION,
     WORDS,
     YARN,
-    computation,
     resolve,
 )
 from zoo.config import AUTO, side

@@ -12,21 +12,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.every_field import (
-    BASE,
-    BASES,
-    BEFORE,
-    BESIDE,
-    NEEDS,
-    OTHER,
-    WITH,
-    beside,
-    differ,
-    fingerprint,
-    live,
-    other_value,
-    resolve,
-)
+from tests.config_fingerprint import differ, fingerprint, live
+from tests.every_field import BASE, BASES, BEFORE, BESIDE, NEEDS, OTHER, WITH, beside, other_value, resolve
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY, has_condition
 from zoo.errors import ConfigError, DataError

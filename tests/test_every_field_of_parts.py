@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, differ, fingerprint, other_value, resolve
+from tests.config_fingerprint import differ, fingerprint
+from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, other_value, resolve
 from zoo import config as configs
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError

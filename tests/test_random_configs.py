@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.building import quick_compilation
-from tests.every_field import asked, pairs, table, tagged
 from tests.random_configs import drawable, is_built, named, random_config
+from tests.sample_data import asked, pairs, table, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.errors import ConfigError, DataError

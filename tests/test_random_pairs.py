@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.building import quick_compilation, slow_but
-from tests.every_field import computation, differ, resolve
+from tests.config_fingerprint import computation, differ
+from tests.every_field import resolve
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.errors import ConfigError
 from zoo.variants import VARIANTS

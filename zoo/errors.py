@@ -116,6 +116,13 @@ def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
     return ", ".join(names[:most]) + more
 
 
+def one_line(error: BaseException) -> str:
+    """Returns the message of another library's error as one line, cut to 200 characters; the name of
+    its class if it has none.
+    """
+    return shortened(" ".join(str(error).split()) or type(error).__name__)
+
+
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
     options, word = list(options), str(word)[:LONGEST_QUOTE]
@@ -194,8 +201,8 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             if is_disk_full(error):
                 if error.filename is None:
                     _discard_output()
-                told = f"the output cannot be written: {error.strerror}" if error.filename is None else None
-                print(f"error: {told or not_writable(error.filename, error)}", file=sys.stderr)
+                line = f"the output cannot be written: {error.strerror}" if error.filename is None else None
+                print(f"error: {line or not_writable(error.filename, error)}", file=sys.stderr)
                 return ZooError.exit_code
             # Of a path that was given: a name that no file can have, a folder that may not be
             # entered or written. Others are for a traceback.

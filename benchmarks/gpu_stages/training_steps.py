@@ -172,7 +172,7 @@ def measure(settings: Settings) -> dict[str, Any]:
     """
     from zoo.layers.attention.kernel_choice import Platform
     from zoo.models import cost
-    from zoo.objectives.attention_kernels import attention_kernels, told
+    from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
     from zoo.resources.abstract_run import abstract_program
 
     config = resolved(settings)
@@ -193,6 +193,6 @@ def measure(settings: Settings) -> dict[str, Any]:
     return found | {
         **rates(tokens, found["ms"]["mean"], size.flops_per_token, config.model.dtype),
         "parameters": size.parameters["total"],
-        "attention_kernel": told(attention_kernels(config, Platform.here())),
+        "attention_kernel": kernel_lines(attention_kernels(config, Platform.here())),
         "loss": loss,
     }

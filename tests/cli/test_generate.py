@@ -105,7 +105,7 @@ def test_a_text_past_the_table_of_positions(tmp_path, capsys):
     learned = made(tmp_path / "learned")
     printed = generate(capsys, learned, "--prompt", "x", "--max-new-tokens", "40", "--no-cache")
     assert printed.err == (
-        "note: a text may have 41 tokens; learned positions end at 16, and without a cache the oldest tokens leave\n"
+        "note: a text may have 41 tokens; learned positions end at 16, and without a cache the oldest tokens are dropped\n"
     )
 
 

@@ -27,7 +27,7 @@ def test_an_experiment_can_be_run(folder, capsys):
     assert [path.name for path in folder.iterdir()] == ["my_norms.py"]
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(monkeypatch, capsys):
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(monkeypatch, capsys):
     def refuse(path, content):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 

@@ -2,35 +2,14 @@
 
 import json
 import re
-from functools import partial
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from zoo.lab.formatting import interval, plus_minus, rounded_mean
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.statistics.paired import paired_difference
-
-HELPER = Path(__file__).parents[1] / "lab" / "fake_run.py"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """The working directory, with a config file in it."""
-    (tmp_path / "small.py").write_text(
-        "from zoo import config\ndef get_config(argument='x'):\n    return config.override("
-        "config.default(), {'training.steps': 40, 'data.batch_size': 2, "
-        f"'data.source': 'text:{HELPER}'}})\n"
-    )
-    return tmp_path
-
-
-@pytest.fixture
-def zoo(folder, command_line):
-    return partial(command_line, "run")
 
 
 def test_arms_from_the_command_line(zoo, folder):

@@ -77,7 +77,7 @@ def test_eval_scores_other_pairs_with_the_run_s_tokenizer(trained, files, capsys
     (["--pairs", "parallel:none.{en,de}"], "--pairs: no such file"), (["--text", __file__], "scored on pairs of texts, --pairs SOURCE"),
     (["--pairs", "text:x"], "has no pairs of texts"), (["--pairs", "split:test"], "has no splits; name a source"),
 ])  # fmt: skip
-def test_what_eval_cannot_score_is_told(trained, arguments, problem, capsys):
+def test_what_eval_cannot_score_is_reported(trained, arguments, problem, capsys):
     assert evaluate.main([str(trained), *arguments]) == 2
     assert problem in capsys.readouterr().err
 
@@ -117,7 +117,7 @@ def test_an_average_is_the_mean_of_the_last_parameters(trained, tmp_path, capsys
     assert json.loads(said(capsys, "eval.py", tmp_path / "mean", "--json"))["step"] == 8
 
 
-def test_averages_that_cannot_be_are_told(trained, tmp_path, capsys):
+def test_averages_that_cannot_be_are_reported(trained, tmp_path, capsys):
     assert main(["average", str(trained), "--last", "9", "--out", str(tmp_path / "mean")]) == 2
     error = capsys.readouterr().err
     assert "--last 9" in error

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo import config as configs
-from zoo.config.resolve import checked_value
+from zoo.config.field_values import checked_value
 from zoo.data.labelled.task_files import LABELLED_TABLES
 from zoo.data.sources.source import SOURCES
 from zoo.errors import ConfigError
@@ -134,7 +134,7 @@ def test_a_line_names_at_most_twenty_choices():
         assert (", choice19" in line, " and 1 more" in line, "choice20" in line) == (True, more, False)
 
 
-def test_every_problem_is_told_at_once():
+def test_every_problem_is_reported_at_once():
     lines = problems({"model.norm.kind": "rms", "model.dim": -3, "training.steps": "x"})
     assert [line.split("=")[0] for line in lines] == ["model.dim", "model.norm.kind", "training.steps"]
     assert (

@@ -47,7 +47,7 @@ def test_the_sides_of_an_encoder_decoder_are_apart(tmp_path):
     np.testing.assert_allclose(found[1].values["gradient_norm"], [8**0.5])
 
 
-def test_what_has_no_record_is_told(tmp_path):
+def test_what_has_no_record_is_reported(tmp_path):
     with pytest.raises(ConfigError, match=r"has no dynamics.jsonl; train it with --config.training.dynamics_every"):
         depth_profiles.profiles(tmp_path, "x")
     with pytest.raises(ConfigError, match="has no gradient norms"):

@@ -12,7 +12,8 @@ from tests.building import TINY, TINY_ELMO, as_float64, call, close, random_valu
 from tests.checkpoints_of_others import zoo
 from zoo.config import default, override, resolve
 from zoo.errors import ConfigError, DataError
-from zoo.interop.families.bilm import read_config, read_hdf5, read_weights, write_weights
+from zoo.interop.families.bilm import read_config, read_hdf5, read_weights, rules
+from zoo.interop.weights.mapping import from_zoo
 from zoo.models.elmo import ELMo
 from zoo.training.trained_run import load_trained
 
@@ -96,6 +97,11 @@ def test_a_file_s_model_is_what_bilm_computes():
     model = with_values(ELMo(CONFIG), values | {"head": random_values(ELMo(CONFIG))["head"]})
     out = call(model, characters, np.ones((1, 6), bool))
     close(np.concatenate(out), as_bilm_does(file, characters[0]))
+
+
+def write_weights(params, config):
+    """Returns the arrays of a weight file, by path; the head is not part of it."""
+    return from_zoo(rules(config), {name: value for name, value in params.items() if name != "head"})
 
 
 def test_weights_come_back():

@@ -134,7 +134,7 @@ def test_what_acts_in_training_alone_may_be_left_out(tmp_path):
     (lambda run: (run / "tokenizer.json").unlink(), [], 2, "it has no tokenizer.json"),
     (lambda run: next((run / "checkpoints" / "0" / "state" / "d").iterdir()).write_bytes(b"x"), [], 3, "is damaged"),
 ])  # fmt: skip
-def test_what_is_wrong_is_told_and_nothing_is_written(spoil, arguments, code, words, tmp_path):
+def test_what_is_wrong_is_reported_and_nothing_is_written(spoil, arguments, code, words, tmp_path):
     run = imported(tmp_path, "gpt2")
     spoil(run)
     found, out, errors = zoo("export", run, "--out", tmp_path / "out", *arguments)

@@ -280,7 +280,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told_in_plain_lines_and_nothing_is_written(name, tmp_path, monkeypatch):
+def test_what_is_wrong_is_reported_in_plain_lines_and_nothing_is_written(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
     spoil, code, words = WRONG[name]

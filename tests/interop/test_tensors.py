@@ -88,7 +88,7 @@ def test_no_more_of_a_file_stays_mapped_than_is_said(tmp_path, monkeypatch):
     assert len(closed) == len(opened)
 
 
-def test_numbers_that_are_none_and_other_types_are_told_together(tmp_path):
+def test_numbers_that_are_none_and_other_types_are_reported_together(tmp_path):
     infinite, whole = np.array([1.0, np.inf, np.nan], np.float32), np.arange(3)
     tensors = open_tensors(
         write(tmp_path / "model.safetensors", bad=infinite, whole=whole, wide=A.astype(np.float64), good=A).parent

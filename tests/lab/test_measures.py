@@ -384,7 +384,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
 
 
 @pytest.mark.promise
-def test_what_cannot_be_measured_is_told_and_stops_nothing(tmp_path, learned):
+def test_what_cannot_be_measured_is_reported_and_stops_nothing(tmp_path, learned):
     done = subprocess.run(
         [
             sys.executable,

@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "order: the same in every epoch",
         ROWS,
-        "_permutation(rows, seed, epoch)[places[mine]]",
-        "_permutation(rows, seed, 0)[places[mine]]",
+        "_permutation(rows, seed, epoch)[places[chosen]]",
+        "_permutation(rows, seed, 0)[places[chosen]]",
         PIPELINE_TESTS,
     ),
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
         "np.asarray(indices)[:, None] * (self.length - 1) + np.arange",
         ROW_TESTS,
     ),
-    Mutant("mixtures: shares are rounded down", ROWS, "counts[one] += 1", "counts[one] += 0", ROW_TESTS),
+    Mutant("mixtures: shares are rounded down", ROWS, "counts[index] += 1", "counts[index] += 0", ROW_TESTS),
     Mutant(
         "processes: all read the first part",
         BATCHES,

@@ -11,7 +11,7 @@ ROPE, RELATIVE, KERNELS = (
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 KEY_VALUES = "zoo/layers/attention/key_values.py"
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
-POSITION_TESTS, ATTENTION_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_attention.py",)
+POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_kernels.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
 SHAPE_TESTS = ("tests/test_shapes.py",)
 STACK, LAYER_TERMS = "zoo/models/stack.py", "zoo/objectives/layer_terms.py"
@@ -165,15 +165,15 @@ MUTANTS = (
         KERNELS,
         "return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)",
         "return q.reshape(B, T, H // G, G, K).transpose(0, 3, 2, 1, 4)",
-        ATTENTION_TESTS,
+        KERNEL_TESTS,
     ),
-    Mutant("attention: sinks give weight back", KERNELS, "axis=-1)[..., :-1]", "axis=-1)[..., 1:]", ATTENTION_TESTS),
+    Mutant("attention: sinks give weight back", KERNELS, "axis=-1)[..., :-1]", "axis=-1)[..., 1:]", KERNEL_TESTS),
     Mutant(
         "attention: cap after the mask",
         KERNELS,
         "scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)",
         "scores = jnp.tanh(scores / scoring.softcap)",
-        ATTENTION_TESTS,
+        KERNEL_TESTS,
     ),
     Mutant(
         "attention: cached values are as wide as keys",
@@ -222,7 +222,7 @@ MUTANTS = (
         CONTEXT,
         "x / jnp.asarray(kept, x.dtype)",
         "x",
-        ("tests/layers/test_attention.py", "tests/models/test_language_model.py"),
+        ("tests/layers/test_kernels.py", "tests/models/test_language_model.py"),
     ),
     Mutant(
         "context: kinds of layers have the weights of the whole model",

@@ -101,7 +101,9 @@ MUTANTS = (
     ),
     Mutant("Muon: the aspect of PyTorch's layout", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
     Mutant("Muon: a head is every n-th column", MUON, "number, -1), -2, -3)", "-1, number), -1, -3)", MUON_TESTS),
-    Mutant("LAMB: stacked layers are one matrix", LAMB, "range(-number, 0)", "range(-parameter.ndim, 0)", RULE_TESTS),
+    Mutant(
+        "LAMB: stacked layers are one matrix", LAMB, "= axes_of(path)", "= tuple(range(-parameter.ndim, 0))", RULE_TESTS
+    ),
     Mutant(
         "Adam: a changing decay to the power of t",
         MOMENTUM,
@@ -224,8 +226,8 @@ MUTANTS = (
     Mutant(
         "adafactor: a stack of layers is clipped as one",
         ADAFACTOR,
-        'return tuple(range(-dimensions[keystr(path, simple=True, separator="/")], 0))',
-        'return tuple(range(-dimensions[keystr(path, simple=True, separator="/")] - 1, 0))',
+        "axes_of = layer_axes(traits)",
+        "axes_of = lambda path: tuple(range(-len(layer_axes(traits)(path)) - 1, 0))",
         RULE_TESTS,
     ),
     Mutant(
@@ -260,8 +262,8 @@ MUTANTS = (
     Mutant(
         "checkpoint: types are compared in the order of leaves",
         "zoo/training/checkpoints/tree_differences.py",
-        '            jax.tree_util.keystr(path, simple=True, separator="/"): str(leaf.dtype)\n            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)',
-        "            str(place): str(leaf.dtype)\n            for place, leaf in enumerate(jax.tree.leaves(tree))",
+        "{path: str(leaf.dtype) for path, leaf in _leaves(tree).items()}",
+        "{str(place): str(leaf.dtype) for place, leaf in enumerate(jax.tree.leaves(tree))}",
         CHECKPOINT_TESTS,
     ),
 )

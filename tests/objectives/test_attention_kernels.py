@@ -1,4 +1,4 @@
-"""The attention kernels that are told, against those that are called when a step is traced."""
+"""The attention kernels that are kernel_lines, against those that are called when a step is traced."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, initialise_statistics, split
 from zoo.objectives import make_objective
-from zoo.objectives.attention_kernels import LayersKernel, attention_kernels, told
+from zoo.objectives.attention_kernels import LayerKernel, attention_kernels, kernel_lines
 from zoo.objectives.objective import ForwardMode
 from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
 from zoo.training.update import uses_dropout
@@ -216,20 +216,22 @@ def test_the_reason_is_what_a_layer_needs(name, reasons):
     assert [each.reason for each in attention_kernels(resolved(name), HOPPER)] == reasons
 
 
-def test_other_mixers_are_told_by_their_kind():
+def test_other_mixers_are_reported_by_their_kind():
     found = attention_kernels(tiny({"model.attention.kind": "performer"}), HOPPER)
-    assert found == [LayersKernel("all layers", "performer", "model.attention.kind=performer")]
+    assert found == [LayerKernel("all layers", "performer", "model.attention.kind=performer")]
     elmo = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.ffn.hidden_dim": "auto"}
     assert attention_kernels(tiny(elmo), CPU) == []
 
 
 def test_there_is_a_line_for_each_distinct_kernel():
-    assert told(attention_kernels(resolved("both sides"), HOPPER)) == ["cudnn (encoder; decoder; cross-attention)"]
-    assert told(attention_kernels(resolved("translation, T5"), HOPPER)) == [
+    assert kernel_lines(attention_kernels(resolved("both sides"), HOPPER)) == [
+        "cudnn (encoder; decoder; cross-attention)"
+    ]
+    assert kernel_lines(attention_kernels(resolved("translation, T5"), HOPPER)) == [
         f"einsum (encoder; decoder), not fused: {BIAS_OF_ROWS}",
         "cudnn (cross-attention)",
     ]
-    assert told(attention_kernels(resolved("pattern"), CPU)) == [
+    assert kernel_lines(attention_kernels(resolved("pattern"), CPU)) == [
         "banded rows (kind local), not fused: no GPU",
         "rows (kind global), not fused: no GPU",
     ]

@@ -197,7 +197,7 @@ def test_ids_beyond_the_tokenizer_s_stand_for_no_text():
     np.testing.assert_array_equal(made.objective.constants["token_bytes"], [*TOKEN_BYTES, *[0] * 7])
 
 
-def test_lengths_past_the_learned_table_are_told():
+def test_lengths_past_the_learned_table_are_reported():
     made = Made({"model.position.max_length": 10})
     assert made.why_too_long(10) is None
     assert made.why_too_long(11) == "learned positions end at 10"

@@ -92,7 +92,7 @@ def test_dropout_needs_a_key():
     assert first == again != other
 
 
-def test_lengths_that_cannot_be_evaluated_are_told():
+def test_lengths_that_cannot_be_evaluated_are_reported():
     made = Made(PREFIX | {"model.position.max_length": 10, "data.sequence_length": 8})
     assert made.why_too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
     assert made.why_too_long(4) is None

@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused(name):
         tiny(PREFIX | changes)
 
 
-def test_lengths_that_cannot_be_evaluated_are_told():
+def test_lengths_that_cannot_be_evaluated_are_reported():
     made = Made(PREFIX | {"model.position.max_length": 10})
     assert made.why_too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
     assert made.why_too_long(10) is None

@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused(changes, problem):
         configs.resolve(configs.override(configs.default(), config))
 
 
-def test_lengths_that_cannot_be_evaluated_are_told():
+def test_lengths_that_cannot_be_evaluated_are_reported():
     made = Made(SPAN)
     assert made.why_too_long(8) is None
     assert "two tokens" in made.why_too_long(1)

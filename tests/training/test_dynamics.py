@@ -275,7 +275,7 @@ def test_no_scores_of_all_queries_are_made():
     assert max(variable.aval.size for equation in program.eqns for variable in equation.outvars) <= q.size
 
 
-def test_a_loss_that_jumps_is_told():
+def test_a_loss_that_jumps_is_reported():
     generator = np.random.default_rng(0)
     losses = 2 + 0.1 * generator.standard_normal(400)
     losses[[100, 250, 300]] = 9, 9, 2.7

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_runs import curves, small
 
-from tests.every_field import table, tagged
+from tests.sample_data import table, tagged
 from zoo import data
 from zoo.cli import evaluate as command
 from zoo.files import read_json

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_runs import lines, small
 
-from tests.every_field import table
+from tests.sample_data import table
 from zoo import config as configs
 from zoo.cli import evaluate as command
 from zoo.cli.main import main

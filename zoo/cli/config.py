@@ -63,7 +63,7 @@ def run_show(args: argparse.Namespace) -> int:
     from zoo.layers.attention.kernel_choice import Platform
     from zoo.models import cost
     from zoo.models.parameter_groups import group_sizes
-    from zoo.objectives.attention_kernels import attention_kernels, told
+    from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
 
     resolved = resolved_config(args.config, args.overrides)
     counted, groups = cost.summary(resolved), group_sizes(resolved)
@@ -92,7 +92,7 @@ def run_show(args: argparse.Namespace) -> int:
     for name, count in groups.items():
         print(f"  in group {name:15s} {count:>16,}")
     print(f"training FLOPs per token {counted.flops_per_token:,.0f}")
-    for line in told(kernels):
+    for line in kernel_lines(kernels):
         print(f"attention {line}")
     return 0
 

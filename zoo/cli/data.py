@@ -136,8 +136,8 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     print(f"a row       {len(ids)} tokens")
     width = max(map(len, names))
     for place, (name, id, segment) in enumerate(zip(names, ids, segments, strict=True)):
-        told = f"  segment {segment}" if args.second is not None else ""
-        print(f"{place:5d}  {name:{width}s}  {id:7d}{told}")
+        suffix = f"  segment {segment}" if args.second is not None else ""
+        print(f"{place:5d}  {name:{width}s}  {id:7d}{suffix}")
     return 0
 
 
@@ -186,8 +186,7 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     print(f"epoch       {len(lengths[TRAINING]) / size:,.1f} steps of {size} rows")
     print(
         f"a row       up to {arrays['tokens'].shape[1]} tokens, {lengths[part].mean():.1f} on average; "
-        f"{batches.padding():.1%} of the "
-        "positions in batches are padding"
+        f"{batches.padding():.1%} of the positions in batches are padding"
     )
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
     formatter = BatchFormatter(dataset.tokenizer, True, 0)
@@ -259,8 +258,7 @@ def _print_counts(dataset, rows: int, batch_size: int, measured) -> None:
     print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
     print(
         f"a row       {measured.slots} positions, {measured.padding:.1%} padding; {measured.predicted:.1f} tokens "
-        "predicted "
-        f"(mean of {measured.rows:,} rows)"
+        f"predicted (mean of {measured.rows:,} rows)"
     )
 
 

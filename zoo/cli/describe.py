@@ -84,7 +84,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
             help=f"list the {kind} that come with zoo",
             epilog=f"A name stands for its file in any folder:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            description=f"Lists the {kind} that come with zoo: their names, their sizes and what they are.",
+            description=f"Lists the {kind} that come with zoo: name, sizes and a description of each.",
         )
         listing.add_argument("--json", action="store_true", help="print one JSON list")
         listing.set_defaults(handler=run_list, kind=kind)
@@ -198,12 +198,11 @@ def _list_variants(as_json: bool) -> None:
     ]
     names = max(len(each["name"]) for each in listed)
     width = min(COLUMN, max(map(len, assignments)))
-    part = None
-    for each, assignment in zip(listed, assignments, strict=True):
-        if each["part"] != part:
-            part = each["part"]
-            print(part)
-        print(f"    {each['name']:{names}s}  {assignment:{width}s}  {each['what']}")
+    for part in dict.fromkeys(each["part"] for each in listed):
+        print(part)
+        for each, assignment in zip(listed, assignments, strict=True):
+            if each["part"] == part:
+                print(f"    {each['name']:{names}s}  {assignment:{width}s}  {each['what']}")
     print("\nfields with choices")
     chosen = [field for field in FIELDS if field.choices]
     print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))

@@ -31,7 +31,7 @@ WHAT = {
     "architecture": "one or two architectures as block diagrams, with differences marked",
     "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
     "heads": "the heads of each kind of attention layers, and the keys and values that they share",
-    "positions": "what a config's positions are before training: slopes, buckets, wavelengths, sinusoids",
+    "positions": "the positions of a config before training: slopes, buckets, wavelengths, sinusoids",
     "attention": "attention maps of every head on a text, as a grid for each layer",
     "query": "what one token attends to, as lines to the other tokens, one colour for each head",
     "sinusoids": "the table of sinusoids",
@@ -84,7 +84,9 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
     for name in (*MAPS, "learned-positions", "residual", "neighbours"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
-    made["shift"].add_argument("runs", metavar="RUN", type=Path, nargs="+", help="runs' folders, one below the other")
+    made["shift"].add_argument(
+        "runs", metavar="RUN", type=Path, nargs="+", help="folders of runs, drawn one below the other"
+    )
     made["gradients"].add_argument(
         "subjects",
         metavar="CONFIG|RUN",

@@ -13,7 +13,7 @@ prompt; by objective.kind it
   prefix       continues it
   span         fills its blanks <0>, <1>, ... (or one at its end, if it has none)
   denoising    rewrites it with the blanks filled
-  translation  translates it; for a model imported from fairseq, it is tokens of the source dictionary with spaces
+  translation  translates it; models imported from fairseq read tokens of the source dictionary, between spaces
 A text ends at the token that separates documents, at a --stop, or after --max-new-tokens."""
 EXAMPLES = """examples:
   zoo generate runs/first --prompt "def "
@@ -62,7 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--no-cache",
         action="store_true",
         help="recompute all tokens for every new one: slow, but not limited by learned positions, past which the "
-        "oldest tokens leave",
+        "oldest tokens are dropped",
     )
     add(
         "--special-tokens",
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.no_cache and table is not None and longest > table:
         print(
             f"note: a text may have {longest} tokens; learned positions end at {table}, and without a cache the oldest "
-            "tokens leave",
+            "tokens are dropped",
             file=sys.stderr,
         )
     elif longest > generator.trained_length:

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.cli.argument_types import at_least
 from zoo.errors import ConfigError, DataError
 
-DESCRIPTION = """Applies a trained run to texts. What it prints follows from what the run was trained for: the label of
+DESCRIPTION = """Applies a trained run to texts. What it prints depends on what the run was trained for: the label of
 a text or of a pair with its probability, a number, the tag of each word, the answer to a question, the tokens that
 fill [MASK], the next tokens, or a translation."""
 EXAMPLES = """examples:

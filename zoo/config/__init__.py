@@ -1,6 +1,7 @@
 """Configs: the field table, validation, files and presets; imports neither JAX nor Flax."""
 
 from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
+from zoo.config.field_values import parse_value
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
 from zoo.config.finetuning_configs import finetuned, with_body_of
 from zoo.config.generators import generator_config
@@ -33,7 +34,6 @@ from zoo.config.resolve import (
     difference,
     from_flat,
     identity,
-    parse_value,
     resolve,
     resolve_fields,
     result_relevant,

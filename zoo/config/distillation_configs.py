@@ -39,7 +39,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
 _RECIPE_DEPTH = 12
 # Fields of evaluation that a student shares with its teacher.
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
-_OF_ANOTHER_START = (TEACHER, *TEACHER_FIELDS, "training.start_from", _LAYERS, "training.trained_layers")
+_STARTING_FIELDS = (TEACHER, *TEACHER_FIELDS, "training.start_from", _LAYERS, "training.trained_layers")
 
 
 def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
@@ -50,29 +50,28 @@ def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
             cannot read such rows; hidden states are compared and have another width.
     """
     distillation, folder = config.objective.distillation, Path(config.objective.distillation.teacher)
-    its, ours = flatten(_read(folder, TEACHER)), flatten(config)
+    teacher, student = flatten(_read(folder, TEACHER)), flatten(config)
     problems = []
-    if its["objective.kind"] != ours["objective.kind"]:
+    if teacher["objective.kind"] != student["objective.kind"]:
         problems.append(
-            f"was trained with objective.kind={its['objective.kind']}, and this run's is {ours['objective.kind']}; "
-            "teacher and student need the same objective"
+            f"was trained with objective.kind={teacher['objective.kind']}, and this run's is "
+            f"{student['objective.kind']}; teacher and student need the same objective"
         )
-    if its["model.vocab_size"] != ours["model.vocab_size"]:
+    if teacher["model.vocab_size"] != student["model.vocab_size"]:
         problems.append(
-            f"scores {its['model.vocab_size']} token ids, and model.vocab_size is {ours['model.vocab_size']}; take its "
-            f"tokenizer (data.tokenizer.kind=file, data.tokenizer.path={folder}) and its model.vocab_size"
+            f"scores {teacher['model.vocab_size']} token ids, and model.vocab_size is {student['model.vocab_size']}; "
+            f"take its tokenizer (data.tokenizer.kind=file, data.tokenizer.path={folder}) and its model.vocab_size"
         )
-    if distillation.cosine and its["model.dim"] != ours["model.dim"]:
+    if distillation.cosine and teacher["model.dim"] != student["model.dim"]:
         problems.append(
-            f"is {its['model.dim']} wide, and model.dim is {ours['model.dim']}: there is no angle between their "
-            "hidden states; "
-            "set objective.distillation.cosine=0"
+            f"is {teacher['model.dim']} wide, and model.dim is {student['model.dim']}: there is no angle between their "
+            "hidden states; set objective.distillation.cosine=0"
         )
     if not problems:
-        flat = {path: value for path, value in ours.items() if not path.startswith("model.")}
-        flat |= {path: value for path, value in its.items() if path.startswith("model.")}
+        flat = {path: value for path, value in student.items() if not path.startswith("model.")}
+        flat |= {path: value for path, value in teacher.items() if path.startswith("model.")}
         try:
-            return resolve(from_flat(flat | {path: BY_PATH[path].default for path in _OF_ANOTHER_START}))
+            return resolve(from_flat(flat | {path: BY_PATH[path].default for path in _STARTING_FIELDS}))
         except ConfigError as error:
             problems = [f"cannot read this run's rows: {problem}" for problem in error.problems]
     raise ConfigError([f"{TEACHER}={folder} {problem}" for problem in problems])
@@ -117,22 +116,22 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     if wrong := [option for option in options if "=" not in option]:
         raise ConfigError([f"option {shown(option)} is not field=value" for option in wrong])
     folder, changes = Path(start.removeprefix("from=")), dict(option.split("=", 1) for option in options)
-    its = flatten(_read(folder, "from"))
-    if its["objective.kind"] not in BY_PATH[TEACHER].when[1]:
+    teacher = flatten(_read(folder, "from"))
+    if teacher["objective.kind"] not in BY_PATH[TEACHER].when[1]:
         raise ConfigError(
             f"from={folder}: a teacher is trained with objective.kind={' or '.join(BY_PATH[TEACHER].when[1])}, and "
-            "this one "
-            f"with {its['objective.kind']}"
+            f"this one with {teacher['objective.kind']}"
         )
-    own = _shared_with_teacher(its, folder)
-    recipe = _recipe(first, its["model.num_layers"], changes) if recipe else {}
+    own = _shared_with_teacher(teacher, folder)
+    recipe = _recipe(first, teacher["model.num_layers"], changes) if recipe else {}
     config = override(from_flat({**flatten(default()), **own, **_TUNED, **recipe}), changes)
     # Where layers share their weights there is nothing to choose from.
-    shared = its["model.layers.distinct"] or config.model.layers.distinct
+    shared = teacher["model.layers.distinct"] or config.model.layers.distinct
     if _LAYERS in {**recipe, **changes} or not config.training.start_from or shared:
         return config
     depth = config.model.num_layers
-    return override(config, {_LAYERS: spaced_layers(its["model.num_layers"], depth) if isinstance(depth, int) else ()})
+    layers = spaced_layers(teacher["model.num_layers"], depth) if isinstance(depth, int) else ()
+    return override(config, {_LAYERS: layers})
 
 
 def _recipe(name: str, depth: int, changes: Mapping[str, str]) -> dict[str, Any]:
@@ -148,12 +147,12 @@ def _recipe(name: str, depth: int, changes: Mapping[str, str]) -> dict[str, Any]
     return fields
 
 
-def _shared_with_teacher(its: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _shared_with_teacher(teacher: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Returns the fields that a student takes from its teacher's config, and those that name it."""
     own: dict[str, Any] = {
-        path: value for path, value in its.items() if path.startswith(("model.", "objective.", "data."))
+        path: value for path, value in teacher.items() if path.startswith(("model.", "objective.", "data."))
     }
-    own |= {path: its[path] for path in _SCORED}
+    own |= {path: teacher[path] for path in _SCORED}
     own |= {
         path: BY_PATH[path].default
         for path in BY_PATH
@@ -169,9 +168,9 @@ def _shared_with_teacher(its: dict[str, Any], folder: Path) -> dict[str, Any]:
         "objective.next_sentence": False,
         "model.head.pooler": False,
         "model.head.next_sentence": False,
-        "model.num_layers": max(1, its["model.num_layers"] // 2),
+        "model.num_layers": max(1, teacher["model.num_layers"] // 2),
     }
-    if its["data.row_format"].endswith("pairs"):
+    if teacher["data.row_format"].endswith("pairs"):
         own["data.row_format"] = "full_sentences"
     return own
 

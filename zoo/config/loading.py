@@ -13,9 +13,10 @@ from typing import Any
 import ml_collections
 
 from zoo.config import plugins
+from zoo.config.field_values import parse_value
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED, without_unused
-from zoo.config.resolve import default, from_flat, parse_value
+from zoo.config.resolve import default, from_flat
 from zoo.config.scopes import GROUPS, KINDS, SIDES, field_at, scoped, split_path, unknown_field
 from zoo.config.shipped import CONFIGS, locate
 from zoo.errors import ConfigError, did_you_mean, line_of, listed, shortened, shown, why_no_file

@@ -20,10 +20,8 @@ PRESETS = {
 RATES = {"adafactor": 0.03, "adagrad": 0.2, "lamb": 0.03}
 SPECTRAL_RATE = 0.02  # of Muon's kinds in Jordan's scale
 STRETCHED = ("dynamic", "yarn", "llama3")
-
-
 # Fields of a published data set, which small sizes do not read.
-OF_THE_DATA = (
+DATA_SET_FIELDS = (
     "data.document_separator",
     "data.column",
     "data.hub.revision",
@@ -76,7 +74,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.chunk_tokens": AUTO,
         "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
-        **{path: BY_PATH[path].default for path in OF_THE_DATA},
+        **{path: BY_PATH[path].default for path in DATA_SET_FIELDS},
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],

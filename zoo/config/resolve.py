@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,22 +11,14 @@ import ml_collections
 from zoo.config import plugins
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.field import as_given
-from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS, Field
+from zoo.config.field_values import checked_value
+from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
-from zoo.errors import ConfigError, did_you_mean, listed, shown
-from zoo.files import LARGEST_NUMBER
+from zoo.errors import ConfigError
 from zoo.nested import flatten, unflatten
 
 ResolvedConfig = ml_collections.FrozenConfigDict
-
-
-# A list of choices is cut after so many.
-MOST_CHOICES = 20
-# How to get what is no choice by its usual name.
-HINTS = {
-    ("optimizer.kind", "adam"): "; Adam is adamw with optimizer.weight_decay=0 or optimizer.weight_decay_form=coupled"
-}
 
 
 def default() -> ml_collections.ConfigDict:
@@ -51,82 +42,6 @@ def to_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return unflatten(
         {path: list(value) if isinstance(value, tuple) else value for path, value in flatten(config).items()}
     )
-
-
-def parse_value(field: Field, text: str) -> Any:
-    """Parses a value as typed on a command line.
-
-    A text that cannot be parsed is returned unchanged, and `resolve` refuses it.
-    """
-    text = text.strip() if field.kind is not str else text
-    if field.auto and text == AUTO:
-        return AUTO
-    try:
-        if field.kind is bool:
-            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        if field.kind is int:
-            number = float(text)
-            return int(number) if number == int(number) else text
-        if field.kind is float:
-            return float(text)
-        if field.kind is tuple:
-            parts = [part.strip(" '\"") for part in text.strip("()[]").split(",") if part.strip()]
-            return tuple(field.items(part) for part in parts)
-    except (ValueError, KeyError, OverflowError):
-        return text
-    return text
-
-
-def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
-    """Returns the value in the field's type, and what is wrong with it or None."""
-    expected = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "text",
-        tuple: "comma-separated integers" if field.items is int else "comma-separated names",
-    }
-    if field.auto and value == AUTO and isinstance(value, str):
-        return value, None
-    wrong = f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
-    if field.choices:
-        if not isinstance(value, str) or value not in field.choices:
-            names = listed([*field.choices, *([AUTO] if field.auto else ())], MOST_CHOICES)
-            hint = HINTS.get((field.path, str(value))) or did_you_mean(str(value), field.choices)
-            return value, f"{field.path}={shown(value)} is not one of {names}{hint}"
-        return value, None
-    if field.kind is tuple:
-        if isinstance(value, field.items) and not isinstance(value, bool):
-            value = (value,)
-        if not isinstance(value, tuple | list) or not all(
-            isinstance(item, field.items) and not isinstance(item, bool) for item in value
-        ):
-            return value, wrong
-        value, numbers = tuple(value), value if field.items is int else ()
-    elif field.kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return value, wrong
-        value = float(value)
-        if not math.isfinite(value):
-            return value, f"{field.path}={value!r}: expected a finite number"
-        if abs(value) > LARGEST_NUMBER:
-            return (
-                value,
-                f"{field.path}={value!r}: expected a number that fits in 32 bits, at most {LARGEST_NUMBER:.1e}",
-            )
-        numbers = (value,)
-    elif not isinstance(value, field.kind) or (field.kind is int and isinstance(value, bool)):
-        return value, wrong
-    else:
-        numbers = (value,) if field.kind is int else ()
-    for number in numbers:
-        if field.minimum is not None and number < field.minimum:
-            return value, f"{field.path}={shown(number)} must be at least {field.minimum:g}"
-        if field.above is not None and number <= field.above:
-            return value, f"{field.path}={shown(number)} must be above {field.above:g}"
-        if (largest := field.largest) is not None and number > largest:
-            return value, f"{field.path}={shown(number)} must be at most {largest:.10g}"
-    return value, None
 
 
 def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -286,6 +201,19 @@ def _loaded_plugins(value: Any) -> Any:
     return plugins.resolve_entries(value)
 
 
+def _tokenizer_ids(flat: Mapping[str, Any]) -> int | None:
+    """Returns how many ids the tokenizer and the objective need, or None where only the data know."""
+    ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
+    if not ids:
+        return None
+    objective = flat["objective.kind"]
+    if objective in OBJECTIVE_KINDS.having("spans"):
+        return ids + flat["objective.sentinels"]
+    if flat["data.row_format"] != "packed":
+        return ids + 2  # [MASK] and the separator of sentences.
+    return ids + 1 if objective in OBJECTIVE_KINDS.having("masking") else ids
+
+
 def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> dict[str, Any]:
     """Does the work of `resolve` on a flat config, which is several times faster."""
     # Loaded first, because the other fields may be those of its kinds.
@@ -306,14 +234,8 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
         raise ConfigError(problems)
     scopes = scopes_in(overrides)
     problems += unused_fields(flat, scopes)
-    if not vocab_size:
-        ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
-        # [MASK] and the separator of sentences.
-        kind = flat["objective.kind"]
-        masking, spans = (kind in OBJECTIVE_KINDS.having(trait) for trait in ("masking", "spans"))
-        more = 2 if flat["data.row_format"] != "packed" else 1 if masking else 0
-        vocab_size = ids and ids + (flat["objective.sentinels"] if spans else more)
     before = dict(flat)
+    vocab_size = vocab_size or _tokenizer_ids(flat)
     _derive(flat, vocab_size)
     scopes = {
         scope: (_derive_group if is_group(scope) else _derive_scope)(before, flat, changes)

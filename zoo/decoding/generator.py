@@ -191,7 +191,7 @@ class Generator:
             fits = f"after a prompt of {longest} tokens at most {max_length - longest + 1} new ones fit"
             raise ConfigError(
                 f"learned positions end at {max_length}: {fits}; generate fewer, or without a cache, where the oldest "
-                "tokens leave (zoo generate --no-cache)"
+                "tokens are dropped (zoo generate --no-cache)"
             )
         if sources is not None:
             sources = self._rows("source", sources, self.encoder, self.max_source_positions)

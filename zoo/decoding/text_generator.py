@@ -258,8 +258,8 @@ class TextGenerator:
         Most pretrained tokenizers drop the space before the first token of a text, so prompt and
         continuation are decoded together.
         """
-        said = self._encode_prompt(prompt)[0]
-        before, after = self.tokenizer.decode(said), self.tokenizer.decode([*said, *ids])
+        prompt_ids = self._encode_prompt(prompt)[0]
+        before, after = self.tokenizer.decode(prompt_ids), self.tokenizer.decode([*prompt_ids, *ids])
         return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)
 
     def _decode_blanks(self, ids: list[int]) -> str:

@@ -41,13 +41,13 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
     if last < 1:
         raise ConfigError(f"--last {last} must be at least 1")
     trained = load_trained(run)
-    there = Checkpoints(run / "checkpoints", 1, read_only=True).steps()
-    if len(there) < last:
+    available = Checkpoints(run / "checkpoints", 1, read_only=True).steps()
+    if len(available) < last:
         raise ConfigError(
-            f"--last {last}: {run} holds {len(there)} checkpoints, of the steps {', '.join(map(str, there))}; with "
-            f"training.keep_checkpoints={last} a run keeps that many"
+            f"--last {last}: {run} holds {len(available)} checkpoints, of the steps {', '.join(map(str, available))}; "
+            f"with training.keep_checkpoints={last} a run keeps that many"
         )
-    steps = there[-last:]
+    steps = available[-last:]
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)
     for step in steps:
         weights, _ = read_weights(run, trained.program.abstract_state, str(step))

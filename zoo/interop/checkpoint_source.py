@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, one_line
 
 KINDS = {
     "hf": (
@@ -87,7 +87,7 @@ def fetch_repository(name: str, revision: str | None = None) -> CheckpointSource
         try:
             folder = snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
         except (LocalEntryNotFoundError, ValueError):
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error)
             wanted = name + (f"@{revision}" if revision else "")
             raise ConfigError(
                 f"hf:{wanted} is no folder, is not in the hub's cache, and cannot be fetched: {reason}"

@@ -233,8 +233,7 @@ class Tune:
         if both := [seed for seed in self.seeds if seed in seeds]:
             yield (
                 f"tune: seed {', '.join(map(str, both))} is also a seed of the experiment; tuning needs seeds of its "
-                "own "
-                f"(default: from {FIRST_TUNING_SEED} on)"
+                f"own (default: from {FIRST_TUNING_SEED} on)"
             )
 
 

@@ -83,8 +83,3 @@ def interval(low: float, high: float) -> str:
 def count(n: int, noun: str) -> str:
     """Returns e.g. `1 seed` or `3 seeds`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def first_few(names: list[str], max_names: int = 6) -> str:
-    """Returns the first names with commas, and how many more there are."""
-    return ", ".join(names[:max_names]) + (f" and {len(names) - max_names} more" if len(names) > max_names else "")

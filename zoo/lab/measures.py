@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
-from zoo.config.kinds.kind import Having
+from zoo.config.kinds.kind import KindsWithTrait
 from zoo.data.sources.synthetic import SYNTHETIC_TASKS, SyntheticDocuments, parse
 from zoo.files import number_in, read_json, read_object_or_empty
 
@@ -91,8 +91,7 @@ MEASURES = {
     ),
     "head_divergence": Measure(
         "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and "
-        "queries with two keys or "
-        "more, of 8 held-out rows",
+        "queries with two keys or more, of 8 held-out rows",
         True,
         "nats",
         needs={"model.attention.kind": ATTENTION_KINDS.having("distribution")},
@@ -149,10 +148,11 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         return why
     if measure_name(metric) == "pretraining_loss" and not flat["training.start_from"]:
         return "it is the loss of the run that training.start_from names, and training.start_from is empty"
+    accepted = {path: value if isinstance(value, KindsWithTrait) else (value,) for path, value in measure.needs.items()}
     return "; ".join(
-        f"it needs {path}={' or '.join(value) if isinstance(value, Having) else value}, and this run has {flat[path]}"
-        for path, value in measure.needs.items()
-        if (flat[path] not in value if isinstance(value, Having) else flat[path] != value)
+        f"it needs {path}={' or '.join(map(str, values))}, and this run has {flat[path]}"
+        for path, values in accepted.items()
+        if flat[path] not in values
     )
 
 

@@ -40,11 +40,11 @@ class ActivationSharding:
         """Returns the number of parts that the rows are divided into."""
         return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
-    def rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
+    def shard_rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
         """Returns x with its rows divided over the batch axes and nothing else divided."""
         return self._constrained(x, self.batch_axes)
 
-    def looked_up(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    def shard_lookup(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         """Returns the result of a look-up in a table whose width is divided over the fsdp axis.
 
         It passes through the layout of the table: the devices of that axis then exchange widths for
@@ -53,7 +53,7 @@ class ActivationSharding:
         if FSDP_AXIS in self.batch_axes and x.shape[-1] % self.mesh.shape[FSDP_AXIS] == 0:
             others = tuple(axis for axis in self.batch_axes if axis != FSDP_AXIS)
             x = self._constrained(x, others or None, None, FSDP_AXIS)
-        return self.rows(x)
+        return self.shard_rows(x)
 
     def divides_heads(self, *heads: int) -> bool:
         """Returns whether the tensor axis divides each of these numbers of heads."""

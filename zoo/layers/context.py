@@ -129,15 +129,15 @@ class Context:
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
     sharding: ActivationSharding | None = None
 
-    def on_its_devices(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
-        """Returns activations with every row on the devices that hold it, and whole there; x itself
-        on a single device.
+    def shard_rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
+        """Constrains activations so that each row is whole, on the devices that hold that row of the
+        batch; returns x itself on a single device.
         """
-        return x if self.sharding is None else self.sharding.rows(x)
+        return x if self.sharding is None else self.sharding.shard_rows(x)
 
-    def looked_up(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Returns vectors that were looked up in a table, like `on_its_devices`."""
-        return x if self.sharding is None else self.sharding.looked_up(x)
+    def shard_lookup(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """Does the same for vectors that were looked up in a table."""
+        return x if self.sharding is None else self.sharding.shard_lookup(x)
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
         """Returns the context of one layer, with its index, its own cache and its own dropout key.

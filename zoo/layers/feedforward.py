@@ -143,7 +143,7 @@ class LeakySquaredReLU(FeedForward):
     """y = f(x W_up) W_down, f(x) = x^2 above 0 and (s x)^2 below, s = `ffn.negative_slope` (Maas et
     al. 2013, squared as in So et al. 2021).
 
-    Negative values count as positive ones, s^2 times as much.
+    Negative inputs give positive values too, s^2 times those of positive inputs of the same size.
     """
 
     def nonlinearity(self, x: Float[Array, "B T F"]) -> Float[Array, "B T F"]:

@@ -50,16 +50,17 @@ def vocabulary_rows(config: ResolvedConfig) -> int:
 
 
 def vocabulary_parameter(
-    config: ResolvedConfig, initializer: Initializer, role: str | None = None, wide: bool = True, width: int = 0
+    config: ResolvedConfig, initializer: Initializer, role: str | None = None, columns: bool = True, width: int = 0
 ) -> nnx.Param:
-    """Describes a table [P, D], or [P] where it is not `wide`, with a row for every token id; rows
-    beyond V are 0 and get no gradient. The others have the values that they have without those.
+    """Describes a table [P, D], or without `columns` a vector [P], with a row for every token id; P is
+    `vocabulary_rows`. Rows beyond V are 0 and get no gradient, and do not change the initial values
+    of the others.
 
     Args:
         config: the `model` part of the config.
         initializer: of the V rows.
         role: see `parameter`.
-        wide: the table has columns; otherwise it is a vector.
+        columns: whether the table has columns; otherwise it is a vector.
         width: number of columns; 0 for D.
     """
     rows = vocabulary_rows(config)
@@ -68,7 +69,7 @@ def vocabulary_parameter(
         values = initializer(key, (config.vocab_size, *shape[1:]))
         return jnp.pad(values, [(0, shape[0] - config.vocab_size)] + [(0, 0)] * (len(shape) - 1))
 
-    shape, axes = ((rows, width or config.dim), ("vocab", "embed")) if wide else ((rows,), ("vocab",))
+    shape, axes = ((rows, width or config.dim), ("vocab", "embed")) if columns else ((rows,), ("vocab",))
     return parameter(shape, axes, initializer if rows == config.vocab_size else padded, role)
 
 

@@ -70,7 +70,7 @@ def _part(path: str) -> str:
     return "/".join(parts[:2]) if parts[0] in ("encoder", "decoder", "characters", "forward", "backward") else parts[0]
 
 
-def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
+def _multiplied_vectors(path: str, row: "Row", config: ResolvedConfig) -> float:
     """Returns how many vectors of a row of the batch are multiplied with a matrix."""
     if path.startswith(("pooler", "next_sentence")) or (
         path.startswith("classifier") and config.objective.kind in SEQUENCE_TASKS
@@ -88,7 +88,7 @@ def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
     return row.targets
 
 
-def _uses(path: str, model: ResolvedConfig) -> int:
+def _layers_that_use(path: str, model: ResolvedConfig) -> int:
     """Returns how many layers apply a matrix (`layers.distinct`); 1 outside of layers."""
     parts = path.split("/")
     if "stack" not in parts or model.layers.pattern:
@@ -113,42 +113,44 @@ class Row:
     predicted: int
 
 
-def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
+def _layer_product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
     """Returns the operations of one attention layer's products for a row; `keys` is the mean number
     of keys that a query sees.
     """
     return ATTENTIONS[layer.attention.kind].product_flops(layer, queries, keys)
 
 
-def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
+def _attention_flops(model: ResolvedConfig, row: Row, prefix: int) -> float:
     """Returns the operations of all attention products for a row with a prefix of that length."""
     if model.architecture == "elmo":
         return 0.0
     total = 0.0
     if model.architecture == "encoder_decoder":
         encoder, decoder = side(model, "encoder"), side(model, "decoder")
-        total += _layers(encoder, row.source, causal=False) + _layers(decoder, row.targets, causal=True)
-        return total + decoder.num_layers * _products(decoder, row.targets, row.source)
+        total += _self_attention_flops(encoder, row.source, causal=False)
+        total += _self_attention_flops(decoder, row.targets, causal=True)
+        return total + decoder.num_layers * _layer_product_flops(decoder, row.targets, row.source)
     if model.generator.num_layers not in (AUTO, 0):
-        total += _layers(generator_config(model), row.targets, causal=False)
-    return total + _layers(model, row.targets, model.architecture == "decoder", prefix)
+        total += _self_attention_flops(generator_config(model), row.targets, causal=False)
+    return total + _self_attention_flops(model, row.targets, model.architecture == "decoder", prefix)
 
 
-def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -> float:
+def _self_attention_flops(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -> float:
     """Returns the operations of the self-attention products of a stack, kind by kind."""
     pattern, total = tuple(model.layers.pattern), 0.0
     kinds = [pattern[layer % len(pattern)] if pattern else "" for layer in range(model.num_layers)]
     for name in set(kinds):
         layer = layer_kind(model, name) if name else model
-        first = min(layer.attention.global_tokens, length)
-        turns = tuple(layer.attention.dilations) or (1,)
-        keys = sum(
-            mean_visible_keys(length, layer.attention.window, causal, prefix, dilation) for dilation in turns
-        ) / len(turns)
-        each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(
-            layer, first, length
-        ) * bool(first)
-        total += kinds.count(name) * each
+        dilations = tuple(layer.attention.dilations) or (1,)
+        window = layer.attention.window
+        keys = sum(mean_visible_keys(length, window, causal, prefix, dilation) for dilation in dilations)
+        keys /= len(dilations)
+        if global_tokens := min(layer.attention.global_tokens, length):
+            flops = _layer_product_flops(layer, length, min(keys + global_tokens, length))
+            flops += _layer_product_flops(layer, global_tokens, length)
+        else:
+            flops = _layer_product_flops(layer, length, keys)
+        total += kinds.count(name) * flops
     return total
 
 
@@ -186,7 +188,9 @@ def summary(config: ResolvedConfig) -> Cost:
         blocks[_part(path)] = blocks.get(_part(path), 0) + count
 
     weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
-    matrices = sum(count * _times(path, row, config) * _uses(path, model) for path, count in weights)
+    matrices = sum(
+        count * _multiplied_vectors(path, row, config) * _layers_that_use(path, model) for path, count in weights
+    )
     # A sampled softmax scores the sampled ids and the target.
     scored = (
         objective.sampled_softmax + 1
@@ -199,10 +203,10 @@ def summary(config: ResolvedConfig) -> Cost:
         scored *= objective.future_tokens
     narrow = model.head.transform or model.generator.num_layers != AUTO
     width = (narrow and model.embedding.dim) or model.dim
-    matrices += scored * width * _times("head/weights", row, config)
+    matrices += scored * width * _multiplied_vectors("head/weights", row, config)
     flops = (
         3
-        * (2 * matrices + _attention(model, row, prefix))
+        * (2 * matrices + _attention_flops(model, row, prefix))
         / (source + targets if objective.kind == "translation" else length)
     )
     if objective.distillation.teacher:

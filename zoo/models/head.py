@@ -45,10 +45,9 @@ class Head(nnx.Module):
 
     t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019), in
     ModernBERT without b_d (`head.transform_bias`); with `embedding.dim` W_d is [D, E] and W [V, E]
-    (Lan et al. 2020);
-    the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2). Under muP the
-    scale is also divided by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as
-    the matrix itself stays as large as an embedding.
+    (Lan et al. 2020). The scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2
+    (section 2). Under muP the scale is also divided by D / `base_dim` (Yang et al. 2022, table 8),
+    which a tied head allows, as the matrix itself stays as large as an embedding.
 
     Args:
         config: the `model` part of the config.
@@ -62,7 +61,7 @@ class Head(nnx.Module):
         in_dim = in_dim or config.dim
         matrix = wide, kernel_initializer(config, output_gain(config), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
-        self.bias = vocabulary_parameter(config, zeros, wide=False) if head.bias else None
+        self.bias = vocabulary_parameter(config, zeros, columns=False) if head.bias else None
         dense = in_dim, wide.dim, ("embed", None), head.transform_bias, kernel_initializer(config), "head"
         self.dense = Linear(*dense) if head.transform or in_dim != wide.dim else None
         if head.transform:
@@ -86,7 +85,7 @@ class Head(nnx.Module):
         if self.config.head.transform:
             hidden = self.norm(activation(self.config, hidden), context)
         if context is not None:
-            hidden = context.on_its_devices(hidden)
+            hidden = context.shard_rows(hidden)
         if self.scale != 1.0:
             hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
         weights = embedding if self.weights is None else self.weights[...]

@@ -66,7 +66,7 @@ class Tower(nnx.Module):
         """Returns the hidden states of embedded tokens; arguments are those of `embedded`."""
         x = self.embedded(x, context, segments)
         if self.embedding_projection is not None:
-            x = context.on_its_devices(self.embedding_projection(x))
+            x = context.shard_rows(self.embedding_projection(x))
         return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
 
     def embedded(
@@ -79,7 +79,7 @@ class Tower(nnx.Module):
             context: structure of the sequence.
             segments: number of each token's segment; None for the first.
         """
-        x = self.position.embed(context.looked_up(x), context.positions)
+        x = self.position.embed(context.shard_lookup(x), context.positions)
         if self.segments is not None:
             table = self.segments[...]
             vectors = table[0] if segments is None else table[segments]
@@ -87,7 +87,7 @@ class Tower(nnx.Module):
             x = (x.astype(jnp.float32) + vectors).astype(x.dtype)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x, context)
-        return context.on_its_devices(context.dropout(x, self.rate, "embedding"))
+        return context.shard_rows(context.dropout(x, self.rate, "embedding"))
 
 
 class LanguageModel(Tower, TaskHead):

@@ -120,7 +120,7 @@ class Stack(nnx.Module):
                 published={} if first else readable,
             )
             # At both ends, so that forward and backward pass gather weights and not activations.
-            x = context.on_its_devices(block(context.on_its_devices(x), layer_context, shared))
+            x = context.shard_rows(block(context.shard_rows(x), layer_context, shared))
             if recording:
                 states = self.placement.reduce(x, self.config)
                 layer_context.record["residual"] = squares(states, context)
@@ -141,7 +141,7 @@ class Stack(nnx.Module):
         layers = {name: with_remat(name) for name in graphs}
         new: dict[str, list] = {name: [] for name in graphs}
         published, start = None, 0
-        x = context.on_its_devices(self.placement.expand(x, self.config))
+        x = context.shard_rows(self.placement.expand(x, self.config))
         if publishing:
             x, published = self._unroll(x, layers, state, range(1), None, new)
             start = 1
@@ -176,12 +176,10 @@ class Stack(nnx.Module):
                 x, after, _ = layers[name](x, layer, period_index * len(pattern) + offset, published)
                 seen[name] += 1
                 stats[name].append(after)
-            return x, {name: jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for name, each in stats.items()}
+            return x, {name: _stacked(each) for name, each in stats.items()}
 
         x, stats = jax.lax.scan(one_period, x, (jnp.arange(periods), {name: grouped(name) for name in counts}))
-        return x, {
-            name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each) for name, each in stats.items()
-        }
+        return x, {name: _merged(each) for name, each in stats.items()}
 
     def _scan_shared(self, x, layers, state, published):
         """Runs all layers as a loop over the stored ones, around a loop over the uses of each."""
@@ -197,7 +195,7 @@ class Stack(nnx.Module):
             return jax.lax.scan(one_use, x, jnp.arange(self.uses))
 
         x, stats = jax.lax.scan(one_stored, x, (jnp.arange(len(self.kinds) // self.uses), state[name]))
-        return x, {name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), stats)}
+        return x, {name: _merged(stats)}
 
     def _unroll(self, x, layers, state, indices, published, new):
         """Runs a range of layers one at a time. Returns the tokens after them, and what the stack's
@@ -213,7 +211,7 @@ class Stack(nnx.Module):
             after[name].append(stats)
         for name, each in after.items():
             if each:
-                new[name].append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *each))
+                new[name].append(_stacked(each))
         return x, kept
 
     def _write_back(self, new, context):
@@ -230,6 +228,16 @@ class Stack(nnx.Module):
             if stats:
                 last = jax.tree.map(lambda leaf: leaf[self.uses - 1 :: self.uses], stats)
                 nnx.update(block, nnx.from_flat_state(_with_values(block, last)))
+
+
+def _stacked(trees: list) -> Any:
+    """Returns one tree of arrays [L, ...] from the trees of L layers."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _merged(tree: Any) -> Any:
+    """Returns a tree of arrays [N L, ...] from arrays [N, L, ...]."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
 
 
 def _unstacked(values) -> list:

@@ -34,7 +34,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "tagging": TaggingObjective,
     "extraction": ExtractionObjective,
 }
-TAUGHT: dict[str, type[Objective]] = {"causal": DistilledCausalObjective, "masked": DistilledMaskedObjective}
+DISTILLED: dict[str, type[Objective]] = {"causal": DistilledCausalObjective, "masked": DistilledMaskedObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
@@ -45,5 +45,5 @@ def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
         ConfigError: a teacher that is no run or cannot teach this model.
     """
     kinds = OBJECTIVES | ({"prefix": PrefixDecoderObjective} if config.model.architecture == "decoder" else {})
-    kinds |= TAUGHT if config.objective.distillation.teacher else {}
+    kinds |= DISTILLED if config.objective.distillation.teacher else {}
     return kinds[config.objective.kind](config, tokenizer)

@@ -1,4 +1,4 @@
-"""Which attention kernels a config trains with, told without tracing a model."""
+"""Which attention kernels a config trains with, found without tracing a model."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from zoo.layers.position import make_embedded_position
 from zoo.objectives import OBJECTIVES
 
 
-class LayersKernel(NamedTuple):
+class LayerKernel(NamedTuple):
     """The attention kernel of layers that are alike.
 
     Attributes:
@@ -28,7 +28,7 @@ class LayersKernel(NamedTuple):
     reason: str
 
 
-def attention_kernels(config: ResolvedConfig, platform: Platform) -> list[LayersKernel]:
+def attention_kernels(config: ResolvedConfig, platform: Platform) -> list[LayerKernel]:
     """Returns the kernel of each kind of layer in a training step with the longest rows.
 
     Evaluation chooses anew: its rows may have padding, and it drops nothing. A model without
@@ -60,7 +60,7 @@ def attention_kernels(config: ResolvedConfig, platform: Platform) -> list[Layers
     ]
 
 
-def told(kernels: list[LayersKernel]) -> list[str]:
+def kernel_lines(kernels: list[LayerKernel]) -> list[str]:
     """Returns a line for each distinct kernel, with the layers that it computes and the reason."""
     layers: dict[tuple[str, str], list[str]] = {}
     for each in kernels:
@@ -96,7 +96,7 @@ def _rows(config: ResolvedConfig) -> RowStructure:
 
 def _of_stack(
     model: ResolvedConfig, name: str, rows: RowStructure, platform: Platform, cross: bool = False
-) -> Iterator[LayersKernel]:
+) -> Iterator[LayerKernel]:
     """Yields the kernel of each kind of layer of a stack."""
     pattern = tuple(model.layers.pattern)
     biased = not cross and make_embedded_position(model).has_score_bias
@@ -105,6 +105,6 @@ def _of_stack(
         choice = make_attention(layer, cross).choose_kernel(rows, platform, biased)
         label = ", ".join(part for part in (name, f"kind {kind}" if kind else "") if part) or "all layers"
         if choice is None:
-            yield LayersKernel(label, layer.attention.kind, f"model.attention.kind={layer.attention.kind}")
+            yield LayerKernel(label, layer.attention.kind, f"model.attention.kind={layer.attention.kind}")
         else:
-            yield LayersKernel(label, choice.name, choice.reason)
+            yield LayerKernel(label, choice.name, choice.reason)

@@ -7,9 +7,8 @@ from jaxtyping import Array, Float, Int, Integer
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.layers.context import path_hash
 from zoo.models.head import LogitFactors
-from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective
+from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, step_key
 from zoo.objectives.sampled_softmax import Candidates, draw_candidates, sampled_cross_entropy
 
 
@@ -52,7 +51,7 @@ class BidirectionalObjective(Objective):
         size = self.config.objective.sampled_softmax
         if not size:
             return {}
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), path_hash("objective/sampled_softmax"))
+        key = step_key(seed, step, "objective/sampled_softmax")
         return {"candidates": draw_candidates(key, size, self.config.model.vocab_size)}
 
     def token_loss(

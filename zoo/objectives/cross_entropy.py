@@ -291,7 +291,7 @@ def _forward(student, teacher, scored, terms, static):
         lambda part: _gradient_over_chunks(part, heads, terms, static)
     )(sharding.split_rows(rows))
     totals, d_head, d_bias = jax.tree.map(lambda x: x.sum(axis=0), (totals, d_head, d_bias))
-    return totals, _Student(sharding.rows(merge_rows(d_hidden)), d_head.T, d_bias)
+    return totals, _Student(sharding.shard_rows(merge_rows(d_hidden)), d_head.T, d_bias)
 
 
 def _backward(static, gradient, cotangents):

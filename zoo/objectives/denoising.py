@@ -3,9 +3,8 @@
 from flax import nnx
 from jaxtyping import Array, Int
 
-from zoo.config import side
 from zoo.config.side_lengths import side_lengths
-from zoo.objectives.objective import Batch, beyond_position_table
+from zoo.objectives.objective import Batch
 from zoo.objectives.span_corruption import SpanObjective
 
 
@@ -26,10 +25,4 @@ class DenoisingObjective(SpanObjective):
 
     def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why a side, one token longer than the row, does not fit."""
-        sides = (("encoder", model.encoder), ("decoder", model.decoder))
-        both = zip(sides, side_lengths(self.config.objective, length), strict=True)
-        found = (
-            beyond_position_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
-            for (name, module), tokens in both
-        )
-        return next((why for why in found if why), None)
+        return self.beyond_tables(model, *side_lengths(self.config.objective, length))

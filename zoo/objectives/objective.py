@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, Integer
+from jaxtyping import Array, Float, Int, Integer, Key
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import TOKENS, deviations, evenly_spaced
 from zoo.layers.activation_sharding import ActivationSharding
-from zoo.layers.context import Context, DropoutKey
+from zoo.layers.context import Context, DropoutKey, path_hash
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives.cross_entropy import Scalar, cross_entropy
@@ -246,6 +246,11 @@ class Objective:
             sums | {"tokens": self.num_tokens(batch).astype(jnp.float32)},
             statistics_of(model) if mode.training else stats,
         )
+
+
+def step_key(seed: Integer[Array, ""], step: Integer[Array, ""], purpose: str) -> Key[Array, ""]:
+    """Returns the random key of an update for a purpose, e.g. "objective/replacements"."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), path_hash(purpose))
 
 
 def sum_of_means(losses: Sums, normalizers: Sums) -> Float[Array, ""]:

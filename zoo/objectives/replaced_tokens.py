@@ -13,10 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, Integer, Key, UInt32
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import deviations
-from zoo.layers.context import path_hash
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives.masked import MaskedObjective
-from zoo.objectives.objective import Batch, Constants, ForwardMode, Sums
+from zoo.objectives.objective import Batch, Constants, ForwardMode, Sums, step_key
 from zoo.objectives.token_chunks import in_chunks, number_of_chunks
 
 MULTIPLIER = 0x9E3779B1
@@ -57,8 +56,7 @@ class ReplacedTokensObjective(MaskedObjective):
 
     def per_step_constants(self, seed: Integer[Array, ""], step: Integer[Array, ""]) -> dict[str, Any]:
         """Returns the key of an update's draws, a function of (seed, step)."""
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), path_hash("objective/replacements"))
-        return {"replacements": key}
+        return {"replacements": step_key(seed, step, "objective/replacements")}
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
         """Scores the generator's predictions and the model's verdicts on all tokens."""
@@ -136,7 +134,7 @@ def draw_tokens(
 
 
 def replace_tokens(batch: Batch, drawn: Int[Array, "B N"]) -> tuple[Int[Array, "B T"], Bool[Array, "B T"]]:
-    """Returns (rows with the drawn ids at the chosen positions, where these are not the original)."""
+    """Returns (rows with the drawn ids at the chosen positions, which tokens differ from before)."""
     tokens, places, targets = batch["tokens"], batch["masked_positions"], batch["targets"]
     rows, chosen = jnp.arange(len(tokens))[:, None], targets >= 0
     # Unused entries point beyond the row, where nothing is written.

@@ -60,7 +60,11 @@ class SpanObjective(Objective):
         lengths = SpanLengths.of(length, self.config.objective.noise_density, self.config.objective.mean_span_length)
         if lengths.spans > self.config.objective.sentinels:
             return f"objective.sentinels={self.config.objective.sentinels} are too few for {lengths.spans} spans"
-        sides = (("encoder", model.encoder, lengths.source), ("decoder", model.decoder, lengths.targets))
+        return self.beyond_tables(model, lengths.source, lengths.targets)
+
+    def beyond_tables(self, model: nnx.Module, source: int, targets: int) -> str | None:
+        """Returns `beyond_position_table` of the first side that such numbers of tokens do not fit."""
+        sides = (("encoder", model.encoder, source), ("decoder", model.decoder, targets))
         found = (
             beyond_position_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
             for name, module, tokens in sides

@@ -2,8 +2,6 @@
 
 from flax import nnx
 
-from zoo.config import side
-from zoo.objectives.objective import beyond_position_table
 from zoo.objectives.span_corruption import SpanObjective
 
 
@@ -25,9 +23,4 @@ class TranslationObjective(SpanObjective):
         """
         if length != (trained := self.config.data.sequence_length):
             return f"pairs of texts have lengths of their own, of up to data.sequence_length={trained} tokens"
-        sides = (("encoder", model.encoder), ("decoder", model.decoder))
-        found = (
-            beyond_position_table(side(self.config.model, name), module, length, f"the {name}'s ")
-            for name, module in sides
-        )
-        return next((why for why in found if why), None)
+        return self.beyond_tables(model, length, length)

@@ -7,10 +7,10 @@ from typing import Any
 
 from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
 from zoo.config.field import Field
+from zoo.config.field_values import checked_value
 from zoo.config.fields import BY_PATH, FIELDS, OBJECTIVES_OF
 from zoo.config.hyperparameters import LOSS_TERMS
 from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, Kind
-from zoo.config.resolve import checked_value
 from zoo.errors import did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, METRICS_OF, Metric

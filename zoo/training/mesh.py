@@ -46,18 +46,14 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
             f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: a row of a "
             "batch belongs to one process"
         )
-    batch, parts = config.data.batch_size, config.training.accumulation_steps
-    in_parts = "" if parts == AUTO else f" in training.accumulation_steps={parts} parts"
-    if batch // (1 if parts == AUTO else parts) % (data * fsdp):
-        raise ConfigError(
-            f"data.batch_size={batch}{in_parts} is not divisible by {data * fsdp} devices (mesh.data x mesh.fsdp)"
-        )
+    setting = config.training.accumulation_steps
+    parts, in_parts = (1, "") if setting == AUTO else (setting, f" in training.accumulation_steps={setting} parts")
+    by = f"divisible by {data * fsdp} devices (mesh.data x mesh.fsdp)"
+    if config.data.batch_size // parts % (data * fsdp):
+        raise ConfigError(f"data.batch_size={config.data.batch_size}{in_parts} is not {by}")
     for rows in config.data.batch_stages[::2]:
-        if rows // (1 if parts == AUTO else parts) % (data * fsdp):
-            raise ConfigError(
-                f"data.batch_stages: {rows} rows{in_parts} are not divisible by {data * fsdp} devices (mesh.data x "
-                "mesh.fsdp)"
-            )
+        if rows // parts % (data * fsdp):
+            raise ConfigError(f"data.batch_stages: {rows} rows{in_parts} are not {by}")
     return Mesh(
         np.array(devices).reshape(data, fsdp, tensor),
         (*BATCH_AXES, TENSOR_AXIS),
@@ -123,4 +119,4 @@ def replicated_sharding(mesh: Mesh) -> NamedSharding:
 
 def data_parallel_size(mesh: Mesh) -> int:
     """Returns the number of groups of devices that rows of a batch are split over."""
-    return mesh.shape["data"] * mesh.shape["fsdp"]
+    return math.prod(mesh.shape[axis] for axis in BATCH_AXES)

@@ -12,8 +12,8 @@ from zoo.objectives import Objective
 from zoo.training.startup import Loaded
 from zoo.training.step import Program, make_program
 
-# Number of programs that are kept; the one that was not used for longest goes first.
-_SIZE = 8
+# The least recently used program is dropped first.
+MAX_PROGRAMS = 8
 
 
 class ProgramCache:
@@ -32,7 +32,7 @@ class ProgramCache:
         if program is None:
             program = make_program(config, loaded.model, loaded.objective, loaded.mesh)
         self._programs[key] = program
-        while len(self._programs) > _SIZE:
+        while len(self._programs) > MAX_PROGRAMS:
             self._programs.popitem(last=False)
         return program
 

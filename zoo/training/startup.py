@@ -87,7 +87,7 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What `check` finds out.
+    """The result of `check`.
 
     Attributes:
         request: the run.
@@ -113,7 +113,7 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """What `load` makes.
+    """The result of `load`.
 
     Attributes:
         checked: the run.
@@ -172,10 +172,9 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     if is_main_process():
         records = workdir
         resources.callback(lock_run_folder(workdir).close)
+        restore_config(workdir, config, request.log)
     else:
         records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
-    if is_main_process():
-        restore_config(workdir, config, request.log)
     if extension := check_same_run(workdir, config):
         check_teacher(config)
     if (done := None if extension else final_status(workdir)) is not None:

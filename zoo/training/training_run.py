@@ -204,4 +204,4 @@ def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[st
         return text
     minutes, seconds = divmod(round((steps - step) * tokens_per_step / pace), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{text}  {pace:,.0f} tokens/s  {compute.told(pace)}  {hours}:{minutes:02d}:{seconds:02d} left"
+    return f"{text}  {pace:,.0f} tokens/s  {compute.describe(pace)}  {hours}:{minutes:02d}:{seconds:02d} left"

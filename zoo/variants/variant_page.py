@@ -158,7 +158,7 @@ def checks(variant: Variant) -> list[str]:
         for system in variant.systems
     ]
     lines += [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in variant.tests]
-    return lines or ["Nothing that zoo knows of: it comes from a plug-in, which its author tests."]
+    return lines or ["No reference known to zoo: the variant comes from a plug-in, whose author tests it."]
 
 
 # Pages about choices that are not variants of a model.

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.every_field import asked, tagged
+from tests.sample_data import asked, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_rows import longest_first_lengths
@@ -162,7 +162,7 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
         ),
     ],
 )
-def test_bad_examples_are_told_in_one_line(tmp_path, content, fields, error, said):
+def test_bad_examples_are_reported_in_one_line(tmp_path, content, fields, error, said):
     (tmp_path / "a.csv").write_text(content)
     (tmp_path / "other.csv").write_text("text,label\na b,2\n")
     fields = {"data__held_out": "csv:{folder}/other.csv"} | fields
@@ -251,7 +251,7 @@ def test_a_record_that_cannot_be_read_is_left_out_and_counted_once(tmp_path, kin
         read_examples(configs.resolve(configs.override(made, {"data.bad_text": "error"})))
 
 
-def test_what_was_left_out_is_told_in_one_line(tmp_path):
+def test_what_was_left_out_is_reported_in_one_line(tmp_path):
     lines = [json.dumps({"text": text, "label": label}) for text, label in SENTENCES]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"text": "x"}', '{"label": "1"}', "{"]))
     dataset = data.load(config(f"jsonl:{tmp_path / 'a.jsonl'}", data__bad_text="skip"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data.labelled.test_examples import config
-from tests.every_field import vocabulary
+from tests.sample_data import vocabulary
 from zoo import data
 from zoo.data.labelled.example_rows import window_starts
 from zoo.data.labelled.examples import TaggedWords
@@ -70,7 +70,7 @@ def test_columns_of_words_become_rows(tmp_path):
     assert nothing == {"word_accuracy": 0.5, "entity_precision": 0.0, "entity_recall": 0.0, "entity_f1": 0.0}
 
 
-def test_bad_columns_are_told(tmp_path):
+def test_bad_columns_are_reported(tmp_path):
     (tmp_path / "a.conll").write_text("EU B-org\nsays\n\nno O\n")
     source = f"conll:{tmp_path / 'a.conll'}"
     with pytest.raises(DataError, match="line 2: 1 columns, and the first line has 2"):

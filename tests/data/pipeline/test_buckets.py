@@ -136,7 +136,7 @@ def test_a_sample_of_the_evaluation_is_even_and_the_same_on_any_devices():
     assert sum(len(batch) for batch in some) > 0
 
 
-def test_too_little_is_told():
+def test_too_little_is_reported():
     few = made([(3, 3)] * 3, 8, 4, 2)
     with pytest.raises(
         DataError, match=r"3 pairs of up to 8 tokens a side are too few for a batch of data.batch_size=4"

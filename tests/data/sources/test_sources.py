@@ -320,7 +320,7 @@ def test_bad_text_is_replaced_or_its_line_left_out_and_counted(tmp_path, policy,
     assert documents.split(0.5)[0].bad_text == policy
 
 
-def test_bad_text_is_told_with_its_line(tmp_path):
+def test_bad_text_is_reported_with_its_line(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"good\nN\0L\n")
     with pytest.raises(
         DataError, match=r"a\.txt\": line 2: a NUL character at character 1 of it; .* data\.bad_text to replace or skip"

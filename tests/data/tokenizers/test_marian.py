@@ -120,7 +120,7 @@ def test_an_imported_run_translates_as_transformers_does(tmp_path, capsys):
     ],
     ids=["two lists", "no list", "no end", "torn", "missing"],
 )
-def test_what_cannot_be_read_is_told(damage, error, line, tmp_path):
+def test_what_cannot_be_read_is_reported(damage, error, line, tmp_path):
     damage(files(tmp_path / "marian"))
     with pytest.raises(error, match=line):
         read_pretrained(tmp_path / "marian")

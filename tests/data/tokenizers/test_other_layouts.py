@@ -139,7 +139,7 @@ def test_words_with_marked_ends_are_read_as_by_transformers(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_words_with_marked_ends_are_told_by_their_tokens(tmp_path, name):
+def test_words_with_marked_ends_are_recognised_by_their_tokens(tmp_path, name):
     by_class = read_pretrained(words(tmp_path / "class", LAYOUTS[name], tokenizer_class=name))
     by_tokens = read_pretrained(words(tmp_path / "tokens", LAYOUTS[name]))
     vocabulary = json.loads((tmp_path / "class" / "vocab.json").read_text())

@@ -69,7 +69,7 @@ def test_every_kind_of_file_gives_the_same_pairs(read, files, kind):
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet", "hf"])
-def test_a_column_that_is_not_there_is_told_with_those_that_are(read, files, kind):
+def test_a_column_that_is_not_there_is_reported_with_those_that_are(read, files, kind):
     wrong = files[kind] | {"data.target_column": "fr"}
     with pytest.raises(ConfigError, match=r'no column "fr".*there are .*\bde\b') as caught:
         read(wrong)

@@ -108,7 +108,7 @@ def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
     assert find_conflicts(tmp_path, runs) == []
 
 
-def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
+def test_other_runs_are_reported_once_with_what_differs(tmp_path, runs):
     for run in runs[:3]:
         hold(tmp_path, run, model__dim=128, training__steps=99)
     (line,) = find_conflicts(tmp_path, runs)
@@ -117,7 +117,7 @@ def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
     assert "training.steps=99 there and 40 here" in line
 
 
-def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_told(tmp_path, runs):
+def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_reported(tmp_path, runs):
     hold(
         tmp_path,
         runs[0],

@@ -87,7 +87,7 @@ def test_overrides_typed_as_text_are_recorded_as_what_they_are():
     assert [arm["overrides"] for arm in record["arms"]] == [{"schedule.warmup_steps": 0}, {"schedule.warmup_steps": 10}]
 
 
-def test_every_arm_is_checked_and_all_problems_are_told():
+def test_every_arm_is_checked_and_all_problems_are_reported():
     found = problems(
         plain({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
     )
@@ -95,7 +95,7 @@ def test_every_arm_is_checked_and_all_problems_are_told():
     assert "arm heads=3,dim=256: model.dim=256 is not divisible by model.attention.num_heads=3" in found[0]
 
 
-def test_a_problem_of_all_arms_is_told_once():
+def test_a_problem_of_all_arms_is_reported_once():
     found = problems(fake.experiment(base=base(model__dim=255)))
     assert len(found) == 1
     assert found[0].startswith("every arm: model.dim=255")
@@ -467,7 +467,7 @@ def test_parts_of_a_model_belong_to_the_choice_that_has_them():
     assert "also sets model.layers.kinds.local.attention.softcap" in warning
 
 
-def test_a_kind_that_an_arm_s_pattern_does_not_name_is_told_with_the_arm():
+def test_a_kind_that_an_arm_s_pattern_does_not_name_is_reported_with_the_arm():
     factors = {
         "layers": levels("model.layers.pattern", ("local",), ("local", "global")),
         "window": levels("model.layers.kinds.global.attention.window", 0, 8),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.every_field import table
+from tests.sample_data import table
 from zoo import config
 from zoo.errors import ConfigError
 from zoo.files import read_json
@@ -176,7 +176,7 @@ def test_what_cannot_be_started_from_is_refused(changes, text):
     assert any(text in problem for problem in problems(staged(**changes))), problems(staged(**changes))
 
 
-def test_problems_of_prerequisites_and_of_arms_are_told_together():
+def test_problems_of_prerequisites_and_of_arms_are_reported_together():
     found = problems(staged(prerequisites={"body": Prerequisite(body(model__dim=15))}, base=body(training__steps=0)))
     assert len(found) == 2
     assert found[0].startswith('prerequisite run "body": model.dim=15 is not divisible')

@@ -91,7 +91,7 @@ def test_the_page_has_the_caveats_of_the_report(writer):
     assert "* the runs used different commits: their results may differ for reasons other than the arms\n" in page
 
 
-def test_folders_of_this_machine_are_told_by_their_name(writer):
+def test_folders_of_this_machine_are_reported_by_their_name(writer):
     made = writer.sweep(name="norms")
     record = json.loads((made / "experiment.json").read_text())
     record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")
@@ -110,6 +110,13 @@ def test_a_name_that_leads_elsewhere_is_refused(writer):
     with pytest.raises(ConfigError, match="is used as a folder name"):
         archive_results(load_sweep(writer.sweep(name="..")), writer.root / "docs")
     assert (writer.root / "precious.csv").exists()
+
+
+def test_a_table_of_tuned_rates_is_not_lost(writer, output):
+    (output / "norms/tuning.csv").write_text("arm,optimizer.learning_rate,seed,eval/loss,chosen\n")
+    with pytest.raises(ConfigError, match=r"norms/tuning.csv would be lost, because .*sweep tuned nothing; remove"):
+        archive_results(load_sweep(writer.root / "sweep"), output)
+    assert (output / "norms/runs.csv").exists()
 
 
 def test_the_page_says_how_it_was_asked_for(writer):
@@ -220,7 +227,7 @@ def test_the_command(writer, monkeypatch, capsys):
     assert capsys.readouterr().out.split() == ["docs/results/norms", "docs/results/README.md"]
     written = {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()}
     # A second time everything is the same, and what is no longer written is gone.
-    (Path("docs/results/norms") / "tuning.csv").write_text("old")
+    (Path("docs/results/norms") / "by_old.png").write_text("old")
     assert main(["results", str(sweep)]) == 0
     assert {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()} == written
     Path("docs/results/norms/result.json").write_text("{")

@@ -273,7 +273,7 @@ def test_outputs_that_cannot_be(writer, output, message):
 
 
 @pytest.mark.parametrize("figures", [False, True])
-def test_a_full_disk_is_told_in_one_line(writer, figures):
+def test_a_full_disk_is_reported_in_one_line(writer, figures):
     sweep = writer.sweep()
     with disk_with(0), pytest.raises(ZooError, match=f"^output: .*page.html cannot be written: {SAID}") as caught:
         write_report(sweep, writer.root / "out" / "page.html", figures)

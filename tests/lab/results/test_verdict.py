@@ -211,7 +211,7 @@ def test_a_loss_above_the_limit_counts_as_diverged(limit, outcome):
     assert (told in found.notes) == (outcome == "holds")
 
 
-def test_accuracies_are_told_as_they_are():
+def test_accuracies_are_reported_as_they_are():
     sweep = accuracies([0.80, 0.81, 0.82], [0.70, 0.72, "diverged"], margin=0.01)
     text = judge(sweep).paragraph
     other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph

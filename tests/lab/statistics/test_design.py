@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zoo.lab.statistics.sequential import SequentialDesign, design_until_decided, detectable_effect, single_look
+from zoo.lab.statistics.sequential import SequentialDesign, design_until_decided, detectable_effect
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10])
@@ -54,7 +54,6 @@ def test_the_last_look_is_the_budget():
 
 def test_one_look_is_the_plain_interval():
     assert design_until_decided(4, 4).levels[4] == pytest.approx(0.05, abs=1e-3)
-    assert single_look(4).alpha(4) == 0.05
 
 
 @pytest.mark.parametrize(("first", "max_seeds"), [(1, 5), (4, 3)])

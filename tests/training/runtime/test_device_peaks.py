@@ -34,7 +34,7 @@ def test_the_share_is_of_the_peak_of_all_devices():
     rate = ComputeRate.on(6e9, "NVIDIA H100 80GB HBM3", 8, "bfloat16")
     assert rate.flops(500_000) == 3e15
     assert rate.utilisation(500_000) == pytest.approx(3e15 / (8 * 989e12))
-    assert rate.told(500_000) == "3 PFLOP/s, MFU 37.9 %"
+    assert rate.describe(500_000) == "3 PFLOP/s, MFU 37.9 %"
 
 
 @pytest.mark.parametrize(("flops", "text"), [
@@ -43,7 +43,7 @@ def test_the_share_is_of_the_peak_of_all_devices():
 def test_without_a_known_peak_there_are_operations_alone(flops, text):
     rate = ComputeRate.on(flops / 1000, "cpu", 1, "bfloat16")
     assert rate.utilisation(1000) is None
-    assert rate.told(1000) == text
+    assert rate.describe(1000) == text
 
 
 def test_the_line_of_a_step_tells_it_beside_the_pace():

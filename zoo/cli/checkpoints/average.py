@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
         (name,) = chosen
         step = kept_average_run(args.run, name, args.out)
         called = {"ema": "moving average", "tail": "average of the last updates"}[name]
-        told = f"{args.out}: the {called} of {args.run} at step {step}"
-        print(json.dumps({"run": str(args.out), "of": str(args.run), f"{name}_step": step}) if args.json else told)
+        line = f"{args.out}: the {called} of {args.run} at step {step}"
+        print(json.dumps({"run": str(args.out), "of": str(args.run), f"{name}_step": step}) if args.json else line)
         return 0
     steps = average_run(args.run, 10 if args.last is None else args.last, args.out)
-    told = f"{args.out}: the mean of {args.run} at steps {', '.join(map(str, steps))}"
-    print(json.dumps({"run": str(args.out), "of": str(args.run), "steps": list(steps)}) if args.json else told)
+    line = f"{args.out}: the mean of {args.run} at steps {', '.join(map(str, steps))}"
+    print(json.dumps({"run": str(args.out), "of": str(args.run), "steps": list(steps)}) if args.json else line)
     return 0

@@ -15,9 +15,12 @@ IMPORT_EXAMPLES = """examples:
   zoo config show runs/bert; python eval.py runs/bert --text FILE
   python train.py --config=runs/gpt2/config.json --config.training.start_from=runs/gpt2 --workdir=runs/tuned
 
-Sources: {sources}. Only safetensors are read: pickles are not opened, and code of a repository is not fetched. A
-name is looked up on the hub, or in its cache if the hub cannot be reached; a folder needs no network. Settings of a
-config.json that zoo does not support are rejected by name."""
+sources:
+  {sources}
+
+Only safetensors are read: pickles are not opened, and code of a repository is not fetched. A name is looked up on
+the hub, or in its cache if the hub cannot be reached; a folder needs no network. Settings of a config.json that zoo
+does not support are rejected by name."""
 
 EXPORT_EXAMPLES = """examples:
   zoo export runs/tuned --out exports/tuned
@@ -37,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="convert a checkpoint of another library into a run",
         allow_abbrev=False,
         formatter_class=raw,
-        epilog=IMPORT_EXAMPLES.format(sources="; ".join(KINDS.values())),
+        epilog=IMPORT_EXAMPLES.format(sources="\n  ".join(KINDS.values())),
         description="Converts a checkpoint of another library into the folder of a run.",
     )
     taken.add_argument("source", metavar="SOURCE", help="hf:DIR, hf:NAME[@REVISION], elmo:DIR or fairseq:DIR")
@@ -56,8 +59,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         action="append",
         default=[],
         metavar="SETTING",
-        help="go on although the class does not know this setting of config.json, as if it changed nothing; may be "
-        "repeated, and is recorded with the run",
+        help="import although the class does not know this setting of config.json, as if it changed nothing; may be "
+        "repeated; the run records it",
     )
     taken.add_argument("--json", action="store_true", help="print one JSON object")
     taken.set_defaults(handler=run_import, takes_overrides=True)

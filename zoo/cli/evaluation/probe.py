@@ -9,8 +9,8 @@ from zoo.cli.argument_types import at_least
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Asks trained decoders for the answers of synthetic tasks (copying, associative recall, induction,
-needle, parity), on documents that are generated anew, and prints the share that is right as a whole. A run answers
-what it was trained on: the default is every synthetic task of its own data (docs/probes.md)."""
+needle, parity), on newly generated documents, and prints the share of documents whose answer is entirely right. A
+run can only be asked tasks that it was trained on; the default is every synthetic task of its data (docs/probes.md)."""
 EXAMPLES = """examples:
   zoo train --config=configs/gpt2.py:tiny --config.data.source=synthetic:recall,length=8 --workdir=runs/recall
   zoo probe runs/recall
@@ -36,7 +36,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="TASK,length=N,symbols=N",
         help="documents to ask about (default: the synthetic tasks of the run's data); may be repeated",
     )
-    add("--documents", type=at_least(2, int), default=1024, metavar="N", help="of each task (default: %(default)s)")
+    add(
+        "--documents",
+        type=at_least(2, int),
+        default=1024,
+        metavar="N",
+        help="documents for each task (default: %(default)s)",
+    )
     add("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
     add("--json", action="store_true", help="print one JSON object for each run and task")
     parser.set_defaults(handler=run)

@@ -25,8 +25,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="write the report of a sweep",
         epilog=REPORT_EXAMPLE,
         formatter_class=raw,
-        description="Judges a sweep, finished or still running, and writes a self-contained HTML page; of a folder "
-        "that holds sweeps, the reports that are not up to date and an index over them.",
+        description="Judges a sweep, finished or still running, and writes a self-contained HTML page. For a folder "
+        "that holds sweeps, it writes the reports that are not up to date, and an index.",
     )
     report.add_argument("folder", metavar="DIR", help="folder of a sweep, which has an experiment.json, or of sweeps")
     report.add_argument("--output", metavar="FILE", help="HTML file to write (default: DIR/report.html)")

@@ -28,8 +28,8 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
         dest="arms",
         action="append",
         default=[],
-        help="an arm of its own; repeat for further arms: each a config, or with --config each the fields that it "
-        "sets (NAME= sets none)",
+        help="one arm, as a config, or with --config as the fields that it sets (NAME= sets none); repeat for further "
+        "arms",
     )
     group.add_argument(
         "--name", help="with --config or --arm: name of the sweep (default: from the config file and the fields)"
@@ -109,7 +109,7 @@ def add_execution_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--devices", metavar="N", type=positive, help="with --dry-run: plan memory and communication of every arm on N"
     )
-    group.add_argument("--device", choices=DEVICES, help="with --devices: their kind, for times (see zoo plan)")
+    group.add_argument("--device", choices=DEVICES, help="with --devices: their kind, to estimate times (see zoo plan)")
     group.add_argument("--jobs", metavar="N", type=positive, help="runs at a time (default: 1; with --slurm unlimited)")
     group.add_argument("--output", metavar="DIR", type=Path, help="folder of the sweep (default: runs/NAME)")
     group.add_argument("--fresh", action="store_true", help="archive an earlier sweep in that folder and start anew")

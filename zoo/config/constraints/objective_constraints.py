@@ -99,18 +99,15 @@ def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
     if rows != "packed" and length < 8:
         yield (
             f"data.sequence_length={length} is too short for data.row_format={rows}, where up to three tokens are "
-            "[CLS] and "
-            "[SEP]; at least 8"
+            "[CLS] and [SEP]; at least 8"
         )
     if rows != "packed" and flat["data.isolate_documents"]:
         yield (
             f"data.isolate_documents=true is for packed rows, and data.row_format is {rows}; rows of doc_sentences "
-            "hold one "
-            "document"
+            "hold one document"
         )
     if pairs and flat["model.architecture"] == "encoder" and segments == 1:
         yield (
             f"model.embedding.segments=1: data.row_format={rows} has two segments; set it to 2, or to 0 to "
-            "distinguish them "
-            "by [SEP] alone"
+            "distinguish them by [SEP] alone"
         )

@@ -246,7 +246,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.batch_stages",
         (),
         tuple,
-        "updates with fewer rows at first: a number of rows, its number of updates, the next number of rows, ...; "
+        "fewer rows in the first updates: a number of rows, its number of updates, the next number of rows, ...; "
         "data.batch_size after these",
         minimum=1,
         when=CAUSAL,
@@ -256,8 +256,8 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.length_stages",
         (),
         tuple,
-        "rows of the first updates are shorter, and as many more: a length, its number of updates, the next length, "
-        "...; data.sequence_length after these",
+        "shorter rows in the first updates, and more of them, so that the tokens stay the same: a length, its number "
+        "of updates, the next length, ...; data.sequence_length after these",
         minimum=1,
         when=CAUSAL,
         added=True,

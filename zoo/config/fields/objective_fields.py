@@ -63,7 +63,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         False,
         bool,
         "also predict whether the second segment follows the first, with model.head.next_sentence (Devlin et al. "
-        "2019); with data.row_format=swapped_pairs this is their order (Lan et al. 2020)",
+        "2019); with data.row_format=swapped_pairs, whether the two are in order (Lan et al. 2020)",
         when=MASKED,
     ),
     Field(
@@ -150,7 +150,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "objective.distillation.temperature",
         2.0,
         float,
-        "T, which divides the logits of teacher and student in that term",
+        "T, which divides the logits of teacher and student in the KL term",
         above=0,
         when=DISTILLABLE,
         traced=True,

@@ -30,7 +30,7 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.weight_decay_schedule",
         "constant",
         str,
-        "what the weight decay is multiplied by, besides the learning rate where its form has that",
+        "factor on the weight decay, in addition to the learning rate where `weight_decay_form` has it",
         {
             "constant": "1",
             "linear": "1 - (t - 1)/T at update t of T: it falls to 0 with the run",
@@ -81,7 +81,7 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.momentum_cooldown",
         0,
         int,
-        "last updates over which it goes linearly back to `momentum_start`",
+        "last updates over which the decay of the first moment goes linearly back to `momentum_start`",
         minimum=0,
         when=OPTIMIZER_KINDS.when("momentum"),
         traced=True,

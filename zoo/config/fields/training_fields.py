@@ -43,7 +43,7 @@ SCHEDULE_FIELDS: tuple[Field, ...] = (
         "schedule.decay_fraction",
         0.2,
         float,
-        "share of the steps in which `wsd` decays",
+        "share of the steps over which `wsd` decays",
         above=0,
         maximum=1,
         when=SCHEDULE_KINDS.when("decay_fraction"),
@@ -126,7 +126,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         int,
         "steps between evaluations, from step 0 on; the last step is always evaluated; 0: only the last step",
         minimum=0,
-        auto="a twentieth of the steps, an eighth where 40 * eval_batches are more than the steps",
+        auto="a twentieth of the steps; an eighth where eval_batches is 0 or 40 * eval_batches are more than the steps",
     ),
     Field(
         "training.eval_batches",

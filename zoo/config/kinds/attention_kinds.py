@@ -118,7 +118,7 @@ ATTENTION_KINDS = KindTable(
         Kind(
             KIND,
             "value_residual",
-            "softmax of values (1 - m) v + m v_1, v_1 those of the first layer (Zhou et al. 2024, ResFormer)",
+            "softmax attention to values (1 - m) v + m v_1, v_1 those of the first layer (Zhou et al. 2024, ResFormer)",
             _SOFTMAX | {"reads_first"},
             (
                 Field(
@@ -143,14 +143,14 @@ ATTENTION_KINDS = KindTable(
         Kind(
             KIND,
             "value_embedding",
-            "softmax of values v + gate * E[token], with a table E in every such layer (nanochat)",
+            "softmax attention to values v + gate * E[token], with a table E in every such layer (nanochat)",
             _SOFTMAX,
             (
                 Field(
                     "model.attention.value_gate_channels",
                     12,
                     int,
-                    "values of the token that its gate reads; 0: no gate",
+                    "number of channels of a token's input that its gate reads; 0: no gate",
                     minimum=0,
                     added=True,
                 ),
@@ -160,7 +160,8 @@ ATTENTION_KINDS = KindTable(
         Kind(
             KIND,
             "performer",
-            "softmax's kernel by positive orthogonal random features, linear in T (FAVOR+, Choromanski et al. 2021)",
+            "softmax attention approximated by positive orthogonal random features, linear in T (FAVOR+, Choromanski "
+            "et al. 2021)",
             frozenset({"heads", "cross", "positions"}),
             fields=(
                 Field(

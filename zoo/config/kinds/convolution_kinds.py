@@ -74,8 +74,7 @@ CONVOLUTION_KINDS = KindTable(
         Kind(
             KIND,
             "token_shift",
-            "the first half of the channels is that of the token before, before attention and feed-forward layers "
-            "(Peng 2021)",
+            "attention and feed-forward layers read the first half of the channels from the token before (Peng 2021)",
             problems=_causal_problems,
         ),
         Kind(

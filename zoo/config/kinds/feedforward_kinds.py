@@ -44,7 +44,7 @@ FEED_FORWARD_KINDS = KindTable(
                     "model.ffn.clamp",
                     7.0,
                     float,
-                    "c, the largest value of a gate and size of a linear unit",
+                    "c: gates are at most c, linear units between -c and c",
                     above=0,
                     added=True,
                 ),

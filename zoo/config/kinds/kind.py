@@ -87,11 +87,11 @@ class KindTable:
         """Returns the fields that only one kind reads, in the order of the kinds."""
         return tuple(field for kind in self.by_name.values() for field in kind.fields)
 
-    def having(self, trait: str) -> "Having":
+    def having(self, trait: str) -> "KindsWithTrait":
         """Returns the names of the kinds that have a trait."""
-        return Having(self, trait)
+        return KindsWithTrait(self, trait)
 
-    def when(self, trait: str) -> tuple[str, "Having"]:
+    def when(self, trait: str) -> tuple[str, "KindsWithTrait"]:
         """Returns a value of `Field.when`: the kind has a trait."""
         return self.path, self.having(trait)
 
@@ -104,7 +104,7 @@ class KindTable:
         return self.by_name[flat[self.path]].derive(flat)
 
 
-class Having(Sequence[str]):
+class KindsWithTrait(Sequence[str]):
     """The names of the kinds that have a trait, of those that are in the table at the time."""
 
     def __init__(self, table: KindTable, trait: str):

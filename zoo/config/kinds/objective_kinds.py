@@ -146,12 +146,12 @@ OBJECTIVE_KINDS = KindTable(
             "the next n tokens, all from one prediction; the loss is that of the first (after Gloeckle et al. 2024)",
             frozenset({"decoder", "tokens", "text", "whole_rows", "causal", "several_targets"}),
             (
-                Field("objective.future_tokens", 3, int, "n, number of next tokens that train", minimum=2, added=True),
+                Field("objective.future_tokens", 3, int, "n, number of next tokens predicted", minimum=2, added=True),
                 Field(
                     "objective.future_decay",
                     0.5,
                     float,
-                    "r; the k-th next token counts r^(k - 1)",
+                    "r; the loss of the k-th next token has the weight r^(k - 1)",
                     above=0,
                     maximum=1,
                     added=True,

@@ -114,8 +114,12 @@ OPTIMIZER_KINDS = KindTable(
         Kind(
             KIND,
             "adagrad",
-            "divided by the root of the sum of all squared gradients (Duchi et al. 2011)",
-            fields=(Field("optimizer.adagrad_initial", 0.1, float, "what the sum starts from", minimum=0),),
+            "gradients divided by the root of the sum of all squared gradients (Duchi et al. 2011)",
+            fields=(
+                Field(
+                    "optimizer.adagrad_initial", 0.1, float, "initial value of the sum of squared gradients", minimum=0
+                ),
+            ),
         ),
         Kind(
             KIND,
@@ -184,8 +188,8 @@ OPTIMIZER_KINDS = KindTable(
         Kind(
             KIND,
             "adopt",
-            "gradients divided by the second moment before them, and then averaged; published with beta2 0.9999 and "
-            "epsilon 1e-6 (Taniguchi et al. 2024)",
+            "gradients divided by the root of the second moment of earlier ones, then averaged; published with beta2 "
+            "0.9999 and epsilon 1e-6 (Taniguchi et al. 2024)",
             frozenset({"moments", "epsilon", "per_element"}),
         ),
         Kind(
@@ -206,8 +210,8 @@ OPTIMIZER_KINDS = KindTable(
         Kind(
             KIND,
             "lamb",
-            "AdamW whose direction, decay included, is made as long as the matrix: for large batches; the rate is the "
-            "relative size of a step, about 0.002 (You et al. 2020)",
+            "AdamW whose direction, decay included, is scaled to the norm of the matrix, for large batches; the rate "
+            "is the relative size of a step, about 0.002 (You et al. 2020)",
             frozenset({"moments", "momentum", "epsilon"}),
             problems=_lamb_problems,
         ),

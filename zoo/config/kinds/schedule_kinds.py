@@ -64,7 +64,7 @@ SCHEDULE_KINDS = KindTable(
         Kind(
             KIND,
             "wsd",
-            "warm-up, stable, then linear decay over the last `decay_fraction` of the steps (Hu et al. 2024)",
+            "warm-up, stable, then decay over the last `decay_fraction` of the steps (Hu et al. 2024)",
             frozenset({"final_fraction", "decay_fraction"}),
             fields=(
                 Field(

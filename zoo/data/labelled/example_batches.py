@@ -87,9 +87,9 @@ class ExampleBatches:
         Raises:
             ConfigError: the batch size is not divisible by the number of processes.
         """
-        mine = process_slice(self._size, process_index, process_count)
+        part = process_slice(self._size, process_index, process_count)
         return TrainingBatches(
-            lambda step: self._gathered(self.batch_indices(seed, step), self._size, mine), start_step
+            lambda step: self._gathered(self.batch_indices(seed, step), self._size, part), start_step
         )
 
     def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[Arrays]:
@@ -98,14 +98,14 @@ class ExampleBatches:
         Batches are filled up with padding, to B rows and to a multiple of `multiple_of`.
         """
         size = -(-self._size // multiple_of) * multiple_of
-        mine = process_slice(size, process_index, process_count)
+        part = process_slice(size, process_index, process_count)
         return (
-            self._gathered(self.order[start : start + size], size, mine) for start in range(0, len(self.order), size)
+            self._gathered(self.order[start : start + size], size, part) for start in range(0, len(self.order), size)
         )
 
-    def _gathered(self, numbers: np.ndarray, size: int, mine: slice) -> Arrays:
+    def _gathered(self, numbers: np.ndarray, size: int, part: slice) -> Arrays:
         width = self._widths[self._fitting[numbers].max()]
-        numbers = np.pad(numbers, (0, size - len(numbers)), constant_values=-1)[mine]
+        numbers = np.pad(numbers, (0, size - len(numbers)), constant_values=-1)[part]
         blanks, batch = {"segments": 0, "features": 0}, {}
         for name, array in self._encoded.arrays.items():
             batch[name] = (array[:, :width] if name in self._encoded.by_token else array)[numbers]
@@ -115,8 +115,8 @@ class ExampleBatches:
     def padding(self) -> float:
         """Returns the share of padding in an epoch's batches."""
         plan = self._plan(0, 0)
-        wide = [
+        batch_widths = [
             self._widths[self._fitting[plan.order[begin:end]].max()]
             for begin, end in zip(plan.begins, plan.ends, strict=True)
         ]
-        return 1 - float(self.lengths.sum()) / (sum(wide) * self._size)
+        return 1 - float(self.lengths.sum()) / (sum(batch_widths) * self._size)

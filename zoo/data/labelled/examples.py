@@ -157,8 +157,8 @@ def _numbers(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[Labelle
         if math.isfinite(number):
             yield LabelledText(*texts, number)
         else:
-            told = f'what is at "{data.label_column}" is {shown(value)}, not a number'
-            policy.skip_record("without a number", where, told)
+            problem = f'what is at "{data.label_column}" is {shown(value)}, not a number'
+            policy.skip_record("without a number", where, problem)
 
 
 def _texts_and_values(
@@ -246,11 +246,11 @@ def _answers(
     """Returns (text, first character) of each answer once, or None if their record is skipped."""
     texts, starts = (answers.get(name) if isinstance(answers, dict) else None for name in ("text", "answer_start"))
     if not isinstance(texts, LISTS) or not isinstance(starts, LISTS):
-        told = f'"{column}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD'
-        return policy.skip_record("no answers", where, told)
+        problem = f'"{column}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD'
+        return policy.skip_record("no answers", where, problem)
     if len(texts) != len(starts):
-        told = f'"{column}" has {len(texts)} texts and {len(starts)} numbers where they start'
-        return policy.skip_record("not as many starts as answers", where, told)
+        problem = f'"{column}" has {len(texts)} texts and {len(starts)} numbers where they start'
+        return policy.skip_record("not as many starts as answers", where, problem)
     if (decoded := _each(lambda text: record_text(text, column, where, policy), texts)) is None:
         return None
     places: list[int] = []
@@ -258,12 +258,12 @@ def _answers(
         try:
             place = int(start)
         except (TypeError, ValueError, OverflowError):
-            told = f"the answer {shown(text)} starts at {shown(start)}, which is no number"
-            return policy.skip_record("an answer without its start", where, told)
+            problem = f"the answer {shown(text)} starts at {shown(start)}, which is no number"
+            return policy.skip_record("an answer without its start", where, problem)
         places.append(place)
         if place < 0 or not text or context[place : place + len(text)] != text:
-            told = f'the answer "{shortened(text)}" does not stand at character {place}'
-            return policy.skip_record("answer not in its place", where, told)
+            problem = f'the answer "{shortened(text)}" does not stand at character {place}'
+            return policy.skip_record("answer not in its place", where, problem)
     return tuple(dict.fromkeys(zip(decoded, places, strict=True)))
 
 

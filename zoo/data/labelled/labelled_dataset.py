@@ -47,7 +47,7 @@ class LabelledDataset:
     examples: ExampleSplit
     train: tuple[Example, ...]
     task: Any
-    _made: dict[tuple[str, int], EncodedExamples] = field(default_factory=dict, repr=False)
+    _encoded: dict[tuple[str, int], EncodedExamples] = field(default_factory=dict, repr=False)
     _batches: dict[tuple[str, int], ExampleBatches] = field(default_factory=dict, repr=False)
 
     @property
@@ -67,10 +67,10 @@ class LabelledDataset:
             length: T; default: that of training.
         """
         length = length or self.config.data.sequence_length
-        if (name, length) not in self._made:
+        if (name, length) not in self._encoded:
             delimiters = RowDelimiters.of(self.tokenizer, self.config.model.vocab_size)
-            self._made[name, length] = self.task.encode(self.part(name), self.tokenizer, delimiters, length)
-        return self._made[name, length]
+            self._encoded[name, length] = self.task.encode(self.part(name), self.tokenizer, delimiters, length)
+        return self._encoded[name, length]
 
     def _tokens(self, name: str) -> int:
         return int((self.encoded(name).arrays["tokens"] != PADDING).sum())
@@ -161,7 +161,7 @@ class LabelledDataset:
         by_token = () if self.config.objective.kind in SEQUENCE_TASKS else ("features",)
         key = TRAINING, self.config.data.sequence_length
         made = encoded._replace(arrays=encoded.arrays | {"features": features}, by_token=encoded.by_token + by_token)
-        return replace(self, _made=self._made | {key: made}, _batches={})
+        return replace(self, _encoded=self._encoded | {key: made}, _batches={})
 
     def summary(self) -> dict[str, Any]:
         """Returns what identifies and measures the data, as plain JSON."""

@@ -200,13 +200,13 @@ def ordered_labels(found: Sequence[str], given: tuple[str, ...], ordered: tuple[
     Raises:
         DataError: a single label, or one that is not given.
     """
-    there = tuple(dict.fromkeys(found))
-    check_known(found, given or ordered or there, "training")
-    if len(there) < 2:
+    distinct = tuple(dict.fromkeys(found))
+    check_known(found, given or ordered or distinct, "training")
+    if len(distinct) < 2:
         raise DataError(
-            f'all {len(found)} training examples have the label "{there[0]}": there is nothing to tell apart'
+            f'all {len(found)} training examples have the label "{distinct[0]}": there is nothing to tell apart'
         )
-    return given or ordered or in_order(there)
+    return given or ordered or in_order(distinct)
 
 
 def check_known(found: Sequence[str], labels: tuple[str, ...], part: str) -> None:

@@ -60,8 +60,8 @@ class TokenSequences:
         """
         texts = np.maximum(indices, 0)
         offsets = np.arange(width)[None]
-        there = (offsets < self.lengths[texts][:, None]) & (indices >= 0)[:, None]
-        return np.where(there, self.tokens.take(self.starts[texts][:, None] + offsets, mode="clip"), PADDING)
+        is_token = (offsets < self.lengths[texts][:, None]) & (indices >= 0)[:, None]
+        return np.where(is_token, self.tokens.take(self.starts[texts][:, None] + offsets, mode="clip"), PADDING)
 
 
 class EpochPlan(NamedTuple):
@@ -110,10 +110,10 @@ class PairBatches:
         fitting = self._fitting[shuffled]
         batches, left = [], shuffled[:0]
         for number, bucket in enumerate(self.buckets):
-            mine = np.concatenate([left, shuffled[fitting == number]])
-            count = len(mine) // bucket.rows
-            batches += [(number, part) for part in mine[: count * bucket.rows].reshape(count, bucket.rows)]
-            left = mine[count * bucket.rows :]
+            pairs = np.concatenate([left, shuffled[fitting == number]])
+            count = len(pairs) // bucket.rows
+            batches += [(number, part) for part in pairs[: count * bucket.rows].reshape(count, bucket.rows)]
+            left = pairs[count * bucket.rows :]
         batches = [batches[place] for place in random.permutation(len(batches))]
         sizes = [len(part) for _, part in batches]
         order = np.concatenate([shuffled[:0], *(part for _, part in batches)])
@@ -165,8 +165,8 @@ class PairBatches:
         """
         batches = []
         for number, bucket in enumerate(self.buckets):
-            mine = np.flatnonzero(self._fitting == number)
-            batches += [(bucket, mine[start : start + bucket.rows]) for start in range(0, len(mine), bucket.rows)]
+            pairs = np.flatnonzero(self._fitting == number)
+            batches += [(bucket, pairs[start : start + bucket.rows]) for start in range(0, len(pairs), bucket.rows)]
         if not batches:
             raise DataError(f"no held-out pair has at most data.sequence_length={self.buckets[-1].width} tokens a side")
         count = min(len(batches), limit) if limit else len(batches)

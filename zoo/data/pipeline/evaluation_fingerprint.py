@@ -1,4 +1,4 @@
-"""What an evaluation scores, told from a config alone, so that arms can be compared before they run.
+"""What an evaluation scores, by its config alone, so that arms can be compared before they run.
 
 Two runs may report a metric of the same name for different things: the loss of every token or of
 the 15 % that were hidden, of whole documents or of pairs of sentences. A list of fields to compare
@@ -38,6 +38,9 @@ _NOT_TEXT = frozenset(
         "isolate_documents",
         "training_fraction",
         "examples",
+        "mixture_exponent",
+        "batch_stages",
+        "length_stages",
         "buckets",
         "stride",
         "label_column",
@@ -109,10 +112,10 @@ class EvaluationFingerprint:
             found["targets"] = (self.scored, other.scored)
             found["context"] = (self.context, other.context)
         else:
-            found["rows"] = _told_apart(self._rows, other._rows, self.rows, other.rows)
+            found["rows"] = _distinguished(self._rows, other._rows, self.rows, other.rows)
             same_rows = self.rows == other.rows
             digests = (self.targets, other.targets) if same_rows else ("", "")
-            found["targets"] = _told_apart(self.scored, other.scored, *digests)
+            found["targets"] = _distinguished(self.scored, other.scored, *digests)
             found["context"] = (self._context_with_length, other._context_with_length)
         return {what: sides for what, sides in found.items() if sides[0] != sides[1]}
 
@@ -125,7 +128,7 @@ class EvaluationFingerprint:
         return f"{self.context} in rows of {self.length:,}"
 
 
-def _told_apart(one: str, other: str, digest: str, other_digest: str) -> tuple[str, str]:
+def _distinguished(one: str, other: str, digest: str, other_digest: str) -> tuple[str, str]:
     """Returns two descriptions, with their hashes if only these differ."""
     if one == other and digest != other_digest:
         return f"{one} ({digest[:8]})", f"{other} ({other_digest[:8]})"

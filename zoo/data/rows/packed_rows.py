@@ -2,8 +2,7 @@
 
 Packed row i of T tokens is stream[i*T : i*T + T + 1] if the next token is the target: neighbours
 share one token (the target of one is the input of the next), and every token but the first is a
-target exactly once. If the objective does not predict the
-next token, it is stream[i*T : i*T + T].
+target exactly once. If the objective does not predict the next token, it is stream[i*T : i*T + T].
 """
 
 import threading
@@ -118,36 +117,37 @@ class MixedRows(Rows):
         shares = np.array(weights) / np.sum(weights) * self.PERIOD
         # Largest remainders, so that the shares add up; every source gets at least one row.
         counts = np.maximum(1, np.floor(shares)).astype(np.int64)
-        for one in np.argsort(counts - shares, kind="stable")[: max(self.PERIOD - counts.sum(), 0)]:
-            counts[one] += 1
+        for index in np.argsort(counts - shares, kind="stable")[: max(self.PERIOD - counts.sum(), 0)]:
+            counts[index] += 1
         counts[counts.argmax()] += self.PERIOD - counts.sum()
         place = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
         source = np.repeat(np.arange(len(counts)), counts)
         self._source = source[np.lexsort((source, place))]
         self._counts, self._rank = counts, np.zeros(self.PERIOD, np.int64)
-        for one, count in enumerate(counts):
-            self._rank[self._source == one] = np.arange(count)
+        for index, count in enumerate(counts):
+            self._rank[self._source == index] = np.arange(count)
 
     def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         periods, places = np.divmod(positions, self.PERIOD)
         sources = self._source[places]
         indices, epochs = np.empty((2, len(positions)), np.int64)
-        for one, part in enumerate(self.parts):
-            mine = sources == one
-            numbers, epochs[mine] = part.order(periods[mine] * self._counts[one] + self._rank[places[mine]], seed)
-            indices[mine] = numbers + self._first[one]
+        for index, part in enumerate(self.parts):
+            chosen = sources == index
+            within = periods[chosen] * self._counts[index] + self._rank[places[chosen]]
+            numbers, epochs[chosen] = part.order(within, seed)
+            indices[chosen] = numbers + self._first[index]
         return indices, epochs
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         result = self.padding_rows(len(indices))
         sources = np.searchsorted(self._first, indices, side="right") - 1
-        for one in np.unique(sources):
-            mine = np.flatnonzero(sources == one)
-            rows = self.parts[one].gather(
-                indices[mine] - self._first[one], None if epochs is None else epochs[mine], seed
+        for source in np.unique(sources):
+            chosen = np.flatnonzero(sources == source)
+            rows = self.parts[source].gather(
+                indices[chosen] - self._first[source], None if epochs is None else epochs[chosen], seed
             )
             for name, array in rows.items():
-                result[name][mine] = array
+                result[name][chosen] = array
         return result
 
     def padding_rows(self, count: int) -> Arrays:
@@ -158,11 +158,11 @@ def shuffled(places: np.ndarray, epochs: np.ndarray, rows: int, seed: int) -> np
     """Returns the row at each place of each epoch's permutation of 0 .. rows - 1."""
     result = np.empty(len(places), np.int64)
     for epoch in np.unique(epochs).tolist():
-        mine = epochs == epoch
+        chosen = epochs == epoch
         if rows <= _LISTED_ROWS:
-            result[mine] = _permutation(rows, seed, epoch)[places[mine]]
+            result[chosen] = _permutation(rows, seed, epoch)[places[chosen]]
         else:
-            result[mine] = _computed(places[mine], rows, seed, epoch)
+            result[chosen] = _computed(places[chosen], rows, seed, epoch)
     return result
 
 

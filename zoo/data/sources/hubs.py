@@ -12,13 +12,12 @@ from zoo.data.sources.records import (
     check_column,
     import_optional,
     missing_column,
-    one_line_message,
     record_text,
     table_pieces,
 )
 from zoo.data.sources.text_files import path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.errors import ConfigError, DataError, did_you_mean, one_line
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -80,9 +79,9 @@ def open_hugging_face(argument: str, data: Any) -> Any:
     except ConfigError:
         raise
     except library.exceptions.DatasetGenerationError as error:
-        raise DataError(f'"{data.source}": {one_line_message(error.__cause__ or error)}') from error
+        raise DataError(f'"{data.source}": {one_line(error.__cause__ or error)}') from error
     except Exception as error:  # whatever a library of many formats and transports raises
-        raise ConfigError(f'data.source: "{data.source}" cannot be opened: {one_line_message(error)}') from error
+        raise ConfigError(f'data.source: "{data.source}" cannot be opened: {one_line(error)}') from error
 
 
 def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[str]:
@@ -125,7 +124,7 @@ def _checked(tables: Iterator[Any], data: Any) -> Iterator[Any]:
     except (ConfigError, DataError):
         raise
     except Exception as error:
-        raise DataError(f'"{data.source}": {one_line_message(error)}') from error
+        raise DataError(f'"{data.source}": {one_line(error)}') from error
 
 
 def tensorflow_datasets(argument: str, data: Any) -> Documents:
@@ -200,7 +199,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
         ) from error
     except Exception as error:  # whatever a library of many builders raises
         # The library appends a list of all known names, which fills pages.
-        problem = one_line_message(error).partition(" Available datasets")[0]
+        problem = one_line(error).partition(" Available datasets")[0]
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {problem}') from error
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.sources.text_files import find_files, line_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.errors import ConfigError, DataError, did_you_mean, listed, one_line
 
 # Records per Arrow batch: few enough for texts of a megabyte each.
 BATCH = 256
@@ -139,11 +139,11 @@ def parquet_file(path: Path) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(path) as file:
             yield file
     except UnicodeDecodeError as error:
-        raise DataError(f'"{path}": a text in it is not UTF-8: {one_line_message(error)}') from error
+        raise DataError(f'"{path}": a text in it is not UTF-8: {one_line(error)}') from error
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.strerror and error.errno:
             raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
-        raise DataError(f'"{path}": not a complete Parquet file: {one_line_message(error)}') from error
+        raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
 
 
 def check_column(column: str, schema: Any, where: str) -> None:
@@ -200,12 +200,11 @@ def _is_text(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def missing_column(column: str, there: Iterable[str]) -> str:
+def missing_column(column: str, columns: Iterable[str]) -> str:
     """Describes a missing column and those that exist."""
-    names = [str(name) for name in there]
-    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    names = [str(name) for name in columns]
     return f'no column "{column}"{did_you_mean(column, names)}; ' + (
-        f"data.column could be {listed}" if names else "it has none at all"
+        f"data.column could be {listed(names, 20)}" if names else "it has none at all"
     )
 
 
@@ -234,9 +233,3 @@ def import_optional(module: str, kind: str, name: str = "") -> Any:
     except ModuleNotFoundError as error:
         missing = name or module if error.name == module else error.name
         raise ConfigError(f'data.source: "{kind}" needs the package {missing}: pip install {missing}') from error
-
-
-def one_line_message(error: BaseException) -> str:
-    """Returns another library's error message in one line of at most 300 characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:297] + "..."

@@ -9,18 +9,10 @@ import numpy as np
 
 from zoo.data.sources.delimited_records import delimited_records
 from zoo.data.sources.hubs import open_hugging_face, open_tfds, tfds_rows
-from zoo.data.sources.records import (
-    BATCH,
-    JSON_ENDINGS,
-    import_optional,
-    json_objects,
-    one_line_message,
-    parquet_file,
-    record_text,
-)
+from zoo.data.sources.records import BATCH, JSON_ENDINGS, import_optional, json_objects, parquet_file, record_text
 from zoo.data.sources.text_files import find_files
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, ZooError, did_you_mean, listed
+from zoo.errors import ConfigError, DataError, ZooError, did_you_mean, listed, one_line
 
 Record = Mapping[str, Any]
 # What `column_value` returns for a record that is skipped.
@@ -118,7 +110,7 @@ def hub_records(argument: str, data: Any, kind: str) -> Table:
         except ZooError:
             raise
         except Exception as error:  # whatever a library of many formats and transports raises
-            raise DataError(f'"{data.source}": {one_line_message(error)}') from error
+            raise DataError(f'"{data.source}": {one_line(error)}') from error
 
     return Table(records, dict(_class_names(opened.features or {})))
 
@@ -188,8 +180,8 @@ def column_value(record: Record, column: str, path: str, where: str, policy: Bad
     for name in (column,) if column in record else column.split("."):
         if not isinstance(value, Mapping) or name not in value:
             there = list(columns_of(record))
-            told = f'no column "{column}"{did_you_mean(column, there)}; there are {listed(there)}'
-            policy.skip_without_column(column, ConfigError(f"{path}: {where}: {told}"))
+            problem = f'no column "{column}"{did_you_mean(column, there)}; there are {listed(there)}'
+            policy.skip_without_column(column, ConfigError(f"{path}: {where}: {problem}"))
             return MISSING
         value = value[name]
     return value

@@ -14,7 +14,7 @@ import numpy as np
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, one_line
 
 
 class Layout(NamedTuple):
@@ -84,7 +84,7 @@ def load_model(content: bytes) -> Any:
     try:
         model.LoadFromSerializedProto(content)
     except (RuntimeError, ValueError) as error:
-        raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
+        raise DataError(f"not a SentencePiece model: {one_line(error)}") from error
     return model
 
 

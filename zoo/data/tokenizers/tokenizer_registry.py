@@ -17,7 +17,7 @@ from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.tokenizer import Tokenizer, parse_saved
 from zoo.data.tokenizers.trained import UnigramTokenizer, WordPieceTokenizer
 from zoo.data.tokenizers.word_level import WordTokenizer
-from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.errors import ConfigError, DataError, did_you_mean, one_line
 
 
 class PretrainedTokenizer(FastTokenizer):
@@ -106,6 +106,4 @@ def _read(path: Path, reader: Callable[[Path], Any], changed: int) -> Tokenizer:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # the library raises bare Exception
-        raise DataError(
-            f"{path}: not a tokenizer file: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        ) from error
+        raise DataError(f"{path}: not a tokenizer file: {type(error).__name__}: {one_line(error)}") from error

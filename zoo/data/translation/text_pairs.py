@@ -71,8 +71,7 @@ class TextPairs:
         if not all(sources for sources, _ in parts):
             raise DataError(
                 f'"{self.name}": {len(self)} pairs are too few to hold out {fraction:g} of them; take more, or name '
-                "others in "
-                "data.held_out"
+                "others in data.held_out"
             )
         train, validation = (
             type(self)(*part, f"{name} part of {self.name}")
@@ -199,8 +198,7 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
         if len(sides[0]) != len(sides[1]):
             raise DataError(
                 f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must '
-                "belong to "
-                "line n of the other"
+                "belong to line n of the other"
             )
         for number, (source, target) in enumerate(zip(*sides, strict=True), 1):
             yield f'"{data.source}": line {number}', {"source": source, "target": target}

@@ -19,7 +19,7 @@ from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError, DataError
 from zoo.interop.settings.importer import SettingsReader
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
-from zoo.interop.weights.mapping import IDENTITY, Rule, Rules, Transform, from_zoo, fused, to_zoo
+from zoo.interop.weights.mapping import IDENTITY, Rule, Rules, Transform, fused, to_zoo
 from zoo.interop.weights.tensor_files import read_object
 from zoo.models.elmo import ELMo
 from zoo.models.functional import initialise, initialise_statistics, split
@@ -146,16 +146,8 @@ def read_weights(tensors: Mapping[str, Any], config: ResolvedConfig) -> dict[str
     Raises:
         DataError: naming all tensors that are missing, unexpected or of a wrong shape.
     """
-    return to_zoo(rules(config), tensors, _without_head(split(ELMo(config))[1]))
-
-
-def write_weights(params: Mapping[str, Any], config: ResolvedConfig) -> dict[str, np.ndarray]:
-    """Returns the arrays of a weight file, by path; the head is not part of it."""
-    return from_zoo(rules(config), _without_head(params))
-
-
-def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if name != "head"}
+    params = {name: value for name, value in split(ELMo(config))[1].items() if name != "head"}
+    return to_zoo(rules(config), tensors, params)
 
 
 def read_hdf5(path: str | Path) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, one_line
 from zoo.files import read_json
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -65,7 +65,7 @@ class TensorFiles(Mapping[str, StoredTensor]):
                     parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, this is no dict
                     described = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()}
             except (SafetensorError, OSError, ValueError) as error:
-                problems.append(f"{path}: not a whole safetensors file: {' '.join(str(error).split())[:200]}")
+                problems.append(f"{path}: not a whole safetensors file: {one_line(error)}")
                 continue
             problems += [
                 f"{path}: tensor {name} is in {self.paths[name].name} too" for name in described if name in self.paths
@@ -212,7 +212,7 @@ def read_object(path: Path, what: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON: {' '.join(str(error).split())[:200]}") from error
+        raise DataError(f"{path}: not JSON: {one_line(error)}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: not a JSON object")
     return content

@@ -1,9 +1,8 @@
-"""Launches the runs of a sweep: one interface for local processes and SLURM jobs."""
+"""Launches the runs of a sweep in local processes; `zoo.lab.launch.slurm` submits them as jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.populations import PopulationPolicy
@@ -28,17 +27,6 @@ class LaunchResult:
     job_ids: list[str] = field(default_factory=list)
 
 
-class Launcher(Protocol):
-    """Starts the training of runs, locally or on a cluster."""
-
-    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
-        """Launches runs of the sweep in `folder`, which `lock` holds.
-
-        Args:
-            runs: prerequisites before the runs that need them.
-        """
-
-
 class LocalLauncher:
     """Trains runs in processes on this machine; returns when all have ended.
 
@@ -55,6 +43,13 @@ class LocalLauncher:
         self._workers, self._display, self._population, self._gpus = workers, display, population, gpus
 
     def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
+        """Trains runs of a sweep.
+
+        Args:
+            runs: prerequisites before the runs that need them.
+            folder: folder of the sweep.
+            lock: held on that folder; each process inherits it.
+        """
         pool = ProcessPool(runs, folder, self._workers, lock, self._display, self._population, self._gpus)
         with self._display:
             final_states = pool.run()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config
+from zoo.errors import listed
 from zoo.files import read_object_or_empty
 from zoo.lab.launch.sweep_folder import read_state
 from zoo.lab.planning.arm import PlannedRun
@@ -97,7 +98,7 @@ def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationP
     else:
         planned = numerics({"executor": policy.executor, "device": {"platform": platform}})
     return [
-        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_describe(kind)}, "
+        f"{listed(names, 1)} in {folder} trained {_describe(kind)}, "
         f"and the others would train {_describe(planned)}: their floating-point results differ, so they cannot be "
         "compared"
         for kind, names in trained.items()

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zoo.config.fields import TASKS
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, listed
 from zoo.files import read_object_or_empty
 from zoo.lab.declarations import TUNING_FOLDER
-from zoo.lab.formatting import first_few
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import archive_folder, read_state
 from zoo.lab.launch.sweep_lock import SweepLock
@@ -59,7 +58,7 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
         for line in _data_changes(folder / run.folder, *loaded[key]) if folder else ():
             changed.setdefault(line, []).append(run.folder)
     if changed:
-        raise ConfigError([f"{first_few(names)} in {folder}: {line}" for line, names in changed.items()])
+        raise ConfigError([f"{listed(names, 6)} in {folder}: {line}" for line, names in changed.items()])
 
 
 def _data_changes(folder: Path, text: str, tokenizer: str | None) -> Iterator[str]:

@@ -119,8 +119,8 @@ def _run_status(
     left_queue = job is not None and queue is not None and queued is None
 
     def found(state_name: str, reason: str = "") -> RunStatus:
-        told = "; ".join(filter(None, (reason, *map(str, grown))))
-        return RunStatus(name, state_name, state.step, steps, silent, told, job.task if job else "")
+        text = "; ".join(filter(None, (reason, *map(str, grown))))
+        return RunStatus(name, state_name, state.step, steps, silent, text, job.task if job else "")
 
     if state.finished:
         return found(state.name, state.reason)

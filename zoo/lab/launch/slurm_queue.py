@@ -131,9 +131,8 @@ def run_slurm_command(command: Sequence[str], folder: Path | None = None) -> str
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{command[0]} does not answer: {error}") from error
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        why = (
-            said[-1].removeprefix(f"{command[0]}: ").removeprefix("error: ") if said else f"exit code {done.returncode}"
-        )
+        errors = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        why = errors[-1] if errors else f"exit code {done.returncode}"
+        why = why.removeprefix(f"{command[0]}: ").removeprefix("error: ")
         raise ConfigError(f"{command[0]}: {why}")
     return done.stdout

@@ -121,10 +121,7 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
     for run in runs:
         if difference := _difference(folder / run.folder, run):
             folders_with.setdefault(difference, []).append(run.folder)
-    return [
-        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder}: {difference}"
-        for difference, names in folders_with.items()
-    ]
+    return [f"{listed(names, 1)} in {folder}: {difference}" for difference, names in folders_with.items()]
 
 
 def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
@@ -133,8 +130,7 @@ def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
     if not record or record.get("tuning"):
         return ""
     started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
-    more = f" and {len(started) - 1} more" if len(started) > 1 else ""
-    return f"{started[0]}{more} in {folder} were trained without tuning" if started else ""
+    return f"{listed(started, 1)} in {folder} were trained without tuning" if started else ""
 
 
 def _difference(folder: Path, run: PlannedRun) -> str:

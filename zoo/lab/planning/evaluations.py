@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from zoo.data.pipeline.evaluation_fingerprint import EvaluationFingerprint, evaluation_fingerprint
+from zoo.errors import listed
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.measures import measure_name
 from zoo.lab.metrics import is_per_token
@@ -80,10 +81,7 @@ def values_by_arm(sides: Mapping[str, list[str]]) -> str:
     Args:
         sides: the names of the arms that have a value, by value.
     """
-    shown = [
-        f"{value} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
-        for value, names in list(sides.items())[:3]
-    ]
+    shown = [f"{value} ({listed(names, 1)})" for value, names in list(sides.items())[:3]]
     return " | ".join(shown + ["..."] * (len(sides) > 3))
 
 

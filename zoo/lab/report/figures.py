@@ -70,15 +70,11 @@ def _axes(x: str, y: str, height: float = 4.2) -> Axes:
     return axes
 
 
-def _with_unit(sweep: SweepResults, metric: str) -> str:
-    return metric + sweep.unit(metric).replace(" ", ", ", 1)
-
-
 def _curves(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
     metrics = main_metrics(sweep)
     if not metrics:
         return None
-    axes = _axes("updates", _with_unit(sweep, metrics[0]))
+    axes = _axes("updates", sweep.with_unit(metrics[0]))
     for arm in sweep.arms:
         colour, dash = look[arm.name]
         for run in sweep.runs_of(arm.name):
@@ -117,18 +113,18 @@ def _lengths(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes |
     found = loss_by_length(sweep)
     if found is None:
         return None
-    axes = _axes("evaluation length (tokens)", f"final {_with_unit(sweep, found.metric)}")
+    axes = _axes("evaluation length (tokens)", f"final {sweep.with_unit(found.metric)}")
     for arm in sweep.arms:
-        there = {length: value for length, value in found.values[arm.name].items() if value is not None}
-        if not there:
+        measured = {length: value for length, value in found.values[arm.name].items() if value is not None}
+        if not measured:
             continue
-        means = [value.mean for value in there.values()]
+        means = [value.mean for value in measured.values()]
         bars = [
-            [value.mean - value.low for value in there.values()],
-            [value.high - value.mean for value in there.values()],
+            [value.mean - value.low for value in measured.values()],
+            [value.high - value.mean for value in measured.values()],
         ]
         axes.errorbar(
-            list(there),
+            list(measured),
             means,
             bars,
             color=look[arm.name][0],
@@ -151,7 +147,7 @@ def _differences(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Ax
     found = {name: difference for name, difference in baseline_differences(sweep).items() if difference.n}
     if not found:
         return None
-    title = f"difference in final {_with_unit(sweep, sweep.metric)}, from {_label(sweep.arms[0].label)}"
+    title = f"difference in final {sweep.with_unit(sweep.metric)}, from {_label(sweep.arms[0].label)}"
     axes = _axes(title, "", 0.9 + 0.45 * len(found))
     for row, (name, difference) in enumerate(found.items()):
         colour = look[name][0]
@@ -169,21 +165,21 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
     found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return None
-    axes = _axes(found.field, _with_unit(sweep, found.metric))
+    axes = _axes(found.field, sweep.with_unit(found.metric))
     for arm, points in found.arms.items():
         colour, dash = look.get(arm, look[sweep.arms[0].name])
-        there = [point for point in points if np.isfinite(point.mean)]
+        finite = [point for point in points if np.isfinite(point.mean)]
         axes.plot(
-            [point.value for point in there],
-            [point.mean for point in there],
+            [point.value for point in finite],
+            [point.mean for point in finite],
             color=colour,
             linestyle=dash,
             marker="o",
             markersize=4,
         )
         axes.plot(
-            [point.value for point in there if point.value == found.chosen.get(arm)],
-            [point.mean for point in there if point.value == found.chosen.get(arm)],
+            [point.value for point in finite if point.value == found.chosen.get(arm)],
+            [point.mean for point in finite if point.value == found.chosen.get(arm)],
             "o",
             color=colour,
             markersize=9,

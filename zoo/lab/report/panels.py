@@ -71,8 +71,8 @@ def _verdict(sweep: SweepResults, verdict: Verdict) -> str:
     title = progress or (verdict.overall.capitalize() if verdict.outcomes else "No claim")
     text = verdict.paragraph.removeprefix(verdict.overall.capitalize() + ": ")
     if progress and verdict.outcomes:
-        told = [outcome_text(outcome, sweep.unit) for outcome in verdict.outcomes if outcome.difference.n]
-        text = f"So far: {'. '.join(told)}." if told else "No contrast has a pair of finished runs yet."
+        sentences = [outcome_text(outcome, sweep.unit) for outcome in verdict.outcomes if outcome.difference.n]
+        text = f"So far: {'. '.join(sentences)}." if sentences else "No contrast has a pair of finished runs yet."
     claim = ""
     if sweep.claim:
         identity, statement, source = (str(sweep.claim.get(key) or "") for key in ("id", "statement", "source"))

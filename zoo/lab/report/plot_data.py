@@ -185,26 +185,21 @@ def _rows(title: str, rows: list[tuple[dict[str, Any], PairedDifference]]) -> di
     )
 
 
-def with_unit(sweep: SweepResults, metric: str) -> str:
-    """Returns e.g. `eval/loss, nats`."""
-    return metric + sweep.unit(metric).replace(" ", ", ", 1)
-
-
 def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
     found = loss_by_length(sweep)
     if found is None:
         return []
     lines = []
     for index, arm in enumerate(sweep.arms):
-        there = {length: value for length, value in found.values[arm.name].items() if value is not None}
+        measured = {length: value for length, value in found.values[arm.name].items() if value is not None}
         lines.append(
             {
                 "arm": index,
-                "x": list(there),
-                "mean": [value.mean for value in there.values()],
-                "low": [value.low for value in there.values()],
-                "high": [value.high for value in there.values()],
-                "n": min((value.n for value in there.values()), default=0),
+                "x": list(measured),
+                "mean": [value.mean for value in measured.values()],
+                "low": [value.low for value in measured.values()],
+                "high": [value.high for value in measured.values()],
+                "n": min((value.n for value in measured.values()), default=0),
             }
         )
     mark = {"x": found.trained, "text": "trained length"} if found.trained else None
@@ -218,7 +213,7 @@ def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
                 "log": True,
                 "ticks": found.lengths,
             },
-            "y": {"title": f"final {with_unit(sweep, found.metric)}", "log": False},
+            "y": {"title": f"final {sweep.with_unit(found.metric)}", "log": False},
             "lines": lines,
             "mark": mark,
         }
@@ -254,7 +249,7 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
                 "log": all(x > 0 for line in lines for x in line["x"]),
                 "ticks": sorted({point.value for points in found.arms.values() for point in points}),
             },
-            "y": {"title": with_unit(sweep, found.metric), "log": False},
+            "y": {"title": sweep.with_unit(found.metric), "log": False},
             "lines": lines,
             "mark": None,
         }
@@ -291,13 +286,13 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         "dashes": DASHES,
         "metrics": metrics,
         "falling": [lower_is_better(metric) for metric in metrics],
-        "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics],
+        "units": [sweep.with_unit(metric).removeprefix(metric) for metric in metrics],
         "columns": columns.kept,
         "legend": legend,
         "arms": arms,
         "quantiles": {n: -float(special.stdtrit(n - 1, sweep.alpha / 2)) for n in range(2, len(sweep.seeds) + 1)},
-        "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
-        "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),
+        "differences": _rows(f"difference in final {sweep.with_unit(sweep.metric)}", against),
+        "effects": _rows(f"effect on final {sweep.with_unit(sweep.metric)}", factors),
         "plots": [*_lengths(sweep), *_tuning(sweep)],
         "dynamics": heatmaps(sweep),
     }

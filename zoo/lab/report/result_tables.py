@@ -143,8 +143,7 @@ def lengths_table(sweep: SweepResults) -> str:
                 )
         rows.append(cells)
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
-    metric = found.metric + sweep.unit(found.metric).replace(" ", ", ", 1)
-    caption = f"Final {metric}, by evaluation length (mean ± SD over seeds)"
+    caption = f"Final {sweep.with_unit(found.metric)}, by evaluation length (mean ± SD over seeds)"
     return table(caption, header, rows, range(1, len(header)))
 
 

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from zoo.lab.formatting import count, first_few
+from zoo.errors import listed
+from zoo.lab.formatting import count
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
@@ -42,13 +43,13 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     for state, text in words.items():
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
-            found.append(f"{count(len(runs), 'run')} {text}: {first_few([run.folder.name for run in runs])}")
+            found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
     if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
-        found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {first_few(empty)}")
+        found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {listed(empty, 6)}")
     if undone := [run for run in sweep.prerequisites if run.state != "done"]:
         found.append(
             f"{count(len(undone), 'prerequisite run')} not done, so the runs that start from them cannot start: "
-            f"{first_few([f'{run.folder.name} ({run.state})' for run in undone])}"
+            f"{listed([f'{run.folder.name} ({run.state})' for run in undone], 6)}"
         )
     described = [run for run in sweep.runs if run.meta]
     found += [
@@ -67,7 +68,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
             longer.setdefault(str(extension), []).append(run.folder.name)
     found += [
         f"{count(len(names), 'run')} trained longer than first planned, which may have been decided from results: "
-        f"{first_few(names)} ({extension})"
+        f"{listed(names, 6)} ({extension})"
         for extension, names in longer.items()
     ]
     for arm in sweep.arms:

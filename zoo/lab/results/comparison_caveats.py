@@ -1,6 +1,7 @@
 """What makes a comparison of runs that were picked by hand doubtful.
 
-`zoo run` refuses such arms before they are trained. Runs that exist are compared, and told apart.
+`zoo run` refuses such arms before they are trained. Runs that exist are compared, with a warning for
+each difference.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config as configs
+from zoo.data.pipeline.batch_stages import sum_before
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.errors import ConfigError, DataError
 from zoo.lab.planning.arm import SIZE_TOLERANCE
@@ -68,8 +70,9 @@ def _grouped(values: Mapping[str, str]) -> str:
 def _tokens(run: RunRecord) -> float:
     flat = flatten(run.config)
     try:
-        return flat["training.steps"] * flat["data.batch_size"] * flat["data.sequence_length"]
-    except (KeyError, TypeError):
+        stages = flat.get("data.batch_stages", ())
+        return sum_before(stages, flat["training.steps"], flat["data.batch_size"]) * flat["data.sequence_length"]
+    except (KeyError, TypeError, ValueError):
         return 0
 
 

@@ -83,6 +83,10 @@ class SweepResults:
         kinds = {as_dict(run.config.get("objective")).get("kind") for run in self.runs}
         return "" if "regression" in kinds else unit_suffix(metric)
 
+    def with_unit(self, metric: str) -> str:
+        """Returns a metric as axes and captions name it, e.g. `eval/loss, nats`."""
+        return f"{metric},{unit}" if (unit := self.unit(metric)) else metric
+
     def metrics(self) -> list[str]:
         """Returns every metric that any run has written, sorted."""
         keys = {key for run in self.runs for row in run.rows for key in row}

@@ -25,9 +25,9 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from zoo.errors import did_you_mean
+from zoo.errors import did_you_mean, listed
 from zoo.lab.declarations import Contrast, Side
-from zoo.lab.formatting import confidence_level, count, first_few, interval, number, rounded_mean
+from zoo.lab.formatting import confidence_level, count, interval, number, rounded_mean
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.run_records import RunRecord
@@ -120,8 +120,8 @@ def overall_verdict(outcomes: Collection[str]) -> str:
 def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:
     """Returns the difference, the notes, and what became of the rule, as a sentence without a stop."""
     words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
-    told = "; ".join([outcome.sentence, *outcome.notes])
-    return f"{told}: {_rule_name(outcome.contrast, unit_of)} {words[outcome.outcome]}"
+    text = "; ".join([outcome.sentence, *outcome.notes])
+    return f"{text}: {_rule_name(outcome.contrast, unit_of)} {words[outcome.outcome]}"
 
 
 def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
@@ -228,7 +228,7 @@ def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b
     """Returns why the values of two sides cannot be compared, or None if they can."""
     # The same run can be on both sides, for example one arm at two lengths.
     if missing := list(dict.fromkeys(a.missing + b.missing)):
-        return f"not finished: {first_few(missing)}"
+        return f"not finished: {listed(missing, 6)}"
     runs = [run for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm)]
     if len(kinds := {numerics(run.meta) for run in runs if run.meta}) > 1:
         return (

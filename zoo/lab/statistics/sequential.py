@@ -69,11 +69,6 @@ class SequentialDesign:
         return min((look for look in self.levels if look > seeds), default=None)
 
 
-def single_look(seeds: int) -> SequentialDesign:
-    """Returns the design with one look, after all seeds."""
-    return SequentialDesign({seeds: ALPHA})
-
-
 @lru_cache
 def design_until_decided(first: int, max_seeds: int, step: int = 1, alpha: float = ALPHA) -> SequentialDesign:
     """Returns looks after `first` seeds and after every `step` more, up to `max_seeds`.

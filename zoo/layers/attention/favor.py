@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from zoo.layers.attention.kernels import group_heads, tokens_first
 from zoo.layers.context import Context
 from zoo.layers.decompositions import qr
 
@@ -118,12 +119,10 @@ def performer_sums(
         raise ValueError(
             "performer_attention sums over keys in their order; it cannot show a prefix to the queries before it"
         )
-    B, T, H, K = q.shape
-    S, G = k.shape[1:3]
+    B, S, G = k.shape[:3]
     V = v.shape[-1]
     feature_map = FeatureMap(features, scale)
-    # Heads first, as in the other kernels: plain batched matrix products.
-    q = q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
+    q = group_heads(q, G)
     keys = (
         k.transpose(0, 2, 1, 3),
         v.transpose(0, 2, 1, 3),
@@ -134,17 +133,15 @@ def performer_sums(
             jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], V + 1)), jnp.zeros((B, G, V + 1))
         )
     attended, sums = (_causal if context.causal else _bidirectional)(feature_map, q, keys, before)
-    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, V).astype(v.dtype), sums
+    return tokens_first(attended).astype(v.dtype), sums
 
 
 def performer_read(
     q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: FeatureSums
 ) -> Float[Array, "B T H V"]:
     """Returns the output of `performer_attention` for queries that see all keys of `sums`."""
-    B, T, H, K = q.shape
-    G = sums.largest.shape[1]
-    attended = _read(FeatureMap(features, scale), q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), sums)
-    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, -1).astype(q.dtype)
+    attended = _read(FeatureMap(features, scale), group_heads(q, sums.largest.shape[1]), sums)
+    return tokens_first(attended).astype(q.dtype)
 
 
 class KeyFeatures(NamedTuple):

@@ -1,4 +1,4 @@
-"""Softmax attention with forget gates: scores fall with what was forgotten since the key."""
+"""Softmax attention with forget gates, which lower the scores of older keys."""
 
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, constant, kernel_initializer, parameter
 
 
-class Forgotten(NamedTuple):
-    """What a decoder keeps of the gates.
+class GateSums(NamedTuple):
+    """Cumulative sums of ln f that a decoder keeps (see `ForgettingAttention`).
 
     Attributes:
         sums: c_s of the tokens in a ring whose slots are those of the keys.
@@ -26,22 +26,22 @@ class Forgotten(NamedTuple):
     sums: Float[Array, "B H C"]
     newest: Float[Array, "B H"]
 
-    def take(self, rows: Int[Array, " R"]) -> "Forgotten":
+    def take(self, rows: Int[Array, " R"]) -> "GateSums":
         """Returns R rows, by number."""
-        return Forgotten(self.sums[rows], self.newest[rows])
+        return GateSums(self.sums[rows], self.newest[rows])
 
     @classmethod
-    def newest_of(cls, c: Float[Array, "B T H"], cache: Cache, slots: int) -> "Forgotten":
+    def newest_of(cls, c: Float[Array, "B T H"], cache: Cache, slots: int) -> "GateSums":
         """Returns the sums of the last `slots` tokens of each row; token t has position t."""
         source = jnp.clip(cache.positions(slots), 0, c.shape[1] - 1)[..., None]
         newest = jnp.take_along_axis(c, cache.newest[:, None, None], axis=1)[:, 0]
         return cls(jnp.take_along_axis(c, source, axis=1).swapaxes(1, 2), newest)
 
-    def with_next(self, log_gate: Float[Array, "B H"], cache: Cache) -> "Forgotten":
+    def with_next(self, log_gate: Float[Array, "B H"], cache: Cache) -> "GateSums":
         """Returns the sums with that of the newest token of `cache`, in place of the oldest."""
         newest = self.newest + log_gate
         place = cache.newest_index % self.sums.shape[2]
-        return Forgotten(jax.lax.dynamic_update_slice_in_dim(self.sums, newest[..., None], place, axis=2), newest)
+        return GateSums(jax.lax.dynamic_update_slice_in_dim(self.sums, newest[..., None], place, axis=2), newest)
 
 
 class ForgettingAttention(SoftmaxAttention):
@@ -75,7 +75,7 @@ class ForgettingAttention(SoftmaxAttention):
         c = jnp.cumsum(jnp.where((context.positions >= 0)[..., None], log_gates, 0), axis=1)
         if cache is not None:
             slots = min(self.window_span or cache.max_slots, cache.max_slots)
-            cache.entries[name] = Forgotten.newest_of(c, cache, slots)
+            cache.entries[name] = GateSums.newest_of(c, cache, slots)
         by_head = c.swapaxes(1, 2)
         own = by_head[..., :, None] - by_head[..., None, :]
         return super().__call__(x, context, own if shared is None else own + shared)

@@ -1,4 +1,4 @@
-"""cuDNN's fused attention: what of a row's structure it is told by an argument, and what by an array.
+"""cuDNN's fused attention: which masks are arguments of its kernel, and which are arrays.
 
 A causal mask, a window before the query and the length of rows that end in padding are arguments, and
 memory is linear in T. Every other mask is an array [B or 1, 1, T, S] of the activations' type, which
@@ -77,7 +77,7 @@ def cudnn_attention(
     if bias is not None:
         bias = jnp.broadcast_to(bias, (*bias.shape[:2], q.shape[1], k.shape[1])).astype(q.dtype)
     if sharding is not None:
-        q, k, v, bias, structure = _divided(sharding, q, k, v, bias, structure)
+        q, k, v, bias, structure = _sharded(sharding, q, k, v, bias, structure)
     return checkpoint_name(_with_arrays(static, q, k, v, bias, structure), FUSED_OUTPUT)
 
 
@@ -94,11 +94,11 @@ def _lengths(context: Context, rows: int, queries: int) -> dict[str, Int[Array, 
     keys = jnp.broadcast_to(jnp.maximum(keys, 1), rows)
     # Made from the other, so that a `vmap` maps both or neither, as jax's rule for cuDNN expects.
     lengths = {"query_seq_lengths": 0 * keys + queries, "key_value_seq_lengths": keys}
-    return lengths if context.sharding is None else jax.tree.map(context.sharding.rows, lengths)
+    return lengths if context.sharding is None else jax.tree.map(context.sharding.shard_rows, lengths)
 
 
-def _divided(sharding: ActivationSharding, q, k, v, bias, structure):
-    """Divides all arrays over the same devices: cuDNN computes the rows and heads of a device, and
+def _sharded(sharding: ActivationSharding, q, k, v, bias, structure):
+    """Shards all arrays over the same devices: cuDNN computes the rows and heads of a device, and
     jax does not check that a bias is that of these.
     """
     B, H = q.shape[0], q.shape[2]
@@ -106,7 +106,7 @@ def _divided(sharding: ActivationSharding, q, k, v, bias, structure):
     q, k, v = (sharding.heads(x, 2, heads) for x in (q, k, v))
     if bias is not None:
         bias = sharding.heads(bias, 1, heads and bias.shape[1] == H, bias.shape[0] == B > 1)
-    return q, k, v, bias, jax.tree.map(lambda x: sharding.rows(x) if x.shape[0] == B > 1 else x, structure)
+    return q, k, v, bias, jax.tree.map(lambda x: sharding.shard_rows(x) if x.shape[0] == B > 1 else x, structure)
 
 
 def _attend(static: _Static, q, k, v, bias, structure):
@@ -114,21 +114,21 @@ def _attend(static: _Static, q, k, v, bias, structure):
     if static.masked:
         rows = Context(**structure, causal=static.causal, prefix=static.prefix)
         mask = rows.visible(static.window, global_tokens=static.global_tokens)[:, None]
-    T, more = q.shape[1], (q.shape[1] % 2, k.shape[1] % 2)
-    if any(more):
-        q, k, v, bias, mask = _even(q, k, v, bias, mask, more)
+    T, extra = q.shape[1], (q.shape[1] % 2, k.shape[1] % 2)
+    if any(extra):
+        q, k, v, bias, mask = _padded_to_even(q, k, v, bias, mask, extra)
     options = {"scale": static.scale, "is_causal": static.skips_later_keys}
     return library_attention(q, k, v, bias=bias, mask=mask, **options)[:, :T]
 
 
-def _even(q, k, v, bias, mask, more: tuple[int, int]):
-    """Adds a query and a key that nothing sees, as many as `more` says: with an array, cuDNN's
+def _padded_to_even(q, k, v, bias, mask, extra: tuple[int, int]):
+    """Appends `extra` queries and keys, 0 or 1 of each, that nothing sees: with an array, cuDNN's
     backward pass needs even numbers of both.
     """
     if mask is None:
         mask = jnp.ones((1, 1, q.shape[1], k.shape[1]), bool)
-    q, k, v = (jnp.pad(x, [(0, 0), (0, n), (0, 0), (0, 0)]) for x, n in ((q, more[0]), (k, more[1]), (v, more[1])))
-    ends = [(0, 0), (0, 0), (0, more[0]), (0, more[1])]
+    q, k, v = (jnp.pad(x, [(0, 0), (0, n), (0, 0), (0, 0)]) for x, n in ((q, extra[0]), (k, extra[1]), (v, extra[1])))
+    ends = [(0, 0), (0, 0), (0, extra[0]), (0, extra[1])]
     return q, k, v, None if bias is None else jnp.pad(bias, ends), jnp.pad(mask, ends)
 
 

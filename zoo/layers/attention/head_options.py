@@ -1,5 +1,5 @@
-"""What fields of attention do to the vectors of heads: norms of queries and keys, factors on queries,
-and what becomes of what the heads have read.
+"""Optional operations on the vectors of heads: norms of queries and keys, a factor on queries by the
+number of visible keys, the norm and the gate of the output, and exclusive self attention.
 """
 
 import math

@@ -39,8 +39,8 @@ class Platform(NamedTuple):
 
 
 class Mask(Enum):
-    """How the fused kernel is told which keys the queries see: nothing, since they see all of them; a
-    causal mask, with a window or not; the lengths of rows that end in padding; or an array.
+    """How the fused kernel is told which keys each query sees: no mask, because all are visible; its
+    own causal mask, with or without a window; the lengths of rows that end in padding; or an array.
     """
 
     NONE, CAUSAL, LENGTHS, ARRAY = "none", "causal", "lengths", "array"

@@ -74,7 +74,7 @@ def _attend(q, k, v, visible, added, scoring, drop):
     return jnp.einsum("bgrts,bgsv->bgrtv", probabilities, v), probabilities
 
 
-def _grouped(q, G):
+def group_heads(q, G):
     """Turns [B, T, H, K] into [B, G, R, T, K]: query head h reads key head h G / H."""
     B, T, H, K = q.shape
     return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
@@ -82,10 +82,10 @@ def _grouped(q, G):
 
 def _heads_first(q, k, v):
     """Turns [B, T, H, K], [B, S, G, K] and [B, S, G, V] into the arguments of `_attend`."""
-    return _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
+    return group_heads(q, k.shape[2]), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
 
 
-def _tokens_first(attended):
+def tokens_first(attended):
     """Turns [B, G, R, T, V] into [B, T, H, V]."""
     B, G, R, T, V = attended.shape
     return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, G * R, V)
@@ -100,7 +100,7 @@ def attention_scores(
     """
     q = q * scoring.scale
     return _scores(
-        _grouped(q, k.shape[2]),
+        group_heads(q, k.shape[2]),
         k.transpose(0, 2, 1, 3),
         scoring.total_bias(q, context.positions, context.effective_key_positions),
     )
@@ -154,7 +154,7 @@ def cached_attention(
     G = math.prod(N) // B
     q = q * scoring.scale
     scores = jnp.einsum(
-        "...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32
+        "...tk,...sk->...ts", group_heads(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32
     )
     scores = _plus(
         scores.reshape(B, G, -1, T, S), scoring.total_bias(q, context.positions, context.effective_key_positions)
@@ -166,7 +166,7 @@ def cached_attention(
 
 def _with_values(attended, probabilities, context: Context, scoring: Scoring):
     """Returns the output [B, T, H, V] from p v, with the term of `Scoring.value_bias`."""
-    attended = _tokens_first(attended)
+    attended = tokens_first(attended)
     if scoring.value_bias is None:
         return attended
     B, G, R, T, S = probabilities.shape
@@ -255,7 +255,7 @@ def rows_attention(
             )[0]
             for queries, keys in ranges
         ]
-        return _tokens_first(jnp.concatenate(parts, axis=3))[0]
+        return tokens_first(jnp.concatenate(parts, axis=3))[0]
 
     return jax.lax.map(jax.checkpoint(row, prevent_cse=False), (q, k, v, mapped))
 

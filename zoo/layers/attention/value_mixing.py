@@ -61,7 +61,7 @@ class ValueEmbeddingAttention(SoftmaxAttention):
         self, v: Float[Array, "B T G V"], x: Float[Array, "B T D"], context: Context
     ) -> Float[Array, "B T G V"]:
         """Returns v + gate * E[token]."""
-        added = context.looked_up(self.value_embedding[...][context.tokens]).astype(v.dtype).reshape(v.shape)
+        added = context.shard_lookup(self.value_embedding[...][context.tokens]).astype(v.dtype).reshape(v.shape)
         if self.value_gate is not None:
             gate = 2 * jax.nn.sigmoid(self.value_gate(x[..., : self.config.value_gate_channels]))
             added = added * gate[..., None]

@@ -69,8 +69,8 @@ def dynamic_frequencies(
     scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]
 ) -> Float[Array, " half"]:
     """Replaces theta by theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)),
-    for T beyond the original length, of a head of which `rotated` dimensions rotate: factor is
-    `position.scaling.factor`, original `position.scaling.original_length`.
+    for a row whose length T is beyond the original one. `rotated` is the number of dimensions of a
+    head that rotate, factor is `position.scaling.factor`, original `position.scaling.original_length`.
 
     Dynamic NTK-aware scaling, a community proposal that Peng et al. 2023, section 3.3, describe.
     """
@@ -80,9 +80,9 @@ def dynamic_frequencies(
 
 
 def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
-    """Keeps the frequency of pairs with more than `high` rotations over the original length, divides
-    it by the factor for fewer than `low`, with a linear ramp over the pair index in between (Peng
-    et al. 2023, section 3.2, "NTK-by-parts"). All four are fields of `position.scaling`.
+    """Keeps the frequency of pairs with more than `high` rotations over `original_length`, divides it
+    by `factor` for pairs with fewer than `low`, with a linear ramp over the pair index in between
+    (Peng et al. 2023, section 3.2, "NTK-by-parts"). The four names are fields of `position.scaling`.
     """
 
     def pair(rotations: float) -> float:
@@ -95,9 +95,9 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Flo
 
 
 def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
-    """Keeps the frequency of pairs with more than `high` rotations over the original length, divides
-    it by the factor for fewer than `low`, with a linear ramp over the number of rotations in between
-    (Grattafiori et al. 2024; LLaMA 3.1). All four are fields of `position.scaling`.
+    """Keeps the frequency of pairs with more than `high` rotations over `original_length`, divides it
+    by `factor` for pairs with fewer than `low`, with a linear ramp over the number of rotations in
+    between (Grattafiori et al. 2024; LLaMA 3.1). The four names are fields of `position.scaling`.
     """
     frequencies = plain_frequencies(theta, rotated)
     rotations = scaling.original_length * frequencies / (2 * math.pi)

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from orbax.checkpoint import v1 as ocp
 
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, one_line
 from zoo.training.checkpoints.failed_saves import drop_logged_errors, remove_unfinished
 from zoo.training.checkpoints.integrity import find_damage, has_manifest, write_manifest
 from zoo.training.checkpoints.tree_differences import (
@@ -94,7 +94,7 @@ class Checkpoints:
             raise ConfigError(f"{self.folder.parent} has no checkpoints yet")
         if step == "best":
             return self._best_step(steps)
-        if step == "latest" and steps:
+        if step == "latest":
             return steps[-1]
         if step.isdecimal() and int(step) in steps:
             return int(step)
@@ -146,7 +146,7 @@ class Checkpoints:
                         raise  # The other processes may have read it.
                     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
                         raise  # A problem of the machine, not of the checkpoint.
-                    reason = " ".join(str(error.__cause__ or error).split())[:200]
+                    reason = one_line(error.__cause__ or error)
             self._quarantine(step, reason)
         if self._quarantine_folder.is_dir() and any(self._quarantine_folder.iterdir()):
             # A fresh start would truncate the curves of the run that the checkpoints belong to.

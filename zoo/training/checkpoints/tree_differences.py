@@ -25,11 +25,7 @@ NOTHING_REPLACEABLE = ReplaceableParts()
 def tree_differences(saved: Any, wanted: Any) -> list[str]:
     """Returns one line for every array that is missing, unexpected, or of another shape or type."""
     one, other = (
-        {
-            jax.tree_util.keystr(path, simple=True, separator="/"): (tuple(leaf.shape), str(leaf.dtype))
-            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        }
-        for tree in (saved, wanted)
+        {path: (tuple(leaf.shape), str(leaf.dtype)) for path, leaf in _leaves(tree).items()} for tree in (saved, wanted)
     )
     lines = [f"{path} is missing from the checkpoint" for path in other if path not in one]
     lines += [f"{path} does not exist in this model" for path in one if path not in other]
@@ -43,16 +39,16 @@ def tree_differences(saved: Any, wanted: Any) -> list[str]:
 def type_differences(saved: Any, wanted: Any) -> list[tuple[str, str, str]]:
     """Returns (path, type saved, type wanted) of every array that both have with another type.
 
-    Arrays are matched by path: a checkpoint knows no named tuples, so that the order may differ.
+    Arrays are matched by path: a checkpoint has no named tuples, so the order may differ.
     """
-    one, other = (
-        {
-            jax.tree_util.keystr(path, simple=True, separator="/"): str(leaf.dtype)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        }
-        for tree in (saved, wanted)
-    )
+    one, other = ({path: str(leaf.dtype) for path, leaf in _leaves(tree).items()} for tree in (saved, wanted))
     return [(path, one[path], other[path]) for path in other if path in one and one[path] != other[path]]
+
+
+def _leaves(tree: Any) -> dict[str, Any]:
+    """Returns the leaves of a tree by path, e.g. "stack/layers/ffn/up/kernel"."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
 def without_replaceable(

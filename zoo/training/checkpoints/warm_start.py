@@ -7,7 +7,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, one_line
 from zoo.files import read_json
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.integrity import find_damage
@@ -26,7 +26,7 @@ def check_start_from(config: ResolvedConfig) -> None:
     """
     if not (folder := config.training.start_from):
         return
-    check_run_folder(folder, "training.start_from")
+    check_trained_run(folder, "training.start_from")
     if not (layers := config.training.start_layers):
         return
     source, listed = configs.load(folder).model, ",".join(map(str, layers))
@@ -54,10 +54,10 @@ def check_teacher(config: ResolvedConfig) -> None:
         ConfigError: naming what is missing.
     """
     if folder := config.objective.distillation.teacher:
-        check_run_folder(folder, "objective.distillation.teacher")
+        check_trained_run(folder, "objective.distillation.teacher")
 
 
-def check_run_folder(folder: str, field: str) -> None:
+def check_trained_run(folder: str, field: str) -> None:
     """Checks that a folder holds a run with parameters.
 
     Raises:
@@ -142,7 +142,7 @@ def read_weights(
         except ConfigError as error:
             raise ConfigError([f"{folder}: {problem}" for problem in error.problems]) from error
         except Exception as error:  # Orbax raises many types for unreadable files.
-            reason = " ".join(str(error.__cause__ or error).split())[:200]
+            reason = one_line(error.__cause__ or error)
             raise DataError(f"checkpoint {number} of {folder} cannot be read: {reason}") from error
     finally:
         checkpoints.close()

@@ -1,6 +1,6 @@
 """Scores models on held-out data, every example exactly once."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def evaluate_runs(
     executor: StepExecutor,
     state: State,
     batches: Iterable[StackedBatches],
-    active: Collection[bool],
+    active: Sequence[bool],
     stop: StopSignal | None = None,
 ) -> dict[int, Parts] | None:
     """Evaluates the active runs of an executor on every batch.

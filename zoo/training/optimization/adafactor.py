@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.tree_util import KeyPath, keystr, tree_map_with_path
+from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
-from zoo.nested import flatten
+from zoo.training.optimization.per_parameter import layer_axes, split_leaves
 from zoo.training.optimization.schedules import Values
 
 SMALLEST_SQUARE = 1e-30
@@ -57,20 +57,17 @@ def adafactor(values: Values, traits: ParameterTraits) -> optax.GradientTransfor
     """
     exponent, threshold = values["optimizer.adafactor_decay"], values["optimizer.adafactor_clip"]
     smallest, scaled = values["optimizer.adafactor_min_factored"], values["optimizer.adafactor_scaled"]
-    dimensions = flatten(traits.ndim, "/")
-
-    def axes_of(path: KeyPath) -> tuple[int, ...]:
-        return tuple(range(-dimensions[keystr(path, simple=True, separator="/")], 0))
+    axes_of = layer_axes(traits)
 
     def is_factored(path: KeyPath, shape: tuple[int, ...]) -> bool:
         return len(axes_of(path)) >= 2 and min(shape[-2:]) >= smallest
 
     def init(params: Params) -> AdafactorState:
         def zeros(shape_of: Callable[[tuple[int, ...]], tuple[int, ...]], factored: bool) -> Params:
-            def of(path: KeyPath, leaf: Array) -> Array:
+            def average(path: KeyPath, leaf: Array) -> Array:
                 return jnp.zeros(shape_of(leaf.shape) if is_factored(path, leaf.shape) == factored else 1)
 
-            return tree_map_with_path(of, params)
+            return tree_map_with_path(average, params)
 
         return AdafactorState(
             jnp.zeros((), jnp.int32),
@@ -83,7 +80,7 @@ def adafactor(values: Values, traits: ParameterTraits) -> optax.GradientTransfor
         count = state.count + 1
         decay = 1 - count.astype(jnp.float32) ** -exponent
 
-        def of(path: KeyPath, g: Array, rows: Array, columns: Array, whole: Array, parameter: Array) -> _Leaf:
+        def update_leaf(path: KeyPath, g: Array, rows: Array, columns: Array, whole: Array, parameter: Array) -> _Leaf:
             square = jnp.square(g) + SMALLEST_SQUARE
             if is_factored(path, g.shape):
                 rows = decay * rows + (1 - decay) * square.mean(-1)
@@ -98,13 +95,8 @@ def adafactor(values: Values, traits: ParameterTraits) -> optax.GradientTransfor
                 direction = direction * jnp.maximum(SMALLEST_SCALE, _root_mean_square(parameter, axes_of(path)))
             return _Leaf(direction, rows, columns, whole)
 
-        leaves = tree_map_with_path(of, gradient, state.rows, state.columns, state.whole, params)
-        direction, *averages = (
-            jax.tree.map(
-                lambda leaf, name=name: getattr(leaf, name), leaves, is_leaf=lambda node: isinstance(node, _Leaf)
-            )
-            for name in _Leaf._fields
-        )
+        leaves = tree_map_with_path(update_leaf, gradient, state.rows, state.columns, state.whole, params)
+        direction, *averages = split_leaves(leaves, _Leaf)
         return direction, AdafactorState(count, *averages)
 
     return optax.GradientTransformation(init, update)

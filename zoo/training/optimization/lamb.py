@@ -1,13 +1,13 @@
-"""LAMB: Adam whose steps are as large as a share of each matrix (You et al. 2020)."""
+"""LAMB: Adam with steps of a size relative to the norm of each matrix (You et al. 2020)."""
 
 import jax.numpy as jnp
 import optax
-from jax.tree_util import KeyPath, keystr, tree_map_with_path
+from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array, Float
 
 from zoo.models.functional import ParameterTraits, Params
-from zoo.nested import flatten
 from zoo.training.optimization.momentum import adam
+from zoo.training.optimization.per_parameter import layer_axes
 from zoo.training.optimization.schedules import Values
 
 
@@ -27,22 +27,22 @@ def lamb(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
 
 def trust_ratio(traits: ParameterTraits) -> optax.GradientTransformation:
-    """Returns the second half of `lamb`: directions with decay as long as their parameters, where
-    these have two or more dimensions. Each layer of a stack is a parameter of its own.
+    """Returns the second half of `lamb`: scales each direction, with the decay in it, to the norm of
+    its parameter, where this has two or more dimensions. Each layer of a stack is a parameter of its
+    own.
     """
-    dimensions = flatten(traits.ndim, "/")
+    axes_of = layer_axes(traits)
 
     def update(directions: Params, params: Params) -> Params:
-        def sized(path: KeyPath, direction: Array, parameter: Array) -> Array:
-            number = dimensions[keystr(path, simple=True, separator="/")]
-            if number < 2:
+        def scaled(path: KeyPath, direction: Array, parameter: Array) -> Array:
+            axes = axes_of(path)
+            if len(axes) < 2:
                 return direction
-            axes = tuple(range(-number, 0))
-            ours, its = _norm(direction, axes), _norm(parameter, axes)
-            ratio = jnp.where((ours > 0) & (its > 0), its / jnp.where(ours > 0, ours, 1), 1)
+            current, wanted = _norm(direction, axes), _norm(parameter, axes)
+            ratio = jnp.where((current > 0) & (wanted > 0), wanted / jnp.where(current > 0, current, 1), 1)
             return direction * ratio
 
-        return tree_map_with_path(sized, directions, params)
+        return tree_map_with_path(scaled, directions, params)
 
     return optax.stateless(update)
 

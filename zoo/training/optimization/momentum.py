@@ -73,7 +73,7 @@ def momentum_decay(values: Values, path: str) -> Decay | None:
 def scheduled(
     rule: Callable[[float | Float[Array, ""]], optax.GradientTransformation], decay: Decay
 ) -> optax.GradientTransformation:
-    """Returns a rule without correction of a bias whose decay changes.
+    """Returns a rule without bias correction whose decay changes.
 
     Args:
         rule: decay -> the rule, with a state that does not depend on it.

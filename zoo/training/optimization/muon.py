@@ -7,12 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.tree_util import KeyPath, keystr, tree_map_with_path
+from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization.momentum import momentum_decay
+from zoo.training.optimization.per_parameter import path_name
 from zoo.training.optimization.schedules import Values
 
 # The quintic whose iteration drives all singular values near 1 (Jordan 2024).
@@ -56,9 +57,11 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     matrix. Adam, with `beta1`, `beta2` and `epsilon`, updates embeddings, heads, convolutions, vectors
     and scalars; a group of parameters gives them a rate and a decay of their own.
     """
-    kind, each = values["optimizer.muon_scale"], _by_matrix(values, traits)
-    sized = optax.stateless(lambda directions, params: each(lambda u: _scale(kind, *u.shape[-2:]) * u, directions))
-    return _for_matrices(values, traits, sized)
+    kind, map_matrices = values["optimizer.muon_scale"], _matrix_map(values, traits)
+    scaled = optax.stateless(
+        lambda directions, params: map_matrices(lambda u: _scale(kind, *u.shape[-2:]) * u, directions)
+    )
+    return _for_matrices(values, traits, scaled)
 
 
 def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -73,7 +76,7 @@ def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransforma
     Muon's, sqrt(max(1, O / I)) |U|, as in the published code.
     """
     scale, decay = values["optimizer.muon_scale"], values["optimizer.normuon_beta2"]
-    each = _by_matrix(values, traits)
+    map_matrices = _matrix_map(values, traits)
 
     def init(params: Params) -> OutputMomentState:
         return OutputMomentState(jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape[:-2], leaf.shape[-1])), params))
@@ -83,18 +86,15 @@ def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransforma
     ) -> tuple[Params, OutputMomentState]:
         del params
 
-        def norm(matrix: Array) -> Array:
-            return jnp.linalg.norm(matrix, axis=(-2, -1), keepdims=True)
-
-        def even(u: Array, second: Array) -> Array:
-            evened = u / (jnp.sqrt(second) + SMALLEST_MOMENT)
+        def normalised(u: Array, second: Array) -> Array:
+            n = u / (jnp.sqrt(second) + SMALLEST_MOMENT)
             inputs, outputs = u.shape[-2:]
-            size = 0.2 * (inputs * outputs) ** 0.5 if scale == "rms" else _scale(scale, inputs, outputs) * norm(u)
-            return evened * (size / jnp.maximum(norm(evened), SMALLEST_MOMENT))
+            size = 0.2 * (inputs * outputs) ** 0.5 if scale == "rms" else _scale(scale, inputs, outputs) * _norm(u)
+            return n * (size / jnp.maximum(_norm(n), SMALLEST_MOMENT))
 
         second = jax.tree.map(lambda u, v: decay * v + (1 - decay) * jnp.square(u).mean(-2), directions, state.second)
         rows = jax.tree.map(lambda v: v[..., None, :], second)
-        return each(even, directions, rows), OutputMomentState(second)
+        return map_matrices(normalised, directions, rows), OutputMomentState(second)
 
     return _for_matrices(values, traits, optax.GradientTransformation(init, update))
 
@@ -106,12 +106,10 @@ def muonh(values: Values, traits: ParameterTraits) -> optax.GradientTransformati
     the rate r is the angle of a step: W <- R (W - r R U / |U|) / |W - r R U / |U||.
     """
 
-    def size(direction: Array, matrix: Array) -> Array:
-        lengths = (jnp.linalg.norm(each, axis=(-2, -1), keepdims=True) for each in (matrix, direction))
-        radius, length = lengths
-        return direction * (radius / jnp.maximum(length, SMALLEST_NORM))
+    def scaled(direction: Array, matrix: Array) -> Array:
+        return direction * (_norm(matrix) / jnp.maximum(_norm(direction), SMALLEST_NORM))
 
-    return _for_matrices(values, traits, optax.stateless(partial(_by_matrix(values, traits), size)))
+    return _for_matrices(values, traits, optax.stateless(partial(_matrix_map(values, traits), scaled)))
 
 
 def on_spheres(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -121,28 +119,31 @@ def on_spheres(values: Values, traits: ParameterTraits) -> optax.GradientTransfo
 
     def project(step: Array, matrix: Array) -> Array:
         moved = matrix + step
-        before, after = (jnp.linalg.norm(each, axis=(-2, -1), keepdims=True) for each in (matrix, moved))
-        return moved * (before / jnp.maximum(after, SMALLEST_NORM)) - matrix
+        return moved * (_norm(matrix) / jnp.maximum(_norm(moved), SMALLEST_NORM)) - matrix
 
-    each = _by_matrix(values, traits)
-    return optax.masked(optax.stateless(partial(each, project)), traits.is_hidden_matrix)
+    map_matrices = _matrix_map(values, traits)
+    return optax.masked(optax.stateless(partial(map_matrices, project)), traits.is_hidden_matrix)
 
 
-def _by_matrix(values: Values, traits: ParameterTraits) -> Callable[..., Params]:
+def _norm(matrices: Float[Array, "... I O"]) -> Float[Array, "... 1 1"]:
+    return jnp.linalg.norm(matrices, axis=(-2, -1), keepdims=True)
+
+
+def _matrix_map(values: Values, traits: ParameterTraits) -> Callable[..., Params]:
     """Returns a function of (function, trees) that maps a function over the matrices of trees; with
     `muon_heads` "split" the part of each head is one, and the trees keep their shapes.
     """
     heads: Mapping[str, int] = traits.heads if values["optimizer.muon_heads"] == "split" else {}
 
     def mapped(function: Callable[..., Array], *trees: Params) -> Params:
-        def of(path: KeyPath, *leaves: Array) -> Array:
-            number = heads.get(keystr(path, simple=True, separator="/"), 1)
+        def apply(path: KeyPath, *leaves: Array) -> Array:
+            number = heads.get(path_name(path), 1)
             if number == 1:
                 return function(*leaves)
             parts = (jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], number, -1), -2, -3) for leaf in leaves)
             return jnp.moveaxis(function(*parts), -3, -2).reshape(leaves[0].shape)
 
-        return tree_map_with_path(of, *trees)
+        return tree_map_with_path(apply, *trees)
 
     return mapped
 
@@ -154,16 +155,14 @@ def _for_matrices(
     matrices = flatten(traits.is_hidden_matrix, "/")
 
     def labels(params: Params) -> Params:
-        return jax.tree_util.tree_map_with_path(
-            lambda path, _: MATRICES if matrices["/".join(str(key.key) for key in path)] else OTHERS, params
-        )
+        return tree_map_with_path(lambda path, _: MATRICES if matrices[path_name(path)] else OTHERS, params)
 
     adam = optax.scale_by_adam(*(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon")))
-    momentum = _orthogonal_momentum(values, _by_matrix(values, traits))
+    momentum = _orthogonal_momentum(values, _matrix_map(values, traits))
     return optax.partition({MATRICES: optax.chain(momentum, then), OTHERS: adam}, labels)
 
 
-def _orthogonal_momentum(values: Values, each: Callable[..., Params]) -> optax.GradientTransformation:
+def _orthogonal_momentum(values: Values, map_matrices: Callable[..., Params]) -> optax.GradientTransformation:
     decay = momentum_decay(values, "optimizer.muon_momentum")
 
     def init(params: Params) -> MuonState:
@@ -178,7 +177,7 @@ def _orthogonal_momentum(values: Values, each: Callable[..., Params]) -> optax.G
 
         momentum = jax.tree.map(averaged, state.momentum, gradient)
         nesterov = jax.tree.map(averaged, momentum, gradient)
-        return each(orthogonalise, nesterov), MuonState(state.count + 1, momentum)
+        return map_matrices(orthogonalise, nesterov), MuonState(state.count + 1, momentum)
 
     return optax.GradientTransformation(init, update)
 

@@ -18,7 +18,7 @@ from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
 from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.training.optimization.weight_average import MOVING, TAIL, tail_average, weight_average
-from zoo.training.optimization.weight_decay import BEFORE_THE_RULE, decay_share, weight_decay
+from zoo.training.optimization.weight_decay import COUPLED, decay_share, weight_decay
 
 
 def make_optimizer(
@@ -86,7 +86,7 @@ def _rule(
         decayed = jax.tree.map(lambda decays, hidden: decays and not hidden, everything, traits.is_hidden_matrix)
     if static["optimizer.weight_decay"]:
         form = static["optimizer.weight_decay_form"]
-        place = 0 if form == BEFORE_THE_RULE else 1
+        place = 0 if form == COUPLED else 1
         stages.insert(place, ("decay", weight_decay(form, values, decayed, decay_share(static, schedule, values))))
     if static["optimizer.kind"] == "lamb":
         stages.append(("trust", trust_ratio(traits)))

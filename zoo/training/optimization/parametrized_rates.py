@@ -1,14 +1,13 @@
 """Learning rate, decay and epsilon of each parameter under muP and CompleteP."""
 
-from collections.abc import Callable
-
 import optax
-from jax.tree_util import KeyPath, keystr, tree_map_with_path
+from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array
 
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
+from zoo.training.optimization.per_parameter import path_name
 from zoo.training.optimization.schedules import Values
 
 
@@ -28,26 +27,23 @@ def parametrized(
         traits: of all parameters.
     """
     width = static["model.dim"] / static["model.base_dim"]
-    deep = static["model.parametrization"] == "completep"
-    depth = static["model.num_layers"] / static["model.base_num_layers"] if deep else 1.0
+    scales_depth = static["model.parametrization"] == "completep"
+    depth = static["model.num_layers"] / static["model.base_num_layers"] if scales_depth else 1.0
     dimensions, hidden = flatten(traits.ndim, "/"), flatten(traits.is_hidden_matrix, "/")
 
-    def named(function: Callable[[str, Array], Array]) -> Callable[[KeyPath, Array], Array]:
-        return lambda path, leaf: function(keystr(path, simple=True, separator="/"), leaf)
-
-    def larger(name: str, gradient: Array) -> Array:
-        in_layers = gradient.ndim > dimensions[name]
+    def scaled_gradient(path: KeyPath, gradient: Array) -> Array:
+        in_layers = gradient.ndim > dimensions[path_name(path)]
         return gradient * (width * depth if in_layers else width)
 
-    def smaller(name: str, direction: Array) -> Array:
-        return direction / width if hidden[name] else direction
+    def scaled_direction(path: KeyPath, direction: Array) -> Array:
+        return direction / width if hidden[path_name(path)] else direction
 
     reads_epsilon = static["optimizer.kind"] in OPTIMIZER_KINDS.having("epsilon")
 
     def update(gradient: Params, state: optax.OptState, params: Params | None = None) -> tuple[Params, optax.OptState]:
         if reads_epsilon:
-            gradient = tree_map_with_path(named(larger), gradient)
+            gradient = tree_map_with_path(scaled_gradient, gradient)
         directions, state = rule.update(gradient, state, params)
-        return tree_map_with_path(named(smaller), directions), state
+        return tree_map_with_path(scaled_direction, directions), state
 
     return optax.GradientTransformation(rule.init, update)

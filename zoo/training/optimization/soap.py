@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.tree_util import KeyPath, keystr, tree_map_with_path
+from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.decompositions import eigenvectors, qr
 from zoo.models.functional import ParameterTraits, Params
-from zoo.nested import flatten
+from zoo.training.optimization.per_parameter import layer_axes, split_leaves
 from zoo.training.optimization.schedules import Values
 
 
@@ -70,19 +70,19 @@ def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     settings = _Settings(
         *(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon", "soap_beta", "soap_refresh"))
     )
-    dimensions, longest = flatten(traits.ndim, "/"), values["optimizer.soap_max_dim"]
+    axes_of, longest = layer_axes(traits), values["optimizer.soap_max_dim"]
 
     def rotates(path: KeyPath, side: int) -> bool:
-        return dimensions[keystr(path, simple=True, separator="/")] == 2 and side <= longest
+        return len(axes_of(path)) == 2 and side <= longest
 
     def init(params: Params) -> SoapState:
         def square(axis: int) -> Callable[[KeyPath, Array], Array]:
-            def of(path: KeyPath, leaf: Array) -> Array:
+            def zeros_of_side(path: KeyPath, leaf: Array) -> Array:
                 if leaf.ndim < 2 or not rotates(path, leaf.shape[axis]):
                     return jnp.zeros(1, leaf.dtype)
                 return jnp.zeros((*leaf.shape[:-2], leaf.shape[axis], leaf.shape[axis]), leaf.dtype)
 
-            return of
+            return zeros_of_side
 
         zeros = jax.tree.map(jnp.zeros_like, params)
         left, right = (tree_map_with_path(square(axis), params) for axis in (-2, -1))
@@ -92,7 +92,7 @@ def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
         del params
         count, *averages = state
 
-        def of(path: KeyPath, g: Array, *own: Array) -> _Leaf:
+        def update_leaf(path: KeyPath, g: Array, *own: Array) -> _Leaf:
             sides = tuple(g.ndim >= 2 and rotates(path, g.shape[axis]) for axis in (-2, -1))
             leaf = _Leaf(jnp.zeros_like(g), *own)
             return jax.lax.cond(
@@ -102,13 +102,7 @@ def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
                 leaf,
             )
 
-        leaves = tree_map_with_path(of, gradient, *averages)
-        direction, *new = (
-            jax.tree.map(
-                lambda leaf, name=name: getattr(leaf, name), leaves, is_leaf=lambda node: isinstance(node, _Leaf)
-            )
-            for name in _Leaf._fields
-        )
+        direction, *new = split_leaves(tree_map_with_path(update_leaf, gradient, *averages), _Leaf)
         return direction, SoapState(count + 1, *new)
 
     return optax.GradientTransformation(init, update)

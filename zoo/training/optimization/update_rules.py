@@ -5,15 +5,15 @@ from functools import partial
 
 import jax.numpy as jnp
 import optax
-from jax.tree_util import KeyPath, keystr, tree_map_with_path
+from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
-from zoo.nested import flatten
 from zoo.training.optimization.adafactor import adafactor
 from zoo.training.optimization.lamb import lamb
 from zoo.training.optimization.momentum import adam, momentum_decay, scheduled
 from zoo.training.optimization.muon import muon, muonh, normuon
+from zoo.training.optimization.per_parameter import layer_axes
 from zoo.training.optimization.schedules import Values
 from zoo.training.optimization.soap import soap
 
@@ -40,7 +40,7 @@ def sgd(values: Values, traits: ParameterTraits) -> optax.GradientTransformation
     (Sutskever et al. 2013).
     """
     del traits
-    momentum, nesterov = _of(values, "sgd_momentum", "sgd_nesterov")
+    momentum, nesterov = _fields(values, "sgd_momentum", "sgd_nesterov")
     decay = momentum_decay(values, "optimizer.sgd_momentum")
     rule = partial(optax.trace, nesterov=nesterov)
     return rule(momentum) if decay is None else scheduled(rule, decay)
@@ -51,7 +51,7 @@ def lion(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     m <- `lion_beta2` m + (1 - `lion_beta2`) g (Chen et al. 2023, algorithm 2).
     """
     del traits
-    share, momentum = _of(values, "lion_beta1", "lion_beta2")
+    share, momentum = _fields(values, "lion_beta1", "lion_beta2")
     decay = momentum_decay(values, "optimizer.lion_beta2")
     rule = partial(optax.scale_by_lion, share)
     return rule(momentum) if decay is None else scheduled(rule, decay)
@@ -62,7 +62,7 @@ def adagrad(values: Values, traits: ParameterTraits) -> optax.GradientTransforma
     (Duchi et al. 2011).
     """
     del traits
-    return optax.scale_by_rss(*_of(values, "adagrad_initial"), eps=0.0)
+    return optax.scale_by_rss(*_fields(values, "adagrad_initial"), eps=0.0)
 
 
 def ademamix(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -75,8 +75,8 @@ def ademamix(values: Values, traits: ParameterTraits) -> optax.GradientTransform
     so that 1 / log(beta3) is linear in t.
     """
     del traits
-    beta1, beta2, epsilon = _of(values, "beta1", "beta2", "epsilon")
-    beta3, alpha, warmup = _of(values, "ademamix_beta3", "ademamix_alpha", "ademamix_warmup")
+    beta1, beta2, epsilon = _fields(values, "beta1", "beta2", "epsilon")
+    beta3, alpha, warmup = _fields(values, "ademamix_beta3", "ademamix_alpha", "ademamix_warmup")
 
     def share(count: Int[Array, ""]) -> Float[Array, ""]:
         return jnp.minimum(1.0, (count + 1) / jnp.maximum(warmup, 1))
@@ -97,7 +97,7 @@ def adopt(values: Values, traits: ParameterTraits) -> optax.GradientTransformati
     with t the number of updates before; the first one sets v and moves nothing.
     """
     del traits
-    return optax.contrib.scale_by_adopt(*_of(values, "beta1", "beta2", "epsilon"))
+    return optax.contrib.scale_by_adopt(*_fields(values, "beta1", "beta2", "epsilon"))
 
 
 def stable_adamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -108,17 +108,16 @@ def stable_adamw(values: Values, traits: ParameterTraits) -> optax.GradientTrans
 
     so that a second moment that lags behind the gradients makes the step smaller.
     """
-    beta2, epsilon = _of(values, "beta2", "epsilon")
-    rule, dimensions = adam(values), flatten(traits.ndim, "/")
+    beta2, epsilon = _fields(values, "beta2", "epsilon")
+    rule, axes_of = adam(values), layer_axes(traits)
 
     def update(gradient: Params, state: optax.OptState, params: Params | None = None) -> tuple[Params, optax.OptState]:
         directions, state = rule.update(gradient, state, params)
         correction = 1 - beta2**state.count
 
         def clipped(path: KeyPath, direction: Array, g: Array, second: Array) -> Array:
-            axes = tuple(range(-dimensions[keystr(path, simple=True, separator="/")], 0))
             relative = jnp.square(g) / jnp.maximum(second / correction, epsilon**2)
-            return direction / jnp.maximum(1, jnp.sqrt(relative.mean(axes, keepdims=True)))
+            return direction / jnp.maximum(1, jnp.sqrt(relative.mean(axes_of(path), keepdims=True)))
 
         return tree_map_with_path(clipped, directions, gradient, state.nu), state
 
@@ -130,11 +129,12 @@ def schedule_free(values: Values, traits: ParameterTraits) -> optax.GradientTran
     `zoo.training.optimization.schedule_free` takes.
     """
     del traits
-    beta2, epsilon = _of(values, "beta2", "epsilon")
+    beta2, epsilon = _fields(values, "beta2", "epsilon")
     return optax.scale_by_rms(beta2, epsilon, eps_in_sqrt=False, bias_correction=True)
 
 
-def _of(values: Values, *names: str) -> tuple:
+def _fields(values: Values, *names: str) -> tuple:
+    """Returns the values of fields of `optimizer`."""
     return tuple(values[f"optimizer.{name}"] for name in names)
 
 

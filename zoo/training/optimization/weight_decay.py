@@ -12,9 +12,8 @@ from jaxtyping import Array, Float, Int
 from zoo.models.functional import Params
 from zoo.training.optimization.schedules import Schedule, Values
 
-BEFORE_THE_RULE = "coupled"
+COUPLED = "coupled"
 """The form that adds to the gradient; the others add to the direction."""
-
 
 Share = Callable[[Int[Array, ""]], Float[Array, ""]]
 """Number of updates before -> factor on the decay."""

@@ -17,7 +17,7 @@ def restore_config(workdir: Path, config: ResolvedConfig, log: Callable[[str], N
 
     Raises:
         ConfigError: config.json is gone from a run with checkpoints, and it is another run, or
-            that cannot be told.
+            that cannot be determined.
     """
     path, identity = workdir / "config.json", configs.identity(config)
     if path.exists() or not checkpoint_steps(workdir / "checkpoints"):

@@ -30,8 +30,8 @@ def read_record(path: Path, **expected: type) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
-        told = f"{path} is damaged ({why}); restore it from a copy, or remove it if there is none"
-        raise ConfigError(told) from error
+        line = f"{path} is damaged ({why}); restore it from a copy, or remove it if there is none"
+        raise ConfigError(line) from error
     return content
 
 

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from zoo import config as configs
 from zoo import data
 from zoo.models import cost
-from zoo.objectives.attention_kernels import LayersKernel, told
+from zoo.objectives.attention_kernels import LayerKernel, kernel_lines
 
 
 def startup_summary(
@@ -17,7 +17,7 @@ def startup_summary(
     size: cost.Cost,
     dataset: data.TextDataset,
     mesh: Mesh,
-    kernels: list[LayersKernel],
+    kernels: list[LayerKernel],
     workdir: Path,
 ) -> list[str]:
     """Returns lines that say what is trained, on which data and devices, and where it is written.
@@ -42,6 +42,6 @@ def startup_summary(
         f"data       {dataset.description}: {dataset.train_tokens:,} training tokens, "
         f"{dataset.validation_tokens:,} held out",
         f"devices    {len(devices)} x {devices[0].device_kind}, mesh {axes}",
-        *(f"attention  {line}" for line in told(kernels)),
+        *(f"attention  {line}" for line in kernel_lines(kernels)),
         f"workdir    {workdir}",
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.config import AUTO, ResolvedConfig, to_plain
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, one_line
 from zoo.files import read_object_or_empty, write_json
 
 Line = dict[str, Any]
@@ -206,5 +206,5 @@ class RunTrackers:
             act()
         except Exception as error:
             self._trackers.pop(name, None)
-            message = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            message = f"{type(error).__name__}: {one_line(error)}"
             self._log(f"warning: {name} failed and is left out from now on; metrics.jsonl has everything: {message}")

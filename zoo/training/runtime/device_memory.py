@@ -83,16 +83,16 @@ def check_memory(needed: Mapping[str, int]) -> None:
     Raises:
         ConfigError: naming both numbers and what to change.
     """
-    total, there = sum(needed.values()), device_memory()
-    if there is None or total <= there:
+    total, available = sum(needed.values()), device_memory()
+    if available is None or total <= available:
         return
     cpu = jax.local_devices()[0].platform == "cpu"
-    where = f"this machine has {_gib(there)} left for each" if cpu else f"a device has {_gib(there)}"
+    where = f"this machine has {_gib(available)} left for each" if cpu else f"a device has {_gib(available)}"
     parts = ", ".join(f"{_gib(size)} {name}" for name, size in needed.items())
     remedy = REMEDIES["activations" if needed.get("activations", 0) > total / 2 else "parameters and optimizer"]
     raise ConfigError(
-        f"the run needs at least {_gib(total)} on a device ({parts}), and {where}: take {remedy}; zoo plan tells what "
-        "fits on other devices"
+        f"the run needs at least {_gib(total)} on a device ({parts}), and {where}: take {remedy}; zoo plan shows "
+        "what fits on other devices"
     )
 
 

@@ -101,8 +101,10 @@ class ComputeRate(NamedTuple):
         """
         return None if self.peak is None else self.flops(tokens_per_second) / self.peak
 
-    def told(self, tokens_per_second: float) -> str:
-        """Returns both in words."""
+    def describe(self, tokens_per_second: float) -> str:
+        """Returns the operations per second and, with a known peak, the utilisation, e.g. "3.2
+        TFLOP/s, MFU 38.1 %".
+        """
         flops, share = self.flops(tokens_per_second), self.utilisation(tokens_per_second)
         scale, unit = next(
             ((scale, unit) for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G")) if flops >= scale), (1e6, "M")

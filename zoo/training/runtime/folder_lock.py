@@ -38,7 +38,7 @@ def check_run_folder(workdir: Path) -> None:
         # Whatever else is there was put beside a run, such as notes or figures.
         foreign = [] if {"model", "data", "training"} & record.keys() else ["config.json", *foreign]
     elif any((workdir / "checkpoints").glob("[0-9]*")):
-        foreign = []  # A run whose config.json is gone or damaged, which is told later.
+        foreign = []  # A run whose config.json is gone or damaged, which is reported later.
     if foreign:
         raise ConfigError(
             f"--workdir {workdir} holds files that are not of a run ({listed(foreign, 3)}); name a new or an empty "

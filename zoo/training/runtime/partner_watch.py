@@ -23,14 +23,14 @@ FILTER = r"""
 import re, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
-told = dropping = False
+printed = dropping = False
 for line in sys.stdin.buffer:
     if re.match(rb"[IWEF]\d{4} \d\d:", line):
         dropping = re.search(rb" (coordination_service\w*|preemption_sync_manager|client)\.(cc|h):", line)
-    if b"Terminating process because the JAX distributed service" in line and not told:
-        told = True
+    if b"Terminating process because the JAX distributed service" in line and not printed:
+        printed = True
         sys.stderr.write(sys.argv[1] + "\n")
-    if not dropping and not told:
+    if not dropping and not printed:
         sys.stderr.buffer.write(line)
     sys.stderr.flush()
 """

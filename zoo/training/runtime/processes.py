@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
-from zoo.errors import ConfigError, Preempted, ZooError, is_disk_full, shown
+from zoo.errors import ConfigError, Preempted, ZooError, is_disk_full, one_line, shown
 from zoo.training.runtime import partner_watch
 
 # Seconds in which all processes have to come, and of silence after which one is lost.
@@ -114,7 +114,7 @@ def join(group: ProcessGroup | None) -> None:
     }
     try:
         if group.coordinator is None:
-            device_ids = list(range(_visible_gpus())) if group.all_devices else None
+            device_ids = list(range(_assigned_gpus())) if group.all_devices else None
             jax.distributed.initialize(
                 local_device_ids=device_ids or None, cluster_detection_method="slurm", **timeouts
             )
@@ -124,8 +124,7 @@ def join(group: ProcessGroup | None) -> None:
             )
     except (RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"process {group.process} of {group.processes} did not find the others at {address}: "
-            f"{' '.join(str(error).split())[:200]}"
+            f"process {group.process} of {group.processes} did not find the others at {address}: {one_line(error)}"
         ) from error
     finally:
         waiting.cancel()
@@ -173,7 +172,7 @@ def watched_by_partners() -> Iterator[None]:
         raise
 
 
-def _visible_gpus() -> int:
+def _assigned_gpus() -> int:
     """Returns the number of GPUs that SLURM assigned to this process; 0 if none or unknown.
 
     Reads the environment only: no device is initialised.

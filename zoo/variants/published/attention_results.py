@@ -45,8 +45,8 @@ _PRO = (
     "both FoX and the Transformer significantly better."
 )
 _MIXED = (
-    "Zhou et al. 2024: the loss of a Transformer with 16.11 % fewer parameters or 20.3 % fewer tokens. A submission "
-    "of the same paper in February 2025 has 13.3 % and 15.4 %."
+    "Zhou et al. 2024: reaches the loss of a Transformer with 16.11 % fewer parameters or 20.3 % fewer tokens; a "
+    "submission of the same paper in February 2025 has 13.3 % and 15.4 %."
 )
 _PRIMER = (
     "So et al. 2021: a T5 of 500M parameters with squared ReLU and these convolutions needs a quarter of the training "

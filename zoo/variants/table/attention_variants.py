@@ -152,7 +152,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         baseline="encoder",
         tests=(LAYER,),
-        details=("Two layers suffice for any two tokens to depend on each other, by way of a global one.",),
+        details=("After two layers any two tokens can depend on each other, through a global one.",),
         picture="mask",
     ),
     Variant(
@@ -263,7 +263,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="score = q . k, without 1 / sqrt(K).",
         systems=("t5", "gpt2-unscaled-relu"),
         tests=(WHOLE,),
-        details=("Switched off: the factor 1 / sqrt(K). T5 makes the initial W_q smaller by it instead.",),
+        details=("Switched off: the factor 1 / sqrt(K). T5 makes the initial W_q smaller by this factor instead.",),
     ),
     choice(
         "model.attention.bias",

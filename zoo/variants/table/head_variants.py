@@ -1,6 +1,6 @@
 """Variants of what heads do with scores, and with what they have read."""
 
-from zoo.layers.attention import forgetting_attention, head_options, other_weights
+from zoo.layers.attention import forgetting_attention, head_options, unnormalised_attention
 from zoo.variants.table.entry import LAYER, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -53,8 +53,8 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "attended-gate",
         {"model.attention.gate": "elementwise"},
         equation=(
-            "y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: the gates are computed from what "
-            "they gate."
+            "y = (a * sigmoid(a W_g)) W_o, a what all heads have read, side by side: the gates are computed from the "
+            "values that they gate."
         ),
         paper="a control; cf. Qiu et al. 2025",
         tests=(LAYER,),
@@ -90,7 +90,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "softmax_plus_one",
         "attention",
         "softmax-plus-one",
-        source=other_weights.SoftmaxPlusOneAttention,
+        source=unnormalised_attention.SoftmaxPlusOneAttention,
         tests=(LAYER, ZERO_KEY),
     ),
     choice(
@@ -98,7 +98,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "sigmoid",
         "attention",
         "sigmoid-attention",
-        source=other_weights.SigmoidAttention,
+        source=unnormalised_attention.SigmoidAttention,
         tests=(LAYER,),
     ),
     choice(

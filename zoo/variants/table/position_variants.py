@@ -41,7 +41,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "permutations."
         ),
         tests=(WHOLE,),
-        details=("Switched off: the table of positions and everything else that depends on places.",),
+        details=("Switched off: the table of positions and everything else that depends on positions.",),
         claims=("P1",),
     ),
     choice(
@@ -157,7 +157,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         ROPE,
         equation=(
             "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), p = `position.kept_frequencies`; the "
-            "other pairs do not turn: of RoPE's frequencies the lowest are set to 0, the others stay what they are. "
+            "other pairs do not turn: the lowest of RoPE's frequencies are set to 0, the others are unchanged. "
             "In partial-rotary the whole spectrum, "
             "from 1 to about 1 / theta, is spread over fewer pairs instead, so that slow pairs remain."
         ),

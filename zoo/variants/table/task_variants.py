@@ -100,8 +100,8 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Peters et al. 2018, section 3.2; Ba et al. 2016",
         details=(
-            "AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch, so that a score would depend "
-            "on the rest of the batch.",
+            "AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch instead, so that its scores "
+            "depend on the rest of the batch.",
         ),
         baseline="elmo",
         tests=(numpy_reference("models/test_elmo_features.py::test_scores_equal_the_mixture_computed_by_hand"),),

@@ -52,7 +52,8 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
 
     Raises:
         ConfigError: a run has not ended; the metrics of a run are missing; the sweep's name is not
-            valid as a folder name; or the folder cannot be written.
+            valid as a folder name; a table of tuned rates would be lost; or the folder cannot be
+            written.
     """
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
         raise ConfigError(
@@ -69,7 +70,12 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
             f"{sweep.folder}: its name {sweep.name!r} is used as a folder name: up to 100 letters, digits and ._=-, "
             "not beginning with a dot"
         )
-    folder = output / sweep.name
+    folder, rates = output / sweep.name, load_tuning_grid(sweep.folder, sweep.tuning)
+    if not rates and (folder / "tuning.csv").exists():
+        raise ConfigError(
+            f"{folder / 'tuning.csv'} would be lost, because {sweep.folder} tuned nothing; remove that file first, or "
+            "archive elsewhere with --output"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in (*folder.glob("*.csv"), *folder.glob("*.png")):
@@ -79,7 +85,7 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
             write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
         if len(sweep.arms) > 1:
             write_atomic(folder / "differences.csv", _csv(_differences(sweep)))
-        if rates := load_tuning_grid(sweep.folder, sweep.tuning):
+        if rates:
             write_atomic(
                 folder / "tuning.csv",
                 _csv(

@@ -1,6 +1,4 @@
-"""Attention whose weights are no softmax over the keys: with a constant in the denominator, or by a
-sigmoid of each score.
-"""
+"""Attention whose weights need not add up to 1: softmax+1, and a sigmoid of each score."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

@@ -1,0 +1,163 @@
+"""`zoo run` with seeds that are added until it is decided, and changes of the analysis afterwards."""
+
+import json
+
+import pytest
+
+
+def attempts(folder):
+    return {path.parent.name: len(path.read_text()) for path in folder.glob("runs/norms/*/attempts")}
+
+
+NOISE = {"post": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6], "pre": [2.0] * 8}
+
+
+@pytest.fixture
+def noise(monkeypatch):
+    """Losses of which three seeds do not tell whether pre-norm is better, and some more do."""
+    monkeypatch.setenv(
+        "FAKE_LOSSES",
+        json.dumps(
+            {
+                f"norm={norm},warm-up=0-seed{seed}": loss
+                for norm, losses in NOISE.items()
+                for seed, loss in enumerate(losses)
+            }
+        ),
+    )
+
+
+@pytest.mark.promise
+def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
+    code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "8")
+    assert (code, err) == (0, "")
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    seeds = len(record["seeds"])
+    assert 3 < seeds < 8
+    assert list(map(int, record["looks"])) == list(range(3, 9))
+    assert out.count("Undecided:") == seeds - 3
+    assert out.count("Supported:") == 1
+    # The interval is that of the look: wider than one that was looked at once.
+    assert f"({100 * (1 - record['looks'][str(seeds)]):.3g} % interval" in out.rpartition("Supported:")[2]
+    assert set(attempts(folder).values()) == {1}
+    assert not [line for line in record["warnings"] if "after runs" in line]
+    # Repeated as it was asked or with the seeds that it came to, it stays as it is.
+    for count in ("3", str(seeds)):
+        assert zoo("norms.py", "--seeds", count, "--until-decided", "--max-seeds", "8")[0] == 0
+        again = json.loads((folder / "runs/norms/experiment.json").read_text())
+        assert (again["looks"], again["seeds"], again["warnings"]) == (
+            record["looks"],
+            record["seeds"],
+            record["warnings"],
+        )
+    assert set(attempts(folder).values()) == {1}
+
+
+def test_the_budget_ends_it_undecided(zoo, folder, noise):
+    code, out, _ = zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3")
+    assert code == 0
+    assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 3
+    assert out.count("Undecided:") == 2
+    assert zoo("norms.py", "--seeds", "4")[0] == 0
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    assert any(line.endswith("added after the last planned look: 3") for line in record["warnings"])
+
+
+def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
+    out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
+    assert "3 seeds detect a difference of 3.3 SD of the paired differences with 80 % power" in out
+    zoo("norms.py", "--seeds", "3")
+    code, out, _ = zoo("norms.py", "--seeds", "4", "--dry-run", "--json")
+    planned, stored = json.loads(out), json.loads((folder / "runs/norms/experiment.json").read_text())
+    assert code == 0
+    assert [run["state"] for run in planned["runs"]].count("done") == len(stored["runs"])
+    assert len(planned["runs"]) == len(planned["arms"]) * 4
+    assert planned["folder"] == "runs/norms"
+    assert planned["arms"][0]["parameters"] == stored["arms"][0]["parameters"]
+    assert {"steps", "tokens", "optimizer", "data", "evaluation"} <= planned["arms"][0].keys()
+    assert "--json needs --dry-run" in zoo("norms.py", "--json")[2]
+    out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
+    # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
+    assert (
+        '"pre wins": the SD is 0.451 nats over the 3 finished seeds, so the detectable difference is 0.96 nats' in out
+    )
+
+
+def test_looks_that_come_too_late_are_reported(zoo, folder, noise):
+    def told():
+        lines = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+        return [line for line in lines if "after runs had finished" in line]
+
+    zoo("norms.py", "--seeds", "2")
+    zoo("norms.py", "--seeds", "3")
+    assert [line.split(";")[0] for line in told()] == ["seeds changed after runs had finished"]
+    zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "3")
+    assert [line.split()[0] for line in told()] == ["seeds", "looks"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["norms.py", "--seeds", "1", "--until-decided"],
+            "--until-decided needs at least 2 seeds to begin with, got 1",
+        ),
+        (
+            ["norms.py", "--seeds", "4", "--until-decided", "--max-seeds", "3"],
+            "--max-seeds 3 is fewer than the 4 seeds",
+        ),
+        (["norms.py", "--max-seeds", "3"], "--max-seeds needs --until-decided"),
+        (["--config=small.py", "--seeds", "2", "--until-decided"], "has no contrasts"),
+    ],
+)
+def test_looks_that_cannot_be(zoo, folder, arguments, text):
+    code, _, err = zoo(*arguments)
+    assert code == 2
+    assert text in err
+    assert not (folder / "runs").exists()
+
+
+def test_planned_looks_are_kept(zoo, folder, noise):
+    zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3")
+    code, _, err = zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "5")
+    planned = json.loads((folder / "runs/norms/experiment.json").read_text())["looks"]
+    assert zoo("norms.py", "--seeds", "3")[0] == 0
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    # These looks with these seeds are what no command asks for.
+    assert (record["looks"], record["command"]) == (planned, [])
+    assert code == 2
+    assert "were planned for at most 3 seeds" in err
+
+
+def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
+    def warnings():
+        return json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+
+    path = folder / "norms.py"
+    assert zoo("norms.py", "--seeds", "2")[0] == 0
+    assert not [line for line in warnings() if "after runs had finished" in line]
+    path.write_text(
+        path.read_text().replace(
+            "return fake_run.experiment(size=size)",
+            """
+    import dataclasses
+    made = fake_run.experiment(size=size)
+    return dataclasses.replace(made, contrasts=tuple(dataclasses.replace(contrast, margin=3.0) for contrast in made.contrasts))""",
+        )
+    )
+    assert zoo("norms.py", "--seeds", "1")[0] == 0
+    changed = [line for line in warnings() if "after runs had finished" in line]
+    assert [line.split(";")[0] for line in changed] == [
+        'contrast "pre wins" changed after runs had finished',
+        "seeds changed after runs had finished",
+    ]
+    assert "margin was 0.1, is 3.0" in changed[0]
+    assert zoo("norms.py", "--seeds", "1")[0] == 0
+    assert [line for line in warnings() if "after runs had finished" in line] == changed
+
+
+def test_entirely_other_seeds_are_a_choice_too(zoo, folder):
+    assert zoo("norms.py", "--seeds", "2")[0] == 0
+    assert zoo("norms.py", "--seeds", "5,6")[0] == 0
+    warnings = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+    assert any(line.startswith("seeds changed after runs had finished; left out now: 0, 1") for line in warnings)

@@ -1,0 +1,126 @@
+"""Combinations of objectives, teachers, heads, shared layers and training that cannot be."""
+
+import pytest
+
+from tests.refused_configs import ELMO, ENCODER, ISOLATED, NARROW, SHARED, TAUGHT, TWO, check_refused, kind, shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        # Objectives
+        (
+            {"objective.kind": "masked"},
+            ["masked trains model.architecture=encoder", "decoder is trained by objective.kind=causal"],
+        ),
+        (
+            {"model.architecture": "encoder"},
+            ["causal trains model.architecture=decoder", "encoder is trained by objective.kind=masked"],
+        ),
+        (
+            ENCODER | {"objective.mask_token_fraction": 0.9, "objective.random_token_fraction": 0.2},
+            ["mask_token_fraction=0.9", "random_token_fraction=0.2", "than 1"],
+        ),
+        ({"objective.select_fraction": 0.3}, ["select_fraction=0.3 has no effect", "masked"]),
+        (TWO | {"objective.prefix_length": 128}, ["prefix_length=128", "leaves nothing", "sequence_length=128"]),
+        (
+            TWO | {"model.position.max_length": 99, "objective.prefix_length": 100},
+            ["max_length=99", "100 tokens of the encoder"],
+        ),
+        (
+            TWO | {"model.position.max_length": 64, "objective.prefix_length": 30},
+            ["max_length=64", "99 tokens of the decoder"],
+        ),
+        (TWO | {"model.decoder.position.max_length": 64}, ["max_length=64", "65 tokens of the decoder"]),
+        (TWO | ISOLATED, ["objective.kind=prefix", "isolate_documents"]),
+        (ELMO | ISOLATED, ["objective.kind=bidirectional", "isolate_documents"]),
+        # The masked objective needs an id more than the tokenizer has.
+        (ENCODER | {"model.vocab_size": 257}, ["model.vocab_size=257", "258 ids, [MASK] included"]),
+        # Teachers, and layers of another run
+        (
+            {"objective.distillation.cosine": 1.0},
+            ["cosine=1 has no effect without objective.distillation.teacher", "at 0"],
+        ),
+        (TAUGHT | {"objective.distillation.kl": 0.0}, ["teacher=run has no effect", "both 0", "leave it empty"]),
+        (
+            TAUGHT
+            | {
+                "objective.distillation.kl": 0.0,
+                "objective.distillation.cosine": 1.0,
+                "objective.distillation.temperature": 4.0,
+            },
+            ["temperature=4 has no effect", "kl=0", "at 2"],
+        ),
+        (
+            TAUGHT | {"objective.distillation.hard": 0.0, "objective.z_loss": 1e-4},
+            ["z_loss=0.0001 has no effect", "hard=0"],
+        ),
+        (
+            TAUGHT | {"objective.distillation.hard": 0.0, "objective.label_smoothing": 0.1},
+            ["label_smoothing=0.1 has no effect", "hard=0"],
+        ),
+        (
+            TAUGHT
+            | ENCODER
+            | {
+                "data.row_format": "segment_pairs",
+                "data.sequence_length": 32,
+                "objective.next_sentence": True,
+                "model.head.pooler": True,
+                "model.head.next_sentence": True,
+            },
+            ["next_sentence=true", "tokens alone"],
+        ),
+        ({"training.start_layers": (0, 2)}, ["start_layers=0,2 has no effect without training.start_from"]),
+        (
+            {"training.start_layers": (0, 2), "training.start_from": "run"},
+            ["start_layers=0,2 names 2 layers", "model.num_layers is 4"],
+        ),
+        # ELMo
+        (ELMO | {"model.elmo.filters": (1, 8, 2)}, ["model.elmo.filters=(1, 8, 2)", "pairs"]),
+        (ELMO | {"model.elmo.filters": ()}, ["model.elmo.filters is empty"]),
+        (
+            ELMO | {"model.elmo.filters": (9, 8), "model.elmo.characters": 8},
+            ["(9, 8)", "above model.elmo.characters=8"],
+        ),
+        (ELMO | {"model.norm.kind": "rmsnorm"}, ["model.norm.kind=rmsnorm has no effect", "model.architecture=elmo"]),
+        ({"model.elmo.highways": 1}, ["model.elmo.highways=1 has no effect", "elmo"]),
+        # Embeddings of another width
+        ({NARROW: 8}, ["model.embedding.dim=8", "model.tie_embeddings=true", "model.head.transform=true"]),
+        ({NARROW: 256 // 2} | TWO, ["model.embedding.dim=128", "model.tie_embeddings=false"]),
+        (
+            {NARROW: 7, "model.tie_embeddings": False, "model.position.kind": "sinusoidal"},
+            ["model.embedding.dim=7 must be even"],
+        ),
+        # Layers that share their weights
+        ({SHARED: 3}, ["model.layers.distinct=3 does not divide model.num_layers=4"]),
+        (TWO | {SHARED: 4, "model.decoder.num_layers": 6}, [f"{SHARED}=4 does not divide model.num_layers=6"]),
+        ({SHARED: 1, "model.norm.kind": "batchnorm"}, [f"{SHARED}=1", "model.norm.kind=batchnorm"]),
+        (TWO | {SHARED: 1, "model.encoder.norm.kind": "batchnorm"}, [f"{SHARED}=1", "model.norm.kind=batchnorm"]),
+        (
+            {SHARED: 1, "model.layers.pattern": ("a",)} | kind("a", attention__window=4),
+            [f"{SHARED}=1", "model.layers.pattern=a"],
+        ),
+        (
+            {SHARED: 2, "training.start_from": "run", "training.start_layers": (0, 1, 2, 3)},
+            [f"{SHARED}=2", "training.start_layers=0,1,2,3"],
+        ),
+        # Training
+        ({"model.norm.kind": "batchnorm", "training.accumulation_steps": 2}, ["accumulation_steps=2", "batchnorm"]),
+        (
+            TWO | {"model.encoder.norm.kind": "batchnorm", "training.accumulation_steps": 2},
+            ["accumulation_steps=2", "batchnorm"],
+        ),
+        (
+            TWO | {"mesh.tensor": 4, "model.decoder.attention.num_heads": 2},
+            ["model.decoder.attention.num_heads=2", "mesh.tensor=4"],
+        ),
+        (
+            {"model.layers.pattern": ("a",), "mesh.tensor": 2} | kind("a", attention__num_kv_heads=1),
+            ["kinds.a.attention.num_kv_heads=1"],
+        ),
+    ],
+    ids=shown,
+)
+def test_what_cannot_be_is_refused_in_one_line(changes, words):
+    check_refused(changes, words)

@@ -1,0 +1,87 @@
+"""Which kernel computes a layer, on which device, and why not the fused one."""
+
+import pytest
+
+from zoo.config import ATTENTION_SUPPORT
+from zoo.errors import ConfigError
+from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
+
+FEATURES = (
+    "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
+    "centred_window", "query_score", "row_score", "sigmoid",
+)  # fmt: skip
+BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window")
+TO_SOME = {
+    **{feature: ({feature: feature}, "einsum", feature) for feature in FEATURES if feature not in BY_ARRAY},
+    **{feature: ({feature: feature}, "cudnn", "") for feature in BY_ARRAY},
+    "nothing": ({}, "cudnn", ""),
+    "float32": ({"dtype": "float32"}, "einsum", "float32 activations"),
+    "all": ({"dtype": "float32", "sinks": "sinks", "head_dim": 20}, "einsum", "float32 activations; head_dim=20, no "
+            "multiple of 8 up to 256; sinks"),
+    "20": ({"head_dim": 20}, "einsum", "head_dim=20, no multiple of 8 up to 256"),
+    "264": ({"head_dim": 264}, "einsum", "head_dim=264, no multiple of 8 up to 256"),
+    "256 on Hopper": ({"head_dim": 256}, "cudnn", ""),
+    "136 on Ampere": ({"head_dim": 136, "capability": (8, 9)}, "einsum", "head_dim=136, above 128 on this GPU"),
+    "136 on Blackwell": ({"head_dim": 136, "capability": (10, 0)}, "einsum", "head_dim=136, above 128 on this GPU"),
+    "128 on Ampere": ({"head_dim": 128, "capability": (8, 0)}, "cudnn", ""),
+    "128 on Blackwell": ({"head_dim": 128, "capability": (12, 0)}, "cudnn", ""),
+    "Turing": ({"capability": (7, 5)}, "einsum", "compute capability 7.5, below 8.0"),
+    "AMD": ({"capability": None}, "einsum", "no NVIDIA GPU"),
+    "eight": ({"devices": 8}, "cudnn", ""),
+    "tpu": ({"name": "tpu"}, "einsum", "no GPU"),
+    "cpu": ({"name": "cpu"}, "rows", "no GPU"),
+    "cpu, a lot": ({"name": "cpu", "score": "x", "documents": "x", "softcap": "x", "sinks": "x", "padding": "x",
+                    "dtype": "float32", "head_dim": 20, "value_width": "x", "centred_window": "x"}, "rows", "no GPU"),
+    "cpu, dropout": ({"name": "cpu", "dropout": "x"}, "einsum", "no GPU"),
+    "cpu, value": ({"name": "cpu", "value": "x"}, "einsum", "no GPU"),
+    "cpus": ({"name": "cpu", "devices": 2}, "einsum", "no GPU"),
+    "named": ({"implementation": "xla"}, "xla", "model.attention.implementation=xla"),
+    "named fused": ({"implementation": "cudnn"}, "cudnn", ""),
+    "named fused elsewhere": ({"implementation": "cudnn", "name": "cpu", "head_dim": 256}, "cudnn", "no GPU"),
+}  # fmt: skip
+
+
+def chosen(changes, block=0, fused_block=0):
+    """The choice on a Hopper for heads of 64 in bfloat16, or with changes of that."""
+    platform = {"name": "gpu", "devices": 1, "capability": (9, 0)}
+    given, asked = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64}, dict.fromkeys(FEATURES, "")
+    for name, value in changes.items():
+        next((fields for fields in (platform, given) if name in fields), asked)[name] = value
+    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block, fused_block=fused_block)
+
+
+@pytest.mark.parametrize("case", TO_SOME)
+def test_auto_takes_a_faster_kernel_only_where_it_can_do_what_is_asked(case):
+    changes, kernel, reason = TO_SOME[case]
+    assert chosen(changes) == KernelChoice(kernel, 0, reason)
+
+
+def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
+    assert [chosen(changes, 64).name for changes in ({}, {"sinks": "sinks"}, {"implementation": "xla"})] == [
+        "cudnn", "banded einsum", "banded xla"
+    ]  # fmt: skip
+    assert chosen({"implementation": "cudnn"}, 64).block == 0
+    # Where the mask is an array, blocks keep it linear in the length.
+    assert [chosen(changes, 64, 64).name for changes in ({}, {"implementation": "cudnn"})] == ["banded cudnn"] * 2
+
+
+def test_only_rows_in_order_without_a_prefix_are_cut():
+    rows = RowStructure(512, in_order=True)
+    cut = (rows, rows._replace(in_order=False), rows._replace(prefix=3), rows._replace(length=64))
+    assert [each.block_length(9) for each in cut] == [64, 0, 0, 0]
+
+
+def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():
+    with pytest.raises(ConfigError, match=r"implementation=cudnn cannot have .*head_dim=256, above 128"):
+        chosen({"implementation": "cudnn", "head_dim": 256, "capability": (8, 0)})
+
+
+def test_what_no_field_asks_for_is_refused_where_the_kernel_is_named():
+    for feature in ("row_score", "query_score", "value_width"):
+        with pytest.raises(ConfigError, match=r"implementation=cudnn does not support this; use einsum"):
+            chosen({"implementation": "cudnn", feature: "this"})
+
+
+def test_the_features_asked_of_a_kernel_are_those_of_the_table():
+    assert ATTENTION_SUPPORT["einsum"].features == set(FEATURES)
+    assert all(support.features <= set(FEATURES) for support in ATTENTION_SUPPORT.values())

@@ -1,0 +1,138 @@
+"""Small files of every kind that a source of data can be, made when they are asked for."""
+
+import functools
+import json
+import string
+import tempfile
+from pathlib import Path
+
+from zoo.files import cache_directory
+
+
+@functools.cache
+def text():
+    """A file of short documents with many words; it lies in the cache of the tests, which is
+    removed at their end.
+    """
+    path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
+    names = [
+        "".join(("Bar", "kel", "lom", "mit", "nus")[int(digit) % 5] for digit in str(i * i * 7)) for i in range(60)
+    ]
+    path.write_text(
+        "\n\n".join(
+            f"Line {i} tells of {i * i} sheep and {i % 7} wolves of {names[i]}. They never met." for i in range(60)
+        )
+    )
+    return path
+
+
+@functools.cache
+def vocabulary(*words):
+    """A published tokenizer: BERT's list of tokens, with letters, digits and these words."""
+    path = Path(tempfile.mkdtemp(dir=text().parent)) / "vocab.txt"
+    characters = string.ascii_lowercase + string.digits + string.punctuation
+    path.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *words])
+    )
+    return str(path)
+
+
+@functools.cache
+def bad_text():
+    """The same with bytes that are no text in some lines."""
+    path = text().with_name("bad.txt")
+    path.write_bytes(text().read_bytes().replace(b"sheep", b"sh\xe9\xe9p", 5))
+    return f"text:{path}"
+
+
+@functools.cache
+def records():
+    """The same as records with two columns."""
+    path = text().with_name("records.jsonl")
+    words = text().read_text().split("\n\n")
+    path.write_text("\n".join(json.dumps({"text": line, "reversed": line[::-1]}) for line in words))
+    return f"jsonl:{path}"
+
+
+@functools.cache
+def table(name):
+    """A file of labelled lines: two texts and two labels of each."""
+    path = text().with_name(f"{name}.csv")
+    rows = [
+        f"{line.split('.')[0]},{line[::-1].split('.')[1]},{'abc'[i % 3]},{'abc'[i % 2]},{i}"
+        for i, line in enumerate(text().read_text().split("\n\n"))
+    ]
+    names = "0,1,2,3,4" if name == "numbered" else "text,second,label,other,number"
+    path.write_text("\n".join([names, *(rows[::-2] if name == "dev" else rows)]))
+    return f"csv:{path}"
+
+
+@functools.cache
+def tagged():
+    """Words in lines, with three further columns."""
+    path = text().with_name("words.conll")
+    lines = [
+        " ".join([word, word[::-1], "BI"[i % 2] + "-x", "O" if i % 3 else "B-y"])
+        for i, word in enumerate(text().read_text().split())
+    ]
+    path.write_text("\n\n".join("\n".join(lines[i : i + 4]) for i in range(0, len(lines), 4)))
+    return f"conll:{path}"
+
+
+@functools.cache
+def asked():
+    """Contexts that are longer than a row, with questions, as SQuAD has them."""
+    path = text().with_name("asked.json")
+    contexts = text().read_text().split("\n\n")
+    path.write_text(
+        json.dumps(
+            {
+                "data": [
+                    {
+                        "paragraphs": [
+                            {
+                                "context": context,
+                                "qas": [
+                                    {"id": str(i), "question": "how?", "answers": [{"text": str(i), "answer_start": 5}]}
+                                ],
+                            }
+                            for i, context in enumerate(contexts)
+                        ]
+                    }
+                ]
+            }
+        )
+    )
+    return f"squad:{path}"
+
+
+@functools.cache
+def pairs():
+    """Pairs of texts, with a third column."""
+    path = text().with_name("pairs.jsonl")
+    rows = ({"source": f"{i}+{i % 7}", "target": f"{i + i % 7}" * (1 + i % 4), "third": f"{i * i}"} for i in range(90))
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return f"jsonl:{path}"
+
+
+@functools.cache
+def hub():
+    """A folder with two subsets, `one` and `other`, of two splits each."""
+    folder = Path(tempfile.mkdtemp(dir=text().parent))
+    words = text().read_text().split("\n\n")
+    for number, name in enumerate(("one", "other")):
+        for part, place in (("train", number), ("test", number + 2)):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / f"{part}.jsonl").write_text(
+                "\n".join(json.dumps({"text": line[place:]}) for line in words)
+            )
+    listed = "".join(f"- config_name: {name}\n  data_dir: {name}\n" for name in ("one", "other"))
+    (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
+    return f"hf:{folder}"
+
+
+def mixture(*weights):
+    """A value of `data.mixture`."""
+    return tuple(
+        f"{weight}*{source}" for weight, source in zip(weights, (records(), f"text:{vocabulary()}"), strict=True)
+    )

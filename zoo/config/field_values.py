@@ -1,0 +1,91 @@
+"""Values of fields: parsed as typed, and checked against their type, choices and limits."""
+
+import math
+from typing import Any
+
+from zoo.config.fields import AUTO, Field
+from zoo.errors import did_you_mean, listed, shown
+from zoo.files import LARGEST_NUMBER
+
+# A list of choices is cut after so many.
+_MOST_CHOICES = 20
+# How to get what is no choice by its usual name.
+_HINTS = {
+    ("optimizer.kind", "adam"): "; Adam is adamw with optimizer.weight_decay=0 or optimizer.weight_decay_form=coupled"
+}
+
+
+def parse_value(field: Field, text: str) -> Any:
+    """Parses a value as typed on a command line.
+
+    A text that cannot be parsed is returned unchanged, and `resolve` refuses it.
+    """
+    text = text.strip() if field.kind is not str else text
+    if field.auto and text == AUTO:
+        return AUTO
+    try:
+        if field.kind is bool:
+            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
+        if field.kind is int:
+            number = float(text)
+            return int(number) if number == int(number) else text
+        if field.kind is float:
+            return float(text)
+        if field.kind is tuple:
+            parts = [part.strip(" '\"") for part in text.strip("()[]").split(",") if part.strip()]
+            return tuple(field.items(part) for part in parts)
+    except (ValueError, KeyError, OverflowError):
+        return text
+    return text
+
+
+def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
+    """Returns the value in the field's type, and what is wrong with it or None."""
+    expected = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        tuple: "comma-separated integers" if field.items is int else "comma-separated names",
+    }
+    if field.auto and value == AUTO and isinstance(value, str):
+        return value, None
+    wrong = f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
+    if field.choices:
+        if not isinstance(value, str) or value not in field.choices:
+            names = listed([*field.choices, *([AUTO] if field.auto else ())], _MOST_CHOICES)
+            hint = _HINTS.get((field.path, str(value))) or did_you_mean(str(value), field.choices)
+            return value, f"{field.path}={shown(value)} is not one of {names}{hint}"
+        return value, None
+    if field.kind is tuple:
+        if isinstance(value, field.items) and not isinstance(value, bool):
+            value = (value,)
+        if not isinstance(value, tuple | list) or not all(
+            isinstance(item, field.items) and not isinstance(item, bool) for item in value
+        ):
+            return value, wrong
+        value, numbers = tuple(value), value if field.items is int else ()
+    elif field.kind is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value, wrong
+        value = float(value)
+        if not math.isfinite(value):
+            return value, f"{field.path}={value!r}: expected a finite number"
+        if abs(value) > LARGEST_NUMBER:
+            return (
+                value,
+                f"{field.path}={value!r}: expected a number that fits in 32 bits, at most {LARGEST_NUMBER:.1e}",
+            )
+        numbers = (value,)
+    elif not isinstance(value, field.kind) or (field.kind is int and isinstance(value, bool)):
+        return value, wrong
+    else:
+        numbers = (value,) if field.kind is int else ()
+    for number in numbers:
+        if field.minimum is not None and number < field.minimum:
+            return value, f"{field.path}={shown(number)} must be at least {field.minimum:g}"
+        if field.above is not None and number <= field.above:
+            return value, f"{field.path}={shown(number)} must be above {field.above:g}"
+        if (largest := field.largest) is not None and number > largest:
+            return value, f"{field.path}={shown(number)} must be at most {largest:.10g}"
+    return value, None
