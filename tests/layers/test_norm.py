@@ -81,7 +81,7 @@ def test_norm_matches_its_equation(x, kind, fields):
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "centering", "batchnorm"])
-def test_norm_without_scale_and_bias_equals_scale_1_and_bias_0(x, kind):
+def test_norm_without_scale_and_bias_uses_1_and_0(x, kind):
     # A norm without scale and bias equals one with scale 1 and bias 0; it still subtracts the mean.
     neutral = {"scale": jnp.ones(D), "bias": jnp.zeros(D)}
     bare = in_training(x, kind, {}, scale=False, bias=False)[0]

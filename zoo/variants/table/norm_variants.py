@@ -88,7 +88,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "no-norm-scale",
         equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) + bias.",
         paper="a control; Xu et al. 2019 (LayerNorm-simple)",
-        tests=(numpy_reference("layers/test_norm.py::test_norm_without_scale_and_bias_equals_scale_1_and_bias_0", 1e-7),),
+        tests=(numpy_reference("layers/test_norm.py::test_norm_without_scale_and_bias_uses_1_and_0", 1e-7),),
         details=("Switched off: the factors scale [D] of every norm, so that each has only its bias.",),
     ),
     choice(
@@ -98,7 +98,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "no-norm-bias",
         equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale.",
         paper="a control; Xu et al. 2019",
-        tests=(numpy_reference("layers/test_norm.py::test_norm_without_scale_and_bias_equals_scale_1_and_bias_0", 1e-7),),
+        tests=(numpy_reference("layers/test_norm.py::test_norm_without_scale_and_bias_uses_1_and_0", 1e-7),),
         details=("Switched off: the bias [D] of every norm. RMSNorm has none anyway.",),
     ),
     choice(
