@@ -1,4 +1,4 @@
-"""A kind of optimizer and one of schedule as a user may add them, for the time of a test."""
+"""An optimizer and a schedule as a user may add them, registered for the duration of a test."""
 
 import contextlib
 
@@ -67,7 +67,7 @@ def halving(step):
 
 @contextlib.contextmanager
 def kinds_added(*pairs):
-    """Registers kinds, each with what computes it, as a plug-in does."""
+    """Registers kinds together with their implementations, as a plug-in does."""
     with contextlib.ExitStack() as stack:
         for kind, implementation in pairs:
             registration = KindRegistration(kind, implementation)

@@ -1,5 +1,5 @@
-"""Tiny configs, and modules whose every value is random, so that no bias, scale or table can be
-forgotten unnoticed.
+"""Tiny configs, and modules with random values everywhere, so that a test notices any bias, scale
+or table that a computation leaves out.
 """
 
 import functools
@@ -25,11 +25,11 @@ TINY = {
     "data.tokenizer.kind": "characters",
 }
 
-# On top of TINY: the other architectures that attend.
+# Changes to TINY for the other architectures with attention.
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 
-# On top of TINY: 8 characters a token, cells of 24. An ELMo has no feed-forward.
+# Changes to TINY for an ELMo: 8 characters per token, cells of 24, no feed-forward.
 TINY_ELMO = {
     "model.architecture": "elmo",
     "objective.kind": "bidirectional",
@@ -42,7 +42,7 @@ TINY_ELMO = {
 
 
 def slow_but(kept, cases, mark=pytest.mark.slow):
-    """Cases of a test, with `mark` on those that are not among `kept`."""
+    """Returns the cases of a test as parameters, with `mark` on those that are not in `kept`."""
     assert set(kept) <= set(cases)
     in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
     return [pytest.param(*values, marks=() if case in kept else mark) for case, values in in_order]
@@ -92,8 +92,8 @@ def with_values(module, values, stats=None):
 
 
 def call_and_statistics(module, values, stats, use, *arguments):
-    """Compiles and calls `use(copy of the module, *arguments)` and returns what it returned and the
-    statistics that it left.
+    """Compiles and calls `use(copy of the module, *arguments)`; returns its result and the
+    statistics after the call.
     """
 
     def run(values, stats, *arguments):
@@ -104,8 +104,8 @@ def call_and_statistics(module, values, stats, use, *arguments):
 
 
 def together(values, stats):
-    """Returns parameters and statistics as one nested dict of float64 arrays, as `tests.reference`
-    takes them.
+    """Returns parameters and statistics as one nested dict of float64 arrays, the form that
+    `tests.reference` takes.
     """
     merged = dict(values)
     for name, value in stats.items():
@@ -121,8 +121,8 @@ def as_float64(values):
 @functools.cache
 @functools.cache
 def quick_compilation():
-    """Compiler options that compile several times faster and run slower, without those that this
-    version does not know.
+    """Returns compiler options for fast compilation of slower programs, without options that this
+    version of XLA does not know.
     """
     known, wanted = {}, {
         "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False,
@@ -137,8 +137,8 @@ def quick_compilation():
 
 
 def compiled(function):
-    """Returns a function as one compiled program that gives numpy arrays; one program per operation
-    takes longer to compile.
+    """Returns the function as one compiled program that returns numpy arrays; compiling every
+    operation by itself takes longer.
     """
     program = jax.jit(function, compiler_options=quick_compilation())
     return lambda *arguments: jax.tree.map(np.asarray, program(*arguments))
@@ -150,7 +150,7 @@ def call(function, *arguments):
 
 
 def counting(length, causal=True, **more):
-    """The context of rows that are one sequence each."""
+    """Returns the context of rows that hold one sequence each."""
     return Context(jnp.arange(length)[None], causal=causal, in_order=True, **more)
 
 
@@ -163,7 +163,7 @@ def close(actual, expected, tolerance=1e-5):
 
 
 def programs_inside(equation):
-    """The programs that an equation of a traced program holds: of a loop, a branch, a call."""
+    """Returns the inner programs (jaxprs) of an equation: the body of a loop, a branch, a call."""
     for value in jax.tree.leaves(equation.params, is_leaf=lambda node: hasattr(node, "eqns")):
         if hasattr(value, "eqns"):
             yield getattr(value, "jaxpr", value)

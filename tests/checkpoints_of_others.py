@@ -1,5 +1,5 @@
-"""Folders as other libraries write them, with the random weights of the comparisons: what `zoo
-import` reads.
+"""Checkpoint folders in the format of other libraries, with the random weights of the parity tests,
+as input of `zoo import`.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from zoo.cli.main import main
 from zoo.interop import FAMILIES
 from zoo.interop.weights.tensor_files import open_tensors, write_tensors
 
-# The systems of a class that has importers for anybody, by name; controls have one of their own.
+# Systems by name whose class `zoo import` can read; controls have importers of their own.
 OF_CLASSES = {system.name: system for system in SYSTEMS if system.importer is None and system.reference in FAMILIES}
 
-# Fields that the class has as inputs, or that its library adds in code: they are no settings, and
-# these systems have them otherwise.
+# Systems whose values differ in fields that are arguments of the class or set by the library's
+# code, and so cannot be read from its settings.
 NO_SETTINGS = {
     "longformer-windows": "model.attention.global_tokens (layer 0)=2; it would be 1",
     "longformer-blocks": "model.attention.global_tokens=3; it would be 1",
@@ -37,8 +37,8 @@ def stored_tensors(name):
 
 
 def write_checkpoint(folder: Path, name: str, words: int | None = 2, **settings) -> Path:
-    """A folder with config.json, model.safetensors and, unless `words` is None, a vocabulary of so
-    many words.
+    """Writes config.json, model.safetensors and, unless `words` is None, a vocabulary of that many
+    words.
     """
     about = read(name)[0]
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def write_checkpoint(folder: Path, name: str, words: int | None = 2, **settings)
 
 
 def zoo(*arguments) -> tuple[int, str, list[str]]:
-    """Exit code, standard output, and lines of standard error of a `zoo` command."""
+    """Returns exit code, standard output and the lines of standard error of a `zoo` command."""
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = main([str(argument) for argument in arguments])
@@ -60,7 +60,9 @@ def zoo(*arguments) -> tuple[int, str, list[str]]:
 
 
 def imported(folder: Path, name: str, **options) -> Path:
-    """A run made of a system by `zoo import`, with the fields that its comparison adds."""
+    """Imports a system by `zoo import`, with the fields that its comparison sets, and returns the
+    run's folder.
+    """
     source, run = write_checkpoint(folder / "source", name, **options), folder / "run"
     code, _, errors = zoo(
         "import",
@@ -74,7 +76,7 @@ def imported(folder: Path, name: str, **options) -> Path:
 
 
 def arrays_of(folder: Path) -> dict[str, np.ndarray]:
-    """The tensors of a folder."""
+    """Returns the tensors of a folder by name."""
     tensors = open_tensors(folder)
     found = {name: np.asarray(tensors[name]) for name in tensors}
     tensors.finish()

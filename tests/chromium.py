@@ -1,4 +1,4 @@
-"""A headless Chromium that tests drive over its debugging pipe: real clicks, real keys,
+"""A headless Chromium that tests control over its debugging pipe, with real clicks and keys and
 screenshots.
 """
 
@@ -33,7 +33,7 @@ SECONDS = 120
 
 
 class Browser:
-    """One page. `problems` holds every exception, logged error and refused request of it so far."""
+    """One page. `problems` collects its exceptions, logged errors and refused requests."""
 
     def __init__(self, folder: Path, width: int = 1280, height: int = 900):
         self.problems, self.requests = [], []
@@ -42,7 +42,7 @@ class Browser:
         self._in, theirs_out = os.pipe()
 
         def as_3_and_4() -> None:
-            # In between: either may be 3 or 4 already.
+            # Duplicated first, because either descriptor may already be 3 or 4.
             first, second = os.dup(theirs_in), os.dup(theirs_out)
             os.dup2(first, 3)
             os.dup2(second, 4)
@@ -83,7 +83,7 @@ class Browser:
         os.close(self._out)
 
     def call(self, method: str, **parameters):
-        """One command of the DevTools protocol."""
+        """Sends one command of the DevTools protocol and returns its result."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self._session:
@@ -128,7 +128,7 @@ class Browser:
         self.until("document.readyState === 'complete'")
 
     def run(self, script: str):
-        """The value of an expression in the page."""
+        """Returns the value of an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"].get("exception", {}).get("description"))
@@ -142,13 +142,13 @@ class Browser:
             time.sleep(0.05)
 
     def click(self, selector: str, nth: int = 0) -> None:
-        """Presses the mouse in the middle of an element that can be seen."""
+        """Clicks the middle of a visible element."""
         box = self.run(
             f"(() => {{ const it = [...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.getClientRects().length)[{nth}];"
             "it.scrollIntoView({block: 'center'}); const r = it.getBoundingClientRect();"
             "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
-        # A real mouse gets there before it presses.
+        # A real mouse moves there before it clicks.
         self.mouse("mouseMoved", *box, buttons=0)
         self.mouse("mousePressed", *box)
         self.mouse("mouseReleased", *box)
@@ -166,17 +166,17 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def scheme(self, name: str) -> None:
-        """The system's colours: "light" or "dark"."""
+        """Sets the system's colour scheme: "light" or "dark"."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def screenshot(self, path: Path, full: bool = False) -> Path:
-        """Saves what is seen, or the full page, as PNG."""
+        """Saves the visible part of the page, or all of it, as PNG."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=full)["data"]
         path.write_bytes(base64.b64decode(data))
         return path
 
     def downloaded(self, ending: str, seconds: float = 30) -> Path:
-        """Waits for a saved file whose name has an ending."""
+        """Waits for a downloaded file whose name has the given ending and returns its path."""
         end = time.monotonic() + seconds
         while not (found := [path for path in self.downloads.iterdir() if path.name.endswith(ending)]):
             self.run("1")

@@ -1,5 +1,5 @@
-"""What all tests share: one cache, property tests that draw the same examples every time, and the
-command line with stand-ins for runs.
+"""Fixtures and hooks of all tests: one shared cache, property tests with fixed examples, and the
+command line with fake training runs.
 """
 
 import functools
@@ -18,26 +18,26 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Machines are shared and slow at times: how long an example takes says nothing.
+# Shared machines are slow at times, so an example has no deadline.
 settings.register_profile("zoo", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("zoo")
 
 
 def pytest_configure(config):
-    # Worker processes inherit the cache of the process that started them: what one has compiled or
-    # tokenised the others need not.
+    # Worker processes inherit the cache of the main process, so nothing is compiled or tokenised
+    # twice.
     config.zoo_cache, config.zoo_started = None, time.monotonic()
     if not hasattr(config, "workerinput"):
         config.zoo_cache = os.environ["ZOO_CACHE"] = tempfile.mkdtemp(prefix="zoo-tests-")
         os.environ["HF_DATASETS_CACHE"] = os.path.join(config.zoo_cache, "hf")
-        # For all programs of all tests, whatever other cache a test has: a folder's name is part of
-        # what a program is found by. Set before jax is imported.
+        # One compilation cache for all tests, even those that change ZOO_CACHE: JAX includes the
+        # folder's name in the key of a program. It has to be set before jax is imported.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(config.zoo_cache, "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
-        # A worker runs many programs, and would keep the memory of the largest ones together.
+        # A worker runs many programs and would otherwise keep the memory of the largest of them.
         os.environ["ZOO_KEEP_FREED_MEMORY"] = "0"
-        compile_in_haste("not slow" in config.option.markexpr)
-    # Tests leave few circles behind, and the heap of jax is large: a search through it takes long.
+        make_compilation_faster("not slow" in config.option.markexpr)
+    # Tests create few reference cycles, and collecting garbage on JAX's large heap is slow.
     gc.set_threshold(50_000, 20, 50)
 
 
@@ -45,13 +45,13 @@ def pytest_collection_finish(session):
     gc.freeze()
 
 
-def compile_in_haste(few_optimisations):
-    """Makes XLA compile faster, in this process and those that it starts: most of the time of tests
-    is compilation.
+def make_compilation_faster(few_optimisations):
+    """Makes XLA compile faster, in this process and its child processes: tests spend most of their
+    time in compilation.
 
-    A program is compiled by one thread, which costs less than to cut it up, and with
-    `few_optimisations` to a slower program, in half the time. The groups that continuous
-    integration runs are compiled so; `make test-all` runs the slow tests with the programs that
+    Each program is compiled by one thread, which is cheaper than splitting it up. With
+    `few_optimisations` compilation takes half the time and the program is slower. Continuous
+    integration compiles this way; `make test-all` runs the slow tests with the optimisations that
     users get.
     """
     flags = ["--xla_cpu_parallel_codegen_split_count=1"]
@@ -59,14 +59,15 @@ def compile_in_haste(few_optimisations):
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
         flags.append("--xla_cpu_use_fusion_emitters=false")
     flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), *flags]))
-    # A flag that a version of XLA does not know ends the process.
+    # XLA ends the process at a flag that it does not know, so a child process tries the flags
+    # first.
     program = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     if subprocess.run(program, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True).returncode == 0:
         os.environ["XLA_FLAGS"] = flags
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Prints what the tests cost: workers and subprocesses are included once they have ended."""
+    """Prints the CPU time of the tests, including that of workers and subprocesses that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in used)
     tests = sum(len(terminalreporter.getreports(outcome)) for outcome in ("passed", "failed", "skipped", "xfailed"))
@@ -81,8 +82,8 @@ def pytest_unconfigure(config):
 
 @pytest.fixture
 def in_haste(monkeypatch):
-    """This process compiles several times faster, to slower programs: for slow tests that compare
-    no bits.
+    """Compiles several times faster, to slower programs, for slow tests that do not compare results
+    bit for bit.
     """
     import jax
 
@@ -93,7 +94,7 @@ def in_haste(monkeypatch):
 
 @pytest.fixture(scope="module")
 def shared_programs():
-    """Runs of one config share their compiled programs; a module asks for it by `usefixtures`."""
+    """Lets runs with equal configs share compiled programs; a module requests it by `usefixtures`."""
     from tests.shared_programs import sharing
 
     with sharing():
@@ -102,11 +103,11 @@ def shared_programs():
 
 @pytest.fixture
 def command_line(tmp_path, monkeypatch, capsys):
-    """Calls `zoo` in an empty folder, in which norms.py is an experiment: call(words ...) returns
-    (exit code, output, errors).
+    """Calls `zoo` in a folder that holds only the experiment norms.py: call(words ...) returns
+    (exit code, stdout, stderr).
 
-    Runs are those of lab/fake_run.py: `behaviours` and `losses` say by folder what they do. Of
-    reports the pages are written, and the figures beside them only with `figures`.
+    Training is faked by lab/fake_run.py: `behaviours` and `losses` give the outcome of each run's
+    folder. Reports are written as pages, and their figures only with `figures`.
     """
     from zoo import config
     from zoo.lab.launch import process_pool

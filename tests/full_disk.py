@@ -1,5 +1,5 @@
-"""A stand-in for a full disk: the limit on the size of files, by which the system refuses to write
-with an error of the same kind.
+"""Simulates a full disk by the limit on file sizes, at which the system refuses writes with a
+similar error.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ SAID = "File too large"
 
 @contextlib.contextmanager
 def disk_with(size):
-    """No file grows beyond `size` bytes."""
+    """Limits files to `size` bytes inside the context."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""A feed-forward layer for tests that adds a term to the loss, and the field with its weight."""
+"""A feed-forward layer that adds a term to the loss, and the config field for the term's weight."""
 
 import contextlib
 
@@ -29,7 +29,7 @@ class PenalisedFeedForward(FeedForward):
 
 @contextlib.contextmanager
 def penalised():
-    """All models have this layer, and configs its field."""
+    """Gives all models this layer and all configs its field."""
     field = Field(WEIGHT, 0.0, float, "weight of the mean of cosh(y) of the feed-forward's outputs", minimum=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("zoo.layers.block.make_feed_forward", PenalisedFeedForward)

@@ -1,4 +1,4 @@
-"""Random configs, drawn over every field there is: what a user may type, sensible or not."""
+"""Random configs over all fields, valid or not, as a user may type them."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ from zoo.models.functional import logical_axes, split
 from zoo.models.parameter_groups import group_sizes
 from zoo.nested import flatten
 
-# A small model of every architecture, from which a drawn config departs.
+# A small model of each architecture; a drawn config changes some of its fields.
 SMALL = {"model.dim": 16, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 4}
 ATTENDING = {"model.attention.num_heads": 2, "model.ffn.hidden_dim": 24}
 RECURRENT = {
@@ -23,8 +23,8 @@ RECURRENT = {
     "model.elmo.character_dim": 4,
     "model.elmo.filters": (1, 4, 2, 4),
 }
-# Numbers around which a small model can still be built; what is not named here is drawn near its
-# default and its limits.
+# Values with which a small model can still be built; other numbers are drawn near their default and
+# their limits.
 NUMBERS = {
     "seed": (0, 1, 2**31 - 1), "model.dim": (8, 16, 12, 7), "model.num_layers": (1, 2, 3), "model.vocab_size": (257, 258, 300, 2),
     "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
@@ -69,21 +69,21 @@ TEXTS = {
     "model.convolution.places": ("ABCD", "AC", "B", "D", "CA", ""),
     "optimizer.select": ("role:embedding", "role:vector", "path:*kernel, axes:mlp", "role:scalar", "role:", ""),
 }
-# Text and teachers are read elsewhere; nothing of them is needed to build a model.
+# Building a model needs neither text nor a teacher.
 NOT_DRAWN = (
     "plugins", "data.source", "data.tokenizer.", "data.document_separator", "data.held_out", "objective.distillation.",
 )  # fmt: skip
-# What else must be set for a field to be read; no run is read to build a model.
+# Fields that must be set for another field to be read; building a model reads no run.
 NEEDED = NEEDS | {"training.start_layers": {"training.start_from": "x"}}
-# What comes with a choice, because it would be refused alone.
+# Fields that are set together with a choice, because the choice alone would be refused.
 SUITED = WITH | {("model.attention.implementation", "cudnn"): {"model.dtype": "bfloat16"}}
-# Drawn first; other fields are picked to suit them.
+# Drawn first, and other fields are picked to suit them.
 FIXED = ("model.architecture", "objective.kind")
 TRAINED = [(architecture, objective) for architecture, names in OBJECTIVES_OF.items() for objective in names]
 
 
 def values(path):
-    """Values for the field at a path: mostly allowed ones."""
+    """Returns values for the field at a path, most of them allowed."""
     field = configs.field_at(path)
     name = path if path in configs.BY_PATH else split_path(path)[1]
     if field.choices:
@@ -105,11 +105,11 @@ def values(path):
 
 
 def random_config(number, changes=8, tidy=True):
-    """A small model of some architecture with a field or a choice that the number picks, and up to
-    `changes` further fields drawn anew, kinds of layers and sides included.
+    """Returns the config of a small model with the field or choice that `number` picks and up to
+    `changes` further random fields, including fields of sides and kinds of layers.
 
     Args:
-        number: seed of the draw; successive ones pick all of `drawable()` in turn.
+        number: seed of the draw; successive numbers go through all of `drawable()`.
         changes: the most further fields that are picked; each brings the choices without which it
             would not be read.
         tidy: picked are fields that the architecture and the objective read, and those that the drawn
@@ -121,7 +121,7 @@ def random_config(number, changes=8, tidy=True):
     architecture, objective = draw.choice([pair for pair in TRAINED if not is_idle(first, *pair)])
     sizes = SMALL | (RECURRENT if architecture == "elmo" else ATTENDING)
     drawn = dict(zip(FIXED, (architecture, objective), strict=True))
-    # An architecture or objective that is drawn again is mostly refused.
+    # A second architecture or objective would mostly be refused.
     paths = list(dict(picked))
     others = [path for path in paths if not is_idle(path, *drawn.values())] if tidy else [*paths, *FIXED]
     draw_with_conditions(draw, first, drawn, among=[name] if name else None)
@@ -154,7 +154,7 @@ def drawable():
 
 
 def is_idle(path, architecture, objective):
-    """Whether no model of this architecture and objective reads a field."""
+    """Returns whether models of this architecture and objective ignore a field."""
     when, fixed = configs.BY_PATH[path].when, dict(zip(FIXED, (architecture, objective), strict=True))
     if path.startswith(IGNORED_BY.get(architecture, ())):
         return True
@@ -171,7 +171,7 @@ def draw_with_conditions(draw, path, drawn, scope=None, among=None):
         path: the field.
         drawn: what is drawn already.
         scope: the side, kind of layers or group that the field is set for.
-        among: the values that it may have; by default all that are drawn for it.
+        among: the values to choose from; by default those of `values(path)`.
     """
     place = scoped(scope, path) if scope else path
     when = configs.BY_PATH[path].when if path in configs.BY_PATH else None
@@ -188,7 +188,7 @@ def draw_with_conditions(draw, path, drawn, scope=None, among=None):
 
 @contextlib.contextmanager
 def named(config, **how):
-    """Adds to an error how its config was drawn, and what it sets."""
+    """Adds to an error how its config was drawn and which fields it sets."""
     try:
         yield
     except Exception as error:
@@ -199,7 +199,7 @@ def named(config, **how):
 
 
 def tidied(flat):
-    """Drops what the config's other choices do not read, as a user would after the first error."""
+    """Removes fields that the config's choices do not read, as a user would after the first error."""
     flat = dict(flat)
     while True:
         try:
@@ -226,7 +226,7 @@ def tidied(flat):
 
 
 def outcome(config):
-    """The resolved config, or None where it is refused in plain lines."""
+    """Returns the resolved config, or None if it is refused in plain lines."""
     try:
         resolved = configs.resolve(config)
     except ConfigError as error:
@@ -240,8 +240,8 @@ def outcome(config):
 
 
 def is_built(config):
-    """Whether the model of a config is built, and counted like it; otherwise the config is refused in
-    plain lines.
+    """Returns whether a config's model is built, with as many parameters as counted from the
+    config; if not, asserts that the config is refused in plain lines.
     """
     resolved = outcome(config)
     if resolved is None:
@@ -252,7 +252,7 @@ def is_built(config):
     counted = cost.summary(resolved)
     assert counted.flops_per_token > 0
     assert sum(counted.blocks.values()) == counted.parameters["total"]
-    # A group may have no parameters; nothing else may be wrong.
+    # A group without parameters is allowed; any other problem is an error.
     with contextlib.suppress(ConfigError):
         groups = group_sizes(resolved)
         assert not groups or sum(groups.values()) == counted.parameters["total"]

@@ -1,5 +1,4 @@
-"""What the project's results are compared with: plain float64 numpy, written from the papers'
-equations.
+"""The reference implementation: plain float64 numpy, written from the papers' equations.
 
 Nothing here comes from `zoo`. A config is the `model` part of a resolved one. Parameters are the
 nested dict of a model, its layers stacked along the first dimension; running statistics stand among
@@ -20,11 +19,11 @@ from tests.reference_heads import exclusive, forgotten, gated, lengthened, norme
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
-    or None, whether later tokens are hidden, and up to which position they are not; what
-    cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the
-    batch, and the (mean, unbiased variance) that it found, call by call; the tokens [B, T], and the
-    values of the first layer by row.
+    """The context of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
+    or None, whether the mask is causal and the length of the prefix that is not; the memory [B, S,
+    D] that cross-attention reads, and its positions [B, S]; whether batch normalisation uses the
+    batch, and the (mean, unbiased variance) of each of its calls; the tokens [B, T], and the
+    attention values of the first layer by row.
     """
 
     positions: np.ndarray
@@ -40,7 +39,9 @@ class Rows:
 
 
 def overlaid(config, changes=None):
-    """A config with some of its leaves changed, as nested namespaces, where no name is a method's."""
+    """Returns a config with some of its leaves changed, as nested namespaces, in which field names
+    cannot clash with methods.
+    """
     leaves, changes = vars(config) if isinstance(config, SimpleNamespace) else config, changes or {}
     return SimpleNamespace(
         **{
@@ -53,7 +54,7 @@ def overlaid(config, changes=None):
 
 
 def counting(batch, length, causal=True):
-    """Rows that are one sequence each."""
+    """Returns rows that hold one sequence each."""
     return Rows(np.tile(np.arange(length), (batch, 1)), causal=causal)
 
 
@@ -107,12 +108,11 @@ def norm(config, params, x, rows=None):
 
 
 def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None, prefix=0, dilation=1):
-    """[T, S]: does token t of one row see token s? An empty slot (-1) sees nothing and is not seen.
-
-    A window counts keys, the token's own included: before it, or where not causal (Beltagy et al.
-    2020, figure 2) as many on both sides. With a dilation d it is of the keys 0, d, 2 d ... away
-    (figure 2c). The first `global_tokens` positions see all and are seen by all. The first `prefix`
-    ones are seen by all (Raffel et al. 2020, figure 3).
+    """[T, S]: whether token t of a row attends to token s. An empty slot (-1) neither attends nor
+    is attended to. A window counts keys, including the token itself: before it if causal, else
+    centred on it (Beltagy et al. 2020, figure 2); with a dilation d, keys 0, d, 2 d ... away
+    (figure 2c). The first `global_tokens` positions attend to all tokens and all tokens to them.
+    All tokens attend to the first `prefix` positions (Raffel et al. 2020, figure 3).
     """
     keys = positions if keys is None else keys
     reach = window - 1 if causal else (window - 1) // 2
@@ -190,7 +190,7 @@ def activation(name, x):
 
 
 def activation_name(config):
-    """The nonlinearity that `ffn.kind` names."""
+    """Returns the name of the nonlinearity of `ffn.kind`."""
     name = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}[
         config.ffn.kind
     ]
@@ -240,11 +240,10 @@ def head_norm(config, params, heads):
 def attention_row(
     config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None, mix=lambda v: v
 ):
-    """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
-    positions `keys`; before the output matrix.
-
-    `length` is that of the longest row; `table` is the bias table that all layers share; `prefix`
-    "global_" names other matrices; `mix` makes the values that are read.
+    """Attention of one row before the output matrix: x [T, D] at positions `queries` reads `source`
+    [S, D] at positions `keys`. `length` is that of the longest row; `table` is the bias table that
+    all layers share; `prefix` "global_" selects the projections of global tokens; `mix` transforms
+    the values.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
 
@@ -311,8 +310,8 @@ def mixed_values(config, params, x, rows, b, v):
 
 
 def attention_layer(config, params, x, rows, cross=False, table=None):
-    """A whole attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, which has
-    no places of its own.
+    """An attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, without
+    position terms.
     """
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
@@ -419,7 +418,7 @@ def layer(params, index):
 
 
 def tower(config, params, x, rows, segments=None, sides=None):
-    """Everything between the token embedding and the head, [B, T, D] to [B, T, D]."""
+    """The stack between the token embedding and the head, [B, T, D] to [B, T, D]."""
     position = config.position
     if position.kind == "learned":
         x = x + params["position"]["table"][np.maximum(rows.positions, 0) + position.offset]

@@ -53,7 +53,7 @@ def shifted(config, x, y, positions, documents, params):
 
 
 def convolved_rows(config, place, x, rows, params):
-    """The same for all rows, [B, T, C]."""
+    """`convolved` for all rows, [B, T, C]."""
     return np.stack(
         [
             convolved(config, place, x[b], places, None if rows.documents is None else rows.documents[b], params)

@@ -11,7 +11,7 @@ def sigmoid(x):
 
 
 def clip(x, limit):
-    """To [-limit, limit]; 0 is no limit."""
+    """Clips x to [-limit, limit]; a limit of 0 does not clip."""
     return np.minimum(np.maximum(x, -limit), limit) if limit else x
 
 
@@ -56,8 +56,7 @@ def elmo(config, params, characters, filled, state, memory):
     Args:
         config: the `model` part.
         params: nested dict of float64 arrays.
-        characters: [T, C]; filled: [T]. Empty slots are taken out, the rest is read, and zeros are
-            put in their places.
+        characters: [T, C]; filled: [T]. Empty slots are skipped, and their outputs are zeros.
         state: [2, L, D]; memory: [2, L, M]; before the row.
 
     Returns:

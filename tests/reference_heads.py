@@ -1,7 +1,5 @@
-"""What fields and kinds of attention do to queries, scores and what heads have read, in plain float64
-numpy, one head and one token at a time.
-
-Nothing here comes from `zoo`.
+"""Options of attention that change queries, scores or the outputs of heads, in plain float64 numpy,
+one head and one token at a time. Nothing here comes from `zoo`.
 """
 
 import numpy as np
@@ -13,8 +11,8 @@ def sigmoid(x):
 
 
 def normed(config, params, attended):
-    """Lin et al. 2025: what each head of a row has read, [T, H, V], over its root mean square, times
-    a scale.
+    """Lin et al. 2025: the output of each head of a row, [T, H, V], over its root mean square,
+    times a scale.
     """
     if not config.attention.output_norm:
         return attended
@@ -26,8 +24,8 @@ def normed(config, params, attended):
 
 
 def gated(config, params, attended, x):
-    """Qiu et al. 2025: what the heads of a row have read, [T, H, V], times sigmoid(u W): of the
-    tokens x [T, D] or of what was read, for each element or for each head.
+    """Qiu et al. 2025: the outputs of the heads of a row, [T, H, V], times sigmoid(u W), one gate
+    per element or per head; u is the layer's input x [T, D] or the heads' output.
     """
     if config.attention.gate == "none":
         return attended
@@ -41,8 +39,8 @@ def gated(config, params, attended, x):
 
 
 def exclusive(attended, v):
-    """Zhai 2026: what each head has read, [T, H, V], less its projection on the token's own value
-    [T, G, V]; H / G neighbouring heads have the same value.
+    """Zhai 2026: the output of each head, [T, H, V], minus its projection on the token's own value
+    [T, G, V]; H / G neighbouring heads share a value.
     """
     out = np.zeros_like(attended)
     for t, h in np.ndindex(attended.shape[:2]):

@@ -98,9 +98,7 @@ def llama3(theta, rotated, scale, original, low, high):
 
 
 def rope(position, head_dim, length):
-    """(frequencies, factor) of a config's `position` part, for keys that stand at positions below
-    `length`.
-    """
+    """(frequencies, factor) of a config's `position` part, for keys at positions below `length`."""
     turning, factor = every_frequency(position, head_dim, length)
     # Barbero et al. 2024: the lowest frequencies are 0.
     kept = round(position.kept_frequencies * len(turning))
@@ -108,7 +106,7 @@ def rope(position, head_dim, length):
 
 
 def every_frequency(position, head_dim, length):
-    """The same before any frequency is set to 0."""
+    """(frequencies, factor) before any frequency is set to 0."""
     theta, rotated, scaling = position.theta, round(head_dim * position.fraction), position.scaling
     kind, scale, original = scaling.kind, scaling.factor, scaling.original_length
     if kind == "linear":

@@ -1,4 +1,6 @@
-"""A small part of the standard library in place of the whole, which takes many seconds to read."""
+"""A small part of the standard library as training text, because reading all of it takes many
+seconds.
+"""
 
 import contextlib
 import shutil
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Enough of the library for every kind of record, and read in a second.
+# Enough for every kind of record, and read within a second.
 SOME = (
     "json",
     "logging",
@@ -34,7 +36,7 @@ SOME = (
 
 @contextlib.contextmanager
 def in_place_of_the_whole(folder):
-    """Copies the part to a folder, which the data source reads as long as the context lasts."""
+    """Copies the part to a folder that the data source reads inside the context."""
     for name in SOME:
         place = Path(sysconfig.get_path("stdlib")) / name
         if place.is_dir():

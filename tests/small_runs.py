@@ -1,4 +1,4 @@
-"""A small run for the training tests."""
+"""Small runs for the training tests."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo import config as configs
 
 SMALL = {
-    # Read faster than the standard library.
+    # Faster to read than the standard library.
     "data.source": f"text:{Path(__file__).parents[1] / 'docs' / 'parity.md'}",
     "model.dim": 32,
     "model.num_layers": 1,
@@ -22,7 +22,7 @@ SMALL = {
     "optimizer.learning_rate": 3e-3,
 }
 
-# What trains each architecture, as arguments of `small`.
+# Arguments of `small` that train each architecture.
 OBJECTIVES = {
     "causal": {},
     "multi_token": {"objective__kind": "multi_token"},
@@ -46,26 +46,26 @@ def small(**overrides):
     """An unresolved config that trains in a second; keyword a__b sets the field a.b."""
     changes = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
     if changes.get("model.architecture") != "elmo" and "model.attention.kind" not in changes:
-        # It compiles fastest.
+        # The kernel that compiles fastest.
         changes = {"model.attention.implementation": "einsum"} | changes
     return configs.override(configs.default(), changes)
 
 
 def lines(workdir: Path) -> list[dict]:
-    """The lines of metrics.jsonl."""
+    """Returns the lines of metrics.jsonl."""
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
 def curves(workdir: Path) -> list[tuple]:
-    """What has to be equal between two runs of the same thing: everything but the clock."""
+    """Returns the metrics without timings, which two runs with equal configs share."""
     timed = ("seconds", "train/tokens_per_second")
     return [tuple(sorted((key, value) for key, value in line.items() if key not in timed)) for line in lines(workdir)]
 
 
 @contextlib.contextmanager
 def told_to_stop_at(step, monkeypatch):
-    """SIGTERM comes when the metrics of a step do."""
-    # Imported here: not everything that makes a config needs JAX.
+    """Delivers SIGTERM at the step's metrics."""
+    # Imported here, because tests that only make configs do not need JAX.
     from zoo.training.training_run import TrainingRun
 
     handle = TrainingRun.handle_metrics

@@ -1,8 +1,6 @@
-"""Outputs and gradients of references, as stored in tests/stored/: one JSON and one npz file per
-system, no weights.
-
-The weights follow from the tensors' names (`tests.parity.harness.random_tensor`), and of the
-gradients a digest is kept.
+"""Reads and writes the references' outputs in tests/stored/: one JSON and one npz file per system,
+with a digest of the gradients and no weights, which `tests.parity.harness.random_tensor` derives
+from the tensors' names.
 """
 
 import json
@@ -18,8 +16,8 @@ FOLDER = Path(__file__).parent / "stored"
 
 
 def digest(gradients: Arrays) -> Arrays:
-    """Of every tensor's gradient its norm and its product with a random direction of norm 1, in the
-    order of the names.
+    """Returns the norm of each tensor's gradient and its product with a random unit vector, sorted
+    by name.
     """
     norms, products = [], []
     for name in sorted(gradients):
@@ -48,7 +46,7 @@ def write(name: str, about: dict[str, Any], outputs: Arrays, gradients: Arrays, 
 
 
 def read(name: str) -> tuple[dict[str, Any], Arrays, Arrays, Arrays]:
-    """Reads (what it is, outputs, digest of the gradients, batch) of a system."""
+    """Returns (description, outputs, digest of the gradients, batch) of a system."""
     about = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     groups: dict[str, Arrays] = {"outputs": {}, "gradients": {}, "batch": {}}
     with np.load(FOLDER / f"{name}.npz") as arrays:

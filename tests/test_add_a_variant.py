@@ -1,5 +1,5 @@
-"""The recipes of docs/architecture.md, followed from files outside the package: each adds a kind,
-which is trained, decoded from, counted and described.
+"""Follows the recipes of docs/architecture.md in files outside the package: each adds a kind that
+is trained, decoded from, counted and described.
 """
 
 import re
@@ -192,7 +192,7 @@ plugin.register(
 )
 '''
 
-# By row of the table: the file, its kind, and what it says when it is described.
+# For each row of the table: the file, its kind, and the output of `zoo describe`.
 ADDED = {
     "norm": (NORM, {"model.norm.kind": "maxnorm"}, "MaxNorm(x) = x / (max |x| + epsilon)"),
     "placement": (PLACEMENT, {"model.norm.placement": "rezero"}, "x = x + g f(x)"),
@@ -208,13 +208,13 @@ ADDED = {
 
 @pytest.fixture(autouse=True)
 def separate(tmp_path, monkeypatch):
-    """Plug-ins are trusted, and loaded, for one test."""
+    """Trusts and loads plug-ins for the duration of one test."""
     monkeypatch.setattr("zoo.config.plugins.cache_directory", lambda: tmp_path / "cache")
     with unloading():
         yield
 
 
-def test_every_table_and_every_row_of_the_recipes_is_tried():
+def test_every_row_of_the_recipes_has_a_test_case():
     assert {path for _, kind, _ in ADDED.values() for path in kind} == set(TABLES)
     rows = re.findall(r"^\| ([a-z -]+) \|", RECIPES.partition("## Recipes")[2].partition("### ")[0], re.MULTILINE)
     assert set(ADDED) <= set(rows)
@@ -222,7 +222,7 @@ def test_every_table_and_every_row_of_the_recipes_is_tried():
 
 
 @pytest.mark.parametrize("row", ADDED)
-def test_what_a_recipe_adds_works(row, tmp_path, capsys):
+def test_recipe_adds_a_working_kind(row, tmp_path, capsys):
     text, kind, described = ADDED[row]
     with loaded(tmp_path, text) as path:
         changes = {path.replace(".", "__"): value for path, value in kind.items()}

@@ -1,4 +1,4 @@
-"""The structure of `zoo/` in numbers: imports point one way, and files, folders and functions stay
+"""Limits on the structure of `zoo/`: imports point one way, and files, folders and functions stay
 small.
 
 Every import counts, also those inside functions and under TYPE_CHECKING. docs/architecture.md shows
@@ -15,9 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# From the bottom up. A module imports from lower levels and from its own package; packages on one
-# level do not import each other. A dotted name is a package of its own, and what remains of its
-# parent (say `data`) stands on the parent's level.
+# From the bottom up. A module imports only from lower levels and from its own package; packages on
+# one level do not import each other. A dotted name is a subpackage with a level of its own; the
+# other modules of its parent (say `data`) are on the parent's level.
 LEVELS = (
     ("terminal",),
     ("errors", "files", "nested"),
@@ -69,8 +69,8 @@ def module_name(path):
 
 
 def imports_of(tree, module, modules):
-    """Yields the modules of zoo that a parsed file imports, whatever function or condition the
-    import stands in.
+    """Yields the modules of zoo that a parsed file imports, including imports inside functions and
+    conditions.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -90,7 +90,7 @@ def read_imports():
 
 
 def package_of(module):
-    """Returns the longest entry of LEVELS that a module is in."""
+    """Returns the longest entry of LEVELS that contains a module."""
     parts = module.split(".")[1:]
     for length in range(len(parts), 0, -1):
         if ".".join(parts[:length]) in LEVEL_OF:
@@ -99,7 +99,7 @@ def package_of(module):
 
 
 def cycles(graph):
-    """Returns the sets of modules that import each other, directly or by way of others."""
+    """Returns the sets of modules that import each other directly or indirectly."""
     below = {node: reachable(graph, node) for node in graph}
     return {frozenset(other for other in below[node] if node in below[other]) for node in graph if node in below[node]}
 
@@ -134,16 +134,16 @@ def test_imports_point_one_way():
     assert not upwards, "\n".join(sorted(upwards))
 
 
-def test_no_modules_import_each_other():
+def test_no_import_cycles():
     assert not cycles(read_imports())
 
 
-def test_a_cycle_is_found():
+def test_import_cycles_are_detected():
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
 
 
 @pytest.mark.parametrize("where", ["module", "function", "type checking"])
-def test_every_import_counts(where):
+def test_imports_are_found_in_functions_and_conditions(where):
     line = "from zoo.lab import metrics"
     source = {
         "module": line,
@@ -160,7 +160,7 @@ def test_files_are_short():
     assert not {path: lines for path, lines in lengths.items() if lines > LINES_PER_FILE}
 
 
-def test_folders_hold_few_modules():
+def test_folders_have_few_modules():
     counts = Counter(path.parent.relative_to(ROOT) for path in source_files() if path.name != "__init__.py")
     assert not {str(folder): count for folder, count in counts.items() if count > MODULES_PER_FOLDER}
 
@@ -179,7 +179,7 @@ def test_functions_have_few_parameters():
     assert not {name: count(node) for name, node in functions() if count(node) > PARAMETERS}
 
 
-def test_names_are_unique():
+def test_module_and_class_names_are_unique():
     """No two modules and no two public classes of zoo share a name."""
     modules = Counter(path.stem for path in source_files() if not path.stem.startswith("__"))
     classes = Counter(

@@ -1,5 +1,5 @@
-"""The shipped configs: every published size has exactly as many parameters as published, and is
-built without memory.
+"""The shipped configs: every published size has exactly the published number of parameters; models
+are built abstractly, without memory.
 """
 
 import math
@@ -28,7 +28,7 @@ PUBLISHED = {
     "albert:large": 17_847_474,
     "albert:xlarge": 59_021_490,
     "albert:xxlarge": 223_158_450,
-    # With the bias of the logits, which the reference does not count as a parameter.
+    # Includes the bias of the logits, which the reference does not count as a parameter.
     "bart:base": 139_420_416 + 50_265,
     "bart:large": 406_291_456 + 50_265,
     # Heads for masked tokens and the next sentence, and the pooler.
@@ -161,7 +161,7 @@ def shaw(dim, hidden, clip, vocabulary):
 LAYER = attention(256) + feed_forward(256, 1024)
 CONTROL = 257 * 256 + 256 * 256 + 4 * (LAYER + 4 * 256) + 2 * 256
 PERFORMER = 2 * 257 * 768 + 257 + 12 * (attention(768) + feed_forward(768, 3072) + 4 * 768) + 2 * 768
-# Nobody has printed these: by hand, from the shapes that a paper gives.
+# Counts that were never published, computed by hand from the shapes in a paper.
 BY_HAND = {
     "controls:baseline": CONTROL,
     "controls:batchnorm": CONTROL,
@@ -181,7 +181,7 @@ BY_HAND = {
     },
     "wmt14:base": PUBLISHED["transformer:base"],
     "wmt14:big": PUBLISHED["transformer:big"],
-    # Attention without biases; a head of its own, with a bias.
+    # Attention without biases, and an untied head with a bias.
     "lm1b:base": 2 * 30_000 * 512 + 30_000 + 6 * (4 * 512 * 512 + feed_forward(512, 2048) + 4 * 512) + 2 * 512,
     "translation:dates": 500 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128),
 }
@@ -199,7 +199,7 @@ def parameters(model):
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(split(model)[1]))
 
 
-def test_every_size_of_every_config_is_counted():
+def test_every_size_has_an_expected_count():
     files = sorted((ROOT / "configs").glob("*.py"))
     assert set(COUNTS) == {
         f"{path.stem}:{size}" for path in files for size in configs.import_file(path, "config file").SIZES
@@ -207,17 +207,17 @@ def test_every_size_of_every_config_is_counted():
 
 
 @pytest.mark.parametrize("spec", COUNTS)
-def test_a_config_has_the_published_number_of_parameters(spec):
+def test_parameter_count_is_the_published_one(spec):
     assert parameters(make_model(without_padding(resolved(spec)))) == COUNTS[spec]
 
 
-def test_gpt2_has_the_rows_of_a_multiple_of_64_on_gpus_alone():
+def test_gpt2_pads_its_vocabulary_only_on_gpus():
     assert vocabulary_rows(resolved("gpt2:small").model) == 50304
     assert resolved("gpt2:tiny").model.vocab_multiple == resolved("gpt2:smoke").model.vocab_multiple == 1
 
 
 @pytest.mark.parametrize("spec", sorted(set(COUNTS) - {"elmo:original", "shakespeare_char:cpu"}))
-def test_a_file_says_how_large_its_sizes_are(spec):
+def test_docstring_states_the_parameter_counts(spec):
     text = (ROOT / "configs" / f"{spec.partition(':')[0]}.py").read_text().split('"""')[1]
     assert f"{COUNTS[spec]:,}" in text
     assert spec.partition(":")[2] in text
@@ -226,7 +226,7 @@ def test_a_file_says_how_large_its_sizes_are(spec):
 @pytest.mark.parametrize(
     "spec", ["bloom:176b", "llama:65b", "t5:11b", "mt5:xxl", "gemma2:27b", "longformer:large", "performer:enwik8"]
 )
-def test_the_largest_models_are_made_of_shapes(spec):
+def test_largest_models_are_built_abstractly(spec):
     before = len(jax.live_arrays())
     model = make_model(resolved(spec))
     state = [variable.get_value() for _, variable in nnx.state(model).flat_state()]
@@ -236,17 +236,17 @@ def test_the_largest_models_are_made_of_shapes(spec):
 
 @pytest.mark.parametrize("preset", ["tiny", "smoke"])
 @pytest.mark.parametrize("spec", COUNTS)
-def test_every_size_can_be_built_small(spec, preset):
+def test_every_size_can_be_shrunk(spec, preset):
     small = configs.resolve(configs.shrink(configs.load(f"{ROOT / 'configs'}/{spec.replace(':', '.py:')}"), preset))
     # The hidden layer of T5-11b is 64 times as wide as the model, and stays so.
     assert 0 < parameters(make_model(small)) < (2_500_000 if spec in ("t5:3b", "t5:11b") else 400_000)
 
 
-# Without the heads of pre-training: the published size of what is fine-tuned.
+# Without pre-training heads, as published for fine-tuning.
 @pytest.mark.parametrize(
     ("spec", "count"), [("bert:base", 109_482_240), ("bert:large", 335_141_888), ("bert:base-cased", 108_310_272)]
 )
-def test_the_encoder_and_pooler_alone(spec, count):
+def test_parameter_count_of_encoder_and_pooler(spec, count):
     shapes = split(make_model(resolved(spec)))[1]
     assert (
         sum(
@@ -259,8 +259,8 @@ def test_the_encoder_and_pooler_alone(spec, count):
     )
 
 
-# What distinguishes a system, as a reader of its paper would ask; its own file could have left any
-# of it out.
+# The distinguishing features of each system according to its paper; each of them could be missing
+# in the config file.
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
@@ -424,14 +424,15 @@ def test_the_encoder_and_pooler_alone(spec, count):
         ("performer:enwik8-rope", {"model.attention.features": 266, "model.position.kind": "rope"}),
     ],
 )
-def test_what_makes_a_system_that_system(spec, expected):
+def test_config_has_the_distinguishing_features_of_its_system(spec, expected):
     flat = flatten(resolved(spec))
     assert {path: flat[path] for path in expected} == {
         path: pytest.approx(value) if isinstance(value, float) else value for path, value in expected.items()
     }
 
 
-# Tokens that published models have read, in billions. Steps are round numbers, hence 5 %.
+# Training tokens of published models, in billions. Step counts are rounded, hence the tolerance of
+# 5 %.
 TOKENS = {
     "llama:7b": (1000, "Touvron et al. 2023a, Table 2"),
     "llama:13b": (1000, "Touvron et al. 2023a, Table 2"),
@@ -466,19 +467,19 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_published_recipes_read_as_many_tokens(name):
+def test_recipes_train_on_the_published_number_of_tokens(name):
     family, _, size = name.partition(":")
     config = configs.load(f"{ROOT}/configs/{family}.py:{size}")
     tokens = config.training.steps * config.data.batch_size * config.data.sequence_length
     assert tokens / 1e9 == pytest.approx(TOKENS[name][0], rel=0.05), TOKENS[name][1]
 
 
-def test_the_table_of_optimizers_is_that_of_the_configs():
+def test_optimizer_table_of_the_docs_matches_the_configs():
     page = (ROOT / "docs" / "optimizers.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)`.* \| (?:`(\w+)`|that of T5).* \| ", page, re.MULTILINE)
     listed = {name: (kind, schedule or "inverse_sqrt") for name, kind, schedule in rows}
     assert len(listed) >= 8
-    for file in set((ROOT / "configs").glob("*.py")) - {ROOT / "configs" / "distill.py"}:  # It needs a run.
+    for file in set((ROOT / "configs").glob("*.py")) - {ROOT / "configs" / "distill.py"}:  # Its config needs a run.
         config = configs.load(str(file))
         found = config.optimizer.kind, config.schedule.kind
         usual = found[0] == "adamw" and found[1] not in ("polynomial", "wsd")

@@ -1,4 +1,4 @@
-"""What docs/errors_of_the_sources.md says, where a test can show it."""
+"""Checks those statements of docs/errors_of_the_sources.md that a test can verify."""
 
 import numpy as np
 import pytest
@@ -18,11 +18,11 @@ def preset(spec):
     return configs.resolve(configs.load(spec), vocab_size=30522).model
 
 
-def test_the_printed_matrix_of_cosines_is_no_rotation():
+def test_printed_cosine_matrix_is_not_a_rotation():
     places, dims = np.arange(8), 16
     printed = np.cos(np.outer(np.arange(dims), np.arange(dims)) * 0.01)
-    # It is the same for every position, so scores cannot depend on positions; it keeps no norm and has
-    # far fewer directions than dimensions.
+    # The matrix is the same for every position, so scores cannot depend on positions; it does not
+    # preserve norms, and its rank is far below its dimension.
     x = np.random.default_rng(0).normal(size=(1, 8, 1, dims)).astype(np.float32)
     assert not np.allclose(printed @ printed.T, np.eye(dims), atol=0.5)
     assert np.linalg.matrix_rank(printed, tol=1e-2) < dims / 2
@@ -34,7 +34,7 @@ def test_the_printed_matrix_of_cosines_is_no_rotation():
     assert np.abs(printed_norms / np.linalg.norm(x[0, :, 0], axis=-1) - 1).max() > 0.3
 
 
-def test_the_exponent_of_the_wavelengths_is_2i_over_d():
+def test_wavelength_exponent_is_2i_over_d():
     dim = 512
     slowest = np.asarray(sinusoid(np.array([1.0]), dim))[0, dim - 2]
     assert slowest == pytest.approx(np.sin(10000 ** -((dim - 2) / dim)), rel=1e-4)
@@ -43,7 +43,7 @@ def test_the_exponent_of_the_wavelengths_is_2i_over_d():
     assert slowest < 0.02 * np.sin(1 / 100)
 
 
-def test_the_original_transformer_has_6_layers_on_either_side():
+def test_original_transformer_has_6_layers_per_side():
     for size in ("base", "big"):
         config = configs.resolve(configs.load(f"transformer:{size}"), vocab_size=37000)
         assert (config.model.architecture, config.model.num_layers) == ("encoder_decoder", 6)
@@ -52,7 +52,7 @@ def test_the_original_transformer_has_6_layers_on_either_side():
         assert layers == {"encoder": 6, "decoder": 6}
 
 
-def test_scores_are_divided_by_the_root_of_a_head_s_width():
+def test_scores_are_divided_by_the_square_root_of_the_head_width():
     config = tiny({"model.position.kind": "none", "model.dim": 16, "model.attention.num_heads": 4}).model
     values = random_values(make_attention(config), 1)
     x = np.random.default_rng(2).normal(size=(2, 6, 16)).astype(np.float32)
@@ -66,19 +66,19 @@ def test_scores_are_divided_by_the_root_of_a_head_s_width():
     assert np.abs(reference.attention_layer(config, narrower, x, rows) - right).max() > 1e-3
 
 
-def test_llama_rotates_each_head_and_is_a_decoder():
+def test_llama_is_a_decoder_with_rotary_positions_in_each_head():
     model = preset("llama:7b")
     assert (model.dim, model.attention.head_dim, model.architecture) == (4096, 128, "decoder")
     assert make_attention_position(model).frequencies(np.arange(4)[None]).shape == (64,)
 
 
-def test_bert_learns_its_positions():
+def test_bert_has_learned_positions():
     config = configs.resolve(configs.load("bert:base"), vocab_size=30522)
     params = {path: leaf.shape for path, leaf in flatten(split(make_model(config))[1], "/").items()}
     assert (512, 768) in {shape for path, shape in params.items() if "position" in path}
 
 
-def test_the_common_wordpiece_trainer_merges_by_frequency():
+def test_common_wordpiece_trainer_merges_by_frequency():
     words = "ab " * 10 + "ac " * 10 + "db " * 10 + "xy " * 3
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -1,5 +1,5 @@
-"""The shipped experiments: every size is a plan without a fault, its arms differ in what it
-declares alone, and every arm trains.
+"""The shipped experiments: every size gives a valid plan, arms differ only in declared fields, and
+every arm trains.
 """
 
 import dataclasses
@@ -30,29 +30,30 @@ from zoo.nested import flatten
 from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[1]
-# Those that are told of a run that was trained before; see test_students_need_a_teacher.
+# Experiments that need a trained run; see test_students_need_a_teacher.
 OF_A_RUN = ("distillation.py",)
-# Those that read a public data set; see tests/data/sources/test_hubs.py.
+# Experiments on public data sets; see tests/data/sources/test_hubs.py.
 OF_A_HUB = ("feedforward_wikitext.py",)
 FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in OF_A_RUN + OF_A_HUB)
 
 
 def sizes_of(name):
-    """Those of the file itself, or those that most files share."""
+    """Returns the sizes of the file itself, or those that most files share."""
     own = configs.import_file(ROOT / "experiments" / name, "experiment file")
     return getattr(own, "SIZES", SIZES)
 
 
-# Those that claim S1 compares along the ladder of sizes.
+# Experiments that claim S1 compares along the ladder of sizes.
 OF_SCALES = ("heads.py", "positions_extrapolation.py", "shared_heads.py")
-# The ladder differs from tiny in numbers alone: what is planned for few files is loaded for all.
+# Sizes of the ladder differ from tiny only in numbers: all are loaded, but only some are planned by
+# default.
 ON_LADDER = [size for size in LADDER if size != "tiny"]
 SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name) if size not in ON_LADDER or name in OF_SCALES]
-# Sizes for larger machines are planned with the promises.
+# Sizes for larger machines are only planned with `-m promise`.
 IN_TURN = [
     pytest.param(spec, marks=() if spec.endswith((":tiny", ":quick")) else pytest.mark.promise) for spec in SPECS
 ]
-# Those whose docstring promises equal FLOPs.
+# Experiments whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
 EQUAL_FLOPS_BEFORE = ("span_corruption.py",)
 
@@ -69,10 +70,8 @@ def plan_of(spec):
 
 
 def smallest(config):
-    """The same run with the least of everything that costs time, but for the data, which stay those
-    of the experiment.
-    """
-    # Every example of a task is scored, so that large batches are fewest.
+    """Returns the run with minimal cost, but on the experiment's own data."""
+    # Every example of a task is scored; large batches need the fewest calls.
     size = (
         {"data.batch_size": 64}
         if config.objective.kind in TASKS
@@ -84,11 +83,11 @@ def smallest(config):
     )
 
 
-def test_there_are_experiments():
+def test_experiment_files_are_found():
     assert len(FILES) >= 25
 
 
-# Those of which a trained model has to tell; P6 is a picture (`zoo draw rope`).
+# Claims that need trained models; P6 is a picture (`zoo draw rope`).
 TRAINED_CLAIMS = [
     *(f"N{number}" for number in range(1, 11)),
     "P1",
@@ -114,7 +113,7 @@ TRAINED_CLAIMS = [
 
 
 @pytest.mark.parametrize("claim", TRAINED_CLAIMS)
-def test_every_trained_claim_has_a_file_that_the_docs_name(claim):
+def test_every_trained_claim_has_a_documented_experiment(claim):
     of_claim = [
         name for name in FILES if claim in re.split(r", *", load_experiment(str(ROOT / "experiments" / name)).claim.id)
     ]
@@ -128,20 +127,20 @@ def test_every_trained_claim_has_a_file_that_the_docs_name(claim):
 
 
 @pytest.mark.parametrize("spec", IN_TURN)
-def test_every_size_can_be_run(spec):
+def test_every_size_gives_a_valid_plan(spec):
     plan = plan_of(spec)
     name, size = spec.split(".py:")
     assert plan.experiment.name == (name if size == "tiny" else f"{name}-{size}")
     assert len(plan.experiment.seeds) >= 3
     assert plan.experiment.claim
     assert plan.experiment.contrasts
-    # Data that need no network: the standard library of Python, or documents made by a rule.
+    # Data that need no network: Python's standard library, or synthetic documents.
     offline = "synthetic" if name == "recall" else "stdlib"
     assert plan.arms[0].config.data.source.partition(":")[0] == offline
     assert f"zoo run experiments/{name}.py" in docstring_of(name)
 
 
-def test_every_file_with_the_shared_sizes_has_those_of_the_ladder():
+def test_files_with_shared_sizes_have_the_ladder_sizes():
     for name in FILES:
         if sizes_of(name) is SIZES:
             for size in ON_LADDER:
@@ -149,7 +148,7 @@ def test_every_file_with_the_shared_sizes_has_those_of_the_ladder():
                 assert (made.name, made.size) == (f"{name.removesuffix('.py')}-{size}", size)
 
 
-def test_the_ladder_has_four_times_the_parameters_and_tokens_at_each_size():
+def test_ladder_quadruples_parameters_and_tokens_at_each_size():
     arms = [plan_of(f"heads.py:{size}").arms[0] for size in LADDER]
     layers = [arm.parameters["body"] for arm in arms]
     assert all(3.9 < larger / smaller < 4.1 for smaller, larger in itertools.pairwise(layers))
@@ -162,7 +161,7 @@ def docstring_of(name):
 
 
 def read_by_choice(declared):
-    """What resolving derives, and what a declared choice reads or no longer reads."""
+    """Returns the fields that are derived, and those that a declared choice reads or ignores."""
     unread = (
         tuple(start for starts in IGNORED_BY.values() for start in starts) if "model.architecture" in declared else ()
     )
@@ -174,7 +173,7 @@ def read_by_choice(declared):
 
 
 @pytest.mark.parametrize("spec", IN_TURN)
-def test_arms_differ_in_what_is_declared_alone(spec):
+def test_arms_differ_only_in_declared_fields(spec):
     plan = plan_of(spec)
     declared = {path for factor in plan.experiment.factors.values() for changes in factor.values() for path in changes}
     declared |= {plan.experiment.match.field} if plan.experiment.match else set()
@@ -185,10 +184,8 @@ def test_arms_differ_in_what_is_declared_alone(spec):
 
 
 @pytest.mark.parametrize("spec", IN_TURN)
-def test_prerequisites_differ_by_its_name_alone(spec):
-    """Arms that start from different runs differ in what those differ in; the first of them says
-    what that may be.
-    """
+def test_prerequisites_differ_only_in_listed_fields(spec):
+    """Arms that start from different runs differ in the fields in which those runs differ."""
     plan = plan_of(spec)
     first, *others = (
         {run.arm.name: run.arm.config for run in plan.prerequisites}.values() if plan.prerequisites else [None]
@@ -218,7 +215,7 @@ def test_prerequisites_differ_by_its_name_alone(spec):
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS + EQUAL_FLOPS_BEFORE])
-def test_equal_flops_are_equal(spec):
+def test_arms_with_promised_equal_flops_have_equal_flops(spec):
     plan = plan_of(spec)
     before = [run.arm for run in plan.prerequisites]
     totals = [arm.flops_per_token * arm.tokens for arm in before or plan.arms]
@@ -226,7 +223,7 @@ def test_equal_flops_are_equal(spec):
 
 
 @pytest.mark.parametrize("spec", IN_TURN)
-def test_what_a_docstring_says_of_margins_is_what_is_judged(spec):
+def test_docstring_margins_are_those_of_the_contrasts(spec):
     plan = plan_of(spec)
     text = docstring_of(spec.partition(".py")[0])
     assert plan.experiment.claim.id in text
@@ -245,7 +242,7 @@ def test_every_arm_trains(name, tmp_path):
     seed, programs = plan.experiment.seeds[0], set()
     for one in [one for one in plan.in_order if one.seed == seed]:
         program = configs.program_key(flatten(one.config))
-        if one in plan.runs and program in programs:  # It differs in numbers alone.
+        if one in plan.runs and program in programs:  # It differs only in numbers.
             continue
         programs.add(program)
         folder = tmp_path / one.folder
@@ -256,8 +253,8 @@ def test_every_arm_trains(name, tmp_path):
             assert all(math.isfinite(load_run(folder).final(metric)) for metric in metrics)
 
 
-def test_casing_of_files(tmp_path):
-    """A folder gives the text of pre-training and both tasks; the tags are then judged by entities."""
+def test_casing_experiment_runs_on_files(tmp_path):
+    """A folder provides the text for pre-training and both tasks; tags are scored by entities."""
     for name, text in {
         "text/a.train.txt": "Ada met Bob in Paris. " * 60 + "\n = B = \n" + "Then they went home. " * 60,
         **{
@@ -293,7 +290,7 @@ def teacher(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", ["tiny", "full"])
-def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
+def test_students_differ_only_in_their_training_signal(teacher, size):
     plan = make_plan(load_experiment(f"{DISTILLATION}:{size},teacher={teacher}"))
     assert plan.experiment.name == ("distillation" if size == "tiny" else "distillation-full")
     assert [arm.config.objective.distillation.teacher for arm in plan.arms] == ["", str(teacher), str(teacher)]
@@ -303,12 +300,12 @@ def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
         for path in configs.difference(plan.arms[0].config, arm.config)
     )
     assert {tuple(arm.config.training.start_layers) for arm in plan.arms} == {(0, 2)}
-    # The teacher's forward pass is a part of what an arm costs.
+    # The cost of an arm includes the teacher's forward pass.
     assert plan.arms[1].flops_per_token > plan.arms[0].flops_per_token
     assert all(f"{contrast.margin:g}" in docstring_of("distillation") for contrast in plan.experiment.contrasts)
 
 
-def test_what_a_student_may_lose_follows_from_its_teacher(teacher, tmp_path):
+def test_student_margin_follows_from_the_teacher_loss(teacher, tmp_path):
     """3 % of the gain over a uniform guess; without a loss or a gain there is no rule."""
     names = {}
     for loss in (None, 2.5, 9.0):

@@ -1,4 +1,4 @@
-"""A full disk is told in one line wherever something is written, and leaves nothing behind."""
+"""A full disk gives a one-line error wherever a file is written, and leaves no partial files."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         (ValueError("x"), False),
     ],
 )
-def test_errors_of_a_full_disk(error, full, tmp_path):
+def test_full_disk_errors_are_recognised(error, full, tmp_path):
     assert is_disk_full(error) == full
     found = not_writable(tmp_path / "new" / "file", error, "--out", "; x")
     assert isinstance(found, ConfigError) != full
@@ -48,7 +48,7 @@ def test_errors_of_a_full_disk(error, full, tmp_path):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_command_tells_it_in_one_line(named, capsys, monkeypatch):
+def test_command_reports_full_disk_in_one_line(named, capsys, monkeypatch):
     monkeypatch.setattr("zoo.errors._discard_output", lambda: None)
 
     @reported
@@ -62,7 +62,7 @@ def test_a_command_tells_it_in_one_line(named, capsys, monkeypatch):
     )
 
 
-def test_what_is_printed_counts(capsys, monkeypatch):
+def test_full_disk_while_printing_is_reported(capsys, monkeypatch):
     def refuse():
         raise FULL
 
@@ -72,7 +72,7 @@ def test_what_is_printed_counts(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("error: the output cannot be written: No space left")
 
 
-def test_a_file_stays_as_it_was(tmp_path):
+def test_failed_write_keeps_the_old_file(tmp_path):
     write_atomic(tmp_path / "a", "before")
     with disk_with(10), pytest.raises(OSError, match=SAID) as caught:
         write_atomic(tmp_path / "a", "after" * 100)
@@ -80,7 +80,7 @@ def test_a_file_stays_as_it_was(tmp_path):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "before")]
 
 
-def test_the_folder_of_a_run(tmp_path):
+def test_full_disk_while_writing_a_run_folder(tmp_path):
     with disk_with(0), pytest.raises(ZooError, match=f"--workdir {tmp_path} cannot be written: {SAID}") as caught:
         lock_run_folder(tmp_path)
     assert caught.value.exit_code == 1
@@ -92,7 +92,7 @@ def state(size, step=1):
     return {"step": jnp.full((), step, jnp.int32), "params": {"w": jnp.asarray(values)}, "stats": {}}
 
 
-def test_what_a_failed_save_still_writes_is_removed_too(tmp_path, monkeypatch):
+def test_late_writes_of_a_failed_save_are_removed(tmp_path, monkeypatch):
     left = tmp_path / "2.orbax-checkpoint-tmp"
     left.mkdir()
     # A thread of the failed save writes once more after the first attempt.
@@ -109,7 +109,7 @@ def test_what_a_failed_save_still_writes_is_removed_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("moment", ["poll", "save", "close"])
-def test_a_checkpoint(tmp_path, moment, caplog, capfd):
+def test_full_disk_while_saving_a_checkpoint(tmp_path, moment, caplog, capfd):
     folder = tmp_path / "checkpoints"
     checkpoints = Checkpoints(folder, 2)
     checkpoints.save(1, state(10), {}, None)
@@ -134,7 +134,7 @@ def test_a_checkpoint(tmp_path, moment, caplog, capfd):
     assert Checkpoints(folder, 2).restore_latest(wanted) is not None
 
 
-def test_a_manifest(tmp_path, monkeypatch, capfd):
+def test_full_disk_while_writing_a_manifest(tmp_path, monkeypatch, capfd):
     def refuse(folder):
         raise FULL
 
@@ -146,7 +146,7 @@ def test_a_manifest(tmp_path, monkeypatch, capfd):
     assert not capfd.readouterr().err
 
 
-def test_every_file_of_a_run_is_closed():
+def test_all_files_of_a_run_are_closed_on_error():
     closed = []
 
     def close(name):
@@ -164,7 +164,7 @@ def test_every_file_of_a_run_is_closed():
 
 @pytest.fixture
 def no_stored_programs():
-    """What JAX stores of a program would be cut off, for all tests."""
+    """Disables JAX's compilation cache, where truncated programs would break later tests."""
     name = "jax_persistent_cache_min_compile_time_secs"
     before = jax.config.jax_persistent_cache_min_compile_time_secs
     jax.config.update(name, 1e9)
@@ -174,7 +174,7 @@ def no_stored_programs():
 
 @pytest.mark.usefixtures("no_stored_programs")
 @pytest.mark.parametrize("what", ["records", "checkpoints", "cache"])
-def test_a_run(tmp_path, monkeypatch, what):
+def test_full_disk_during_a_run(tmp_path, monkeypatch, what):
     if what == "cache":
         monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     else:
@@ -198,7 +198,7 @@ def test_a_run(tmp_path, monkeypatch, what):
         assert lines(tmp_path / "run")
 
 
-def test_a_sweep(command_line, tmp_path):
+def test_full_disk_during_a_sweep(command_line, tmp_path):
     # Fills the cache.
     assert command_line("run", "norms.py", "--seeds", "1", "--output", "before")[0] == 0
     with disk_with(0):
@@ -209,7 +209,7 @@ def test_a_sweep(command_line, tmp_path):
     assert SAID in err
 
 
-def test_callbacks_of_a_closed_event_loop_are_not_reported(monkeypatch):
+def test_closed_event_loop_callbacks_are_not_reported(monkeypatch):
     reported = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_value))
     drop_logged_errors()

@@ -26,7 +26,7 @@ FEW_STEPS = [
 
 @pytest.mark.promise
 @pytest.mark.timeout(1200)
-def test_the_guide_does_what_it_says(tmp_path, monkeypatch, capsys):
+def test_guide_commands_run_and_print_what_the_page_shows(tmp_path, monkeypatch, capsys):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     files = re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", GUIDE, re.DOTALL)
     assert [name for name, _ in files] == ["qk_norm.py"]
@@ -36,7 +36,7 @@ def test_the_guide_does_what_it_says(tmp_path, monkeypatch, capsys):
     assert len(COMMANDS) >= 6
     for command in COMMANDS:
         few = [flag for step in FEW_STEPS for flag in ("--set", step)] if command[0] == "run" else []
-        # Three seeds of three steps take most of their time to start.
+        # Starting three runs of three steps takes longer than training them.
         shorter = [
             "2" if before == "--seeds" else "3" if before == "--max-seeds" else word
             for before, word in zip(["", *command], command, strict=False)

@@ -1,7 +1,7 @@
 from zoo.nested import flatten, unflatten
 
 
-def test_leaves_by_path_and_back():
+def test_flatten_and_unflatten_are_inverse():
     tree = {"seed": 0, "model": {"dim": 1, "layers": {"kinds": [1, 2]}}, "empty": {}}
     assert flatten(tree) == {"seed": 0, "model.dim": 1, "model.layers.kinds": [1, 2]}
     assert list(flatten(tree, "/")) == ["seed", "model/dim", "model/layers/kinds"]

@@ -1,4 +1,4 @@
-"""The notebooks: their cells run one after another, in a folder of their own."""
+"""Runs the cells of each notebook in order, in a temporary folder."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def cells_of(path, kind):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path, tmp_path, monkeypatch):
+def test_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": path.stem}
     with unloading():
@@ -26,7 +26,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     assert list((tmp_path / "runs").glob("*/status.json"))
 
 
-def test_notebooks_are_stored_without_outputs_and_begin_with_a_title():
+def test_notebooks_have_a_title_and_no_stored_outputs():
     assert len(NOTEBOOKS) == 3
     for path in NOTEBOOKS:
         cells = json.loads(path.read_text())["cells"]

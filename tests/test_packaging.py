@@ -1,4 +1,4 @@
-"""What is installed from a wheel works outside the checkout."""
+"""A package installed from the wheel works outside the checkout."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with the content of the wheel."""
+    """A folder with the contents of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -36,11 +36,11 @@ def zoo(installed, folder, *arguments):
 
 
 @pytest.mark.promise
-def test_wheel_runs_what_comes_with_it_from_an_empty_folder(installed, tmp_path):
+def test_wheel_runs_bundled_configs_and_experiments_in_an_empty_folder(installed, tmp_path):
     planned = zoo(installed, tmp_path, "run", "norm_placement:quick", "--dry-run")
     assert planned.returncode == 0, planned.stderr
     assert "12 of 12 runs would be trained" in planned.stdout
-    # An experiment that builds on a config finds it in the wheel too.
+    # An experiment finds the config that it builds on inside the wheel.
     listed = {each["name"] for each in json.loads(zoo(installed, tmp_path, "experiments", "--json").stdout)}
     assert listed == {path.stem for path in (ROOT / "experiments").glob("*.py")}
     built = zoo(installed, tmp_path, "run", "next_sentence", "--dry-run")
@@ -50,11 +50,11 @@ def test_wheel_runs_what_comes_with_it_from_an_empty_folder(installed, tmp_path)
     assert not list(tmp_path.rglob("*"))
 
 
-def test_names_are_found_from_any_folder_and_files_come_first(tmp_path, monkeypatch):
+def test_bundled_names_resolve_in_any_folder_and_local_files_take_precedence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert configs.load("llama:tiny") == configs.load(f"{ROOT}/configs/llama.py:tiny")
     assert load_experiment("heads").name == load_experiment(f"{ROOT}/experiments/heads.py").name
-    # A run's folder with the name of a config is that run.
+    # A run's folder with the name of a config is read as that run.
     (tmp_path / "llama").mkdir()
     (tmp_path / "llama" / "config.json").write_text(json.dumps({"model": {"dim": 24}}))
     assert configs.load("llama").model.dim == 24
@@ -73,7 +73,7 @@ def test_names_are_found_from_any_folder_and_files_come_first(tmp_path, monkeypa
         (load_experiment, "experiments/nothing.py", "does not exist"),
     ],
 )
-def test_a_name_that_is_not_found_gets_one_line(tmp_path, monkeypatch, load, spec, says):
+def test_unknown_name_is_refused_in_one_line(tmp_path, monkeypatch, load, spec, says):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=says):
         load(spec)

@@ -1,5 +1,5 @@
-"""BERT and RoBERTa, a few minutes of each on real text: hidden tokens are learned from context, and
-which segments belong together.
+"""BERT and RoBERTa, trained for a few minutes on real text, learn to predict masked tokens from
+context and whether two segments belong together.
 """
 
 import os
@@ -15,8 +15,8 @@ from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[1]
-# Large enough to leave the unigram plateau in a few hundred updates, without dropout, which costs
-# time and wants longer training.
+# Large enough to leave the unigram plateau within a few hundred updates; without dropout, which
+# slows training.
 SIZE = {
     "model.dim": 128, "model.num_layers": 2, "model.attention.num_heads": 4, "model.ffn.hidden_dim": 512, "model.dropout": 0.0,
     "model.attention.dropout": 0.0, "model.position.max_length": 64, "data.sequence_length": 64, "data.batch_size": 32,
@@ -37,8 +37,8 @@ def wikitext():
 
 
 def trained(name, changes, folder):
-    """(the finished run, entropy of the hidden tokens that it is evaluated on): what the best
-    prediction without context would lose.
+    """Returns (the finished run, entropy of its held-out masked tokens, i.e. the loss of the best
+    prediction without context).
     """
     config = configs.override(configs.load(f"{ROOT / 'configs' / name}:tiny"), SIZE | changes)
     run(config, folder, lambda line: None)
@@ -50,7 +50,7 @@ def trained(name, changes, folder):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_bert_learns_hidden_tokens_and_which_segments_follow(wikitext, tmp_path):
+def test_bert_learns_masked_tokens_and_next_sentence(wikitext, tmp_path):
     """Measured: 6.249 nats, where the entropy of the hidden tokens is 6.566; accuracy 0.834, and
     0.732 after 250 updates. The test took 3.4 minutes.
     """
@@ -61,7 +61,7 @@ def test_bert_learns_hidden_tokens_and_which_segments_follow(wikitext, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_roberta_learns_hidden_tokens(wikitext, tmp_path):
+def test_roberta_learns_masked_tokens(wikitext, tmp_path):
     """Measured: 6.413 nats, where the entropy of the hidden tokens is 6.738. The test took 3.1
     minutes.
     """

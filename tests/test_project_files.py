@@ -8,22 +8,22 @@ import zoo
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_version_is_the_same_everywhere():
+def test_version_is_the_same_in_all_files():
     citation = (ROOT / "CITATION.cff").read_text()
     assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == zoo.__version__
     assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == zoo.__version__
 
 
-def test_links_of_the_pages_at_the_top_lead_somewhere():
+def test_links_of_top_level_pages_resolve():
     for page in ("README.md", "CONTRIBUTING.md", "AGENTS.md"):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
-            # GitHub serves the badge of the workflow, relative to the repository's page.
+            # The workflow badge is served by GitHub, relative to the repository's page.
             workflow = target.removeprefix("../../actions/workflows/").removesuffix("/badge.svg")
             path = ROOT / target if workflow == target else ROOT / ".github" / "workflows" / workflow
             assert path.exists(), (page, target)
 
 
-def test_every_page_is_in_the_navigation_of_the_site():
+def test_every_page_is_in_the_site_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     listed = re.findall(r": (\S+(?:\.md|/))$", navigation, re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}

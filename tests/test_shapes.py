@@ -1,6 +1,4 @@
-"""Annotations of types and shapes hold in a step of training, an evaluation and decoding, in every
-architecture.
-"""
+"""Type and shape annotations hold in training, evaluation and decoding of every architecture."""
 
 import os
 import subprocess
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# One of each architecture, of each kind of attention and position, and of each kind of examples.
+# Cases that cover each architecture, kind of attention, position scheme and kind of examples.
 FEW = (
     "gpt",
     "llama",
@@ -30,8 +28,8 @@ FEW = (
 
 
 def problems(cases):
-    """Returns what a process that checks annotations prints about `cases`, all by default; nothing if
-    every annotation holds.
+    """Returns the violations that an annotation-checking process prints for `cases` (all by
+    default); empty if there are none.
     """
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
     run = subprocess.run(
@@ -45,7 +43,7 @@ def problems(cases):
 
 
 @pytest.mark.promise
-def test_annotations_hold():
+def test_annotations_hold_in_selected_cases():
     assert problems(FEW) == ""
 
 

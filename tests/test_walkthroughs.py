@@ -1,4 +1,4 @@
-"""The walk-throughs: their code runs, and prints what they show."""
+"""The code of the walk-through pages runs and prints the output that they show."""
 
 import contextlib
 import io
@@ -11,15 +11,17 @@ PAGES = sorted((Path(__file__).parents[1] / "docs" / "walkthroughs").glob("*.md"
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-# Pages that compile a model take seconds.
+# Slow pages, which compile a model.
 MARKS = {"verdict": ()}
 
 
 @pytest.mark.parametrize(
     "page", [pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, pytest.mark.promise)) for page in PAGES]
 )
-def test_a_page_shows_what_its_code_prints(page):
-    """The Python blocks of a page share their names; a text block is what the one before prints."""
+def test_page_shows_the_output_of_its_code(page):
+    """The Python blocks of a page share a namespace; a text block shows the output of the block
+    before it.
+    """
     names, printed = {"__name__": page.stem}, None
     for kind, text in BLOCKS.findall(page.read_text(encoding="utf-8")):
         if kind == "text":

@@ -28,7 +28,7 @@ COMMANDS = [line.removeprefix("    zoo ") for line in PAGE.splitlines() if line.
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the page's files, and a record of trusted texts of its own."""
+    """A folder with the page's files, and its own list of trusted plug-ins."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "configs").symlink_to(ROOT / "configs")
     for name, text in FILES.items():
@@ -36,13 +36,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_the_page_has_its_files_and_commands():
+def test_page_contains_the_expected_files_and_commands():
     assert list(FILES) == ["my_variants.py", "squared.py", "my_power.py", "my_gate.py", "my_schedule.py"]
     assert len(COMMANDS) == 7
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("describe")])
-def test_a_variant_is_described(folder, monkeypatch, capsys, command):
+def test_describe_shows_each_variant_of_the_page(folder, monkeypatch, capsys, command):
     monkeypatch.chdir(folder)
     with unloading():
         assert main(shlex.split(command)) == 0
@@ -53,7 +53,7 @@ def test_a_variant_is_described(folder, monkeypatch, capsys, command):
 
 @pytest.fixture
 def registered(folder):
-    """All variants of the page are choices."""
+    """Registers all variants of the page."""
     with unloading():
         for name in FILES:
             if name.startswith("my_"):
@@ -63,7 +63,7 @@ def registered(folder):
     making._model.cache_clear()
 
 
-def test_the_feed_forward_layers_compute_what_they_say(registered):
+def test_feed_forward_layers_match_their_equations(registered):
     x = np.random.default_rng(0).standard_normal((2, 8, 16)).astype(np.float32)
     for changes, power in (({}, 2), ({"model.ffn.power": 3.0}, 3)):
         kind = {"model.ffn.kind": "relu_power" if changes else "my_squared_relu"}
@@ -74,12 +74,12 @@ def test_the_feed_forward_layers_compute_what_they_say(registered):
         close(call(with_values(layer, values), x), hidden @ down["kernel"] + down["bias"])
 
 
-def test_the_gate_is_that_of_the_equation(registered):
+def test_gate_matches_its_equation(registered):
     config, x = tiny({"model.attention.kind": "gated"}), np.random.default_rng(1).standard_normal((2, 8, 16))
     gated = make_attention(config.model)
     plain = make_attention(tiny({}).model)
     values, context = random_values(gated, 2), Context(np.arange(8)[None], in_order=True)
-    # The identity in place of the output projection shows what it multiplies.
+    # An identity output projection exposes the gated values.
     values["output"] = {"kernel": np.eye(16, dtype=np.float32), "bias": np.zeros(16, np.float32)}
     shared = {name: value for name, value in values.items() if name != "gate"}
     x = x.astype(np.float32)
@@ -88,7 +88,7 @@ def test_the_gate_is_that_of_the_equation(registered):
     close(call(lambda x: with_values(gated, values)(x, context), x), read * gate)
 
 
-def test_the_gate_is_one_more_matrix_of_each_layer(registered):
+def test_gate_adds_one_matrix_per_layer(registered):
     gated, plain = (cost.summary(tiny({"model.attention.kind": kind})) for kind in ("gated", "softmax"))
     D, heads_times_width, layers = 16, 16, 2
     added = layers * D * heads_times_width
@@ -97,11 +97,11 @@ def test_the_gate_is_one_more_matrix_of_each_layer(registered):
 
 
 @pytest.mark.parametrize("changes", [{}, {"model.scan_layers": True}, ENCODER_DECODER], ids=["", "scanned", "cross"])
-def test_the_gate_decodes_from_the_cache(registered, changes):
+def test_gate_gives_equal_outputs_in_cached_decoding(registered, changes):
     close(*making.both_ways({"model.attention.kind": "gated", "model.num_layers": 2} | changes, steps=4))
 
 
-def test_the_schedule_ends_at_zero(registered):
+def test_schedule_ends_at_zero(registered):
     config = tiny({"schedule.kind": "sqrt", "schedule.warmup_steps": 2, "training.steps": 10})
     rates = [float(make_schedule(config)(np.int32(step))) / config.optimizer.learning_rate for step in range(10)]
     np.testing.assert_allclose(rates, [0.5, 1.0, *np.sqrt(1 - np.arange(1, 9) / 8)], rtol=1e-6, atol=1e-7)
@@ -109,13 +109,13 @@ def test_the_schedule_ends_at_zero(registered):
 
 @pytest.mark.promise
 @pytest.mark.timeout(1200)
-def test_the_page_does_what_it_says(folder, monkeypatch, capsys):
+def test_page_commands_run_and_print_what_the_page_shows(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     for words in map(shlex.split, COMMANDS):
         if words[0] == "describe":
             continue
         few = [flag for step in FEW_STEPS for flag in ("--set", step)] if words[0] == "run" else []
-        # An interval needs two seeds; runs of a few steps take most of their time to start.
+        # Two seeds are enough for an interval, and starting a run takes longer than its few steps.
         seeds = "2" if "squared.py" in words else "1"
         fewer = [seeds if before == "--seeds" else word for before, word in zip(["", *words], words, strict=False)]
         with unloading():

@@ -1,4 +1,4 @@
-"""The folder of a run that was never trained, for what only reads one."""
+"""Folders of untrained runs, for tests that only read a run."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from zoo.training.records.run_record import parameters_sha256
 
 
 def untrained(folder: Path, config, seed=0) -> Path:
-    """The folder of a run of bytes, at step 2 as if it had been trained, with random values: made
+    """Writes the folder of a byte-level run with random parameters, recorded as trained to step 2,
     without compiling anything.
     """
     resolved = configs.resolve(config)

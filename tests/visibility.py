@@ -1,5 +1,5 @@
-"""Which inputs can influence an output, read off runs or gradients; and situations in which
-the answer is made by a loop.
+"""Finds which inputs influence an output, from runs or gradients, and computes the expected answer
+by a loop over tokens.
 """
 
 from dataclasses import dataclass, field
@@ -19,22 +19,22 @@ from zoo.models.architectures import make_model
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
 T = 12
 COUNTING = np.arange(T)[None]
-# Three documents, one and a part of another, and one that fills its row; each counts from 0. Short
-# ones come first: where the next one begins, their tokens are near in place and in position, and
-# only their number keeps them apart.
+# Rows of three documents, of one and part of another, and of one that fills the row; positions
+# restart at 0. Short documents come first, so that tokens of two documents are near each other in
+# place and in position, and only the document number separates them.
 NUMBERS = np.array([[1] * 2 + [2] * 3 + [3] * 7, [0] * 9 + [1] * 3, [0] * T])
 WITHIN = np.array([[*range(2), *range(3), *range(7)], [*range(9), *range(3)], [*range(T)]])
-# Full; ending in empty slots; and, where a row is seen as a whole, with holes: a token stands at
-# the place of its position.
+# Full rows, rows that end in empty slots and, without a causal mask, rows with gaps; each token's
+# place is its position.
 ENDING = np.array([[*range(T)], [*range(8)] + [-1] * 4])
 HOLED = np.where(np.isin(np.arange(T), [4, 5, 11]), -1, np.stack([np.arange(T)] * 2))
-# Empty slots before the tokens: no token stands at the place of its position.
+# Empty slots in front, so that no token's place is its position.
 SHIFTED = np.array([[-1, -1, *range(10)], [*range(5), *[-1] * 7]])
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Rows of tokens and what a layer limits, for the layer and for the loop.
+    """Rows of tokens and the mask of a layer, for the layer and for the loop.
 
     Attributes:
         positions, documents, causal, in_order, prefix: as in `Context`.
@@ -66,12 +66,12 @@ class Situation:
         return Context(jnp.asarray(self.positions), documents, self.causal, self.in_order, prefix=self.prefix)
 
     def filled(self):
-        """[B, T]: is there a token?"""
+        """[B, T]: whether the slot holds a token."""
         return np.broadcast_to(self.positions >= 0, (self.rows, T))
 
     def seen(self):
-        """[B, T, T], by a loop over tokens: what each token of a row sees of its own row, with any
-        of the heads.
+        """[B, T, T], by a loop over tokens: whether a token sees another one of its row in any
+        head.
         """
         positions = np.broadcast_to(self.positions, (self.rows, T))
         documents = [None] * self.rows if self.documents is None else self.documents
@@ -89,8 +89,8 @@ class Situation:
 
 
 def check(found, situation, seen=None):
-    """Compares [B, T, B, T] with the sets of the situation, or others, for every token that is not
-    an empty slot.
+    """Compares [B, T, B, T] with the expected visibility (by default the situation's) of every
+    token that is not an empty slot.
     """
     filled = situation.filled()
     for b, expected in enumerate(situation.seen() if seen is None else seen):
@@ -100,8 +100,8 @@ def check(found, situation, seen=None):
 
 
 def of_layer(situation, way, overrides=None):
-    """[B, T, B, T]: does token s of row c enter what attention gives token t of row b? Found in one
-    of `WAYS`.
+    """[B, T, B, T]: whether token s of row c influences the attention output of token t of row b,
+    found by one of `WAYS`.
     """
     layer = make_attention(tiny(situation.overrides | (overrides or {})).model)
     values, stats = random_values(layer, 1), random_statistics(layer, 2)
@@ -142,19 +142,19 @@ def by_runs(outputs, x):
 
 
 def by_gradients(outputs, x):
-    """The same: where the gradients of the outputs, in one direction, are not 0."""
+    """Like `by_runs`, from the nonzero gradients of a random projection of the outputs."""
     jacobian = call(jax.jacrev(lambda x: outputs(x) @ normal(x.shape[-1], seed=4)), x)
     assert np.isfinite(jacobian).all()
     return (jacobian != 0).any(axis=-1)
 
 
-# A run is compiled in a third of the time.
+# The program of `by_runs` compiles in a third of the time.
 WAYS = {"runs": by_runs, "gradients": by_gradients}
 either_way = pytest.mark.parametrize("way", ["runs", pytest.param("gradients", marks=pytest.mark.promise)])
 
 
 def through(*layers):
-    """What layers see one after the other, the first one first: of each [.., T, T]."""
+    """Combines the visibility [.., T, T] of successive layers, the first layer first."""
     seen = np.eye(T, dtype=bool)
     for layer in layers:
         seen = (layer.astype(int) @ seen) > 0
@@ -162,7 +162,7 @@ def through(*layers):
 
 
 def normal(*shape, seed=3):
-    """Random numbers."""
+    """Returns standard normal numbers."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
@@ -183,7 +183,7 @@ FULL = {
 
 
 def windowed(situations, window, **more):
-    """The same situations with a window."""
+    """Returns the situations with a window."""
     return {
         f"{name}, " + ", ".join(f"{key} {value}" for key, value in {"window": window, **more}.items()): Situation(
             one.positions, one.documents, one.causal, one.in_order, {"window": window, **more}
@@ -203,7 +203,7 @@ PREFIX = {
 CAUSAL_WINDOWS = windowed(CAUSAL, 3)
 WINDOWS = windowed(FULL, 5)
 GLOBAL = windowed(FULL, 3, global_tokens=2) | windowed(FULL, 3, global_tokens=1, global_projections=True)
-# Heads of a window of two sorts; both dilated; beside global tokens.
+# Heads with and without dilated windows, all heads dilated, and dilation beside global tokens.
 DILATED = (
     windowed(CAUSAL, 2, dilations=(1, 3))
     | windowed(FULL, 3, dilations=(2, 3))

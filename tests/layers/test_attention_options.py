@@ -1,6 +1,4 @@
-"""What is easily got wrong in options of attention, a test for each. Their equations are in
-`test_attention.py`.
-"""
+"""Easy mistakes in options of attention. Their equations are tested in `test_attention.py`."""
 
 import math
 
@@ -27,20 +25,20 @@ def run(changes, values=None, x=X, context=None):
     return call(lambda x: with_values(abstract, values)(x, context or counting(x.shape[1])), x), values
 
 
-def test_gates_of_matrices_of_zeros_are_one_half():
+def test_output_gate_with_zero_weights_halves_the_output():
     plain, values = run(NO_BIAS)
     for gate, source, shape in (("elementwise", "x", (16, 16)), ("head", "x", (16, H)), ("head", "attended", (16, H))):
         changes = NO_BIAS | {"model.attention.gate": gate, "model.attention.gate_input": source}
         close(run(changes, values | {"output_gate": {"projection": {"kernel": jnp.zeros(shape)}}})[0], plain / 2, 1e-6)
 
 
-def test_softmax_plus_one_is_a_sink_of_zero():
+def test_softmax_plus_one_equals_a_sink_with_score_zero():
     one, values = run({KIND: "softmax_plus_one"})
     sinks, _ = run({"model.attention.sinks": True}, values | {"sinks": jnp.zeros(H)})
     np.testing.assert_array_equal(one, sinks)
 
 
-def test_the_bias_of_a_sigmoid_is_the_logarithm_of_the_length():
+def test_sigmoid_attention_bias_is_minus_log_of_the_length():
     assert tiny({KIND: "sigmoid"}).model.attention.sigmoid_bias == pytest.approx(-math.log(T))
     # With scores of 0 every visible key has the weight 1 / (1 + n), and nothing divides by their sum.
     values = random_values(make_attention(tiny(NO_BIAS).model), 6)
@@ -49,7 +47,7 @@ def test_the_bias_of_a_sigmoid_is_the_logarithm_of_the_length():
     close(found, np.cumsum(v, axis=1) / (1 + T) @ np.asarray(values["output"]["kernel"]))
 
 
-def test_p_rope_leaves_out_slow_pairs_and_partial_rope_spreads_all():
+def test_p_rope_drops_low_frequencies_and_partial_rope_keeps_the_range():
     def frequencies(**fields):
         changes = {"model.position.kind": "rope", "model.attention.head_dim": 16}
         config = tiny(changes | {f"model.position.{name}": value for name, value in fields.items()}).model
@@ -62,7 +60,7 @@ def test_p_rope_leaves_out_slow_pairs_and_partial_rope_spreads_all():
         frequencies(kept_frequencies=0.3)
 
 
-def test_exclusive_heads_read_nothing_along_their_own_values():
+def test_exclusive_heads_are_orthogonal_to_their_own_values():
     changes = NO_BIAS | {"model.attention.exclusive": True, "model.attention.num_kv_heads": 2}
     _, values = run(changes)
     attended = run(changes, values | {"output": {"kernel": jnp.eye(16)}})[0].reshape(2, T, H, K)
@@ -72,12 +70,12 @@ def test_exclusive_heads_read_nothing_along_their_own_values():
     assert np.abs(attended[:, 0]).max() < 1e-5 < np.abs(attended[:, 1]).max()
 
 
-def test_forget_gates_are_summed_in_float32_and_stay_within_documents():
+def test_forget_gates_are_summed_in_float32_within_documents():
     fields = {KIND: "forgetting", "model.position.kind": "none", "model.attention.implementation": "einsum"}
     long = np.random.default_rng(4).standard_normal((1, 600, 16)).astype(np.float32)
     exact, values = run(fields, x=long)
     half, _ = run(fields | {"model.dtype": "bfloat16"}, values, jnp.asarray(long, jnp.bfloat16))
-    # Sums of several hundred are multiples of 2 in bfloat16.
+    # In bfloat16, sums of several hundred would be rounded to multiples of 2.
     close(half[:, -100:], exact[:, -100:], 5e-2)
     first, second = X[:1, :3], X[1:, :5]
     context = Context(jnp.asarray([[0, 1, 2, 0, 1, 2, 3, 4]]), jnp.asarray([[0] * 3 + [1] * 5]), in_order=True)
@@ -105,6 +103,6 @@ XLA = {"model.attention.implementation": "xla"}
     ],
     ids=str,
 )
-def test_what_they_cannot_do_is_refused_by_name(changes, line):
+def test_unsupported_combinations_are_refused_by_name(changes, line):
     with pytest.raises(ConfigError, match=line):
         tiny(changes)

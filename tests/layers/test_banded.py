@@ -1,5 +1,5 @@
-"""Windows computed in blocks give what the whole matrix gives: outputs, gradients, and the size of
-what is held.
+"""Windowed attention in blocks equals attention by the full matrix, forward and backward, with
+memory linear in the length.
 """
 
 import jax
@@ -15,10 +15,10 @@ from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
 from zoo.layers.position import make_embedded_position
 
-# No whole number of blocks.
+# Not a multiple of the block size.
 T = 13
 PLACES = np.arange(T)
-# Short documents first: where the next one begins, their tokens stand near in place and in
+# Short documents first, so that tokens of two documents are near each other in place and in
 # position.
 DOCUMENTS = np.array([[1] * 2 + [2] * 3 + [3] * 8, [0] * 9 + [1] * 4])
 WITHIN = np.array([[*range(2), *range(3), *range(8)], [*range(9), *range(4)]])
@@ -50,14 +50,15 @@ CASES = [
     ("rows", False, "shaw's keys"), ("rows", False, "shared buckets"), ("rows", True, "alibi, sinks, softcap"), ("rows", True, "global"),
     ("xla", False, "rope, grouped heads"), ("xla", True, "shared buckets"), ("xla", True, "global, projections, shared buckets"),
 ]  # fmt: skip
-# Every sort of score, and both sides; every scheme and kernel guards a promise.
+# Every kind of score, causal and bidirectional; the full product of schemes and kernels runs with
+# `-m promise`.
 FEW = [("einsum", False, "rope, grouped heads"), ("einsum", False, "shaw"), ("einsum", True, "global, projections, shared buckets"),
        ("rows", True, "alibi, sinks, softcap")]  # fmt: skip
 
 
 def contexts(both_sides, name):
-    """Rows in order: full, with empty slots, and packed documents where global tokens do not forbid
-    it.
+    """Returns contexts of full rows, rows with empty slots and, without global tokens, packed
+    documents.
     """
     holes = np.isin(PLACES, [3, 4, 12]) if both_sides else PLACES > 9
     rows = [(PLACES[None], None), (np.stack([PLACES, np.where(holes, -1, PLACES)]), None)]
@@ -71,7 +72,7 @@ def contexts(both_sides, name):
 
 
 @pytest.mark.parametrize(("kernel", "both_sides", "name"), slow_but(FEW, CASES, pytest.mark.promise))
-def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monkeypatch):
+def test_blocks_equal_the_full_matrix(kernel, both_sides, name, monkeypatch):
     config = tiny(
         (ENCODER if both_sides else {})
         | (SCHEMES | ON_BOTH_SIDES)[name]
@@ -116,12 +117,12 @@ def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monke
     (256, 64, True, 64), (255, 64, True, 0), (256, 66, True, 0), (260, 66, True, 65), (1024, 129, False, 64), (1024, 131, False, 65),
     (512, 1, True, 64), (4096, 0, True, 0),
 ])  # fmt: skip
-def test_a_block_reaches_as_far_as_the_window_and_must_be_worth_it(length, window, causal, size):
+def test_block_size_covers_the_window_and_is_0_if_blocks_do_not_pay(length, window, causal, size):
     assert banded.block_length(length, window, causal) == size
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_what_is_held_is_linear_in_the_length(causal):
+def test_memory_is_linear_in_the_length(causal):
     def held(length):
         shape = jax.ShapeDtypeStruct((1, length, 2, 8), jnp.float32)
         context = Context(jnp.arange(length)[None], causal=causal, in_order=True)

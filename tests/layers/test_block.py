@@ -26,25 +26,25 @@ from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
 from zoo.models.functional import initialise
 
 T = 6
-# The layer that a block stands in, from 0, and its number, from 1.
+# The index of the block's layer, from 0, and its number, from 1.
 INDEX, NUMBER = 2, 3
 WEIGHED = ("layerscale", "x0_shortcut")
 
 
 def equation(config, values, x):
-    """The block as numpy computes it, for a batch of rows."""
+    """Returns the output of the reference's block for a batch of rows."""
     return reference.block(
         config, values, x, reference.counting(len(x), x.shape[1]), number=NUMBER, first=embedding_of(x)
     )
 
 
 def embedding_of(x):
-    """What entered the first block."""
+    """Returns the input of the first block."""
     return 2 * x[::-1, ::-1]
 
 
 def context_of(x, **more):
-    """The context of a block that stands after others."""
+    """Returns the context of a block that is not the first."""
     return counting(x.shape[1], layer_index=INDEX, embedding=jnp.asarray(embedding_of(x), jnp.float32), **more)
 
 
@@ -62,7 +62,7 @@ def run(overrides, seed=0):
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != "deepnorm"])
-def test_a_block_is_its_equation(placement, kind, residual):
+def test_block_matches_its_equation(placement, kind, residual):
     if placement in WEIGHED and not residual:
         pytest.skip("refused by the config")
     actual, config, values, x = run(
@@ -72,14 +72,14 @@ def test_a_block_is_its_equation(placement, kind, residual):
 
 
 @pytest.mark.parametrize("residual", [True, False])
-def test_a_block_without_norm(residual):
+def test_block_without_norms_matches_its_equation(residual):
     actual, config, values, x = run({"model.norm.kind": "none", "model.residual": residual})
     assert set(values) == {"attention", "ffn"}
     close(actual, equation(config, values, x))
 
 
 @pytest.mark.parametrize("changes", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "own_norms"}])
-def test_attention_may_read_the_residual_stream_as_it_is(changes):
+def test_attention_without_input_norm_matches_its_equation(changes):
     actual, config, values, x = run(changes | {"model.attention.input_norm": False})
     assert "attention_norm" not in values
     assert "ffn_norm" in values
@@ -94,14 +94,14 @@ def test_attention_may_read_the_residual_stream_as_it_is(changes):
         ({"model.parallel": "shared_norm"}, "use own_norms"),
     ],
 )
-def test_a_norm_that_does_not_exist_cannot_be_left_out(changes, words):
+def test_leaving_out_an_absent_input_norm_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         tiny(changes | {"model.attention.input_norm": False})
 
 
-def test_post_norm_normalises_the_residual_stream_after_attention_too():
-    # A form met in the wild, x += attention(x); x += ffn(norm(x)); norm(x), is not post-norm: its
-    # stream is raw in between.
+def test_post_norm_normalises_the_stream_after_attention():
+    # A common mistake is x += attention(x); x += ffn(norm(x)); norm(x), which leaves the stream
+    # unnormalised between the sublayers.
     actual, config, values, x = run({"model.norm.placement": "post"})
     rows = reference.counting(len(x), T)
     wrong = x + reference.attention_layer(config, values["attention"], x, rows)
@@ -112,7 +112,7 @@ def test_post_norm_normalises_the_residual_stream_after_attention_too():
 
 
 @pytest.mark.parametrize("layers", [1, 6])
-def test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from(layers):
+def test_deepnorm_weights_the_stream_and_scales_initial_values(layers):
     actual, config, values, x = run({"model.norm.placement": "deepnorm", "model.num_layers": layers})
     close(actual, equation(config, values, x))
     # Wang et al. 2022, figure 2, decoder-only.
@@ -130,7 +130,7 @@ def test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from(layers):
 
 @pytest.mark.parametrize("parallel", ["shared_norm", "own_norms"])
 @pytest.mark.parametrize("residual", [True, False])
-def test_parallel_sublayers_read_the_same_input(parallel, residual):
+def test_parallel_sublayers_match_their_equation(parallel, residual):
     actual, config, values, x = run({"model.parallel": parallel, "model.residual": residual})
     assert ("ffn_norm" in values) == (parallel == "own_norms")
     close(actual, equation(config, values, x))
@@ -138,7 +138,7 @@ def test_parallel_sublayers_read_the_same_input(parallel, residual):
 
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("placement", list(PLACEMENTS))
-def test_a_decoder_s_block_reads_the_memory_between_its_sublayers(placement, residual):
+def test_cross_attention_is_between_attention_and_feed_forward(placement, residual):
     if placement in ("deepnorm", *WEIGHED) and not residual:
         pytest.skip("refused by the config")
     fields = {"model.norm.placement": placement, "model.residual": residual, "model.decoder.num_layers": 3}
@@ -159,7 +159,7 @@ def test_a_decoder_s_block_reads_the_memory_between_its_sublayers(placement, res
 @pytest.mark.parametrize(
     "fields", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "shared_norm"}], ids=str
 )
-def test_batch_norms_of_a_block_use_the_batch_and_keep_its_moments(fields):
+def test_batch_norms_of_a_block_use_and_record_batch_moments(fields):
     config = tiny({"model.norm.kind": "batchnorm", "model.norm.momentum": 0.75, **fields}).model
     module, x = make_block(config), np.random.default_rng(1).standard_normal((2, T, 16))
     values, stats = random_values(module, 0), random_statistics(module, 1)
@@ -175,14 +175,14 @@ def test_batch_norms_of_a_block_use_the_batch_and_keep_its_moments(fields):
         close(after[name]["variance"], 0.75 * np.float64(stats[name]["variance"]) + 0.25 * variance)
 
 
-def test_the_placements_differ():
+def test_norm_placements_give_different_outputs():
     outputs = [run({"model.norm.placement": placement})[0] for placement in PLACEMENTS]
     for index, one in enumerate(outputs):
         assert all(abs(one - other).max() > 0.1 for other in outputs[:index])
 
 
 def begun(fields):
-    """A block's initial values as numpy, and its output with them."""
+    """Returns a block's initial values as numpy arrays, and its output with them."""
     module = make_block(tiny(fields).model)
     values = jax.tree.map(np.asarray, initialise(module, 0))
     x = np.random.default_rng(1).standard_normal((2, T, 16)).astype(np.float32)
@@ -190,7 +190,7 @@ def begun(fields):
     return values, x, call(lambda x: with_values(module, values)(x, context), x)
 
 
-def test_the_scalars_of_the_x0_shortcut_begin_as_pre_norm():
+def test_x0_shortcut_starts_as_pre_norm():
     (pre, _, plain), (own, _, shortcut) = (begun({"model.norm.placement": name}) for name in ("pre", "x0_shortcut"))
     assert {name: own[name].tolist() for name in own.keys() - pre.keys()} == {
         "stream_scale": [1],
@@ -204,7 +204,7 @@ def test_the_scalars_of_the_x0_shortcut_begin_as_pre_norm():
     [{"model.init.zero_outputs": True}, {"model.norm.placement": "layerscale", "model.norm.layerscale_start": 0.0}],
     ids=str,
 )
-def test_a_block_that_begins_as_the_identity_can_still_learn(fields):
+def test_block_initialised_as_the_identity_has_gradients(fields):
     values, x, y = begun(fields)
     np.testing.assert_array_equal(y, x)
     module, context = make_block(tiny(fields).model), context_of(x)
@@ -214,8 +214,9 @@ def test_a_block_that_begins_as_the_identity_can_still_learn(fields):
         assert abs(gradients[part][last]["kernel"] if zero else gradients[f"{part}_scale"]).max() > 1e-3
 
 
-def test_a_pre_norm_stream_is_never_normalised():
-    # Where both sublayers give nothing, pre-norm is the identity and post-norm is two norms.
+def test_pre_norm_does_not_normalise_the_stream():
+    # If both sublayers return 0, a pre-norm block is the identity and a post-norm block applies two
+    # norms.
     for placement in ("pre", "post"):
         config = tiny({"model.norm.placement": placement}).model
         values = random_values(make_block(config), 0)
@@ -244,11 +245,11 @@ def test_a_pre_norm_stream_is_never_normalised():
         ({"model.norm.kind": "none"}, NoNorm),
     ],
 )
-def test_only_a_stream_that_is_not_normalised_has_a_final_norm(overrides, final):
+def test_final_norm_exists_only_for_an_unnormalised_stream(overrides, final):
     assert type(make_final_norm(tiny(overrides).model)) is final
 
 
-def test_the_two_norms_of_a_block_are_not_one():
+def test_the_two_norms_of_a_block_are_distinct():
     _, config, values, x = run({"model.norm.placement": "pre"})
     swapped = values | {"attention_norm": values["ffn_norm"], "ffn_norm": values["attention_norm"]}
     assert abs(equation(config, values, x) - equation(config, swapped, x)).max() > 0.1

@@ -1,4 +1,4 @@
-"""The ring of keys and values against a list that remembers everything."""
+"""The ring buffer of keys and values against a list of all keys."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,13 +8,13 @@ from hypothesis import given, settings, strategies
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.cache import Cache
 
-# Values narrower than keys.
+# Values are narrower than keys.
 B, G, K, V = 2, 3, 4, 2
 
 
 def remembered(lengths, width, slots, further, window=0):
-    """A ring that has read rows of some lengths, padded to `width`, and some further tokens; and
-    all keys there were, row by row.
+    """Returns a ring after reading rows of the given lengths, padded to `width`, and further
+    tokens; and all keys of each row.
     """
     generator = np.random.default_rng(0)
     k, v = (generator.standard_normal((B, max(lengths) + further, G, size)).astype(np.float32) for size in (K, V))
@@ -42,7 +42,7 @@ def remembered(lengths, width, slots, further, window=0):
     strategies.integers(0, 14),
     strategies.integers(1, 20),
 )
-def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, window):
+def test_slots_hold_the_keys_of_their_positions(lengths, padding, further, window):
     total = max(lengths) + further
     cache, k, v = remembered(lengths, max(lengths) + padding, total, further, window)
     entry = cache.layers[0]["attention"]
@@ -67,7 +67,7 @@ def test_empty_slots_have_no_position():
     np.testing.assert_array_equal(np.sort(cache.positions(8)), [[-1] * 7 + [0], [-1] * 4 + [0, 1, 2, 3]])
 
 
-def test_a_following_cache_leaves_the_one_before_as_it_is():
+def test_appending_does_not_change_the_previous_cache():
     before, _, _ = remembered((2, 3), 4, 8, 0)
     kept = before.layers[0]["attention"].keys
     after = before.following()
@@ -79,16 +79,14 @@ def test_a_following_cache_leaves_the_one_before_as_it_is():
 
 
 @pytest.mark.parametrize(("layers", "filled"), [([{}, {}], False), ([{"attention": 0}, {}], True)])
-def test_whether_the_prompt_was_read(layers, filled):
+def test_cache_knows_whether_the_prompt_was_read(layers, filled):
     assert Cache(layers, jnp.zeros(1), jnp.int32(0), 4).filled == filled
 
 
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("rows", [[0], [0, 0, 1], [1, 1]])
-def test_rows_of_a_cache(rows, heads):
-    """Taken from two rows, and again from what that gave: one row of one head has a form of its
-    own.
-    """
+def test_cache_rows_can_be_selected(rows, heads):
+    """Rows are selected twice, because a cache of one row and one head is stored differently."""
     k = np.random.default_rng(3).standard_normal((B, 5, heads, K)).astype(np.float32)
     cache = Cache([{}], jnp.array([4, 4]), jnp.int32(4), 5)
     values = -k[..., :V]

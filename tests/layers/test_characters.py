@@ -13,7 +13,7 @@ def cnn(**more):
     return CharacterCNN(tiny(TINY_ELMO | more).model)
 
 
-# Twelve of each: sorted as text, 10 and 11 would come before 2.
+# Twelve layers, because sorted as text 10 and 11 would come before 2.
 @pytest.mark.parametrize(
     ("highways", "filters"),
     [
@@ -23,7 +23,7 @@ def cnn(**more):
         (12, (1, 2, 2, 3, 3, 1, 1, 4, 2, 1, 3, 2, 1, 1, 2, 2, 3, 4, 2, 3, 1, 5, 4, 2)),
     ],
 )
-def test_a_token_s_vector_is_its_equation(highways, filters):
+def test_token_vector_matches_its_equation(highways, filters):
     module = cnn(**{"model.elmo.highways": highways, "model.elmo.filters": filters})
     values = random_values(module)
     characters = np.random.default_rng(1).integers(1, 262, (2, 5, 8))
@@ -36,14 +36,14 @@ def test_a_token_s_vector_is_its_equation(highways, filters):
     close(out, [[reference.token_vector(params, token) for token in row] for row in characters])
 
 
-def test_a_token_shorter_than_a_filter_is_refused():
+def test_tokens_shorter_than_a_filter_are_refused():
     module = with_values(cnn(), random_values(cnn()))
     assert call(module, np.ones((1, 3), np.int32)).shape == (1, 16)
     with pytest.raises(ValueError, match="2 characters per token are fewer than the widest filter, 3"):
         module(np.ones((1, 2), np.int32))
 
 
-def test_highways_start_by_carrying():
+def test_highways_start_close_to_the_identity():
     values = call(lambda: initialise(cnn(), 0))
     for highway in values["highways"].values():
         assert (highway["gate"]["bias"] == 2).all()
@@ -51,7 +51,7 @@ def test_highways_start_by_carrying():
         assert highway["gate"]["kernel"].std() == pytest.approx(0.02, rel=0.2)
 
 
-def test_parameters_are_those_of_the_published_file():
+def test_parameters_have_the_shapes_of_the_published_file():
     shapes = split(cnn())[1]
     assert shapes["embedding"].shape == (261, 5)
     assert {name: part["kernel"].shape for name, part in shapes["convolutions"].items()} == {

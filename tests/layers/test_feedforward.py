@@ -13,14 +13,14 @@ from zoo.models.functional import initialise, split
 
 PLAIN = ("relu", "gelu", "silu", "relu_squared", "leaky_relu_squared", "xielu")
 GATED = ("swiglu", "geglu", "reglu", "swiglu_clamped")
-# A clamp that about half of the units reach, and a slope other than its default.
+# A clamp that about half of the units reach, and a slope other than the default.
 FIELDS = {"swiglu_clamped": {"model.ffn.clamp": 1.0}, "leaky_relu_squared": {"model.ffn.negative_slope": 0.3}}
 NUMBERS = {"xielu": {"positive", "negative"}}
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [*PLAIN, *GATED, "gelu tanh", "geglu tanh"])
-def test_a_layer_is_its_equation(kind, bias):
+def test_layer_matches_its_equation(kind, bias):
     name, _, form = kind.partition(" ")
     config = tiny(
         {"model.ffn.kind": name, "model.ffn.bias": bias, "model.ffn.gelu_approximation": form or "none"}
@@ -34,7 +34,7 @@ def test_a_layer_is_its_equation(kind, bias):
     close(call(with_values(module, values), np.float32(x)), reference.feed_forward(config, as_float64(values), x), 2e-6)
 
 
-def test_the_two_forms_of_gelu_are_told_apart():
+def test_exact_and_tanh_gelu_differ():
     x = np.linspace(-4, 4, 81)
     assert 1e-4 < abs(reference.activation("gelu", x) - reference.activation("gelu_tanh", x)).max() < 1e-3
 
@@ -52,7 +52,7 @@ def weights(kind, hidden, bias):
 
 
 @pytest.mark.parametrize("kind", GATED)
-def test_matched_gated_kinds_have_as_many_parameters(kind):
+def test_matched_gated_kinds_have_equal_parameter_counts(kind):
     for hidden in (24, 96, 300):
         assert weights(kind, hidden, bias=False) == weights("gelu", hidden, bias=False)
     for hidden in (64, 128, 1000, 4096):
@@ -61,7 +61,7 @@ def test_matched_gated_kinds_have_as_many_parameters(kind):
         assert weights(kind, hidden, bias=True) == pytest.approx(weights("gelu", hidden, bias=True), rel=0.02)
 
 
-def test_the_hidden_width_is_what_the_config_says_unless_matched():
+def test_hidden_width_is_that_of_the_config_unless_matched():
     for match, gated in ((False, 24), (True, 16)):
         for kind in (*PLAIN, *GATED):
             width = hidden_dim(tiny({"model.ffn.kind": kind, "model.ffn.match_parameters": match}).model)
@@ -69,7 +69,7 @@ def test_the_hidden_width_is_what_the_config_says_unless_matched():
 
 
 def hidden_units(kind, x, **fields):
-    """Returns what a layer whose matrices are the identity, without biases, makes of x."""
+    """Returns the output for x of a layer with identity matrices and no biases."""
     config = tiny({"model.ffn.kind": kind, "model.ffn.hidden_dim": 16, "model.ffn.bias": False} | fields).model
     layer = make_feed_forward(config)
     values = initialise(layer, 0)
@@ -78,14 +78,14 @@ def hidden_units(kind, x, **fields):
     return call(with_values(layer, values), np.full((1, 1, 16), x, np.float32))[0, 0, 0]
 
 
-def test_a_clamped_gate_is_bounded_from_above_only_and_its_linear_unit_has_one_added():
+def test_clamped_gate_is_bounded_above_only_and_linear_unit_adds_one():
     # u = -7 + 1 and g = -20, which a bound on both sides would make -7.
     assert hidden_units("swiglu_clamped", -20.0) == pytest.approx(-6 * -20 / (1 + math.exp(1.702 * 20)), rel=1e-5)
     assert hidden_units("swiglu_clamped", 20.0) == pytest.approx(8 * 7 / (1 + math.exp(-1.702 * 7)), rel=1e-6)
     assert hidden_units("swiglu_clamped", 0.0) == 0
 
 
-def test_xielu_begins_with_the_paper_s_numbers_and_has_finite_gradients_far_from_zero():
+def test_xielu_has_the_paper_s_initial_values_and_finite_gradients():
     assert hidden_units("xielu", 2.0) == pytest.approx(0.8 * 4 + 1, rel=1e-6)
     assert hidden_units("xielu", -2.0) == pytest.approx(0.8 * (math.exp(-2) - 1 + 2) - 1, rel=1e-6)
     layer = make_feed_forward(tiny({"model.ffn.kind": "xielu"}).model)

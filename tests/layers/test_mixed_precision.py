@@ -13,12 +13,12 @@ from zoo.models.language_model import embed
 
 B, T, D = 16, 128, 16
 TOKENS = np.random.default_rng(0).integers(0, 4, (B, T)).astype(np.int32)
-# Not centred, so that sums grow: in bfloat16 a sum of equal numbers stops growing.
+# Not centred, so that sums grow: in bfloat16 a sum of equal numbers stops growing at some point.
 COTANGENT = np.random.default_rng(1).standard_normal((B, T, D)).astype(np.float32) + 0.5
 
 
 def gradient(use, values, dtype):
-    """Gradient with respect to `values` of the sum of use(values) times COTANGENT, in the type."""
+    """Gradient with respect to `values` of sum(use(values) * COTANGENT), computed in `dtype`."""
     _, pullback = jax.vjp(lambda values: use(values, dtype), values)
     return jax.jit(pullback)(jnp.asarray(COTANGENT, jnp.bfloat16).astype(dtype))[0]
 
@@ -30,7 +30,7 @@ def look_up(values, dtype):
 def segments(values, dtype):
     config = {"model.architecture": "encoder", "objective.kind": "masked", "model.embedding.segments": 2}
     model = make_model(tiny(config | {"model.dtype": dtype, "model.position.kind": "none", "model.num_layers": 1}))
-    # Only what comes before the first layer.
+    # Only the part before the first layer.
     model.stack = model.final_norm = lambda x, *rest: x
     model.segments = type(model.segments)(values)
     return model.run(jnp.zeros((B, T, D), dtype), counting(T), jnp.asarray(TOKENS % 2))
@@ -51,7 +51,7 @@ ROWS = {look_up: 13, segments: 2, positions: T}
 
 
 @pytest.mark.parametrize("use", [look_up, segments, positions, bias], ids=lambda use: use.__name__)
-def test_a_gradient_is_summed_in_float32(use):
+def test_gradients_are_summed_in_float32(use):
     shape = (ROWS[use], D) if use in ROWS else (D,)
     values = jnp.asarray(np.random.default_rng(4).standard_normal(shape), jnp.float32)
     narrow, wide = (np.float64(gradient(use, values, dtype)) for dtype in ("bfloat16", "float32"))

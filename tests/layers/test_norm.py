@@ -1,5 +1,5 @@
-"""Norms against their papers' equations, flag by flag; batch normalisation's tokens and running
-averages.
+"""Norms against their papers' equations for every flag; the tokens and running averages of batch
+normalisation.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from zoo.models.functional import initialise
 
 D = 16
 SHIFTED = ("layernorm", "centering", "dyt", "batchnorm")
-# Two rows with empty slots, whose content must count for nothing.
+# Two rows with empty slots, whose content must not matter.
 POSITIONS = np.array([[0, 1, 2, -1, -1], [-1, 0, 1, 2, 3]])
 
 
@@ -48,7 +48,7 @@ def context(training=False, positions=POSITIONS):
 
 
 def in_training(x, kind, values=None, positions=POSITIONS, **fields):
-    """(output, statistics after, config, values, statistics before) of a norm in training."""
+    """Returns (output, statistics after, config, values, statistics before) of a norm in training."""
     _, config, drawn, stats = make(kind, **fields)
     values = drawn if values is None else values
     out = call_and_statistics(
@@ -70,7 +70,7 @@ def grid():
 
 
 @pytest.mark.parametrize(("kind", "fields"), list(dict.fromkeys(grid())))
-def test_a_norm_is_its_equation(x, kind, fields):
+def test_norm_matches_its_equation(x, kind, fields):
     norm, config, values, stats = make(kind, **dict(fields))
     given = dict(fields)
     numbers = {"alpha"} if kind == "dyt" else set()
@@ -81,9 +81,8 @@ def test_a_norm_is_its_equation(x, kind, fields):
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "centering", "batchnorm"])
-def test_the_switches_for_scale_and_bias_change_nothing_else(x, kind):
-    # Without its factor and its shift a norm is what it is with factors of 1 and shifts of 0; it
-    # subtracts the mean all the same.
+def test_norm_without_scale_and_bias_uses_1_and_0(x, kind):
+    # A norm without scale and bias equals one with scale 1 and bias 0; it still subtracts the mean.
     neutral = {"scale": jnp.ones(D), "bias": jnp.zeros(D)}
     bare = in_training(x, kind, {}, scale=False, bias=False)[0]
     full = in_training(x, kind, neutral)[0]
@@ -93,7 +92,7 @@ def test_the_switches_for_scale_and_bias_change_nothing_else(x, kind):
     assert abs(x.mean(-1)).max() > 0.5
 
 
-def test_a_factor_stored_as_its_difference_from_one(x):
+def test_unit_offset_stores_the_scale_minus_one(x):
     plain, *_ = make("rmsnorm")
     offset, *_ = make("rmsnorm", unit_offset=True)
     offset.scale.set_value(plain.scale[...] - 1)
@@ -101,7 +100,7 @@ def test_a_factor_stored_as_its_difference_from_one(x):
     close(one, other, 1e-6)
 
 
-def test_no_norm_is_the_identity_without_parameters(x):
+def test_no_norm_is_the_identity(x):
     norm, _, values, stats = make("none")
     assert values == stats == {}
     assert norm(x) is x
@@ -109,12 +108,12 @@ def test_no_norm_is_the_identity_without_parameters(x):
 
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("factor", [1e-2, 7.0])
-def test_scaling_the_input_changes_nothing(x, kind, factor):
+def test_norm_is_invariant_to_input_scale(x, kind, factor):
     norm, *_ = make(kind, epsilon=1e-12)
     close(call(norm, np.float32(factor * x)), call(norm, np.float32(x)))
 
 
-def test_layer_norm_is_rms_norm_of_the_centred_input(x):
+def test_layer_norm_equals_rms_norm_of_the_centred_input(x):
     scale = np.linspace(0.5, 2, D, dtype=np.float32)
     centring, *_ = make("centering", scale=False, bias=False)
     expected = call(lambda x: layer_norm(x, scale, None, 1e-5), np.float32(x))
@@ -123,9 +122,9 @@ def test_layer_norm_is_rms_norm_of_the_centred_input(x):
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "dyt", "batchnorm"])
-def test_bfloat16_keeps_its_type_and_float32_statistics(kind):
-    # Squares summed in bfloat16 would stall: above 256 the next number is 2 away. Only the rounding
-    # of the result may be lost.
+def test_bfloat16_input_has_float32_statistics(kind):
+    # A sum of squares in bfloat16 would stop growing above 256, where numbers are 2 apart. Only the
+    # result may be rounded.
     config = tiny({"model.norm.kind": kind, "model.dim": 4096}).model
     module = make_norm(config)
     narrow = (10 + np.random.default_rng(4).standard_normal((1, 3, 4096))).astype(jnp.bfloat16)
@@ -140,7 +139,7 @@ def test_bfloat16_keeps_its_type_and_float32_statistics(kind):
     np.testing.assert_array_equal(normed, wide.astype(jnp.bfloat16))
 
 
-def test_every_kind_can_be_made():
+def test_every_kind_can_be_built():
     for kind in NORMS:
         assert type(make(kind)[0]) is NORMS[kind]
 
@@ -150,7 +149,7 @@ def trained(x, positions=POSITIONS, **fields):
 
 
 @pytest.mark.parametrize("fields", [{}, {"scale": False, "momentum": 0.25}, {"bias": False, "epsilon": 0.1}], ids=str)
-def test_batch_norm_in_training_is_algorithm_1_over_the_filled_slots(x, fields):
+def test_batch_norm_in_training_is_algorithm_1_over_filled_slots(x, fields):
     normed, after, config, values, before = trained(x, **fields)
     rows = reference.Rows(POSITIONS, training=True)
     expected = reference.norm(config, as_float64(values), np.float64(np.float32(x)), rows)
@@ -161,7 +160,7 @@ def test_batch_norm_in_training_is_algorithm_1_over_the_filled_slots(x, fields):
     close(after["variance"], keep * as_float64(before)["variance"] + (1 - keep) * variance)
 
 
-def test_batch_norm_does_not_look_at_empty_slots(x):
+def test_batch_norm_ignores_empty_slots(x):
     other = x.copy()
     other[POSITIONS < 0] = 1e3
     filled = POSITIONS >= 0
@@ -171,14 +170,14 @@ def test_batch_norm_does_not_look_at_empty_slots(x):
         np.testing.assert_array_equal(stats[name], stats_two[name])
 
 
-def test_positions_of_one_row_stand_for_all_rows(x):
+def test_positions_of_one_row_apply_to_all_rows(x):
     shared, stats, *_ = trained(x, np.array([[0, 1, 2, -1, -1]]))
     each, stats_each, *_ = trained(x, np.array([[0, 1, 2, -1, -1]] * 2))
     np.testing.assert_array_equal(shared, each)
     np.testing.assert_array_equal(stats["variance"], stats_each["variance"])
 
 
-def test_evaluation_uses_the_running_averages_and_leaves_them(x):
+def test_evaluation_uses_running_averages_without_changing_them(x):
     _, config, values, stats = make("batchnorm")
 
     def evaluate(x):
@@ -189,11 +188,11 @@ def test_evaluation_uses_the_running_averages_and_leaves_them(x):
     np.testing.assert_array_equal(one[0], other[0])
     for name in after:
         np.testing.assert_array_equal(after[name], stats[name])
-    # In training a token's output depends on the rest of the batch.
+    # In training the output of a token depends on the rest of the batch.
     assert abs(trained(x)[0] - trained(halved)[0])[0].max() > 0.1
 
 
-def test_running_averages_tend_to_the_moments_of_the_data():
+def test_running_averages_converge_to_the_data_moments():
     batches = (2 + 3 * np.random.default_rng(5).standard_normal((60, 4, 25, D))).astype(np.float32)
     start = {"mean": jnp.zeros(D), "variance": jnp.ones(D)}
     _, config, values, _ = make("batchnorm", momentum=0.9)
@@ -207,14 +206,14 @@ def test_running_averages_tend_to_the_moments_of_the_data():
     np.testing.assert_allclose(after["variance"], 9, atol=2)
 
 
-def test_a_batch_without_tokens_leaves_the_averages(x):
+def test_batch_without_tokens_keeps_the_running_averages(x):
     normed, after, *_, before = trained(x, np.full((2, 5), -1))
     assert np.isfinite(normed).all()
     for name in after:
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_dynamic_tanh_of_attention_may_begin_at_another_alpha():
+def test_dynamic_tanh_of_attention_can_have_its_own_initial_alpha():
     dyt = {"model.norm.kind": "dyt", "model.norm.placement": "sandwich", "model.norm.alpha_start": 0.2}
     for changes, attention in (({}, 0.2), ({"model.norm.attention_alpha_start": 0.8}, 0.8)):
         values = initialise(make_block(tiny(dyt | changes).model), 0)

@@ -1,4 +1,4 @@
-"""muP and CompleteP: initial values, multipliers, and what they refuse."""
+"""muP and CompleteP: initial values, multipliers, and refused combinations."""
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ def values(changes):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_hidden_matrices_shrink_and_tables_do_not(tied):
-    """The trap of tied embeddings: rescaling the output matrix would rescale the embedding with it."""
+def test_initial_hidden_matrices_shrink_with_width_and_tables_do_not(tied):
+    """With tied embeddings, rescaling the output matrix would wrongly rescale the embedding too."""
     own = {"model.tie_embeddings": tied}
     standard, wide = values(own), values(WIDER | own)
     for path in standard:
@@ -32,7 +32,7 @@ def test_hidden_matrices_shrink_and_tables_do_not(tied):
 
 
 @pytest.mark.parametrize("kernel", ["xavier_uniform", "xavier_normal", "lecun_normal", "he_normal"])
-def test_initial_values_by_fan_are_divided_once_and_tables_stay_as_at_the_base(kernel):
+def test_fan_initialisers_are_scaled_once_and_tables_keep_the_base_scale(kernel):
     own = {"model.init.kernel": kernel, "model.tie_embeddings": False, "model.ffn.hidden_dim": "auto"}
     base = values(own | {"model.dim": 4, "model.attention.num_heads": 1})
     wide = values(own | WIDER | {"model.dim": 64, "model.attention.num_heads": 16})
@@ -42,7 +42,7 @@ def test_initial_values_by_fan_are_divided_once_and_tables_stay_as_at_the_base(k
     assert ratio == pytest.approx(64**-0.5 * 4**0.5, rel=0.3)
 
 
-def test_logits_are_divided_by_the_width_and_embeddings_scaled_as_at_the_base():
+def test_logits_are_divided_by_width_and_embeddings_keep_the_base_scale():
     def prediction(changes):
         config = tiny(changes | {"model.head.scale": "rsqrt_dim"})
         head = make_model(config).head
@@ -60,30 +60,30 @@ def test_logits_are_divided_by_the_width_and_embeddings_scaled_as_at_the_base():
     np.testing.assert_allclose(embedded(WIDER), embedded({}) / 2)
 
 
-def test_scores_follow_the_width_of_a_head_and_not_the_number_of_heads():
+def test_score_scale_depends_on_head_width_not_on_head_count():
     def scale(**changes):
         return tiny(WIDER | {f"model.{name}": value for name, value in changes.items()}).model.attention.scale
 
-    assert scale() == 4**-0.5  # More heads of the same width.
+    assert scale() == 4**-0.5  # More heads of equal width.
     assert scale(base_head_dim=1) == 1 / 4
     assert scale(base_head_dim=4) == 4**-0.5
 
 
-def test_completep_divides_what_every_sublayer_adds():
+def test_completep_divides_sublayer_outputs_by_depth():
     x, y = jnp.ones((1, 2, 16)), jnp.full((1, 2, 16), 6.0)
     for changes, expected in ((WIDER, 7.0), (DEEPER, 4.0), (DEEPER | {"model.parallel": "shared_norm"}, 4.0)):
         block = make_block(tiny(changes).model)
         np.testing.assert_array_equal(block.combine(x, y), jnp.full_like(x, expected))
 
 
-def test_at_the_size_of_the_base_nothing_changes():
+def test_base_size_equals_the_standard_parametrization():
     same = {"model.parametrization": "completep", "model.base_dim": 16, "model.base_num_layers": 2}
     one, other = (jax.tree.leaves(values(changes)) for changes in ({}, same))
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_standard_run_has_the_identity_of_before():
+def test_standard_run_keeps_the_identity_without_the_new_fields():
     plain = tiny().to_dict()
     for name in ("parametrization", "base_dim", "base_head_dim", "base_num_layers"):
         del plain["model"][name]
@@ -119,7 +119,7 @@ def test_a_standard_run_has_the_identity_of_before():
         ),
     ],
 )
-def test_what_has_no_rule_is_refused_by_name(changes, line):
+def test_settings_without_a_scaling_rule_are_refused_by_name(changes, line):
     with pytest.raises(ConfigError) as refusal:
         configs.resolve(configs.override(configs.default(), TINY | changes))
     assert any(line in problem for problem in refusal.value.problems), refusal.value.problems

@@ -1,4 +1,4 @@
-"""FAVOR+ against its equations in float64, what it costs, and its random features."""
+"""FAVOR+ against its equations in float64; its memory and its random features."""
 
 import functools
 import itertools
@@ -32,7 +32,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, refresh, split
 
 B, H, K, M = 2, 4, 6, 11
-# Lengths that are one chunk, whole chunks, and no whole number of chunks of 5 tokens.
+# Lengths of one chunk, of several chunks of 5 tokens, and not a multiple of a chunk.
 LENGTHS = (1, 10, 13)
 
 
@@ -51,7 +51,7 @@ def heads(seed, length, kv_heads=H, keys=None, size=1.0):
 
 @functools.cache
 def draw(number, width):
-    """The function from (many) seeds to random features."""
+    """Returns the function from a seed, or many, to random features."""
     return compiled(jax.vmap(lambda seed: random_features(jax.random.key(seed), (number, width))))
 
 
@@ -60,8 +60,8 @@ def features(seed=0, number=M, width=K):
 
 
 def estimated(q, k, v, w, scale, seen):
-    """Choromanski et al. 2021, eq. 4 and Lemma 1, with every pair of tokens at hand; `seen` is [B,
-    T, S].
+    """Choromanski et al. 2021, eq. 4 and Lemma 1, by the full matrix of token pairs; `seen` is the
+    mask [B, T, S].
     """
     _B, _T, H, _K = q.shape
     G = k.shape[2]
@@ -84,7 +84,7 @@ def estimated(q, k, v, w, scale, seen):
 
 
 def values_and_gradients(attend, arguments, weights):
-    """The output of attend(q, k, v), and the gradients of its product with `weights`."""
+    """Returns the output of attend(q, k, v), and the gradients of its product with `weights`."""
 
     def functional(q, k, v):
         out = attend(q, k, v)
@@ -95,7 +95,7 @@ def values_and_gradients(attend, arguments, weights):
 
 
 def expected(arguments, weights, w, scale, seen):
-    """The same of `estimated`, in float64."""
+    """Returns the same of `estimated`, in float64."""
     with jax.enable_x64(True):
         wide = [np.asarray(x, np.float64) for x in arguments]
         return values_and_gradients(
@@ -104,14 +104,14 @@ def expected(arguments, weights, w, scale, seen):
 
 
 def visible(positions, causal, keys=None):
-    """[B, T, S]: keys that are filled, in a causal row up to the query's own place."""
+    """[B, T, S]: the mask of filled keys, in a causal row up to the query."""
     keys = positions if keys is None else keys
     filled = np.broadcast_to((keys >= 0)[:, None], (B, positions.shape[1], keys.shape[1]))
     return filled & np.tri(*filled.shape[1:], dtype=bool) if causal else filled
 
 
 def check(arguments, context, seen, scale=0.3, tolerance=1e-5, filled=None):
-    """Compares outputs and gradients; of queries at empty slots nothing is read."""
+    """Compares outputs and gradients, ignoring the outputs at empty slots."""
     w, weights = features(), np.random.default_rng(7).standard_normal(arguments[0].shape).astype(np.float32)
     if filled is not None:
         weights *= filled[..., None, None]
@@ -119,8 +119,8 @@ def check(arguments, context, seen, scale=0.3, tolerance=1e-5, filled=None):
     theirs = expected(arguments, weights, w, scale, seen)
     (out, *gradients), (exact, *exact_gradients) = mine, theirs
     close(*((out, exact) if filled is None else (out[filled], exact[filled])), tolerance)
-    # Relative to the largest of all: some gradients are 0 but for rounding, e.g. a query's where
-    # there is one key.
+    # Relative to the largest gradient of all, because some gradients are 0 up to rounding, e.g. a
+    # query's if there is one key.
     close(*(np.concatenate([x.ravel() for x in each]) for each in (gradients, exact_gradients)), tolerance)
 
 
@@ -132,25 +132,25 @@ def check(arguments, context, seen, scale=0.3, tolerance=1e-5, filled=None):
         pytest.mark.promise,
     ),
 )
-def test_outputs_and_gradients_are_the_equations(causal, kv_heads, length):
+def test_outputs_and_gradients_match_the_equations(causal, kv_heads, length):
     positions = np.tile(np.arange(length), (B, 1))
     check(heads(1, length, kv_heads), counting(length, causal), visible(positions, causal))
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_rows_with_empty_slots(causal):
+def test_rows_with_empty_slots_match_the_equations(causal):
     positions = np.full((B, 13), -1)
     positions[0, 3:11], positions[1, :6] = np.arange(8), np.arange(6)
-    # In the causal form what stands before the first token sees nothing at all: it is left out of
-    # the reference's rows.
+    # In the causal form, slots before the first token have no visible keys and are left out of the
+    # reference's rows.
     seen = visible(positions, causal)
     seen = seen | (~seen.any(-1, keepdims=True) & np.eye(13, dtype=bool))
     check(heads(2, 13, 2), Context(jnp.asarray(positions), causal=causal), seen, filled=positions >= 0)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_empty_slots_are_as_if_they_were_not_there(causal):
-    # Keys of empty slots that would be the largest of all must not even become the stabiliser.
+def test_empty_slots_do_not_change_the_result(causal):
+    # Even keys of empty slots with the largest exponents must not enter the stabiliser.
     q, k, v = heads(3, 8, 2)
     places = np.array([2, 3, 5, 6, 7, 9, 10, 12])
     positions, spread = np.full((B, 13), -1), [np.full((B, 13, x.shape[2], K), 30.0, np.float32) for x in (q, k, v)]
@@ -162,7 +162,7 @@ def test_empty_slots_are_as_if_they_were_not_there(causal):
     close(padded[:, places], call(lambda *x: performer_attention(*x, w, counting(8, causal), 0.3), q, k, v), 1e-6)
 
 
-def test_another_sequence():
+def test_keys_of_another_sequence_match_the_equations():
     # More keys than queries; one row's memory has empty slots.
     keys = np.tile(np.arange(12), (B, 1))
     keys[1, 4:] = -1
@@ -177,7 +177,7 @@ def test_another_sequence():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_query_that_sees_nothing_reads_0(causal):
+def test_query_without_visible_keys_gives_0(causal):
     positions = np.array([[-1, -1, -1, -1, -1, -1, 0], [-1] * 7])
     w, context = features(), Context(jnp.asarray(positions), causal=causal)
     weights = np.ones((B, 7, H, K), np.float32)
@@ -188,13 +188,13 @@ def test_a_query_that_sees_nothing_reads_0(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_bfloat16_in_float32_sums(causal):
+def test_bfloat16_inputs_are_summed_in_float32(causal):
     length, w = 300, features()
     q, k, v = (jnp.asarray(x, jnp.bfloat16) for x in heads(6, length, 2))
     attend = compiled(lambda *x: performer_attention(*x, w, counting(length, causal), 0.3))
     out = attend(q, k, v)
     assert out.dtype == jnp.bfloat16
-    # Nothing but the last rounding to 8 bits is lost, however many tokens are summed.
+    # Only the final rounding to 8 bits may be lost, for any number of summed tokens.
     exact = attend(*(np.asarray(x, np.float32) for x in (q, k, v)))
     np.testing.assert_allclose(np.float32(out), exact, rtol=2**-8, atol=1e-6)
 
@@ -212,7 +212,7 @@ def test_large_exponents_do_not_overflow():
         check((q, keys, v), counting(13, causal), visible(positions, causal), tolerance=2e-5)
 
 
-def test_later_tokens_change_nothing_earlier():
+def test_later_tokens_do_not_change_earlier_outputs():
     (q, k, v), w = heads(9, 13), features()
     attend = compiled(lambda *x: performer_attention(*x, w, counting(13), 0.3))
     before = attend(q, k, v)
@@ -228,7 +228,7 @@ def test_later_tokens_change_nothing_earlier():
 
 @either_way
 @pytest.mark.parametrize(("overrides", "scan"), [({}, True), (ENCODER, False)], ids=["decoder", "encoder"])
-def test_what_a_model_sees(overrides, scan, way):
+def test_tokens_of_a_performer_model_see_only_allowed_tokens(overrides, scan, way):
     config = tiny(
         {
             "model.attention.kind": "performer",
@@ -261,7 +261,7 @@ def test_what_a_model_sees(overrides, scan, way):
     assert not found[1, :9, 0].any()
 
 
-def test_the_scale_of_the_config_is_used():
+def test_attention_uses_the_scale_of_the_config():
     for fields, scale in (({}, 0.5), ({"model.attention.scale": 0.8}, 0.8)):
         config = tiny({"model.attention.kind": "performer", "model.attention.num_kv_heads": 2} | fields).model
         layer, x = make_attention(config), np.random.default_rng(3).standard_normal((B, 8, 16)).astype(np.float32)
@@ -278,7 +278,7 @@ def test_the_scale_of_the_config_is_used():
         close(call(lambda x, a=(layer, values, stats): with_values(*a)(x, counting(8)), x), out)
 
 
-def test_cross_attention_of_a_model_reads_the_filled_memory():
+def test_cross_attention_reads_only_filled_memory():
     config = tiny({"model.attention.kind": "performer", "model.num_layers": 1} | ENCODER_DECODER)
     model = make_model(config)
     values, stats = random_values(model, 1), random_statistics(model, 2)
@@ -310,10 +310,10 @@ def test_features_are_orthogonal_in_blocks():
     assert np.abs(gram[blocks == 0]).min() > 1e-3
 
 
-def test_every_row_is_normal():
+def test_feature_rows_are_standard_normal():
     draws = draw(K + 2, K)(np.arange(20_000))
-    # Of a normal vector every element has mean 0 and variance 1, and the squared length mean K and
-    # variance 2 K.
+    # Each element of a standard normal vector has mean 0 and variance 1, and its squared length has
+    # mean K and variance 2 K.
     np.testing.assert_allclose(draws.mean(0), 0, atol=5 * 20_000**-0.5)
     np.testing.assert_allclose(
         np.einsum("nmi,nmj->mij", draws, draws) / 20_000, np.broadcast_to(np.eye(K), (K + 2, K, K)), atol=0.07
@@ -321,14 +321,14 @@ def test_every_row_is_normal():
     lengths = (draws**2).sum(-1)
     np.testing.assert_allclose(lengths.mean(0), K, rtol=0.03)
     np.testing.assert_allclose(lengths.var(0), 2 * K, rtol=0.1)
-    # The lengths are drawn apart from the directions, and of each other.
+    # Lengths are independent of the directions and of each other.
     assert np.abs(np.corrcoef(lengths.T)[~np.eye(K + 2, dtype=bool)]).max() < 0.04
 
 
-def test_the_kernel_is_estimated_without_bias():
+def test_softmax_kernel_estimate_is_unbiased():
     draws = draw(K, K)(np.arange(20_000))
     for direction in range(K):
-        # Most of what a biased direction would change is seen where both vectors point into it.
+        # A biased direction would show most where both vectors point along it.
         x, y = np.full(K, 0.1), np.full(K, -0.1)
         x[direction], y[direction] = 0.7, 0.6
         estimates = np.exp(draws @ (x + y) - (x @ x + y @ y) / 2).mean(-1)
@@ -337,7 +337,7 @@ def test_the_kernel_is_estimated_without_bias():
 
 
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.promise), True])
-def test_more_features_come_closer_to_softmax(causal):
+def test_more_features_approximate_softmax_better(causal):
     length, width = 40, 8
     q, k, v = (
         np.random.default_rng(seed).standard_normal((1, length, 2, width)).astype(np.float32) for seed in range(3)
@@ -347,8 +347,8 @@ def test_more_features_come_closer_to_softmax(causal):
     attend = jax.vmap(lambda w: performer_attention(q, k, v, w, context, scale))
     few, more, many = (float(np.square(call(attend, draw(number, width)(np.arange(20))) - exact).mean() / np.square(exact).mean())
                        for number in (8, 64, 512))  # fmt: skip
-    # The variance of a mean is inverse to its number of terms; the ratio of two estimates is also
-    # biased where they are few.
+    # The variance of a mean is inverse to its number of terms; a ratio of two estimates is also
+    # biased if there are few.
     assert more < few / 3
     assert many < more / 5
     assert many < 1e-2
@@ -364,7 +364,7 @@ def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def test_features_are_statistics_of_every_layer():
+def test_each_layer_stores_its_features_as_statistics():
     model = make_model(tiny(REDRAWN | {"model.attention.features": 7}))
     _, params, stats = split(model)
     assert "features" not in params["stack"]["layers"]["attention"]
@@ -374,7 +374,7 @@ def test_features_are_statistics_of_every_layer():
     assert tiny({"model.attention.kind": "performer", "model.attention.head_dim": 64}).model.attention.features == 266
 
 
-def test_redrawing_is_a_function_of_seed_and_step():
+def test_redrawn_features_depend_only_on_seed_and_step():
     model = make_model(tiny(REDRAWN))
     start = compiled(lambda seed: initialise_statistics(model, seed))
     step = compiled(lambda stats, seed, step: refresh(model, stats, seed, step))
@@ -394,8 +394,8 @@ def test_redrawing_is_a_function_of_seed_and_step():
     drawn = [history[0], history[3], history[6], history[9], run(1, 4)[0], run(1, 4)[3]]
     firsts = [layer[0, 0] for array in drawn for layer in array]
     assert len(set(map(float, firsts))) == len(firsts)
-    # A run that goes on from any step's statistics is the run that was never stopped, and at a
-    # multiple what came before is forgotten.
+    # Resuming from the statistics of any step equals the uninterrupted run, and a redraw does not
+    # depend on earlier features.
     stats = start(0)
     for number in range(5):
         stats = step(stats, 0, number)
@@ -404,7 +404,7 @@ def test_redrawing_is_a_function_of_seed_and_step():
     np.testing.assert_array_equal(run(0, 7, start(5), 6)[0], history[6])
 
 
-def test_zero_keeps_the_first_features():
+def test_redraw_interval_0_keeps_the_first_features():
     model = make_model(tiny(REDRAWN | {"model.attention.redraw_every": 0}))
     stats = random_statistics(model, 1)
     np.testing.assert_array_equal(leaves(refresh(model, stats, 0, 1000))[0], leaves(stats)[0])
@@ -414,8 +414,8 @@ def test_zero_keeps_the_first_features():
 
 
 def memory(attend, length, causal):
-    """Bytes that forward and backward pass of `attend(q, k, v, context)` need beside inputs and
-    outputs, for a token.
+    """Returns the temporary memory of the forward and backward pass of `attend(q, k, v, context)`,
+    in bytes per token.
     """
     shapes, context = [jax.ShapeDtypeStruct((1, length, 2, 16), jnp.float32)] * 3, counting(length, causal)
     gradients = jax.jit(
@@ -432,9 +432,9 @@ def test_memory_is_linear_in_the_number_of_tokens(causal, monkeypatch):
         memory(lambda q, k, v, context: performer_attention(q, k, v, w, context, 0.25), n, causal) for n in (2048, 8192)
     )
     assert longer < 1.05 * long
-    # Softmax attention, measured in the same way, does not pass.
+    # Softmax attention does not meet this bound.
     few, many = (memory(lambda *x: KERNELS["einsum"](*x, Scoring(0.25)), n, causal) for n in (128, 512))
     assert many > 3 * few
-    # About five arrays of the size of the queries; with every token's features of the queries it
-    # would be more than seven.
+    # About five arrays of the size of the queries; storing the features of all queries would take
+    # more than seven.
     assert longer < 6 * 16 * 2 * 4

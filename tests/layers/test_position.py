@@ -1,4 +1,4 @@
-"""Position schemes against their papers' formulas, and what they leave alone."""
+"""Position schemes against their papers' formulas, and what they must not change."""
 
 import math
 
@@ -27,7 +27,9 @@ def normal(*shape, seed=0):
 
 
 def position(kind, overrides=None):
-    """The scheme of a tiny model, wherever it lives, and its values."""
+    """Returns the position scheme of a tiny model, from the embedding or the attention, and its
+    values.
+    """
     config = tiny({"model.position.kind": kind} | (overrides or {})).model
     module = make_embedded_position(config)
     module = make_attention_position(config) if type(module) is Position else module
@@ -42,8 +44,8 @@ def rotated(x, positions, theta=10000.0, rotated=8, layout="half", factor=1.0):
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize(("dim", "endpoint"), [(2, False), (34, False), (4, True), (34, True)])
-def test_sinusoids_are_the_formula(dim, endpoint, layout):
-    # Angles are float32, so that their sine is exact to half a unit in the last place of the
+def test_sinusoids_match_the_formula(dim, endpoint, layout):
+    # Angles are float32, so their sines are only as exact as half a unit in the last place of the
     # position.
     positions = np.array([[0, 1, 2, 7], [100, 511, 3, 0]])
     expected = np.array([[reference.sinusoid(p, dim, layout, endpoint) for p in row] for row in positions])
@@ -76,7 +78,7 @@ def test_sinusoids_are_added_to_the_embedding(fields, layout, offset, endpoint):
 @pytest.mark.parametrize(
     ("width", "theta", "factor"), [(8, 10000.0, 1.0), (8, 500.0, 1.5), (4, 10000.0, 0.5), (2, 10.0, 1.0)]
 )
-def test_rope_multiplies_complex_numbers(layout, width, theta, factor):
+def test_rope_equals_complex_multiplication(layout, width, theta, factor):
     x, positions = normal(2, 3, 2, 8), np.array([[0, 1, 5], [40, 2, 7]])
     expected = np.zeros(x.shape)
     for b, t, h in np.ndindex(2, 3, 2):
@@ -108,7 +110,7 @@ def scaled(name, **more):
 @pytest.mark.parametrize("name", SCALINGS)
 @pytest.mark.parametrize("theta", [10000.0, 500.0])
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_stretched_frequencies_are_their_formulas(name, theta, fraction):
+def test_scaled_rope_frequencies_match_their_formulas(name, theta, fraction):
     fields = {"model.position.theta": theta, "model.position.fraction": fraction}
     config = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16} | fields).model
     scheme = scaled(name, **fields)
@@ -130,7 +132,7 @@ def test_stretched_frequencies_are_their_formulas(name, theta, fraction):
     assert abs(np.divide(expected, plain) - 1).max() > 0.3
 
 
-def test_linear_stretching_divides_positions():
+def test_linear_scaling_divides_positions():
     x, positions = normal(1, 4, 2, 16), np.array([[0, 4, 8, 20]])
     stretched, plain = call(
         lambda x: (
@@ -142,7 +144,7 @@ def test_linear_stretching_divides_positions():
     close(stretched, plain)
 
 
-def test_dynamic_stretching_begins_beyond_the_original_length_and_looks_at_the_keys():
+def test_dynamic_scaling_starts_when_keys_exceed_the_original_length():
     plain, dynamic = scaled("none"), scaled("dynamic")
     for last, same in ((15, True), (16, False)):
         keys = jnp.array([[0, last, -1]])
@@ -155,7 +157,7 @@ def test_dynamic_stretching_begins_beyond_the_original_length_and_looks_at_the_k
 
 
 @pytest.mark.parametrize("kind", ["yarn", "llama3"])
-def test_ramps_keep_short_wavelengths_and_divide_long_ones(kind):
+def test_ramp_scaling_keeps_short_wavelengths_and_divides_long_ones(kind):
     fields = {"model.attention.head_dim": 64}
     factor, original = SCALINGS[kind]["factor"], SCALINGS[kind]["original_length"]
     ratio = np.asarray(scaled(kind, **fields).frequencies(jnp.array([[3]]))) / reference.frequencies(10000.0, 64)
@@ -167,7 +169,7 @@ def test_ramps_keep_short_wavelengths_and_divide_long_ones(kind):
     assert ((ratio > 1.01 / factor) & (ratio < 0.99)).any()
 
 
-def test_rope_reads_its_fields():
+def test_rope_uses_all_its_config_fields():
     fields = {
         "model.position.theta": 77.0,
         "model.position.fraction": 0.5,
@@ -186,7 +188,7 @@ def test_rope_reads_its_fields():
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_rope_keeps_the_norm_and_turns_nothing_at_position_0(layout):
+def test_rope_preserves_norms_and_is_the_identity_at_position_0(layout):
     x = normal(1, 6, 2, 8)
     turned = rotated(x, np.arange(6)[None] * 31, layout=layout)
     np.testing.assert_allclose(np.linalg.norm(turned, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-6)
@@ -195,7 +197,7 @@ def test_rope_keeps_the_norm_and_turns_nothing_at_position_0(layout):
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_rope_scores_depend_on_the_distance_only(layout):
+def test_rope_scores_depend_only_on_distance(layout):
     q, k = normal(1, 6, 2, 8, seed=1), normal(1, 6, 2, 8, seed=2)
     near, far = np.arange(6)[None], np.arange(6)[None] + 50
 
@@ -208,7 +210,7 @@ def test_rope_scores_depend_on_the_distance_only(layout):
     assert abs(scores(far, near) - scores(near, near)).max() > 0.1
 
 
-def test_rope_layouts_differ_by_the_order_of_the_dimensions():
+def test_rope_layouts_differ_only_in_dimension_order():
     x, positions = normal(1, 5, 2, 8), np.arange(5)[None]
     half_from_interleaved = np.array([0, 2, 4, 6, 1, 3, 5, 7])
     interleaved = rotated(x, positions, 100.0, layout="interleaved")[..., half_from_interleaved]
@@ -216,7 +218,7 @@ def test_rope_layouts_differ_by_the_order_of_the_dimensions():
     assert abs(rotated(x, positions, 100.0)[..., half_from_interleaved] - interleaved).max() > 0.1
 
 
-def test_rope_keeps_bfloat16_and_turns_in_float32():
+def test_rope_rotates_bfloat16_in_float32():
     # In bfloat16 the angle itself would be off by up to 2 at position 1001.
     x = normal(1, 1, 1, 8).astype(jnp.bfloat16)
     turned = rotated(x, np.array([[1001]]))
@@ -224,9 +226,9 @@ def test_rope_keeps_bfloat16_and_turns_in_float32():
     close(turned, reference.rotate(x[0, 0, 0], 1001, reference.frequencies(10000.0, 8), "half")[None, None, None], 1e-2)
 
 
-def test_rope_leaves_values_alone():
-    # With the same score everywhere, attention is the mean of the visible values, and no position
-    # can show.
+def test_rope_does_not_change_values():
+    # With equal scores, attention is the mean of the visible values, which must not depend on
+    # positions.
     outputs = []
     for kind in ("rope", "none"):
         module = make_attention(tiny({"model.position.kind": kind}).model)
@@ -238,7 +240,7 @@ def test_rope_leaves_values_alone():
 
 
 @pytest.mark.parametrize("num_heads", sorted(reference.ALIBI_SLOPES))
-def test_alibi_slopes_are_the_published_ones(num_heads):
+def test_alibi_slopes_are_as_published(num_heads):
     np.testing.assert_allclose(alibi_slopes(num_heads), reference.ALIBI_SLOPES[num_heads], rtol=1e-6)
 
 
@@ -254,7 +256,7 @@ def test_alibi_lowers_the_score_with_distance_on_both_sides(num_heads):
         assert score[b, h, t, s] <= 0
 
 
-def test_alibi_depends_on_the_distance_only():
+def test_alibi_depends_only_on_distance():
     scheme, _ = position("alibi")
     near, far = np.arange(5)[None], np.arange(5)[None] + 1000
     scores = call(lambda *positions: [scheme.score_bias(None, p, p) for p in positions], near, far)
@@ -265,7 +267,7 @@ def test_alibi_depends_on_the_distance_only():
 @pytest.mark.parametrize(
     ("buckets", "max_distance"), [(32, 128), (32, 512), (8, 16), (8, 20), (4, 8), (12, 100), (64, 256)]
 )
-def test_buckets_are_those_of_the_description(buckets, max_distance, bidirectional):
+def test_buckets_match_the_paper_s_description(buckets, max_distance, bidirectional):
     distances = np.arange(-2 * max_distance, 2 * max_distance + 1)
     actual = call(lambda d: bucket(d, buckets, max_distance, bidirectional), distances)
     expected = [reference.bucket(0, int(d), buckets, max_distance, bidirectional) for d in distances]
@@ -273,8 +275,8 @@ def test_buckets_are_those_of_the_description(buckets, max_distance, bidirection
     assert set(actual) == set(range(buckets)) - ({buckets // 2} if bidirectional else set())
 
 
-def test_the_published_buckets():
-    # Raffel et al. 2020, section 2.1: 32 numbers per head, offsets from 128 on share one.
+def test_t5_buckets_are_as_published():
+    # Raffel et al. 2020, section 2.1: 32 buckets per head, and offsets of 128 and more share one.
     for bidirectional, last in ((True, 15), (False, 31)):
         back = call(lambda d, both=bidirectional: bucket(d, 32, 128, both), -np.arange(300))
         np.testing.assert_array_equal(back[: (last + 1) // 2], np.arange((last + 1) // 2))
@@ -286,7 +288,7 @@ def test_the_published_buckets():
 @pytest.mark.parametrize(
     "overrides", [{}, ENCODER, {"model.position.shared": False}], ids=["decoder", "encoder", "one per layer"]
 )
-def test_a_relative_bias_is_a_row_of_the_table_for_each_bucket(overrides):
+def test_relative_bias_is_the_table_entry_of_the_bucket(overrides):
     scheme, values = position(
         "relative_bias", {"model.position.buckets": 8, "model.position.max_distance": 10, **overrides}
     )
@@ -299,7 +301,7 @@ def test_a_relative_bias_is_a_row_of_the_table_for_each_bucket(overrides):
 
 
 @pytest.mark.parametrize("clip", [0, 1, 3])
-def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
+def test_shaw_vectors_are_added_to_keys_and_values(clip):
     scheme, values = position("shaw", {"model.position.clip": clip})
     wide, q, probabilities = as_float64(values), normal(2, 3, 4, 4), abs(normal(2, 4, 3, 5, seed=1))
     queries, keys = np.array([[0, 1, 7], [2, 0, 1]]), np.array([[0, 1, 2, 3, 9], [5, 0, 1, 2, 3]])
@@ -318,14 +320,14 @@ def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
     close(added, expected)
 
 
-def test_shaw_s_values_can_be_left_out():
+def test_shaw_value_vectors_can_be_left_out():
     scheme, values = position("shaw", {"model.position.relative_values": False})
     assert set(values) == {"keys"}
     assert not scheme.has_value_bias
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_learned_positions_are_rows_of_a_table(offset):
+def test_learned_positions_add_rows_of_a_table(offset):
     scheme, values = position("learned", {"model.position.max_length": 9, "model.position.offset": offset})
     x, positions = normal(2, 4, 16), np.array([[0, 1, 2, 3], [8, 0, 1, 2]])
     assert values["table"].shape == (9 + offset, 16)
@@ -333,20 +335,19 @@ def test_learned_positions_are_rows_of_a_table(offset):
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_learned_positions_cannot_go_past_their_table(offset):
+def test_learned_positions_beyond_their_table_are_refused(offset):
     scheme, _ = position("learned", {"model.position.max_length": 9, "model.position.offset": offset})
     assert np.isfinite(call(scheme.embed, normal(1, 9, 16), np.arange(9)[None])).all()
     with pytest.raises(ValueError, match=r"9 rows.*10 tokens"):
         call(scheme.embed, normal(1, 10, 16), np.arange(10)[None])
-    # A position that only the running program knows cannot be refused; it must not read another
-    # row.
+    # A traced position cannot be refused when the program is built; it must not read another row.
     past = call(scheme.embed, normal(1, 2, 16), np.array([[0, 9]]))
     assert np.isfinite(past[0, 0]).all()
     assert np.isnan(past[0, 1]).all()
 
 
 @pytest.mark.parametrize("kind", list(POSITIONS))
-def test_a_scheme_does_what_it_is_for_and_nothing_else(kind):
+def test_scheme_implements_only_its_own_hooks(kind):
     scheme, values = position(kind)
     x, q, k, positions = normal(1, 5, 16), normal(1, 5, 4, 4, seed=1), normal(1, 5, 4, 4, seed=2), np.arange(5)[None]
     turned_q, turned_k = call(scheme.rotate, q, k, positions, positions)
@@ -378,7 +379,7 @@ def test_a_scheme_does_what_it_is_for_and_nothing_else(kind):
         ("relative_bias", {"model.position.shared": False}, False),
     ],
 )
-def test_a_scheme_lives_in_one_place(kind, fields, embedded):
+def test_scheme_belongs_to_either_embedding_or_attention(kind, fields, embedded):
     config = tiny({"model.position.kind": kind, **fields}).model
     places = [make_embedded_position(config), make_attention_position(config)]
     assert [type(place) for place in places] == (
@@ -396,6 +397,6 @@ def test_a_scheme_lives_in_one_place(kind, fields, embedded):
         ({"model.position.kind": "alibi", "model.position.theta": 1.0}, "no effect"),
     ],
 )
-def test_what_cannot_be_built_is_refused(overrides, problem):
+def test_invalid_position_settings_are_refused(overrides, problem):
     with pytest.raises(ConfigError, match=problem):
         tiny(overrides)

@@ -1,4 +1,4 @@
-"""The projected LSTM against its equations, and its own gradient rule against plain automatic
+"""The projected LSTM against its equations, and its custom gradient against automatic
 differentiation.
 """
 
@@ -13,9 +13,9 @@ from zoo.layers.recurrent import ProjectedLSTM
 from zoo.models.functional import initialise
 
 T, B, D, M = 7, 3, 16, 24
-# Limits at which some values are clipped and some are not.
+# Limits that clip some of the values.
 CLIPS = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.3), (0.4, 0.3)]
-# A full row, one with padding at its end, one with empty slots anywhere.
+# A full row, a row with padding at its end, and a row with empty slots anywhere.
 FILLED = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 1], [1, 0, 1], [1, 0, 0]], bool)
 
 
@@ -34,7 +34,7 @@ def inputs(seed=1):
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("clips", CLIPS)
-def test_a_layer_is_its_equation(clips, reverse):
+def test_layer_matches_its_equation(clips, reverse):
     module = lstm(*clips)
     values, (x, h, c) = random_values(module), inputs()
     out, (last_h, last_c) = call(lambda *args: with_values(module, values)(*args, reverse=reverse), x, FILLED, (h, c))
@@ -54,7 +54,7 @@ def test_a_layer_is_its_equation(clips, reverse):
 
 
 def plain(values, x, filled, state, clips, reverse):
-    """The layer without a rule of its own: a Python loop that JAX differentiates."""
+    """The layer as a Python loop, without the custom gradient."""
     h, c = state
     outputs = [None] * T
     limited = [lambda x, limit=limit: jnp.clip(x, -limit, limit) if limit else x for limit in clips]
@@ -70,7 +70,7 @@ def plain(values, x, filled, state, clips, reverse):
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("clips", [CLIPS[0], CLIPS[-1]])
-def test_gradients_are_those_of_a_plain_loop(clips, reverse):
+def test_gradients_equal_those_of_a_plain_loop(clips, reverse):
     module = lstm(*clips)
     values, (x, h, c) = random_values(module), inputs()
     weights, weights_h, weights_c = inputs(2)
@@ -90,7 +90,7 @@ def test_gradients_are_those_of_a_plain_loop(clips, reverse):
     assert all(abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(other))
 
 
-def test_half_precision_sums_gradients_and_cells_in_float32():
+def test_bfloat16_gradients_and_cells_are_summed_in_float32():
     module = lstm(3.0, 3.0)
     values = jax.tree.map(lambda leaf: leaf * 0.3, random_values(module))
     x = jnp.asarray(np.random.default_rng(3).standard_normal((1, B, D)), jnp.bfloat16)
@@ -107,11 +107,11 @@ def test_half_precision_sums_gradients_and_cells_in_float32():
         gradients.append(gradient)
         types.append([output.dtype.name for output in outputs])
     assert types == [["bfloat16", "bfloat16", "float32"], ["float32"] * 3]
-    # Summed in bfloat16, 600 equal terms are lost from the 256th on.
+    # In bfloat16 a sum of 600 equal terms would stop growing at the 256th.
     for name in ("recurrent", "projection"):
         close(gradients[0][name]["kernel"], gradients[1][name]["kernel"], 0.03)
 
 
-def test_the_forget_gate_starts_open():
+def test_forget_gate_starts_open():
     bias = call(lambda: initialise(lstm(), 0))["input"]["bias"]
     np.testing.assert_array_equal(bias, np.repeat([0, 1, 0, 0], M))

@@ -1,4 +1,4 @@
-"""Short convolutions against a loop over tokens, and what is easily got wrong in them."""
+"""Short convolutions against a loop over tokens, and easy mistakes in them."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,7 +34,7 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_is_its_equation_in_packed_and_in_padded_rows(name):
+def test_block_matches_its_equation_in_packed_and_padded_rows(name):
     config = tiny(BLOCKS[name]).model
     abstract, values = make_block(config), random_values(make_block(config), 1)
     x = np.random.default_rng(2).standard_normal((2, T, 16))
@@ -57,7 +57,7 @@ def test_a_block_is_its_equation_in_packed_and_in_padded_rows(name):
         close(actual[places >= 0], expected[places >= 0])
 
 
-def test_rows_that_begin_at_a_later_position_begin_with_nothing_too():
+def test_rows_that_start_at_a_later_position_have_no_earlier_tokens():
     abstract = make_block(tiny({KIND: "token_shift", "model.position.kind": "none"}).model)
     values, x = random_values(abstract, 1), np.float32(np.random.default_rng(3).standard_normal((1, T, 16)))
     first, later = call(
@@ -90,6 +90,6 @@ def test_parameters_and_operations_are_counted():
     ],
     ids=str,
 )
-def test_what_they_cannot_do_is_refused_by_name(changes, line):
+def test_unsupported_combinations_are_refused_by_name(changes, line):
     with pytest.raises(ConfigError, match=line):
         tiny(changes)

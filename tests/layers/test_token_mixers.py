@@ -1,4 +1,4 @@
-"""A token mixer that is no attention: the mean of the last tokens, with a cache entry of its own."""
+"""A token mixer other than attention: the mean of the last tokens, with its own cache entry."""
 
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ class LastValues(NamedTuple):
 
 
 class MeanOfLast(TokenMixer):
-    """y_t = mean(v_(t-W+1) .. v_t) W_o, over the tokens that there are."""
+    """y_t = mean(v_(t-W+1) .. v_t) W_o, over existing tokens."""
 
     def __init__(self, config, cross=False, gain=1.0):
         super().__init__(config, cross, gain)
@@ -61,7 +61,7 @@ class MeanOfLast(TokenMixer):
             padded = jnp.pad(v, [(0, 0), (self.window - 1, 0), (0, 0)])
             total = sum(padded[:, lag : lag + v.shape[1]] for lag in range(self.window))
             if cache is not None:
-                # The token at position p of a row is number p + W - 1 here.
+                # The token at position p of a row has index p + W - 1 here.
                 places = cache.newest[:, None] + jnp.arange(self.window)
                 cache.entries[self.part] = LastValues(jnp.take_along_axis(padded, places[..., None], axis=1))
         count = jnp.clip(context.positions + 1, 1, self.window)
@@ -80,7 +80,7 @@ def nothing(monkeypatch):
 
 @pytest.fixture
 def mean(monkeypatch):
-    """Adds the kind to the table of classes and to that of kinds."""
+    """Registers the kind in the tables of classes and of kinds."""
     monkeypatch.setitem(ATTENTIONS, "mean", MeanOfLast)
     kind = Kind("model.attention.kind", "mean", "of the last tokens", frozenset({"window"}))
     monkeypatch.setitem(ATTENTION_KINDS.by_name, "mean", kind)
@@ -89,7 +89,7 @@ def mean(monkeypatch):
     making._model.cache_clear()
 
 
-def test_it_computes_what_it_says(mean):
+def test_mixer_matches_its_equation(mean):
     layer = make_attention(tiny(CHANGES).model)
     values, x = random_values(layer, 1), np.random.default_rng(2).standard_normal((2, 8, 16)).astype(np.float32)
     positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, -1, -1, -1]])
@@ -101,13 +101,13 @@ def test_it_computes_what_it_says(mean):
 
 
 @pytest.mark.parametrize("scanned", [False, True])
-def test_decoding_from_its_cache_says_what_a_pass_over_all_tokens_says(mean, scanned):
+def test_cached_decoding_equals_a_pass_over_all_tokens(mean, scanned):
     changes = CHANGES | {"model.scan_layers": scanned, "model.num_layers": 2 if scanned else 1}
     close(*making.both_ways(changes, steps=6))
 
 
-def test_rows_of_its_cache_can_be_chosen(mean):
-    """Beam search takes rows, also beside layers of attention."""
+def test_cache_rows_can_be_selected(mean):
+    """Beam search selects rows, also in stacks with attention layers."""
     kinds = {
         "model.layers.pattern": ("soft", "mean"), "model.num_layers": 2, "model.layers.kinds.mean.attention.window": W,
         "model.layers.kinds.soft.attention.kind": "softmax", "model.layers.kinds.mean.attention.kind": "mean",
@@ -119,7 +119,7 @@ def test_rows_of_its_cache_can_be_chosen(mean):
     close(found.scores, again.scores)
 
 
-def test_a_step_trains_it_and_its_cost_is_counted(mean):
+def test_mixer_is_trained_and_its_cost_counted(mean):
     changes = CHANGES | {
         "model.dim": 16, "model.num_layers": 2, "model.scan_layers": True,
         "data.sequence_length": 16, "data.batch_size": 2, "objective.chunk_tokens": 0,
@@ -141,7 +141,7 @@ def test_a_step_trains_it_and_its_cost_is_counted(mean):
     assert counted.flops_per_token == pytest.approx(3 * (2 * (L * (2 * D * D + 2 * D * F) + V * D) + L * D * keys))
 
 
-def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
+def test_no_attention_statistics_are_recorded_without_attention_weights(mean):
     model = make_model(tiny(CHANGES | {"model.num_layers": 1}))
     values, record = random_values(model, 1), {}
 
@@ -153,9 +153,9 @@ def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
     assert set(found["layer 0"]) == {"residual", "states"}
 
 
-# What an option needs besides the kind of attention.
+# Fields that an option needs besides the kind of attention.
 BESIDE = {"gate_input": {"gate": "head"}, "dilations": {"window": 3}, "global_projections": {"global_tokens": 1}}
-# The norm before attention is the block's, whatever the attention.
+# The norm before attention belongs to the block for every kind of attention.
 OWN_FIELDS = [
     name for field in ATTENTION_FIELDS[1:] if (name := field.path.removeprefix("model.attention.")) != "input_norm"
 ]
@@ -164,7 +164,7 @@ AROUND = {"model": {}, "model.encoder": ENCODER_DECODER, "model.layers.kinds.a":
 
 @pytest.mark.parametrize("scope", list(AROUND))
 @pytest.mark.parametrize("name", OWN_FIELDS)
-def test_a_kind_without_traits_ignores_no_field(nothing, name, scope):
+def test_kind_without_traits_refuses_every_attention_option(nothing, name, scope):
     around = AROUND[scope] | {f"{scope}.attention.kind": "nothing"}
     if name == "cross_kv_heads":
         if scope != "model":
@@ -193,7 +193,7 @@ UNREAD_HEADS = {
 }  # fmt: skip
 
 
-def test_what_a_kind_does_not_read_is_refused(mean):
+def test_fields_that_a_kind_does_not_read_are_refused(mean):
     with pytest.raises(ConfigError) as refused:
         tiny(CHANGES | UNREAD | {"model.attention.num_heads": 4})
     for path in UNREAD:
@@ -209,7 +209,7 @@ def test_what_a_kind_does_not_read_is_refused(mean):
         tiny(CHANGES | {"objective.kind": "prefix"})
 
 
-def test_a_window_needs_a_kind_that_has_one(mean, monkeypatch):
+def test_window_is_refused_for_a_kind_without_windows(mean, monkeypatch):
     kind = Kind("model.attention.kind", "mean", "of the last tokens")
     monkeypatch.setitem(ATTENTION_KINDS.by_name, "mean", kind)
     with pytest.raises(
@@ -218,7 +218,7 @@ def test_a_window_needs_a_kind_that_has_one(mean, monkeypatch):
         tiny(CHANGES)
 
 
-def test_a_decoder_that_reads_no_encoder_is_refused(mean):
+def test_decoder_without_cross_attention_is_refused(mean):
     with pytest.raises(
         ConfigError, match=r"kind=mean cannot read an encoder's output; set model\.decoder\.attention\.kind=s"
     ):
@@ -232,7 +232,7 @@ def test_a_decoder_that_reads_no_encoder_is_refused(mean):
     make_model(resolved)
 
 
-def test_the_tables_have_a_class_for_every_choice():
+def test_every_choice_has_a_class():
     assert set(ATTENTIONS) == set(configs.BY_PATH["model.attention.kind"].choices)
     assert set(FEED_FORWARDS) == set(configs.BY_PATH["model.ffn.kind"].choices)
     assert {kind for kind, layer in FEED_FORWARDS.items() if issubclass(layer, GatedFeedForward)} == set(configs.GATED)

@@ -1,4 +1,4 @@
-"""Values of another width than keys: the kernels, the cache and whole models."""
+"""Values and keys of different widths in the kernels, the cache and whole models."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ def heads(V, dtype=np.float32):
 
 
 def plain(q, k, v):
-    """Attention in the type of its arguments, with every pair of tokens at hand."""
+    """Attention by the full matrix of token pairs, in the type of its arguments."""
     k, v = (jnp.repeat(x, H // G, axis=2) for x in (k, v))
     places = np.arange(T)
     seen = (places <= places[:, None]) & (places > places[:, None] - WINDOW)
@@ -52,7 +52,7 @@ def kernels():
 
 
 @pytest.mark.parametrize("V", [3, 10])
-def test_outputs_and_gradients_of_the_kernels(V):
+def test_kernels_agree_for_values_of_other_widths(V):
     inputs = heads(V)
     weights = np.random.default_rng(1).standard_normal((B, T, H, V)).astype(np.float32)
 
@@ -74,8 +74,8 @@ def test_outputs_and_gradients_of_the_kernels(V):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_each_column_of_the_values_goes_its_own_way_through_favor(causal):
-    """No weight depends on the values, so that more columns are more calls."""
+def test_favor_treats_value_columns_independently(causal):
+    """Weights do not depend on the values, so each column of values equals a separate call."""
     q, k, v = heads(2 * K)
     w = random_features(jax.random.key(0), (11, K))
 
@@ -87,7 +87,7 @@ def test_each_column_of_the_values_goes_its_own_way_through_favor(causal):
     close(narrow, first[..., :3])
 
 
-def test_a_kernel_that_cannot_is_refused_by_name():
+def test_kernel_without_support_is_refused_by_name():
     gpu = Platform("gpu", 1, (9, 0))
     for kernel in ("xla", "cudnn"):
         with pytest.raises(ConfigError, match=f"implementation={kernel} does not support wider values; use einsum"):
@@ -111,7 +111,7 @@ class NarrowPerformer(PerformerAttention):
 
 @pytest.fixture
 def other_widths(monkeypatch):
-    """Puts kinds with other widths in place of those of the table."""
+    """Replaces the kinds of the table by kinds with other widths."""
     making._model.cache_clear()
     yield lambda kind, mixer: monkeypatch.setitem(ATTENTIONS, kind, mixer)
     making._model.cache_clear()
@@ -128,12 +128,12 @@ def other_widths(monkeypatch):
         pytest.param("softmax", WideValues, {"model.attention.num_heads": 1, "model.scan_layers": True}, marks=pytest.mark.promise),
     ],
 )  # fmt: skip
-def test_decoding_from_the_cache_says_what_a_pass_over_all_tokens_says(kind, mixer, overrides, other_widths):
+def test_cached_decoding_equals_a_pass_over_all_tokens(kind, mixer, overrides, other_widths):
     other_widths(kind, mixer)
     close(*making.both_ways(overrides, steps=8))
 
 
-def test_the_projections_have_the_width_of_their_values():
+def test_projections_have_the_width_of_the_values():
     config = tiny({"model.attention.num_kv_heads": 2}).model
     shapes = jax.tree.map(jnp.shape, split(NarrowValues(config))[1])
     assert shapes["key"]["kernel"] == (16, 2 * 4)

@@ -1,5 +1,5 @@
-"""What a token sees through one attention layer: every kind of mask on every kernel, measured by
-runs and gradients against sets made by loops.
+"""Which tokens influence a token through one attention layer, for every mask and kernel, measured
+by runs and gradients against loops over tokens.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ WITHOUT_DOCUMENTS = [name for name, situation in (CAUSAL | FULL).items() if situ
 
 
 def each(situations):
-    """Every situation with every kernel that can do it."""
+    """Yields every situation with every kernel that supports it."""
     return [
         (name, kernel)
         for name, one in situations.items()
@@ -31,7 +31,7 @@ def each(situations):
     ("name", "kernel"),
     slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS), pytest.mark.promise),
 )
-def test_a_token_sees_what_the_mask_says(name, kernel, way):
+def test_tokens_see_exactly_what_the_mask_allows(name, kernel, way):
     check(of_layer(SITUATIONS[name], way, {"model.attention.implementation": kernel}), SITUATIONS[name])
 
 
@@ -40,7 +40,7 @@ def test_a_token_sees_what_the_mask_says(name, kernel, way):
     ("name", "kernel"),
     slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED), pytest.mark.promise),
 )
-def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
+def test_tokens_see_the_same_with_blocks(name, kernel, way, monkeypatch):
     monkeypatch.setattr(banded, "MIN_BLOCK", 2)
     sizes = []
 
@@ -57,7 +57,7 @@ def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
 
 @either_way
 @pytest.mark.parametrize("name", WITHOUT_DOCUMENTS)
-def test_a_performer_s_token_sees_what_the_mask_says(name, way, monkeypatch):
+def test_performer_tokens_see_exactly_what_the_mask_allows(name, way, monkeypatch):
     monkeypatch.setattr(favor, "CHUNK", 5)
     monkeypatch.setattr(favor, "CAUSAL_CHUNK", 5)
     check(
@@ -84,10 +84,10 @@ def test_a_performer_s_token_sees_what_the_mask_says(name, way, monkeypatch):
     ("bidirectional, window 3, dilations (2, 3)", [3, 4, 6, 8, 9]),
     ("bidirectional, window 3, dilations (1, 2), global_tokens 1", [0, 4, 5, 6, 7, 8]),
 ])  # fmt: skip
-def test_the_sets_are_those_that_a_person_would_write(name, expected):
+def test_expected_sets_match_sets_written_by_hand(name, expected):
     assert np.flatnonzero(SITUATIONS[name].seen()[0, 6]).tolist() == expected
 
 
-def test_a_global_token_sees_all_that_is_there():
+def test_global_token_sees_all_filled_slots():
     assert SITUATIONS["bidirectional, window 3, global_tokens 2"].seen()[0, 1].all()
     assert SITUATIONS["bidirectional, with holes, window 3, global_tokens 2"].seen()[0, 1].sum() == T - 3

@@ -1,5 +1,5 @@
-"""ELMo against its equations: both directions, skip connections, empty slots, what is carried over,
-what each state sees.
+"""ELMo against its equations: both directions, skip connections, empty slots, carried states, and
+which tokens each state depends on.
 """
 
 import math
@@ -17,7 +17,7 @@ from zoo.models.elmo import Carry, ELMo
 from zoo.models.functional import split
 
 B, T, C = 3, 6, 8
-# A full row, one with padding at its end, one with empty slots anywhere.
+# A full row, a row with padding at its end, and a row with empty slots anywhere.
 FILLED = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [0, 1, 0, 1, 1, 0]], bool)
 
 
@@ -43,7 +43,7 @@ def run(settings, values, method, *arguments, **more):
 
 
 @pytest.mark.parametrize(("residual", "layers", "started"), [(True, 3, True), (False, 2, False), (True, 1, False)])
-def test_a_model_is_its_equations(residual, layers, started):
+def test_model_matches_its_equations(residual, layers, started):
     settings = config(**{"model.residual": residual, "model.num_layers": layers})
     values, read = random_values(ELMo(settings)), characters()
     carry = carries(settings) if started else None
@@ -64,7 +64,7 @@ def test_a_model_is_its_equations(residual, layers, started):
     np.testing.assert_array_equal(np.concatenate(top, axis=-1), out[-1])
 
 
-def test_an_empty_slot_gives_zeros_and_nobody_sees_it():
+def test_empty_slots_give_zeros_and_influence_nothing():
     settings = config()
     values, read = random_values(ELMo(settings)), characters()
     out = run(settings, values, "representations", read, FILLED)
@@ -74,7 +74,7 @@ def test_an_empty_slot_gives_zeros_and_nobody_sees_it():
     close(run(settings, values, "representations", read[1:2, :4], FILLED[1:2, :4])[:, 0], out[:, 1, :4], 1e-6)
 
 
-def test_each_direction_sees_its_own_side():
+def test_each_direction_depends_only_on_its_side():
     settings = config(**{"model.elmo.cell_clip": 0.0, "model.elmo.projection_clip": 0.0})
     values, read = random_values(ELMo(settings)), characters()
     program = compiled(lambda read: jnp.stack(with_values(ELMo(settings), values)(read, FILLED), axis=2))
@@ -86,7 +86,7 @@ def test_each_direction_sees_its_own_side():
     np.testing.assert_array_equal(seen, [np.tri(T, dtype=bool), np.tri(T, dtype=bool).T])
 
 
-def test_reading_in_two_parts():
+def test_reading_in_two_parts_carries_the_state():
     settings = config()
     values, read = random_values(ELMo(settings)), characters()
     filled = np.ones((B, T), bool)
@@ -95,21 +95,20 @@ def test_reading_in_two_parts():
     second, _ = run(settings, values, "read", read[:, 4:], filled[:, 4:], carry)
     D = settings.dim
     close(np.concatenate([first, second], axis=2)[..., :D], whole[..., :D])
-    # The backward direction knows only what it has read: not the second part when it reads the
-    # first.
+    # The backward direction has not read the second part when it reads the first.
     assert abs(np.concatenate([first, second], axis=2)[1:, :, :4, D:] - whole[1:, :, :4, D:]).max() > 1e-3
     empty = with_values(ELMo(settings), values).empty_carry(B)
     np.testing.assert_array_equal(run(settings, values, "representations", read, filled, empty), whole)
 
 
-def test_dropout_acts_on_the_input_of_every_layer_and_on_the_output():
+def test_dropout_applies_to_layer_inputs_and_the_output():
     rate = 0.25
     settings = config(**{"model.dropout": rate, "model.dim": 32})
     values, read = random_values(ELMo(settings)), characters()
     for side in ("forward", "backward"):
         layers = values[side]["layers"]
-        # Layer 2 gives nothing of its own: what comes out is the skip connection, dropped on its
-        # way in and once more on its way out.
+        # Layer 2 outputs 0, so the result is the skip connection, with dropout at the input and
+        # again at the output.
         layers["projection"]["kernel"] = layers["projection"]["kernel"].at[1].set(0)
 
     program = compiled(lambda values, key: jnp.stack(with_values(ELMo(settings), values)(read, FILLED, key)))
@@ -124,11 +123,10 @@ def test_dropout_acts_on_the_input_of_every_layer_and_on_the_output():
     assert ((dropped[0] != 0) != (dropped[1] != 0)).any()
     zeros = 1 - (1 - rate) ** 2
     assert (dropped == 0).mean() == pytest.approx(zeros, abs=0.05)
-    # Each direction drops by itself: were only the outputs' masks their own, 0.30 would be zero in
+    # Each direction has its own masks: if only the output masks differed, 0.30 would be zero in
     # both.
     assert (dropped == 0).all(axis=0).mean() == pytest.approx(zeros**2, abs=0.05)
-    # Layer 1 reads dropped token vectors, so what is not dropped differs too, unless it does not
-    # read them.
+    # Layer 1 reads token vectors after dropout, so elements that are not dropped differ too.
     assert not np.allclose(dropped[dropped != 0], kept[dropped != 0] / (1 - rate) ** 2)
     for side in ("forward", "backward"):
         layers = values[side]["layers"]
@@ -137,7 +135,7 @@ def test_dropout_acts_on_the_input_of_every_layer_and_on_the_output():
     close(dropped[dropped != 0], kept[dropped != 0] / (1 - rate) ** 2)
 
 
-def test_both_directions_predict_through_one_softmax():
+def test_both_directions_share_one_softmax():
     settings = config()
     values = random_values(ELMo(settings))
     hidden = np.random.default_rng(4).standard_normal((B, T, settings.dim)).astype(np.float32)
@@ -149,7 +147,7 @@ def test_both_directions_predict_through_one_softmax():
     np.testing.assert_array_equal(prediction.bias, values["head"]["bias"])
 
 
-def test_half_precision():
+def test_bfloat16_is_close_to_float32():
     settings = config(**{"model.dtype": "bfloat16"})
     values, read = random_values(ELMo(settings)), characters()
     out, carry = run(settings, values, "read", read, FILLED)
@@ -162,7 +160,7 @@ def count(tree):
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
-def test_the_published_size_has_its_number_of_parameters():
+def test_published_size_has_the_published_parameter_count():
     # AllenNLP's page: 93.6 million, without the softmax.
     params = split(ELMo(resolve(load("configs/elmo.py:original")).model))[1]
     assert count({name: part for name, part in params.items() if name != "head"}) == 93_600_848
@@ -171,7 +169,7 @@ def test_the_published_size_has_its_number_of_parameters():
 
 
 @pytest.mark.parametrize("size", ["tiny", "smoke"])
-def test_small_sizes_stay_what_they_are(size):
+def test_small_sizes_keep_the_architecture(size):
     settings = resolve(load(f"configs/elmo.py:{size}")).model
     assert count(split(ELMo(settings))[1]) < 400_000
     assert (settings.residual, settings.dropout, settings.elmo.highways, settings.elmo.cell_dim) == (

@@ -1,5 +1,5 @@
-"""An ELMo under the head of a task: the mixture of its layers by hand, from zero states, and
-nothing of what fills a row up.
+"""An ELMo below the head of a task: the mixture of its layers computed by hand, from zero states,
+without influence of padding.
 """
 
 import numpy as np
@@ -28,9 +28,7 @@ def made(kind, **more):
 
 
 def expected_scores(task, normalise):
-    """The scores of the classes of both rows, each read alone: float64, of every token or of their
-    mean.
-    """
+    """The class scores of both rows, each read alone, in float64: for every token or their mean."""
     params, settings = task.exact, task.config.model
     shares = params["mix"]["gamma"] * np.exp(params["mix"]["weights"]) / np.exp(params["mix"]["weights"]).sum()
     table = FewTokens().token_characters(8)
@@ -51,7 +49,7 @@ def expected_scores(task, normalise):
 @pytest.mark.parametrize(
     ("kind", "normalise"), [("classification", False), ("classification", True), ("tagging", False)]
 )
-def test_scores_are_those_of_the_mixture_by_hand(kind, normalise):
+def test_scores_equal_the_mixture_computed_by_hand(kind, normalise):
     task = made(kind, model__elmo__layer_norm=normalise)
     assert set(task.values) == {"characters", "forward", "backward", "mix", "classifier"}
     scores, labels = expected_scores(task, normalise), LABELS[kind]
@@ -66,9 +64,9 @@ def test_scores_are_those_of_the_mixture_by_hand(kind, normalise):
 
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
-def test_what_fills_a_row_up_changes_nothing(kind):
-    """The backward direction, above all, begins at a row's last token and not at what stands behind
-    it.
+def test_padding_does_not_change_the_scores(kind):
+    """In particular the backward direction starts at a row's last token and not in the padding
+    after it.
     """
     task, labels = made(kind), LABELS[kind]
     loss, sums = task.sums({"tokens": TOKENS, "labels": labels})
@@ -81,7 +79,7 @@ def test_what_fills_a_row_up_changes_nothing(kind):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"model.head.pooling": "last"},
@@ -94,8 +92,8 @@ def test_what_fills_a_row_up_changes_nothing(kind):
         ),
     ],
 )
-def test_what_has_no_meaning_is_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_inconsistent_settings_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         configs.resolve(
             configs.override(
                 configs.default(),

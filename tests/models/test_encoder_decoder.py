@@ -1,6 +1,4 @@
-"""Encoder-decoders against numpy written from the paper's equations, and which table each side
-reads.
-"""
+"""Encoder-decoders against the numpy reference, and which embedding table each side reads."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +32,7 @@ MODELS = {
 }
 SOURCE = np.array([[3, 1, 12, 0, 7, 7, 2, 5], [0, 5, 4, 4, 1, 9, 11, 8]])
 TARGETS = np.array([[2, 4, 4, 10, 6], [6, 0, 9, 12, 1]])
-# The second source is shorter, the second target too.
+# The second source and the second target are shorter.
 SOURCE_POSITIONS = np.array([[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, -1, -1]])
 POSITIONS = np.array([[0, 1, 2, 3, 4], [0, 1, 2, -1, -1]])
 
@@ -52,7 +50,7 @@ def made(changes):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_are_the_reference_s(name):
+def test_logits_match_the_reference(name):
     config, model, values = made(MODELS[name])
     actual = call(lambda source, targets: scores(with_values(model, values), source, targets), SOURCE, TARGETS)
     exact = jax.tree.map(lambda x: np.asarray(x, np.float64), values)
@@ -63,7 +61,7 @@ def test_logits_are_the_reference_s(name):
         np.testing.assert_allclose(actual[row, positions >= 0], expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-def test_each_side_reads_its_own_table():
+def test_each_side_reads_its_own_embedding_table():
     _, model, values = made({"model.embedding.shared": False})
     program = jax.grad(lambda values: scores(with_values(model, values), SOURCE, TARGETS)[POSITIONS >= 0].sum())
     gradient = call(program, values)
@@ -72,5 +70,5 @@ def test_each_side_reads_its_own_table():
         for name in ("embedding", "source_embedding")
     }
     assert read["source_embedding"] == set(SOURCE[SOURCE_POSITIONS >= 0])
-    # The head is tied to the targets' table, and so all of its rows matter.
+    # The head is tied to the target table, so all of its rows have gradients.
     assert read["embedding"] == set(range(13))

@@ -1,4 +1,4 @@
-"""Initial values: what they depend on, and their distributions against the formulas."""
+"""Initial values: what they depend on, and whether their distributions match the formulas."""
 
 import math
 import zlib
@@ -15,7 +15,7 @@ from tests.building import call, tiny
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, logical_axes, parameter_traits, split
 
-# GPT-like with an untied head: every kind of parameter there is.
+# A GPT with an untied head, which has every kind of parameter.
 FULL = {
     "model.position.kind": "learned",
     "model.tie_embeddings": False,
@@ -27,7 +27,8 @@ FULL = {
 def values(overrides=None, seed=0):
     """Flat {path: array} of the initial values of a tiny model."""
     model = make_model(tiny(FULL | (overrides or {})))
-    # Not one program: the small ones of its operations serve all these models.
+    # Not compiled as one program, because the small programs of its operations are shared by all
+    # these models.
     nested = jax.tree.map(np.asarray, initialise(model, seed))
     return {"/".join(key.key for key in path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(nested)}
 
@@ -41,7 +42,7 @@ def drawn(flat):
     return [path for path, value in flat.items() if value.std() > 0]
 
 
-def test_a_value_is_its_initializer_at_a_key_of_seed_and_unrolled_path(base):
+def test_value_is_its_initialiser_at_the_key_of_seed_and_path(base):
     def expected(path, shape):
         return 0.5 * jax.random.normal(jax.random.fold_in(jax.random.key(7), zlib.crc32(path.encode())), shape)
 
@@ -53,7 +54,7 @@ def test_a_value_is_its_initializer_at_a_key_of_seed_and_unrolled_path(base):
         np.testing.assert_allclose(flat["stack/layers/attention/query/kernel"][layer], kernel, rtol=1e-6)
 
 
-def test_every_drawn_value_is_its_own(base):
+def test_all_random_values_are_distinct(base):
     paths = drawn(base)
     assert len(paths) == 3 + 7  # embedding, positions and head; 4 matrices of attention and 3 of the feed-forward
     firsts = [row.flat[0] for path in paths for row in (base[path] if path.startswith("stack") else base[path][None])]
@@ -81,7 +82,7 @@ def test_norms_start_at_one_and_biases_at_zero(base):
     ],
     ids=str,
 )
-def test_two_models_share_the_values_of_what_they_share(base, overrides):
+def test_models_share_initial_values_of_common_parameters(base, overrides):
     other = values(overrides)
     shared = set(base) & set(other)
     assert len(shared) >= 12
@@ -91,7 +92,7 @@ def test_two_models_share_the_values_of_what_they_share(base, overrides):
         np.testing.assert_array_equal(one[:layers], two[:layers], err_msg=path)
 
 
-def test_seeds_differ(base):
+def test_seeds_give_different_values(base):
     other = values(seed=1)
     for path in drawn(base):
         assert abs(base[path] - other[path]).min() > 0
@@ -105,8 +106,8 @@ def test_a_traced_seed_gives_the_same_values(base):
     np.testing.assert_allclose(stacked, base["stack/layers/ffn/gate/kernel"], rtol=1e-6)
 
 
-# Wide enough for a standard deviation to be known to 1 %, and with unequal sides, so that fans
-# cannot be confused.
+# Wide enough to know a standard deviation to 1 %, and not square, so that fan-in and fan-out
+# differ.
 WIDE = {
     "model.dim": 64,
     "model.ffn.hidden_dim": 320,
@@ -125,7 +126,7 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize(("kind", "scale_residual"), [*((kind, False) for kind in FORMULAS), ("he_normal", True)])
-def test_a_kind_has_the_deviation_of_its_formula(kind, scale_residual):
+def test_initialiser_has_the_deviation_of_its_formula(kind, scale_residual):
     model = make_model(tiny(WIDE | {"model.init.kernel": kind, "model.init.scale_residual": scale_residual}))
     nested = jax.tree.map(np.asarray, initialise(model, 0))
     layers = nested["stack"]["layers"]
@@ -146,7 +147,8 @@ def test_a_kind_has_the_deviation_of_its_formula(kind, scale_residual):
             bound = factor * math.sqrt(6 / (fan_in + fan_out))
             assert 0.98 * bound < abs(kernel).max() <= bound * (1 + 1e-6), name
         elif kind in ("lecun_normal", "he_normal"):
-            # A normal cut at two deviations keeps 0.87962566 of its deviation, which is made good.
+            # A normal distribution truncated at two deviations has 0.87962566 of its deviation,
+            # which is corrected.
             assert 2 * deviation < abs(kernel).max() <= 2 * deviation / 0.87962566 * (1 + 1e-6), name
         else:
             assert abs(kernel).max() > 3 * deviation, name
@@ -160,14 +162,14 @@ def test_a_kind_has_the_deviation_of_its_formula(kind, scale_residual):
         ({"model.init.embedding_std": 0.3}, 0.3),
     ],
 )
-def test_embeddings_have_their_own_deviation(overrides, deviation):
+def test_embeddings_can_have_their_own_deviation(overrides, deviation):
     model = make_model(tiny(WIDE | overrides | {"model.position.max_length": 200}))
     nested = jax.tree.map(np.asarray, initialise(model, 0))
     for table in (nested["embedding"], nested["position"]["table"]):
         assert table.std() == pytest.approx(deviation, abs=4 * deviation / math.sqrt(2 * table.size))
 
 
-def test_a_model_is_made_of_shapes():
+def test_abstract_model_has_the_published_parameter_count():
     spec = Path(__file__).resolve().parents[2] / "configs" / "llama.py"
     before = len(jax.live_arrays())
     model = make_model(zoo.config.resolve(zoo.config.load(f"{spec}:v2-70b")))
@@ -178,7 +180,7 @@ def test_a_model_is_made_of_shapes():
     assert sum(math.prod(leaf.shape) for leaf in state) == 68_976_648_192
 
 
-def test_axes_name_every_dimension():
+def test_logical_axes_name_every_dimension():
     model = make_model(tiny(FULL))
     shapes = split(model)[1]
     axes = jax.tree.leaves(logical_axes(model), is_leaf=lambda node: isinstance(node, tuple))

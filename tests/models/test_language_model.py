@@ -1,4 +1,4 @@
-"""Whole models against a forward pass in plain numpy."""
+"""Whole models against the forward pass of the numpy reference."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -128,7 +128,7 @@ DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]])
 PADDED = np.array([[0, 1, 2, 3, 4, 5, -1, -1], [-1, -1, -1, 0, 1, 2, 3, 4]])
 
 
-# Names of the models of two layers, beside those that say how many they have; the others have one.
+# Models that get two layers; the others have one, unless they set the number.
 DEEP = ("gpt", "llama", "a bias per layer, no scale", "shared bias, scaled tied head", "bert", "batchnorm")
 PROGRAMS = {}
 
@@ -165,7 +165,7 @@ def drawn(config, seed):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_are_the_reference_s(name):
+def test_logits_match_the_reference(name):
     config = configured(name)
     values, stats = drawn(config, 1)
     causal = config.model.architecture == "decoder"
@@ -184,10 +184,10 @@ STRUCTURED = [
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-def test_logits_of_packed_documents_and_of_padded_rows_are_the_reference_s(name):
+def test_logits_of_packed_and_padded_rows_match_the_reference(name):
     config = configured(name)
     values, _ = drawn(config, 1)
-    # One program for both.
+    # Packed and padded rows share a program.
     for positions, documents in ((POSITIONS, DOCUMENTS), (PADDED, np.zeros_like(PADDED))):
         context = Context(jnp.asarray(positions), jnp.asarray(documents), config.model.architecture == "decoder")
         actual, expected = (
@@ -199,7 +199,7 @@ def test_logits_of_packed_documents_and_of_padded_rows_are_the_reference_s(name)
 
 
 @pytest.mark.parametrize("name", ["gpt", "encoder, global tokens", "encoder, shared bias, global tokens"])
-def test_logits_of_padded_rows_without_documents_are_the_reference_s(name):
+def test_logits_of_padded_rows_without_documents_match_the_reference(name):
     config = configured(name)
     values, _ = drawn(config, 2)
     actual = logits(config, values, Context(jnp.asarray(PADDED), causal=config.model.architecture == "decoder"))
@@ -209,7 +209,7 @@ def test_logits_of_padded_rows_without_documents_are_the_reference_s(name):
 
 
 @pytest.mark.parametrize("name", ["batchnorm", "encoder, batchnorm, everywhere"])
-def test_batch_normalised_models_in_training_are_the_reference_s(name):
+def test_batch_norm_models_in_training_match_the_reference(name):
     config = configured(name, **{"model.norm.momentum": 0.5})
     values, stats = drawn(config, 3)
     causal = config.model.architecture == "decoder"
@@ -231,7 +231,7 @@ def test_batch_normalised_models_in_training_are_the_reference_s(name):
         close(last[name], 0.5 * np.float64(place[name]) + 0.5 * rows.moments[-1][index], 1e-4)
 
 
-def test_segments_are_the_first_where_none_are_given():
+def test_missing_segments_mean_the_first_segment():
     config = tiny(MODELS["bert"])
     values, _ = drawn(config, 1)
     zeros, none, mixed = (
@@ -241,7 +241,7 @@ def test_segments_are_the_first_where_none_are_given():
     assert abs(mixed - none).max() > 0.1
 
 
-def test_the_pooler_reads_the_first_token():
+def test_pooler_reads_the_first_token():
     config = tiny(MODELS["bert"] | {"model.head.pooler": True, "model.head.next_sentence": True})
     model = make_model(config)
     values, hidden = random_values(model, 1), np.random.default_rng(2).standard_normal((2, 8, 16))
@@ -254,7 +254,7 @@ def test_the_pooler_reads_the_first_token():
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_the_published_configs_shrink_to_models_that_match_too(name):
+def test_shrunk_published_configs_match_the_reference(name):
     spec = Path(__file__).resolve().parents[2] / "configs" / f"{name}.py"
     config = zoo.config.resolve(zoo.config.load(f"{spec}:smoke,model.dropout=0"))
     values, tokens = random_values(make_model(config), 2), np.random.default_rng(0).integers(0, 257, (1, 16))
@@ -263,7 +263,7 @@ def test_the_published_configs_shrink_to_models_that_match_too(name):
 
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi", "relative_bias", "shaw", "learned", "sinusoidal"])
-def test_relative_schemes_do_not_see_where_a_sequence_stands(kind):
+def test_relative_schemes_are_invariant_to_shifts(kind):
     one_layer = {"model.position.kind": kind, "model.num_layers": 1}
     config = tiny(one_layer | ({"model.position.max_length": 64} if kind == "learned" else {}))
     values = random_values(make_model(config), 3)
@@ -276,8 +276,8 @@ def test_relative_schemes_do_not_see_where_a_sequence_stands(kind):
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rope", "alibi", "relative_bias", "shaw"])
-def test_positions_enter(kind):
-    # Without them, the last token of a one-layer model sees the others as a set.
+def test_outputs_depend_on_token_order_only_through_positions(kind):
+    # Without positions, the last token of a one-layer model sees the others as a set.
     config = tiny({"model.position.kind": kind, "model.num_layers": 1})
     nope = tiny({"model.position.kind": "none", "model.num_layers": 1})
     values, both = random_values(make_model(config), 4), np.stack([TOKENS[0], TOKENS[0][[1, 0, *range(2, 8)]]])
@@ -290,7 +290,7 @@ def test_positions_enter(kind):
     close(last, last_swapped)
 
 
-def test_bfloat16_is_close_to_float32_and_scores_in_float32():
+def test_bfloat16_is_close_to_float32_and_logits_are_float32():
     config, narrow = (tiny(LLAMA | {"model.num_layers": 1, "model.dtype": dtype}) for dtype in ("float32", "bfloat16"))
     values = random_values(make_model(config), 5)
     model = with_values(make_model(narrow), values)
@@ -302,7 +302,7 @@ def test_bfloat16_is_close_to_float32_and_scores_in_float32():
     assert abs(actual - logits(config, values, counting(8))).max() > 0
 
 
-def test_a_tied_head_is_the_embedding():
+def test_tied_head_is_the_embedding():
     tied, untied = (make_model(tiny({"model.tie_embeddings": tie})) for tie in (True, False))
     values, hidden = random_values(untied, 6), jnp.ones((1, 2, 16))
 

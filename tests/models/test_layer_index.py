@@ -1,5 +1,5 @@
-"""A constant that depends on the depth of a layer: the same however layers run, and that of weights
-scaled by hand.
+"""A layer-dependent factor equals weights scaled by hand, scanned or not, with and without
+recomputation.
 """
 
 import jax
@@ -30,8 +30,8 @@ MODELS = {
 
 
 def factor(index, depth):
-    """Grows with the layer (Ye et al. 2025, Differential Transformer, section 2.1), and with the
-    depth.
+    """A factor that grows with the layer (Ye et al. 2025, Differential Transformer, section 2.1)
+    and with the depth.
     """
     return (0.8 - 0.6 * jnp.exp(-0.3 * index)) * depth
 
@@ -70,7 +70,7 @@ def hidden(model, values):
     [("all alike", True, "full"), ("kinds and a rest", True, "none"), ("two sides", False, "none"),],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
     pytest.mark.promise))  # fmt: skip
-def test_every_layer_knows_its_index_and_the_depth(name, scan, remat, monkeypatch):
+def test_layers_know_their_index_and_the_depth(name, scan, remat, monkeypatch):
     fields, stacks = MODELS[name]
     fields = fields | {"model.attention.implementation": "einsum"}
     plain = make_model(tiny(fields))
@@ -81,13 +81,13 @@ def test_every_layer_knows_its_index_and_the_depth(name, scan, remat, monkeypatc
 
 
 @pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
-def test_in_cached_decoding_too(name, monkeypatch):
+def test_layers_know_their_index_in_cached_decoding(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", DeepeningFeedForward)
-    # Models are kept by their fields; this width is of no other.
+    # Models are cached by their fields, so this width is unique to this test.
     close(*both_ways(MODELS[name][0] | {"model.ffn.hidden_dim": 21}, prompts=(3, 1), steps=2, slots=16))
 
 
-def test_the_index_is_a_number_where_layers_run_one_by_one():
+def test_index_is_a_python_number_in_unrolled_layers():
     context = counting(4).layer(2)
     assert context.layer_index == 2
     assert counting(4).layer_index is None

@@ -1,4 +1,4 @@
-"""`model.vocab_multiple`: tables with rows that no id has are those without, with rows of zeros."""
+"""`model.vocab_multiple`: padding rows of embedding tables do not change losses or gradients."""
 
 from types import SimpleNamespace
 
@@ -39,7 +39,7 @@ CASES = {
 
 
 def measured(config, tokens):
-    """(parameters, loss, reports, gradients) of a training step from the initial values."""
+    """Returns (parameters, loss, reports, gradients) of a training step from the initial values."""
     model, objective = make_model(config), make_objective(config, PlaceholderTokenizer(V))
     constants = {name: jnp.asarray(table) for name, table in objective.constants.items()}
     params = initialise(model, 3)
@@ -57,7 +57,7 @@ def measured(config, tokens):
 
 
 @pytest.mark.parametrize("name", slow_but(["tied", "own head"], CASES, pytest.mark.promise))
-def test_losses_and_gradients_are_those_without_padding(name):
+def test_losses_and_gradients_equal_those_without_padding(name):
     tokens = np.random.default_rng(0).integers(0, V, (2, 9), np.int32)
     shallow = CASES[name] | {"model.num_layers": 1}
     plain, padded = tiny(shallow), tiny(shallow | PADDED)
@@ -81,10 +81,10 @@ def test_losses_and_gradients_are_those_without_padding(name):
     assert "padding" not in counted[0]
 
 
-def test_ids_that_pad_are_never_predicted():
+def test_padding_ids_are_never_predicted():
     model = make_model(tiny(PADDED | {"model.head.bias": True, "model.head.softcap": 1.0}))
     params = initialise(model, 0)
-    # Even rows that are not 0.
+    # Even if the padding rows are not 0.
     params["head"]["bias"] = jnp.full(P, 1.0).at[V:].set(1e9)
     tokens = jnp.ones((1, 4), jnp.int32)
 
@@ -100,7 +100,7 @@ def test_ids_that_pad_are_never_predicted():
 
 
 @pytest.mark.parametrize("ids", [0, V])
-def test_a_teacher_may_be_padded_differently(ids):
+def test_teacher_can_have_another_padding(ids):
     draw = np.random.default_rng(1)
     hidden, head, its = (draw.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 4), (V, 4), (V, 4)))
     targets, weights = draw.integers(0, V, (2, 3)), np.ones((2, 3), np.float32)
@@ -117,7 +117,7 @@ def test_a_teacher_may_be_padded_differently(ids):
     assert np.isfinite(call(jax.grad(lambda h: of(own._replace(hidden=h), teacher)[0]), hidden)).all()
 
 
-def test_rows_are_cut_and_added_between_models():
+def test_padding_rows_are_cut_and_added_between_models():
     padded = tiny(PADDED | CASES["own head"])
     plain = without_padding(padded)
     assert plain == tiny(CASES["own head"])
@@ -128,7 +128,7 @@ def test_rows_are_cut_and_added_between_models():
     jax.tree.map(np.testing.assert_array_equal, again, values)
 
 
-def test_a_run_without_padding_has_the_identity_of_before():
+def test_run_without_padding_keeps_the_identity_without_the_field():
     one = configs.result_relevant(tiny())
     assert one["model.vocab_multiple"] == 1
     assert configs.identity(tiny()) != configs.identity(tiny(PADDED))
@@ -136,7 +136,7 @@ def test_a_run_without_padding_has_the_identity_of_before():
     assert configs.identity(configs.from_flat(one)) == configs.identity(tiny())
 
 
-def test_the_way_out_of_an_undivided_vocabulary_is_named():
+def test_error_for_an_indivisible_vocabulary_names_the_remedy():
     mesh = SimpleNamespace(shape={"data": 1, "fsdp": 1, "tensor": 8})
     (line,) = undivided_dimensions(tiny(), mesh)
     assert "model.vocab_size=13 is not divisible by mesh.tensor=8" in line
@@ -144,7 +144,7 @@ def test_the_way_out_of_an_undivided_vocabulary_is_named():
     assert not undivided_dimensions(tiny(PADDED), mesh)
 
 
-def test_padding_is_exact_in_logits():
+def test_padding_logits_have_probability_0():
     hidden, head = np.ones((1, 2, 4), np.float32), np.ones((P, 4), np.float32)
     found = call(lambda: logits(LogitFactors(hidden, head, None, 0.0, V)))
     assert (found[..., :V] == 4).all()

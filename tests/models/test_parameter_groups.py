@@ -1,4 +1,4 @@
-"""Roles of parameters, and which group of the optimizer each belongs to."""
+"""Roles of parameters, and the assignment of parameters to optimizer groups."""
 
 import pytest
 from small_runs import OBJECTIVES, small
@@ -27,7 +27,7 @@ TASK = {
     "data__source": "stdlib",
     "training__eval_batches": 0,
 }
-# The roles of all parameters that are neither a matrix nor a vector, by what a model is made of.
+# For each model, the roles of all parameters that are neither a matrix nor a vector.
 OTHERS = [
     ({}, {"embedding": "embedding", "position/table": "embedding"}),
     ({"model__tie_embeddings": False, "model__head__transform": True, "model__position__kind": "none", "model__attention__sinks": True},
@@ -51,7 +51,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("changes", "others"), OTHERS)
-def test_every_parameter_has_its_role(changes, others):
+def test_every_parameter_has_the_expected_role(changes, others):
     found = roles(**changes)
     rest = {path: role for path, role in found.items() if role not in ("matrix", "vector")}
     assert rest == others
@@ -62,7 +62,7 @@ def test_every_parameter_has_its_role(changes, others):
             assert role == "matrix", path
 
 
-def test_roles_and_axes_are_those_that_a_config_may_name():
+def test_models_have_exactly_the_roles_and_axes_of_the_config():
     assert set(LOGICAL_AXIS_RULES) == set(configs.LOGICAL_AXES)
     seen = set()
     for changes, _ in OTHERS:
@@ -73,7 +73,7 @@ def test_roles_and_axes_are_those_that_a_config_may_name():
 
 
 def group(**selects):
-    """Groups of these names, in this order."""
+    """Returns the fields of groups with these names, in this order."""
     fields = {f"optimizer__group__{name}__select": select for name, select in selects.items()}
     return {"optimizer__groups": tuple(selects)} | fields | {
         f"optimizer__group__{name}__beta1": 0.5 for name in selects
@@ -84,7 +84,7 @@ def labels(**changes):
     return flatten(group_labels(*model_of(**changes)), "/")
 
 
-def test_the_first_group_that_selects_a_parameter_has_it():
+def test_parameter_belongs_to_the_first_group_that_selects_it():
     found = labels(**group(queries="path:*/query/*", matrices="role:matrix", attention="path:stack/layers/attention/*"))
     assert found["stack/layers/attention/query/kernel"] == found["stack/layers/attention/query/bias"] == "queries"
     assert found["stack/layers/attention/key/kernel"] == found["stack/layers/ffn/up/kernel"] == "matrices"
@@ -95,7 +95,7 @@ def test_the_first_group_that_selects_a_parameter_has_it():
     assert swapped["stack/layers/attention/query/bias"] == "queries"
 
 
-def test_one_of_several_terms_is_enough():
+def test_one_matching_term_selects_a_parameter():
     found = labels(model__head__bias=True, **group(one="axes:vocab, role:vector,path:position*"))
     assert found["embedding"] == found["head/bias"] == found["final_norm/scale"] == found["position/table"] == "one"
     assert {path for path, name in found.items() if name == "rest"} == {
@@ -105,7 +105,7 @@ def test_one_of_several_terms_is_enough():
 
 
 @pytest.mark.parametrize("scan", [False, True])
-def test_kinds_of_layers_can_be_told_apart(scan):
+def test_groups_can_select_kinds_of_layers(scan):
     kinds = {
         "model__num_layers": 4,
         "model__scan_layers": scan,
@@ -119,7 +119,7 @@ def test_kinds_of_layers_can_be_told_apart(scan):
     assert {name for path, name in found.items() if "layers" not in path} == {"rest"}
 
 
-def test_sizes_of_groups_add_up():
+def test_group_sizes_sum_to_all_parameters():
     changes = {"model__vocab_size": 300, "model__position__kind": "rope"} | group(
         tables="role:embedding", vectors="role:vector"
     )
@@ -131,7 +131,7 @@ def test_sizes_of_groups_add_up():
     assert group_sizes(configs.resolve(small())) == {}
 
 
-def test_groups_without_parameters_are_refused_together():
+def test_groups_without_parameters_are_all_refused_at_once():
     with pytest.raises(ConfigError) as caught:
         labels(**group(tables="role:embedding", none="role:scalar,path:*/qury/*", taken="path:embedding"))
     assert caught.value.problems == [

@@ -1,5 +1,5 @@
-"""Layers of several kinds, scanned or unrolled, recomputed or kept: outputs, gradients and
-statistics are the same.
+"""Layers of several kinds give equal outputs, gradients and statistics, scanned or unrolled, with
+or without recomputation.
 """
 
 import functools
@@ -17,7 +17,7 @@ from zoo.models.functional import split, statistics_of
 
 TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
 POSITIONS = np.array([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, -1, -1]])
-# Kinds of different shapes, so that no layer can take another kind's place.
+# Kinds of different shapes, so that layers of different kinds cannot be confused.
 KINDS = {
     "model.position.kind": "rope", "model.layers.kinds.narrow.attention.num_kv_heads": 1, "model.layers.kinds.narrow.attention.window": 2,
     "model.layers.kinds.gated.ffn.kind": "swiglu", "model.layers.kinds.gated.position.kind": "none",
@@ -38,7 +38,7 @@ STACKS = {
 
 
 def program(name, scan, remat):
-    """(loss and statistics after it as a function of values and statistics; both, drawn)."""
+    """Returns (function from values and statistics to loss and new statistics, values, statistics)."""
     config = tiny(
         STACKS[name] | {"model.attention.implementation": "einsum", "model.scan_layers": scan, "model.remat": remat}
     )
@@ -70,23 +70,23 @@ def results(name, scan, remat):
         ("two periods and a rest", False, "dots"), ("a kind twice", True, "full"), ("a kind twice", False, "dots"),
         ("all alike", True, "dots"))),
 ])  # fmt: skip
-def test_how_a_pattern_runs_changes_nothing(name, scan, remat):
+def test_scan_and_remat_do_not_change_a_pattern(name, scan, remat):
     (loss, (out, stats)), gradient = results(name, scan, remat)
     (expected_loss, (expected, expected_stats)), expected_gradient = results(name, False, "none")
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
     np.testing.assert_allclose(out, expected, rtol=0, atol=2e-6 * abs(expected).max())
     for one, other in ((gradient, expected_gradient), (stats, expected_stats)):
         assert jax.tree.structure(one) == jax.tree.structure(other)
-        # Some gradients are 0 but for rounding: of a bias before batch normalisation, of a key's
-        # bias without positions.
+        # Some gradients are 0 up to rounding: those of a bias before batch normalisation and of a
+        # key bias without positions.
         largest = max((abs(leaf).max() for leaf in jax.tree.leaves(other)), default=0)
         for leaf, wanted in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(leaf, wanted, rtol=0, atol=1e-5 * max(abs(wanted).max(), 0.1 * largest))
 
 
 @pytest.mark.parametrize("name", ["two periods and a rest", pytest.param("all alike", marks=pytest.mark.promise)])
-def test_every_layer_s_statistics_are_its_own(name):
-    # What is compared above would agree too, if all layers kept the statistics of one, or none did.
+def test_each_layer_keeps_its_own_statistics(name):
+    # The comparison above would also pass if all layers kept the same statistics, or none.
     _, _, before = program(name, False, "none")
     after = results(name, True, "none")[0][1][1]
     for mean, old in zip(jax.tree.leaves(after["stack"]), jax.tree.leaves(before["stack"]), strict=True):
@@ -95,9 +95,9 @@ def test_every_layer_s_statistics_are_its_own(name):
         assert all(abs(one - other).max() > 1e-3 for i, one in enumerate(moved) for other in moved[:i])
 
 
-def test_a_pattern_is_its_layers_one_after_the_other():
-    # A uniform stack that holds the layers of both kinds in order of depth does what the pattern
-    # does.
+def test_pattern_equals_a_uniform_stack_of_its_layers():
+    # A uniform stack with the layers of both kinds in order of depth computes what the pattern
+    # computes.
     kinds = {
         "model.layers.pattern": ("a", "b"),
         "model.layers.kinds.a.residual": True,
@@ -130,7 +130,7 @@ def test_a_pattern_is_its_layers_one_after_the_other():
     ("name", "loops", "remats"),
     [("two periods and a rest", 1, 3), ("less than a period", 0, 1), ("a kind twice", 1, 3)],
 )
-def test_whole_periods_are_one_loop_and_the_rest_is_not(name, loops, remats):
+def test_whole_periods_are_scanned_and_the_rest_unrolled(name, loops, remats):
     counts = {"scan": 0, "remat2": 0}
 
     def walk(jaxpr):

@@ -1,5 +1,5 @@
-"""Layers that read the embedding and what the first layer published: against the same layers that
-keep them in a list, however they run.
+"""Layers that read the embedding and an output of the first layer, against the same layers with a
+Python list, scanned or not.
 """
 
 import jax
@@ -24,7 +24,7 @@ from zoo.models.architectures import make_model
 
 TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
 SOURCE = np.array([[8, 1, 1, 2], [11, 3, 6, 10]])
-# A width that no other test's models have: models are kept by their fields.
+# Models are cached by their fields, so this width is unique to this test.
 WIDTH = {"model.ffn.hidden_dim": 22, "model.position.kind": "rope", "model.attention.implementation": "einsum"}
 MODELS = {
     "all alike": {"model.num_layers": 3},
@@ -51,7 +51,7 @@ class ReadingFeedForward(FeedForward):
 
 
 class PlainFeedForward(FeedForward):
-    """Computes the same with the layers in sequence; a stack's embedding is known by its length."""
+    """Computes the same with unrolled layers; a stack's embedding is identified by its length."""
 
     first, embeddings = None, {}
 
@@ -63,7 +63,7 @@ class PlainFeedForward(FeedForward):
 
 
 def loss_of(fields, layer, monkeypatch):
-    """values -> a number that depends on all hidden states."""
+    """Returns a function from values to a number that depends on all hidden states."""
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", layer)
     model = make_model(tiny(WIDTH | fields))
 
@@ -83,7 +83,7 @@ def loss_of(fields, layer, monkeypatch):
     [("kinds and a rest", True, "full")],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
     pytest.mark.promise))  # fmt: skip
-def test_all_layers_read_the_first_one_and_the_embedding(name, scan, remat, monkeypatch):
+def test_all_layers_read_the_first_layer_and_the_embedding(name, scan, remat, monkeypatch):
     plain, values = loss_of(MODELS[name], PlainFeedForward, monkeypatch)
     expected, expected_gradient = call(jax.value_and_grad(plain), values)
     reading, _ = loss_of(
@@ -97,7 +97,7 @@ def test_all_layers_read_the_first_one_and_the_embedding(name, scan, remat, monk
 
 
 @pytest.mark.parametrize(("name", "length"), [("all alike", 2), ("kinds and a rest", 1), ("one layer", None)])
-def test_the_other_layers_are_scanned(name, length, monkeypatch):
+def test_layers_after_the_first_are_scanned(name, length, monkeypatch):
     loss, values = loss_of(MODELS[name] | {"model.scan_layers": True}, ReadingFeedForward, monkeypatch)
 
     def lengths(jaxpr):
@@ -111,12 +111,12 @@ def test_the_other_layers_are_scanned(name, length, monkeypatch):
 
 
 @pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
-def test_in_cached_decoding_they_read_the_current_token(name, monkeypatch):
+def test_cached_decoding_reads_values_of_the_current_token(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", ReadingFeedForward)
     close(*both_ways(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))
 
 
-def test_names_must_be_declared(monkeypatch):
+def test_undeclared_published_name_is_refused(monkeypatch):
     undeclared = type("Undeclared", (ReadingFeedForward,), {"publishes": ()})
     loss, values = loss_of({}, undeclared, monkeypatch)
     with pytest.raises(ValueError, match="'output' is published by a module without a class attribute `publishes`"):
@@ -130,7 +130,7 @@ class LatePublisher(ReadingFeedForward):
         return super().__call__(x, context)
 
 
-def test_only_the_first_layer_publishes(monkeypatch):
+def test_publishing_from_a_later_layer_is_refused(monkeypatch):
     loss, values = loss_of({}, LatePublisher, monkeypatch)
     with pytest.raises(ValueError, match=r"the first layer does not publish 'late'; it publishes \['output'\]"):
         jax.eval_shape(loss, values)

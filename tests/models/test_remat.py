@@ -1,4 +1,4 @@
-"""What the backward pass keeps of a scanned stack."""
+"""Which arrays of a scanned stack are kept for the backward pass."""
 
 import jax
 import pytest
@@ -18,7 +18,9 @@ FIELDS = {
 
 
 def kept(remat):
-    """Shapes, without the layers, of what all layers keep of a row or a token."""
+    """Returns the shapes, without the layer dimension, of per-token and per-row arrays that the
+    layers keep.
+    """
     config = configs.resolve(unflatten(FIELDS | {"model.remat": remat}))
     program = abstract_program(config, jax.devices()[:1])
     graph, state = split(program.model)[0], program.abstract_state
@@ -45,12 +47,12 @@ def size_per_token(shapes):
     return total / (2 * T)
 
 
-def test_products_are_kept_and_nothing_with_pairs_of_tokens():
+def test_dots_remat_keeps_products_but_no_token_pairs():
     none, products, full = (kept(remat) for remat in ("none", "products", "full"))
     assert any(shape.count(T) == 2 for shape in none)
     assert not any(shape.count(T) == 2 for shape in products)
-    # The block's input, query, key, value and the two other projections: what a norm, a GELU or an
-    # addition makes of them is computed again.
+    # The block's input, query, key, value and the two other projections; norms, GELU and sums are
+    # recomputed.
     assert size_per_token(products) == 5 * D + FFN + D - D
     assert size_per_token(full) == D
     assert size_per_token(none) > 2.5 * size_per_token(products)

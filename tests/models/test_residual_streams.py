@@ -1,5 +1,5 @@
-"""A placement with several residual streams, hyper-connections: everything that looks at the stream
-between layers works on them. tests/plugins/test_retention.py trains them on eight devices.
+"""Hyper-connections, a placement with several residual streams: everything that reads the stream
+between layers supports them. tests/plugins/test_retention.py trains them on eight devices.
 """
 
 from functools import partial
@@ -85,13 +85,13 @@ REGISTRATION = KindRegistration(KIND, HyperBlock)
 
 @pytest.fixture(autouse=True, scope="module")
 def hyper():
-    """The placement is a choice for all tests here."""
+    """Registers the placement for all tests of this module."""
     plugins.register(REGISTRATION)
     yield
     REGISTRATION.remove()
 
 
-def test_it_computes_what_it_says():
+def test_block_matches_its_equation():
     config = tiny(HYPER | {"model.num_layers": 2})
     model, tokens = make_model(config), np.arange(8)[None] % 13
     values = random_values(model, 1)
@@ -119,7 +119,7 @@ def test_it_computes_what_it_says():
 
 
 def sublayer_alone(model, own, part, h):
-    """f(Norm(h)) of a plain block's part with these values."""
+    """Returns f(Norm(h)) of one sublayer with the given values."""
     from zoo.layers.attention import make_attention
     from zoo.layers.feedforward import make_feed_forward
 
@@ -140,7 +140,7 @@ def norm_alone(model, values, x):
 
 
 def hidden(changes, values=None):
-    """(values, hidden states) of a tiny model at its initial values, or at the given ones."""
+    """Returns (values, hidden states) of a tiny model with initial or given values."""
     from zoo.models.functional import initialise
 
     model = make_model(tiny(changes))
@@ -150,13 +150,13 @@ def hidden(changes, values=None):
     )
 
 
-def test_it_begins_as_pre_norm():
-    """All streams are equal at first, so that their mean is the stream of a pre-norm model."""
+def test_initial_model_equals_pre_norm():
+    """All streams are equal initially, so their mean is the stream of a pre-norm model."""
     close(hidden(HYPER)[1], hidden({})[1])
 
 
 def loss_and_gradient(changes):
-    # With rotations, because without them the bias of the keys changes nothing.
+    # With rotary positions, because without them the bias of the keys has no effect.
     model = make_model(tiny(HYPER | {"model.num_layers": 3, "model.position.kind": "rope"} | changes))
     tokens = np.arange(16).reshape(2, 8) % 13
 
@@ -183,7 +183,7 @@ PATTERN = {
     ],
     ids=["scanned with remat", "scanned", "remat", "pattern"],
 )
-def test_how_layers_run_changes_no_gradient(changes, base):
+def test_scan_and_remat_do_not_change_gradients(changes, base):
     found, expected = loss_and_gradient(base | changes), loss_and_gradient(base)
     close(found[0], expected[0])
     jax.tree.map(close, found[1], expected[1])
@@ -192,11 +192,11 @@ def test_how_layers_run_changes_no_gradient(changes, base):
 @pytest.mark.parametrize(
     "changes", [{}, {"model.scan_layers": True}, ENCODER_DECODER], ids=["", "scanned", "two sides"]
 )
-def test_decoding_from_the_cache_says_what_the_whole_text_says(changes):
+def test_cached_decoding_equals_a_pass_over_all_tokens(changes):
     close(*making.both_ways(HYPER | {"model.num_layers": 2} | changes, steps=4))
 
 
-def test_parameters_are_counted_and_grouped():
+def test_stream_parameters_are_counted_and_grouped():
     groups = {
         "optimizer.groups": ("mixing",),
         "optimizer.group.mixing.select": "role:scalar",
@@ -216,7 +216,7 @@ def test_parameters_are_counted_and_grouped():
         ({"model.norm.placement": "pre", "model.norm.streams": 3}, "model.norm.streams=3 has no effect"),
     ],
 )
-def test_what_it_cannot_be_combined_with_is_refused(changes, line):
+def test_unsupported_combinations_are_refused(changes, line):
     with pytest.raises(ConfigError, match=line):
         tiny(HYPER | changes)
 
@@ -231,7 +231,7 @@ def program_of(changes):
 
 
 def trained(changes, steps, length=9):
-    """(values at first, after some steps on one batch, the losses)."""
+    """Returns (initial values, values after some steps on one batch, losses)."""
     program = program_of(changes)
     state, losses = program.initial_state(0), []
     before = jax.device_get(state["params"])
@@ -242,18 +242,19 @@ def trained(changes, steps, length=9):
     return before, jax.device_get(state["params"]), losses
 
 
-def test_training_tells_the_streams_apart():
+def test_training_makes_the_streams_differ():
     _, after, losses = trained({"optimizer.learning_rate": 1e-2}, 10)
     assert losses[-1] < losses[0] - 0.5
     written = [after["stack"]["layers"][f"{part}_write"] for part in ("attention", "ffn")]
-    # Of the last sublayer only the mean is read, so that it writes the same to all.
+    # Only the mean of the streams is read after the last sublayer, so it writes equally to all of
+    # them.
     for sublayer in np.stack(written, axis=1).reshape(-1, N)[:-1]:
         assert np.ptp(sublayer) > 1e-3
 
 
 @pytest.mark.promise
 def test_an_encoder_decoder_trains():
-    """The loss reaches the encoder's streams through cross-attention, which reads what they end in."""
+    """The loss reaches the encoder's streams through cross-attention, which reads their mean."""
     before, after, losses = trained(ENCODER_DECODER | {"optimizer.learning_rate": 1e-2}, 10, length=8)
     assert losses[-1] < losses[0] - 0.5
     for side, parts in (("encoder", 2), ("decoder", 3)):
@@ -274,7 +275,7 @@ TASK = {
 
 
 @pytest.mark.slow
-def test_a_frozen_body_gives_one_vector_and_keeps_its_connections():
+def test_frozen_body_gives_one_vector_and_frozen_connections():
     batch = {"tokens": np.arange(16, dtype=np.int32).reshape(2, 8), "labels": np.array([0, 2], np.int32)}
     for layers in (0, 1):
         program = program_of(TASK | {"training.trained_layers": layers})
@@ -303,7 +304,7 @@ RUN = {
 
 
 @pytest.mark.promise
-def test_a_population_trains_them_and_dynamics_are_recorded(tmp_path):
+def test_population_trains_streams_and_records_dynamics(tmp_path):
     members = [RUN, RUN | {"seed": 1, "optimizer__learning_rate": 1e-2}]
     requests = [RunRequest(small(**one), tmp_path / str(index), quiet) for index, one in enumerate(members)]
     for outcome in train_runs(requests, "map"):

@@ -1,5 +1,5 @@
-"""Layers that share their weights compute what distinct layers with equal weights compute, and the
-gradient of a weight is the sum of theirs.
+"""Layers with shared weights equal distinct layers with equal weights, and the gradient of a shared
+weight is the sum of theirs.
 """
 
 import functools
@@ -22,16 +22,16 @@ DISTINCT = "model.layers.distinct"
 # Name -> fields, the number of distinct layers among them.
 STACKS = {
     "one": {DISTINCT: 1, "model.dropout": 0.2, "model.attention.dropout": 0.3},
-    # A norm that differs from layer to layer.
+    # A norm that depends on the layer.
     "two": {DISTINCT: 2, "model.norm.placement": "pre_scaled"},
-    # Values that are no parameters.
+    # Values that are not parameters.
     "features": {DISTINCT: 2, "model.attention.kind": "performer"},
     "first values": {DISTINCT: 2, "model.attention.kind": "value_residual", "model.attention.value_mix_learned": True},
 }  # fmt: skip
 
 
 def repeated(values, uses):
-    """The values of a model with weights for every layer: each of the stored ones several times."""
+    """Returns values with weights for every layer, by repeating the stored ones."""
     flat = flatten(values, "/")
     return unflatten(
         {path: np.repeat(leaf, uses, axis=0) if "/layers/" in f"/{path}" else leaf for path, leaf in flat.items()}, "/"
@@ -39,7 +39,7 @@ def repeated(values, uses):
 
 
 def program(fields):
-    """(loss, outputs and statistics as a function of values and statistics; the model)."""
+    """Returns (function from values and statistics to loss, outputs and statistics; the model)."""
     model = make_model(tiny({"model.num_layers": 4, "model.position.kind": "rope"} | fields))
     key = DropoutKey(jax.random.key(5)) if "model.dropout" in fields else None
 
@@ -53,7 +53,9 @@ def program(fields):
 
 @functools.cache
 def distinct_results(name):
-    """Outputs, statistics and the gradient summed over the uses of a weight, from distinct layers."""
+    """Returns the outputs and statistics of distinct layers, and their gradients summed over the
+    uses of each weight.
+    """
     fields = STACKS[name]
     uses = 4 // fields[DISTINCT]
     _, shared = program(fields)
@@ -81,7 +83,7 @@ def distinct_results(name):
         pytest.param("first values", True, "none", marks=pytest.mark.promise),
     ],
 )
-def test_they_compute_what_distinct_layers_with_equal_weights_do(name, scan, remat):
+def test_shared_layers_equal_distinct_layers_with_equal_weights(name, scan, remat):
     loss, model = program(STACKS[name] | {"model.scan_layers": scan, "model.remat": remat})
     values, stats = random_values(model, 1), random_statistics(model, 2)
     (_, (out, after)), gradient = call(jax.value_and_grad(loss, has_aux=True), values, stats)
@@ -94,7 +96,7 @@ def test_they_compute_what_distinct_layers_with_equal_weights_do(name, scan, rem
         np.testing.assert_allclose(one, summed[path], rtol=0, atol=1e-5 * abs(summed[path]).max(), err_msg=path)
 
 
-def test_the_scan_is_real():
+def test_shared_layers_are_scanned():
     def loops(fields):
         loss, model = program(fields)
         text = str(jax.make_jaxpr(loss)(random_values(model, 1), random_statistics(model, 2)))
@@ -109,7 +111,7 @@ def initial(distinct):
     return flatten(compiled(lambda: initialise(model, 3))(), "/")
 
 
-def test_they_begin_as_the_first_of_the_distinct_layers_that_they_replace():
+def test_initial_values_are_those_of_the_first_distinct_layers():
     shared, distinct = initial(2), initial(0)
     assert shared.keys() == distinct.keys()
     for path, value in shared.items():
@@ -118,7 +120,7 @@ def test_they_begin_as_the_first_of_the_distinct_layers_that_they_replace():
 
 
 @pytest.mark.parametrize("architecture", [{}, ENCODER_DECODER | {"model.encoder.num_layers": 6}])
-def test_parameters_are_counted_once_and_operations_in_every_layer(architecture):
+def test_parameters_are_counted_once_and_flops_per_layer(architecture):
     shared, distinct = (
         cost.summary(tiny({"model.num_layers": 4} | architecture | {DISTINCT: count})) for count in (1, 0)
     )

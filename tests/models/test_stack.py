@@ -1,5 +1,5 @@
-"""Scanned or unrolled, recomputed or kept, with or without dropout: what may and what may not
-change a result.
+"""Scanning and recomputation must not change results, with or without dropout; dropout must be
+independent in each layer.
 """
 
 import functools
@@ -19,7 +19,7 @@ DROPPING = {"model.dropout": 0.2, "model.attention.dropout": 0.3}
 
 
 def program(scan, remat, dropout, kernel="auto"):
-    """A model's squared output as a function of its values, and these."""
+    """Returns a function from a model's values to its squared output, and the values."""
     config = tiny(
         {
             "model.position.kind": "rope",
@@ -48,7 +48,7 @@ def loss_and_gradient(scan, remat, dropout):
     (False, "full", False), (False, "dots", False), (True, "none", False), (True, "full", False), (True, "dots", False),
     (True, "none", True), (False, "full", True), (True, "dots", True),
 ], pytest.mark.promise))  # fmt: skip
-def test_how_layers_run_changes_nothing(scan, remat, dropout):
+def test_scan_and_remat_do_not_change_the_result(scan, remat, dropout):
     # Measured: losses differ by at most 1e-7 of themselves, gradients by at most 1.6e-6 of the
     # largest of their array.
     loss, gradient = loss_and_gradient(scan, remat, dropout)
@@ -59,7 +59,7 @@ def test_how_layers_run_changes_nothing(scan, remat, dropout):
 
 
 def operations(scan, remat):
-    """The primitives of a model's gradient with their numbers, counting the body of a loop once."""
+    """Counts the primitives in a model's gradient, the body of a loop once."""
     counts: dict[str, int] = {}
 
     def walk(jaxpr):
@@ -73,7 +73,7 @@ def operations(scan, remat):
     return counts
 
 
-def test_the_choices_are_real():
+def test_scan_and_remat_change_the_program():
     kept, full, dots = (operations(False, remat) for remat in ("none", "full", "dots"))
     assert "scan" not in kept
     assert operations(True, "none")["scan"] == 2
@@ -86,7 +86,9 @@ def test_the_choices_are_real():
 
 @functools.cache
 def hidden_program(overrides):
-    """A program: number of a dropout key, or None -> what a random model of one layer gives."""
+    """Returns a function from the seed of a dropout key, or None, to the output of a random
+    one-layer model.
+    """
     model = make_model(tiny({"model.position.kind": "none", "model.num_layers": 1} | dict(overrides)))
     with_random = with_values(model, random_values(model, 2))
 
@@ -106,16 +108,16 @@ def test_dropout_needs_a_key():
 
 
 @pytest.mark.parametrize("field", ["model.dropout", "model.attention.dropout"])
-def test_dropout_depends_on_its_key(field):
+def test_dropout_depends_on_the_key(field):
     plain, one, other = hidden({}), hidden({field: 0.5}, 1), hidden({field: 0.5}, 2)
     np.testing.assert_array_equal(one, hidden({field: 0.5}, 1))
     assert abs(one - plain).max() > 0.1
     assert abs(one - other).max() > 0.1
 
 
-def test_dropout_reaches_the_embedding_and_both_sublayers():
-    # Without norms nothing but dropout makes an output exactly zero, and how often tells how many
-    # times it acted on the sum.
+def test_dropout_applies_to_the_embedding_and_both_sublayers():
+    # Without norms only dropout makes an output exactly zero, and the share of zeros tells how
+    # often it was applied.
     zeros = {}
     for name, overrides in {"residual": {}, "alone": {"model.residual": False}}.items():
         out = hidden({"model.norm.kind": "none", "model.dropout": 0.5, "model.num_layers": 1, **overrides}, 3)
@@ -125,9 +127,9 @@ def test_dropout_reaches_the_embedding_and_both_sublayers():
 
 
 @pytest.mark.parametrize("scan", [False, True])
-def test_every_layer_of_a_model_drops_something_else(scan):
-    # Both layers add 1 to a stream of zeros: with one mask for both, an element would be 0 or 4 and
-    # never 2.
+def test_every_layer_of_a_model_has_another_dropout_mask(scan):
+    # Both layers add 1 to a stream of zeros: with equal masks an element would be 0 or 4 and never
+    # 2.
     plain = {"model.position.kind": "none", "model.norm.kind": "none"}
     model = make_model(tiny(plain | {"model.dropout": 0.5, "model.scan_layers": scan}))
     values = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), split(model)[1])
@@ -139,7 +141,7 @@ def test_every_layer_of_a_model_drops_something_else(scan):
     assert shares == pytest.approx([0.25, 0.5, 0.25], abs=0.15)
 
 
-def test_dropout_keeps_the_mean():
+def test_dropout_preserves_the_mean():
     context, x = (
         Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))),
         np.full((400, 400), 2.0, np.float32),
@@ -152,7 +154,7 @@ def test_dropout_keeps_the_mean():
     assert call(lambda x: context.dropout(x, 0.3, "here"), x.astype(jnp.bfloat16)).dtype == jnp.bfloat16
 
 
-def test_every_place_and_layer_drops_something_else():
+def test_every_site_and_layer_has_another_dropout_key():
     context, x = Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))), np.ones((30, 30), np.float32)
     places = [context, context.layer(0), context.layer(1)]
     masks = call(
@@ -163,5 +165,5 @@ def test_every_place_and_layer_drops_something_else():
     assert all(0.4 < share < 0.6 for share in agreement)
 
 
-def test_a_context_without_a_key_is_the_same_in_every_layer():
+def test_context_without_dropout_key_stays_without_in_every_layer():
     assert counting(4).layer(3).dropout_key is None

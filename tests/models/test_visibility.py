@@ -1,4 +1,4 @@
-"""Which inputs can influence an output, read off runs of whole models and gradients through them.
+"""Which inputs influence an output of a whole model, measured by runs and by gradients.
 
 What one attention layer lets through is measured for every mask and kernel in
 tests/layers/test_visibility.py; here the rest of a model must add nothing to it: embeddings,
@@ -34,13 +34,12 @@ from zoo.models.architectures import make_model
 from zoo.objectives.causal import positions_and_documents
 
 DOCUMENT = 0
-# Three documents; the end of one and a second; and a row that starts in the middle of a document
-# and stays in it.
+# Rows with three documents, with the end of one and a second, and with a part of one document.
 PACKED = np.array([[0, 5, 0, 5, 5, 0, 5, 5, 5, 5, 5, 5], [5] * 9 + [0, 5, 5], [5] * T])
 
 
-# One layer shows what a part of a model does; two are slower to compile and show that a stack is
-# its layers one after the other.
+# One layer shows the effect of each part of a model; two layers, which compile more slowly, show
+# that visibility composes.
 ONE = {"model.num_layers": 1}
 
 
@@ -48,7 +47,7 @@ ROWS = ["causal documents with empty slots, window 3", "bidirectional, with hole
 
 
 def repeated(situation, layers=2):
-    """What equal layers see."""
+    """Returns the visibility through equal layers."""
     return through(*[situation.seen()] * layers)
 
 
@@ -74,7 +73,7 @@ def test_no_block_shows_more_than_its_attention(fields, way):
 
 @either_way
 @pytest.mark.parametrize(("kernel", "scan"), [("rows", False), ("einsum", True)])
-def test_documents_that_are_found_in_the_tokens_are_isolated(kernel, scan, way):
+def test_documents_found_by_their_separators_are_isolated(kernel, scan, way):
     positions, documents = (np.array(x) for x in positions_and_documents(jnp.asarray(PACKED), True, DOCUMENT))
     expected = SITUATIONS["causal documents, window 3"]
     np.testing.assert_array_equal(positions, expected.positions)
@@ -96,7 +95,7 @@ def test_documents_see_each_other_unless_isolated(way):
 
 @either_way
 @pytest.mark.parametrize("name", ["bidirectional, with holes", "bidirectional documents"])
-def test_an_encoder_sees_both_sides(name, way):
+def test_encoder_tokens_see_both_sides(name, way):
     check(
         of_model(SITUATIONS[name], way, ONE | {"model.embedding.norm": True, "model.embedding.segments": 2}),
         SITUATIONS[name],
@@ -105,19 +104,19 @@ def test_an_encoder_sees_both_sides(name, way):
 
 @either_way
 @pytest.mark.parametrize(("projections", "layers"), [(False, 1), (True, 2)])
-def test_global_tokens_of_an_encoder(projections, layers, way):
+def test_encoder_global_tokens_see_and_are_seen_by_all(projections, layers, way):
     situation = Situation(
         HOLED, causal=False, in_order=True, fields={"window": 3, "global_tokens": 1, "global_projections": projections}
     )
     seen = repeated(situation, layers)
-    # Two layers see everything that there is, through a global token.
+    # Through a global token two layers see all filled slots.
     assert (seen[0, 8].sum() == T - 3) == (layers == 2)
     check(of_model(situation, way, {"model.num_layers": layers}), situation, seen)
 
 
 @either_way
 @pytest.mark.parametrize("scan", slow_but([True], [False, True], pytest.mark.promise))
-def test_a_pattern_of_local_and_global_layers(scan, way):
+def test_local_and_global_layers_compose(scan, way):
     pattern = {
         "model.layers.pattern": ("local", "wider"),
         "model.layers.kinds.local.attention.window": 2,
@@ -140,7 +139,7 @@ S, TARGETS = 7, 5
     *(pytest.param({"model.attention.implementation": kernel}, (0, 0), marks=() if kernel == "rows" else pytest.mark.promise) for kernel in ON_ANY_DEVICE),
     ({"model.position.kind": "relative_bias"}, (3, 3)), ({"model.scan_layers": True, "model.decoder.num_layers": 2}, (5, 2)),
 ], ids=str)  # fmt: skip
-def test_a_decoder_sees_its_own_past_and_every_filled_slot_of_the_source(fields, windows, way):
+def test_decoder_tokens_see_their_past_and_all_filled_source_slots(fields, windows, way):
     encoder_window, decoder_window = windows
     sides = {
         "model.encoder.attention.window": encoder_window,
@@ -150,7 +149,7 @@ def test_a_decoder_sees_its_own_past_and_every_filled_slot_of_the_source(fields,
     config = tiny(ENCODER_DECODER | {"model.vocab_size": 2 * (S + TARGETS), "model.dim": 8} | sides | fields)
     model = make_model(config)
     values = random_values(model, 1)
-    # Every token of either side has an embedding of its own.
+    # Every token of either side has its own embedding.
     source, targets = jnp.split(jnp.arange(2 * (S + TARGETS)).reshape(2, -1), [S], axis=1)
     source_context, context = (
         Context(jnp.asarray(SOURCE), causal=False, in_order=True),

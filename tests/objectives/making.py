@@ -1,4 +1,4 @@
-"""Objectives over thirteen token ids, with random models, as compiled functions of a batch."""
+"""Objectives over thirteen token ids with random models, as compiled functions of a batch."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from zoo.objectives.objective import ForwardMode
 
 
 class FewTokens:
-    """Thirteen ids; id i stands for i + 1 bytes, 9 opens a document."""
+    """A tokenizer of thirteen ids; id i stands for i + 1 bytes, and 9 opens a document."""
 
     vocab_size, bos_id, start_id, separator_id = 13, 9, 9, 13
     pieces = tuple(bytes(range(id, 2 * id + 1)) for id in range(13))
@@ -36,7 +36,7 @@ class Made:
         values, stats: nested dicts; `exact` is `values` as float64 numpy.
     """
 
-    # By what they compute: tests that make the same objective share its compiled programs.
+    # Compiled programs by what they compute, shared by tests with equal objectives.
     _programs: ClassVar = {}
 
     def __init__(self, overrides=None, seed=1):
@@ -67,7 +67,7 @@ class Made:
         return reference.encoder_decoder_logits(self.config.model, self.exact, *arrays, *rows)[0]
 
     def program(self, name, make):
-        """The program of this config and name: the first time, the one that `make` returns."""
+        """Returns the program of this config and name, which `make` builds the first time."""
         key = str(to_plain(self.config)), name
         if key not in self._programs:
             self._programs[key] = make()

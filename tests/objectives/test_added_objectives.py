@@ -1,6 +1,4 @@
-"""Objectives that are added: one with the traits and the class of a built-in objective is treated as
-that wherever the kind of an objective matters.
-"""
+"""An added objective with the traits and class of a built-in one is treated like it everywhere."""
 
 import contextlib
 
@@ -42,7 +40,7 @@ def overrides_of(case):
 
 @contextlib.contextmanager
 def copied(case):
-    """`copied` is the objective of a case under another name; yields its overrides."""
+    """Registers the objective of a case under the name `copied`; yields its overrides."""
     overrides = overrides_of(case)
     kind, architecture = overrides["objective__kind"], overrides.get("model__architecture", "decoder")
     traits = OBJECTIVE_KINDS.by_name[kind].traits - {"decoder", "encoder_decoder"} | {architecture}
@@ -57,14 +55,14 @@ def copied(case):
 
 
 def answers(folder, case):
-    """What a run says, in numbers of tokens and texts."""
+    """Returns the texts that a run generates and their numbers of tokens."""
     trained = load_trained(folder)
     generator = TextGenerator(trained.config, trained.tokenizer, trained.model, trained.params, trained.stats)
     return generator.sample([PROMPTS.get(case, "ab")], 4, Sampling(temperature=0.0), 0)
 
 
 @pytest.mark.parametrize("case", TEXT)
-def test_its_config_rows_and_costs_are_those_of_the_built_in_one(case):
+def test_config_rows_and_costs_equal_those_of_the_built_in_one(case):
     def described(overrides):
         config = configs.resolve(small(**SHORT | overrides))
         dataset = data.load(config)
@@ -94,7 +92,7 @@ def test_its_config_rows_and_costs_are_those_of_the_built_in_one(case):
 
 
 @pytest.mark.parametrize("case", ["prefix", "prefix decoder", "span", "denoising"])
-def test_its_prompts_are_read_like_those_of_the_built_in_one(case):
+def test_prompts_are_read_like_those_of_the_built_in_one(case):
     def read(overrides):
         config = configs.resolve(small(**overrides))
         dataset = data.load(config)
@@ -112,7 +110,7 @@ def test_its_prompts_are_read_like_those_of_the_built_in_one(case):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("case", ["masked", "prefix decoder", "span"])
-def test_it_is_trained_evaluated_and_decoded_from_like_the_built_in_one(case, tmp_path):
+def test_training_evaluation_and_decoding_equal_the_built_in_one(case, tmp_path):
     decodes = case != "masked"
     run(small(**overrides_of(case) | SHORT), tmp_path / "built in", quiet)
     expected = answers(tmp_path / "built in", case) if decodes else None
@@ -143,7 +141,7 @@ def test_it_is_trained_evaluated_and_decoded_from_like_the_built_in_one(case, tm
         ("causal", {"objective__select_fraction": 0.3}),
     ],
 )
-def test_what_it_cannot_be_combined_with_is_refused_like_the_built_in_one(case, changes):
+def test_refused_combinations_equal_those_of_the_built_in_one(case, changes):
     def problems(overrides):
         with pytest.raises(ConfigError) as refused:
             configs.resolve(small(**overrides | changes))
@@ -153,7 +151,7 @@ def test_what_it_cannot_be_combined_with_is_refused_like_the_built_in_one(case, 
         found = problems(overrides)
         built_in = problems(overrides_of(case))
     kind = overrides_of(case)["objective__kind"]
-    # The second is the end of "it is read only when objective.kind is ...".
+    # The second replacement covers "it is read only when objective.kind is ...".
     named = {
         "objective.kind=copied": f"objective.kind={kind}",
         "and objective.kind is copied": f"and objective.kind is {kind}",

@@ -1,4 +1,4 @@
-"""Two language models in one, against the model's own scores of each row alone."""
+"""The bidirectional objective against the model's scores of each row alone."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def scores(model, characters):
 
 
 def logits_of(made, row):
-    """The model's scores of one row without padding, on its own: forward and backward, [T, V] each."""
+    """Returns the forward and backward scores [T, V] of one row, read alone without padding."""
     return made.apply(scores, FewTokens().token_characters(8)[row])
 
 
@@ -44,19 +44,19 @@ def expected(made, rows):
 
 
 @pytest.mark.parametrize("chunk", [0, 5])
-def test_the_loss_is_that_of_every_row_alone(chunk):
+def test_loss_equals_that_of_each_row_alone(chunk):
     made = Made(TINY_ELMO | {"objective.chunk_tokens": chunk})
     loss, sums = made.sums(ROWS)
     np.testing.assert_allclose(loss, expected(made, ROWS)[0], rtol=1e-5)
     assert loss == sums["loss"]
-    # As many as a model of one direction: its scored tokens, and the mean of the bytes of both
-    # directions' targets.
+    # Tokens are counted as in a unidirectional model; bytes are the mean over both directions'
+    # targets.
     assert sums["weight"] == sums["tokens"] == 8 + 8 + 4
     scored = [TOKEN_BYTES[row[row >= 0]] for row in ROWS[:3]]
     assert sums["bytes"] == sum(bytes[1:].sum() + bytes[:-1].sum() for bytes in scored) / 2
 
 
-def test_training_scores_the_same_and_adds_the_z_loss():
+def test_training_adds_only_the_z_loss():
     made = Made(TINY_ELMO | {"objective.z_loss": 0.1})
     total, squares = expected(made, ROWS[:2])
     loss, sums = made.sums(ROWS[:2], training=True)
@@ -64,10 +64,8 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     np.testing.assert_allclose(loss, total + 0.1 * squares, rtol=1e-5)
 
 
-def test_neither_direction_is_told_its_target():
-    """A score is a function of the tokens on its own side: another token elsewhere leaves it as it
-    is.
-    """
+def test_neither_direction_sees_its_target():
+    """A score depends only on the tokens on its side, and no other token changes it."""
     made = Made(TINY_ELMO)
     row = np.array([1, 2, 3, 4, 5, 6])
     forward, backward = logits_of(made, row)
@@ -80,7 +78,7 @@ def test_neither_direction_is_told_its_target():
         assert moved == [[t >= place for t in range(6)], [t <= place for t in range(6)]]
 
 
-def test_a_token_is_read_by_its_bytes():
+def test_tokens_are_read_by_their_bytes():
     made = Made(TINY_ELMO | {"model.vocab_size": 15})
     table = made.objective.constants["token_characters"]
     assert table.shape == (15, 8)

@@ -1,5 +1,5 @@
-"""Classes and numbers of rows: the loss is that of every row alone, without its padding, whatever
-is pooled.
+"""Classification and regression of rows: for every pooling the loss equals that of each row alone
+without padding.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from zoo.errors import ConfigError
 
 ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
 CLASSES = {"objective.kind": "classification", "model.head.classes": 3}
-# Rows of different lengths, and one that only fills up.
+# Rows of different lengths, and a row that only pads the batch.
 ROWS = {
     "tokens": np.array(
         [[9, 1, 2, 3, 0, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [9, 7, 0, -1, -1, -1, -1, -1], [-1] * 8], np.int32
@@ -26,8 +26,8 @@ LABELS = {
 
 
 def row_scores(made, kind, pooler):
-    """The scores of the first three rows from their hidden states, each read alone and without
-    padding: float64 [3, C].
+    """Returns the scores [3, C] of the first three rows, each read alone without padding, in
+    float64.
     """
 
     found = []
@@ -49,7 +49,7 @@ def row_scores(made, kind, pooler):
         (ENCODER | {"objective.kind": "regression"}, "first", False),
     ],
 )
-def test_a_loss_is_that_of_every_row_alone(overrides, kind, pooler):
+def test_loss_equals_that_of_each_row_alone(overrides, kind, pooler):
     pooled = {"model.head.pooler": True} if pooler else {}
     made = Made(overrides | pooled | {"model.head.pooling": kind})
     task = made.config.objective.kind
@@ -65,7 +65,7 @@ def test_a_loss_is_that_of_every_row_alone(overrides, kind, pooler):
     assert sums["weight"] == 3
     assert sums["real"].tolist() == [True, True, True, False]
     assert sums["tokens"] == (ROWS["tokens"] >= 0).sum()
-    # What training reports has no rows.
+    # Training metrics have no per-row values.
     assert made.sums(ROWS | {"labels": labels}, training=True)[1].keys() == sums.keys() - {
         "real",
         "scores",
@@ -73,14 +73,14 @@ def test_a_loss_is_that_of_every_row_alone(overrides, kind, pooler):
     }
 
 
-def test_a_model_for_a_task_has_no_head_for_tokens():
+def test_task_model_has_no_token_head():
     made = Made(ENCODER | CLASSES)
     assert set(made.values) == {"embedding", "position", "segments", "stack", "final_norm", "classifier"}
     assert made.values["classifier"]["kernel"].shape == (16, 3)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"model.head.pooling": "first"}, "in a decoder sees no other token"),
         ({"model.head.bias": True}, "model.head.bias=True has no effect"),
@@ -96,6 +96,6 @@ def test_a_model_for_a_task_has_no_head_for_tokens():
         ),
     ],
 )
-def test_what_has_no_meaning_is_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_inconsistent_settings_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         configs.resolve(configs.override(configs.default(), CLASSES | changes))

@@ -1,4 +1,6 @@
-"""The chunked cross-entropy and its own gradient against the plain one differentiated in float64."""
+"""The chunked cross-entropy and its custom gradient against plain cross-entropy differentiated in
+float64.
+"""
 
 import functools
 
@@ -20,8 +22,8 @@ KINDS = {"plain": (False, 0.0, 0.0, 0.0), "bias": (True, 0.0, 0.0, 0.0), "softca
 
 @pytest.fixture(scope="module")
 def inputs():
-    """Hidden states, head, bias, targets, and weights of which some are 0 and some are neither 0
-    nor 1.
+    """Returns hidden states, head, bias, targets and weights, some of which are 0 and some neither
+    0 nor 1.
     """
     generator = np.random.default_rng(0)
     weights = generator.uniform(0.2, 2, (B, T)) * (generator.random((B, T)) > 0.3)
@@ -55,7 +57,7 @@ def plain_program(kind):
 
 
 def plain(hidden, head, bias, targets, weights, kind="plain"):
-    """Both sums and the gradients of the first in `hidden`, `head` and `bias` in float64."""
+    """Returns both sums and the gradients of the first in `hidden`, `head` and `bias`, in float64."""
     with jax.enable_x64(True):
         exact = (np.asarray(x, np.float64) for x in (hidden, head, bias))
         (total, entropy), gradients = plain_program(kind)(*exact, targets, weights)
@@ -81,10 +83,9 @@ def ours(hidden, head, bias, targets, weights, chunk, kind="plain", cotangent=1.
     return our_program(chunk, kind)(hidden, head, bias, targets, weights, np.float32(cotangent))
 
 
-# All at once, one column at a time, chunks that divide T, and sizes that neither T nor B T divides
-# by.
+# No chunks, one column at a time, chunks that divide T, and chunks that divide neither T nor B T.
 @pytest.mark.parametrize("chunk", [0, 1, 6, 7, 18, 20, 1000])
-def test_value_and_gradients_are_the_plain_ones(inputs, chunk):
+def test_value_and_gradients_equal_plain_cross_entropy(inputs, chunk):
     (total, entropy), gradients = ours(*inputs, chunk)
     (expected, _), expected_gradients = plain(*inputs)
     assert total.dtype == entropy.dtype == np.float32
@@ -96,28 +97,28 @@ def test_value_and_gradients_are_the_plain_ones(inputs, chunk):
 
 @pytest.mark.parametrize("chunk", [0, 7, 18])
 @pytest.mark.parametrize("kind", ["bias", "softcap", "z_loss", "smoothing", "all"])
-def test_what_a_head_may_add(inputs, kind, chunk):
+def test_head_options_equal_plain_cross_entropy(inputs, kind, chunk):
     values, gradients = ours(*inputs, chunk, kind)
     expected, expected_gradients = plain(*inputs, kind)
     np.testing.assert_allclose(values, expected, rtol=2e-6)
     for one, other in zip(gradients, expected_gradients, strict=True):
         assert one.dtype == np.float32
         close(one, other, 3e-6)
-    # Each of them moves the gradient by far more than the tolerance.
+    # Each option changes the gradient by far more than the tolerance.
     (_, plain_gradient), without = gradients[:2], plain(*inputs)[1]
     assert abs(plain_gradient - without[1]).max() > 0.01 * abs(without[1]).max()
 
 
 @pytest.mark.parametrize("chunk", [0, 6])
 @pytest.mark.parametrize("kind", ["z_loss", "smoothing"])
-def test_the_reported_cross_entropy_knows_nothing_of_what_is_added(inputs, chunk, kind):
+def test_reported_cross_entropy_excludes_added_terms(inputs, chunk, kind):
     (total, entropy), _ = ours(*inputs, chunk, kind)
     (alone, _), _ = ours(*inputs, chunk, "plain")
     assert entropy == alone
     assert abs(total - entropy) > 1
 
 
-def test_the_report_has_no_gradient(inputs):
+def test_reported_cross_entropy_has_no_gradient(inputs):
     hidden, head, _, targets, weights = inputs
     gradient = call(
         jax.grad(lambda h: cross_entropy(LogitFactors(h, head, None, 0.0), targets, weights, 6, 0.3)[1]), hidden
@@ -127,7 +128,7 @@ def test_the_report_has_no_gradient(inputs):
 
 @pytest.mark.parametrize("kind", ["plain", "all"])
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_the_value_is_the_same_with_and_without_a_gradient(inputs, chunk, kind):
+def test_value_is_equal_with_and_without_a_gradient(inputs, chunk, kind):
     hidden, head, bias, targets, weights = inputs
     with_bias, softcap, *more = KINDS[kind]
     alone = call(
@@ -143,7 +144,7 @@ def test_the_value_is_the_same_with_and_without_a_gradient(inputs, chunk, kind):
 
 @pytest.mark.parametrize("kind", ["plain", "all"])
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_the_gradient_is_multiplied_by_what_comes_after(inputs, chunk, kind):
+def test_gradient_is_multiplied_by_the_cotangent(inputs, chunk, kind):
     _, gradients = ours(*inputs, chunk, kind)
     _, scaled = ours(*inputs, chunk, kind, cotangent=-0.25)
     for one, other in zip(scaled, gradients, strict=True):
@@ -151,7 +152,7 @@ def test_the_gradient_is_multiplied_by_what_comes_after(inputs, chunk, kind):
 
 
 @pytest.mark.parametrize("kind", ["plain", "all"])
-def test_tokens_of_no_weight_count_for_nothing(inputs, kind):
+def test_tokens_of_weight_0_do_not_count(inputs, kind):
     hidden, head, bias, targets, weights = inputs
     _, (gradient, *_) = ours(*inputs, 6, kind)
     assert (gradient[weights == 0] == 0).all()
@@ -178,14 +179,14 @@ def test_large_scores_do_not_overflow(inputs, kind):
 
 @pytest.mark.parametrize("kind", ["plain", "all"])
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_bfloat16_states_keep_their_type_and_the_sum_is_float32(inputs, chunk, kind):
+def test_bfloat16_states_have_bfloat16_gradients_and_a_float32_sum(inputs, chunk, kind):
     hidden, head, bias, targets, weights = inputs
     narrow = hidden.astype(jnp.bfloat16)
     values, gradients = ours(narrow, head, bias, targets, weights, chunk, kind)
     assert {value.dtype for value in values} == {np.dtype(np.float32)}
     assert gradients[0].dtype == jnp.bfloat16
     assert {gradient.dtype for gradient in gradients[1:]} == {np.dtype(np.float32)}
-    # Against the plain one on the same rounded numbers: only the gradient's own rounding is left.
+    # Compared on the same rounded numbers, so that only the rounding of the gradient remains.
     expected, expected_gradients = plain(narrow, head.astype(jnp.bfloat16), bias, targets, weights, kind)
     np.testing.assert_allclose(values, expected, rtol=1e-5)
     for one, other in zip(gradients, expected_gradients, strict=True):
@@ -193,7 +194,7 @@ def test_bfloat16_states_keep_their_type_and_the_sum_is_float32(inputs, chunk, k
 
 
 def test_the_sum_is_float32_over_many_tokens():
-    # Log 2 a token: a bfloat16 sum would stop growing at 256.
+    # Log 2 per token: a bfloat16 sum would stop growing at 256.
     value = call(
         lambda h, w: cross_entropy(
             LogitFactors(h, w, None, 0.0), np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64
@@ -208,7 +209,7 @@ def test_the_sum_is_float32_over_many_tokens():
     (4, 8, 0, 1), (4, 8, 32, 1), (4, 8, 31, 2), (4, 8, 16, 2), (4, 8, 15, 3), (4, 8, 4, 8), (4, 8, 1, 8), (2, 7, 6, 3),
     (2, 7, 14, 1),
 ])  # fmt: skip
-def test_as_few_chunks_as_hold_about_that_many_tokens(batch, length, chunk, parts):
+def test_number_of_chunks_follows_from_the_tokens_per_chunk(batch, length, chunk, parts):
     assert number_of_chunks(batch, length, chunk) == parts
 
 

@@ -1,4 +1,6 @@
-"""A whole row written again from a corrupted one, against the reference's scores of each row alone."""
+"""Denoising, which reconstructs a whole row from a corrupted one, against the reference's scores of
+each row alone.
+"""
 
 import numpy as np
 import pytest
@@ -42,18 +44,18 @@ def expected(made, batch):
 @pytest.mark.parametrize("overrides", [
     {}, {"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm", "objective.chunk_tokens": 4},
 ], ids=["plain", "relative, chunked"])  # fmt: skip
-def test_the_loss_is_that_of_every_row_alone(overrides):
+def test_loss_equals_that_of_each_row_alone(overrides):
     made, batch = Made(DENOISING | overrides), corrupted()
     loss, sums = made.sums(batch)
     np.testing.assert_allclose(loss, expected(made, batch)[0], rtol=1e-5)
     assert loss == sums["loss"]
-    # Every token of text and an end, whether it was hidden or not.
+    # Every text token, masked or not, and an end token are predicted.
     assert sums["weight"] == 9 + 9 + 6
     assert sums["bytes"] == TOKEN_BYTES[[*ROWS[ROWS >= 0], OPENS, OPENS, OPENS]].sum()
     assert sums["tokens"] == 8 + 8 + 5
 
 
-def test_training_scores_the_same_and_adds_the_z_loss():
+def test_training_adds_only_the_z_loss():
     made, batch = Made(DENOISING | {"objective.z_loss": 0.1}), corrupted(ROWS[:2])
     total, squares = expected(made, batch)
     loss, sums = made.sums(batch, training=True)
@@ -61,7 +63,7 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     np.testing.assert_allclose(loss, total + 0.1 * squares, rtol=1e-5)
 
 
-def test_one_side_is_what_masks_make_and_the_other_is_the_row():
+def test_source_is_the_masked_row_and_target_the_original():
     made = Denoising(MASKING, OPENS)
     indices, epochs = np.array([3, 8, 1, 0]), np.array([0, 1, 2, 0])
     rows = {"tokens": ROWS, "other": np.arange(4)}
@@ -78,7 +80,7 @@ def test_one_side_is_what_masks_make_and_the_other_is_the_row():
         assert (batch["targets"][3] == -1).all()
 
 
-def test_what_was_hidden_is_not_told_before_it_is_written():
+def test_masked_tokens_are_not_visible_before_they_are_predicted():
     made, batch = Made(DENOISING), corrupted(ROWS[:1])
     inputs = np.array([OPENS, *batch["targets"][0, :-1]])
     before = made.apply(scores, batch["source"][0], inputs)
@@ -90,7 +92,7 @@ def test_what_was_hidden_is_not_told_before_it_is_written():
         assert np.abs(after[place] - before[place]).max() > 1e-4
 
 
-def test_both_sides_are_one_token_longer_than_a_row():
+def test_both_sides_have_one_token_more_than_a_row():
     made = Made(DENOISING | {"model.position.kind": "learned"})
     assert made.config.model.position.max_length == 9
     assert made.why_too_long(8) is None
@@ -105,12 +107,12 @@ def test_both_sides_are_one_token_longer_than_a_row():
     ({"model.vocab_size": 257, "data.tokenizer.kind": "bytes"}, r"258 ids, \[MASK\] included"),
     ({"model.architecture": "encoder"}, "trains model.architecture=encoder_decoder"),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused(changes, problem):
+def test_unsupported_settings_are_refused(changes, problem):
     with pytest.raises(ConfigError, match=problem):
         Made(DENOISING | {"objective.mask_token_fraction": 0.9} | changes)
 
 
-def test_a_config_s_batches_are_made_of_them(tmp_path, monkeypatch):
+def test_batches_of_a_config_are_denoising_batches(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("Sheep and wolves never met. " * 40)
     config = configs.resolve(

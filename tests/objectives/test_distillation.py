@@ -1,5 +1,5 @@
-"""Students beside their teacher, against the reference's scores and hidden states of both
-models for each row alone.
+"""Distillation losses against the reference's scores and hidden states of student and teacher for
+each row alone.
 """
 
 import jax
@@ -23,7 +23,7 @@ MASKED = CAUSAL | {
     "model.vocab_size": 14,
     "objective.select_fraction": 0.4,
 }
-# Deeper, with another position scheme, dropout and a head of another form.
+# A teacher that is deeper and has another position scheme, dropout and another head.
 ITS = {
     "model.num_layers": 2,
     "model.position.kind": "rope",
@@ -43,7 +43,7 @@ ROWS = np.array(
 
 
 class Pair(Made):
-    """A student and its teacher, both of random values."""
+    """A student and its teacher with random values."""
 
     def __init__(self, folder, own, its=None, **weights):
         fields = {**own, "objective.distillation.teacher": str(folder), **(weights or WEIGHTS)}
@@ -54,8 +54,8 @@ class Pair(Made):
         self.constants["teacher"] = {"params": self.its_values, "stats": initialise_statistics(teacher, 5)}
 
     def both(self, tokens):
-        """The reference's (hidden states, scores) of student and teacher for one row without
-        padding.
+        """Returns the reference's (hidden states, scores) of student and teacher for one row
+        without padding.
         """
         found, rows = [], reference.counting(1, len(tokens))
         for config, values in (
@@ -112,7 +112,7 @@ def check(pair, batch, sums):
     assert {name: int(value) for name, value in weights.items()} == {"loss": predicted, "cosine": seen}
 
 
-def test_a_masked_student_s_loss_is_that_of_every_row_alone(tmp_path):
+def test_masked_student_loss_equals_that_of_each_row_alone(tmp_path):
     pair, batch = Pair(tmp_path, MASKED), corrupted()
     rows = []
     for tokens, places, targets in zip(
@@ -121,22 +121,21 @@ def test_a_masked_student_s_loss_is_that_of_every_row_alone(tmp_path):
         if (tokens >= 0).any():
             rows.append((tokens[tokens >= 0], places[targets >= 0], targets[targets >= 0]))
     check(pair, batch, expected(pair, rows))
-    # In training, where the student may drop something, its teacher does not: of the two only that
-    # one is configured to.
+    # The teacher is configured with dropout, but it must not use it while the student trains.
     full = corrupted(ROWS[:2, :8])
     np.testing.assert_allclose(
         pair.terms(full, jax.random.key(0), training=True)[1]["kl"], pair.terms(full)[1]["kl"], rtol=1e-5
     )
 
 
-def test_a_causal_student_s_loss_is_that_of_every_row_alone(tmp_path):
+def test_causal_student_loss_equals_that_of_each_row_alone(tmp_path):
     pair = Pair(tmp_path, CAUSAL | {"objective.chunk_tokens": 5})
     rows = [(row[:8], np.arange(8), row[1:]) for row in ROWS[:2]] + [(ROWS[2][:5], np.arange(4), ROWS[2][1:5])]
     check(pair, {"tokens": ROWS}, expected(pair, rows))
 
 
 @pytest.mark.parametrize("own", [CAUSAL, pytest.param(MASKED, marks=pytest.mark.promise)], ids=["causal", "masked"])
-def test_without_the_divergence_the_loss_is_the_plain_one_bit_for_bit(tmp_path, own):
+def test_zero_kl_weight_gives_the_plain_loss_bit_for_bit(tmp_path, own):
     batch = corrupted(ROWS[:2, :8]) if own is MASKED else {"tokens": ROWS}
     weights = {"objective.distillation.kl": 0.0, "objective.distillation.cosine": 1.0}
     pair, alone = Pair(tmp_path, own, **weights), Made(own)
@@ -154,7 +153,7 @@ def test_without_the_divergence_the_loss_is_the_plain_one_bit_for_bit(tmp_path, 
 
 
 def products(pair, batch):
-    """Shapes of what matrix products give, over the whole program."""
+    """Returns the shapes of all matrix products of the program."""
 
     def walk(jaxpr):
         for equation in jaxpr.eqns:
@@ -169,7 +168,7 @@ def products(pair, batch):
     return list(walk(program.jaxpr))
 
 
-def test_a_term_of_no_weight_is_not_computed(tmp_path):
+def test_term_of_weight_0_is_not_computed(tmp_path):
     batch = {"tokens": jnp.asarray(ROWS)}
     both = Pair(tmp_path, CAUSAL)
     no_cosine = Pair(tmp_path, CAUSAL, **{"objective.distillation.kl": 1.0})
@@ -183,7 +182,7 @@ def test_a_term_of_no_weight_is_not_computed(tmp_path):
     assert set(no_kl.objective.means) == {"loss", "cosine_distance"}
 
 
-def test_the_teacher_gets_no_gradient_and_the_student_does(tmp_path):
+def test_only_the_student_gets_gradients(tmp_path):
     pair, batch = Pair(tmp_path, CAUSAL | {"model.num_layers": 1}), {"tokens": jnp.asarray(ROWS)}
 
     def loss(values, its):
@@ -195,7 +194,7 @@ def test_the_teacher_gets_no_gradient_and_the_student_does(tmp_path):
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(its))
 
 
-def test_a_state_of_zeros_has_a_gradient_that_is_a_number():
+def test_hidden_state_of_zeros_has_a_finite_gradient():
     from zoo.objectives.distillation import cosine_distance
 
     zero, other = jnp.zeros((1, 1, 4)), jnp.ones((1, 1, 4))
@@ -203,14 +202,14 @@ def test_a_state_of_zeros_has_a_gradient_that_is_a_number():
     assert np.isfinite(jax.grad(lambda x: cosine_distance(x, other).sum())(zero)).all()
 
 
-def test_rows_that_the_teacher_cannot_read_are_not_evaluated(tmp_path):
+def test_rows_too_long_for_the_teacher_are_not_evaluated(tmp_path):
     its = {"model.position.kind": "learned", "model.position.max_length": 10}
     pair = Pair(tmp_path, CAUSAL | {"model.position.kind": "rope"}, its)
     assert pair.why_too_long(10) is None
     assert pair.why_too_long(11) == "the teacher's learned positions end at 10"
 
 
-def test_models_of_a_student_and_of_its_teacher_are_two(tmp_path):
+def test_teacher_is_a_separate_model_with_its_own_config(tmp_path):
     pair = Pair(tmp_path, CAUSAL)
     assert type(pair.objective.teacher) is type(make_model(pair.config))
     assert pair.objective.teacher_config.model.num_layers == 2

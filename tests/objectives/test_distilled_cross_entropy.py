@@ -1,4 +1,4 @@
-"""The chunked loss beside a teacher, and its own gradient, against the equation differentiated in
+"""The chunked distillation loss and its custom gradient against the equation differentiated in
 float64.
 """
 
@@ -22,8 +22,8 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def inputs():
-    """The student's three arrays and the teacher's, targets, and weights of which some are 0 and
-    some are neither 0 nor 1.
+    """Returns three arrays each of student and teacher, targets, and weights, some of which are 0
+    and some neither 0 nor 1.
     """
     generator = np.random.default_rng(0)
     arrays = {
@@ -47,7 +47,7 @@ def log_softmax(scores):
 
 
 def plain(inputs, kind):
-    """The sum, the two reports, and the gradients of the sum, written out, in float64."""
+    """Returns the sum, the two reports and the gradients of the sum from the equation, in float64."""
     arrays, targets, weights = inputs
     kl, temperature, hard, softcap, z_loss, smoothing, its_softcap, biased = KINDS[kind]
 
@@ -94,19 +94,19 @@ def ours(inputs, kind, chunk, cotangent=1.0):
 
 @pytest.mark.parametrize("chunk", [0, 7, 18])
 @pytest.mark.parametrize("kind", KINDS)
-def test_value_and_gradients_are_the_equation_s(inputs, kind, chunk):
+def test_value_and_gradients_match_the_equation(inputs, kind, chunk):
     (total, reports), gradients = ours(inputs, kind, chunk)
     (expected, expected_reports), expected_gradients = plain(inputs, kind)
     np.testing.assert_allclose(total, expected, rtol=2e-6)
     np.testing.assert_allclose(reports, expected_reports, rtol=2e-6)
     for name in ("hidden", "head", *(["bias"] if KINDS[kind][-1] else [])):
         close(gradients[name], expected_gradients[name], 3e-6)
-    # The teacher is not taught.
+    # The teacher gets no gradient.
     assert all((gradients[name] == 0).all() for name in ("its_hidden", "its_head", "its_bias"))
     assert abs(expected_gradients["its_hidden"]).max() > 0.01
 
 
-def test_a_teacher_that_agrees_adds_nothing(inputs):
+def test_teacher_equal_to_the_student_adds_nothing(inputs):
     arrays, targets, weights = inputs
     own = LogitFactors(arrays["hidden"], arrays["head"], arrays["bias"], 0.0)
 
@@ -126,7 +126,7 @@ def test_a_teacher_that_agrees_adds_nothing(inputs):
     close(*gradients, 1e-6)
 
 
-def test_the_gradient_does_not_shrink_with_the_temperature(inputs):
+def test_gradient_is_independent_of_a_large_temperature(inputs):
     """Hinton et al. 2015, eq. 4: for large T that of T^2 KL in the scores is (s - t) / V, both
     without their means, whatever T is.
     """
@@ -155,12 +155,12 @@ def test_the_gradient_does_not_shrink_with_the_temperature(inputs):
 
 
 @pytest.mark.parametrize("kind", ["plain", "all"])
-def test_the_gradient_is_multiplied_by_what_comes_after(inputs, kind):
+def test_gradient_is_multiplied_by_the_cotangent(inputs, kind):
     gradients, scaled = ours(inputs, kind, 6)[1], ours(inputs, kind, 6, cotangent=-0.25)[1]
     close(scaled["hidden"], -0.25 * gradients["hidden"])
 
 
-def test_tokens_of_no_weight_count_for_nothing(inputs):
+def test_tokens_of_weight_0_do_not_count(inputs):
     arrays, targets, weights = inputs
     moved = arrays | {
         name: np.where(weights[..., None] == 0, arrays[name] + 100, arrays[name]) for name in ("hidden", "its_hidden")
@@ -192,7 +192,7 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
     assert largest_with_vocabulary(12) == 12 * V
 
 
-def test_bfloat16_states_of_both_keep_their_types(inputs):
+def test_bfloat16_states_of_both_models_keep_their_type(inputs):
     arrays, targets, weights = inputs
     narrow = arrays | {name: jnp.asarray(arrays[name], jnp.bfloat16) for name in ("hidden", "its_hidden")}
     (total, reports), gradients = ours((narrow, targets, weights), "all", 6)

@@ -1,5 +1,5 @@
-"""Terms that layers add to the loss: against the same loss written without the channel, however the
-layers run and the batch is cut.
+"""Loss terms added by layers, against the same loss computed from the layers' outputs, for every
+way of running layers and splitting batches.
 """
 
 import functools
@@ -36,7 +36,7 @@ from zoo.training.step import make_program
 
 EINSUM = {"model.attention.implementation": "einsum"}
 TOKENS = np.random.default_rng(3).integers(0, 13, (4, 9), np.int32)
-# Name -> (fields, weight of each layer, the encoder's first).
+# Name -> (fields, weight of each layer, encoder layers first).
 MODELS = {
     "all alike": ({"model.num_layers": 3, WEIGHT: 0.3}, (0.3, 0.3, 0.3)),
     "kinds with weights of their own": ({
@@ -67,7 +67,9 @@ def made(fields):
 
 
 def loss_of(fields, more=lambda outputs: 0.0):
-    """values -> (loss of a batch in training plus `more` of the feed-forwards' outputs, sums)."""
+    """Returns a function from values to (training loss of a batch plus `more` of the feed-forwards'
+    outputs, sums).
+    """
     _, model, objective = made(fields)
     graph, constants = split(model)[0], {name: jnp.asarray(table) for name, table in objective.constants.items()}
     batch = {"tokens": jnp.asarray(TOKENS)}
@@ -92,7 +94,7 @@ def without_weights(fields):
     [("kinds with weights of their own", True, "none"), ("two sides", False, "full")],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
     pytest.mark.promise))  # fmt: skip
-def test_it_is_the_loss_written_without_the_channel(name, scan, remat):
+def test_loss_with_terms_equals_the_loss_computed_by_hand(name, scan, remat):
     fields, weights = MODELS[name]
 
     def terms(outputs):
@@ -108,7 +110,7 @@ def test_it_is_the_loss_written_without_the_channel(name, scan, remat):
     (actual, sums), gradient = call(jax.value_and_grad(loss, has_aux=True), values)
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
     for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True):
-        # A bias of keys has no gradient but for rounding.
+        # The gradient of a key bias is 0 up to rounding.
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * abs(other).max() + 2e-7)
     cross_entropy = plain_sums["loss"] / plain_sums["weight"]
     np.testing.assert_allclose(sums["loss"] / sums["weight"], cross_entropy, rtol=1e-6)
@@ -120,7 +122,7 @@ def test_it_is_the_loss_written_without_the_channel(name, scan, remat):
 
 
 def operations(fields):
-    """The primitives of a training step, without those whose results nothing reads."""
+    """Counts the primitives of a training step, without dead code."""
     loss, values = loss_of(fields)
     traced = jax.make_jaxpr(jax.value_and_grad(lambda values: loss(values)[0]))(values).jaxpr
     found = set()
@@ -136,13 +138,13 @@ def operations(fields):
 
 
 @pytest.mark.parametrize("scan", [False, True])
-def test_a_weight_of_0_leaves_it_out(scan):
+def test_term_of_weight_0_is_not_computed(scan):
     fields = {"model.scan_layers": scan, "model.remat": "full"}
     assert "cosh" in operations(fields | {WEIGHT: 0.1})
     assert "cosh" not in operations(fields)
 
 
-def test_parts_count_by_their_rows():
+def test_parts_are_weighted_by_their_rows():
     terms = LayerTerms(tiny({WEIGHT: 0.5}))
     parts = [terms.score({("model", TERM): jnp.float32(value)}, jnp.float32(rows), lambda path: 0.5)
              for value, rows in ((2.0, 3), (10.0, 1), (99.0, 0))]  # fmt: skip
@@ -175,7 +177,7 @@ def program_of(*changes):
 
 
 def state_of(program):
-    # Values at which the term is of the size of the cross-entropy.
+    # Values for which the term is as large as the cross-entropy.
     return program.initial_state(0) | {"params": random_values(program.model, 1)}
 
 
@@ -185,7 +187,7 @@ def constants_of(program, weight):
 
 @functools.cache
 def one_step(*changes, weight=0.4):
-    """(parameters, metrics) after one step; programs do not depend on the weight."""
+    """Returns (parameters, metrics) after one step; the program does not depend on the weight."""
     program = program_of(*changes)
     constants = constants_of(program, weight)
     state, metrics = program.train_step(state_of(program), program.put_batch({"tokens": TOKENS}), constants)
@@ -201,11 +203,11 @@ def same_step(actual, expected):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("parts", [2, 4])
-def test_accumulation_is_the_big_batch(parts):
+def test_accumulation_equals_the_full_batch(parts):
     same_step(one_step(("training.accumulation_steps", parts)), one_step())
 
 
-def test_dynamics_are_those_of_the_whole_loss():
+def test_dynamics_include_the_terms():
     program = program_of()
     step = program.dynamics_step
     rows = step.fetch(step(state_of(program), program.put_batch({"tokens": TOKENS}), program.constants(0)))
@@ -221,7 +223,7 @@ def scores(*changes):
     return evaluate(program, state["params"], state["stats"], iter(batches), program.constants(0))
 
 
-def test_evaluation_reports_it_apart_from_the_loss():
+def test_evaluation_reports_terms_separately_from_the_loss():
     plain, found = scores((WEIGHT, 0.0)), scores()
     assert set(found) == {*plain, TERM}
     assert {name: found[name] for name in plain} == pytest.approx(plain, rel=1e-6)
@@ -231,7 +233,7 @@ def test_evaluation_reports_it_apart_from_the_loss():
 
 @pytest.mark.promise
 @pytest.mark.parametrize("executor", ["map", "vmap"])
-def test_members_of_a_population_have_weights_of_their_own(executor):
+def test_population_members_have_their_own_term_weights(executor):
     program, weights = program_of(), (0.4, 1.5)
     together = make_executor(program, [constants_of(program, weight) for weight in weights], executor)
     states = together.combine([state_of(program) for _ in weights])
@@ -260,7 +262,7 @@ with penalised():
 
 
 @pytest.mark.promise
-def test_several_devices_give_the_step_of_one():
+def test_several_devices_give_the_step_of_one_device():
     root, found = Path(__file__).parents[2], {}
     for devices in (1, 8):
         environment = os.environ | {
@@ -275,7 +277,7 @@ def test_several_devices_give_the_step_of_one():
     np.testing.assert_allclose(found[8], found[1], rtol=2e-5)
 
 
-def test_generation_ignores_it():
+def test_generation_ignores_the_terms():
     with_cache, whole = both_ways({WEIGHT: 0.4}, steps=2)
     np.testing.assert_allclose(with_cache, whole, atol=1e-5)
 
@@ -284,14 +286,14 @@ TASK = {"model.architecture": "encoder", "objective.kind": "classification", "mo
         "data.source": "csv:x", "training.eval_batches": "auto", WEIGHT: 0.4}  # fmt: skip
 
 
-def test_a_frozen_body_has_no_terms():
+def test_frozen_body_has_no_terms():
     assert used_loss_terms(flatten(tiny(TASK))) == (TERM,)
     assert used_loss_terms(flatten(tiny(TASK | {"training.trained_layers": 1}))) == (TERM,)
     assert used_loss_terms(flatten(tiny(TASK | {"training.trained_layers": 0}))) == ()
 
 
 @pytest.mark.promise
-def test_frozen_layers_get_no_gradient_of_it():
+def test_frozen_layers_get_no_gradient_from_terms():
     program = program_of(*(TASK | {"training.trained_layers": 1, "model.num_layers": 3}).items())
     batch = {"tokens": TOKENS[:, :8], "labels": np.array([0, 2, 1, -1], np.int32)}
     before = jax.device_get(program.initial_state(0)["params"])
@@ -303,7 +305,7 @@ def test_frozen_layers_get_no_gradient_of_it():
     assert [bool((a != b).any()) for a, b in zip(one, other, strict=True)] == [False, False, True]
 
 
-def test_what_layers_may_not_add():
+def test_undeclared_or_non_scalar_terms_are_refused():
     context = Context(jnp.arange(4)[None])
     with pytest.raises(ValueError, match=r"LOSS_TERMS declares no weight for the term 'surprise'; it has \["):
         context.add_loss("surprise", jnp.float32(1))
@@ -311,7 +313,7 @@ def test_what_layers_may_not_add():
         context.add_loss(TERM, jnp.zeros(3))
 
 
-def test_weights_are_arguments_of_a_program_in_every_scope():
+def test_term_weights_are_program_arguments_in_every_scope():
     inside = "model.decoder.ffn.output_penalty"
     one, other, none = (flatten(tiny(ENCODER_DECODER | {inside: weight})) for weight in (0.1, 0.2, 0.0))
     assert is_traced(WEIGHT)
@@ -323,7 +325,7 @@ def test_weights_are_arguments_of_a_program_in_every_scope():
     assert f"eval/{TERM}" not in written_metrics(none)
 
 
-def test_every_term_has_a_field_of_the_model():
+def test_every_term_has_a_config_field():
     for name, path in LOSS_TERMS.items():
         assert path.startswith("model."), name
         assert (BY_PATH[path].kind, BY_PATH[path].minimum) == (float, 0), name

@@ -42,7 +42,7 @@ def expected(made, batch):
     {}, {"objective.chunk_tokens": 2}, {"model.position.kind": "rope", "model.norm.placement": "post"},
     {"model.head.transform": True, "model.head.bias": True, "model.head.softcap": 3.0},
 ], ids=["plain", "chunked", "rope", "bert's head"])  # fmt: skip
-def test_the_loss_is_that_of_every_row_alone(overrides):
+def test_loss_equals_that_of_each_row_alone(overrides):
     made, batch = Made(ENCODER | overrides), corrupted()
     loss, sums = made.sums(batch)
     losses, _ = expected(made, batch)
@@ -54,7 +54,7 @@ def test_the_loss_is_that_of_every_row_alone(overrides):
     assert sums["tokens"] == 8 + 8 + 5
 
 
-def test_training_scores_the_same_and_adds_the_z_loss():
+def test_training_adds_only_the_z_loss():
     made, batch = Made(ENCODER | {"objective.z_loss": 0.1}), corrupted(ROWS[:2])
     losses, squares = expected(made, batch)
     loss, sums = made.sums(batch, training=True)
@@ -63,7 +63,7 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     assert made.sums(batch)[0] == made.sums(batch)[1]["loss"]
 
 
-def test_what_comes_later_is_seen_and_padding_is_not():
+def test_predictions_depend_on_later_tokens_but_not_on_padding():
     made = Made(ENCODER)
     batch = {"tokens": ROWS[2:3].copy(), "masked_positions": np.array([[0]]), "targets": np.array([[2]])}
     loss = made.sums(batch)[0]
@@ -73,7 +73,7 @@ def test_what_comes_later_is_seen_and_padding_is_not():
     assert abs(made.sums(longer)[0] - loss) > 1e-3
 
 
-def test_unused_places_are_not_scored():
+def test_unused_prediction_slots_are_not_scored():
     made, batch = Made(ENCODER), corrupted()
     more = {
         "tokens": batch["tokens"],
@@ -85,7 +85,7 @@ def test_unused_places_are_not_scored():
     assert (nothing, sums["weight"], sums["bytes"]) == (0, 0, 0)
 
 
-def test_isolated_documents_are_worlds_of_their_own():
+def test_isolated_documents_do_not_influence_each_other():
     made = Made(ENCODER | {"data.isolate_documents": True})
     row = ROWS[:1]
     batch = {"tokens": row, "masked_positions": np.array([[1, 6]]), "targets": np.array([[1, 6]])}
@@ -102,13 +102,13 @@ def test_dropout_needs_a_key():
     assert first == again != other
 
 
-def test_the_scores_of_all_tokens_are_never_made():
+def test_logits_are_computed_only_for_predicted_tokens():
     made, batch = Made(ENCODER), corrupted()
     text = str(
         jax.make_jaxpr(lambda values: made.objective.sums(made.graph, values, {}, batch, made.constants)[0]["loss"])(
             made.values
         )
     )
-    assert "f32[12,14]" in text  # 4 rows of 3 places
+    assert "f32[12,14]" in text  # 4 rows of 3 predictions
     assert "f32[32,14]" not in text
     assert "f32[4,8,14]" not in text

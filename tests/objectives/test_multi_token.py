@@ -1,6 +1,4 @@
-"""One prediction scored against several next tokens: which ones, with which weights, and what is
-reported.
-"""
+"""Multi-token prediction: which next tokens are targets, with which weights, and what is reported."""
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ ROWS = np.array([[OPENS, 1, 2, 3, OPENS, 5, 6, OPENS, 8], [4, 5, OPENS, 1, 2, 3,
 
 
 def targets_of(row, k):
-    """The token k places after each input token, if there is one in its document, else -1."""
+    """Returns the token k places after each input token if it is in the same document, else -1."""
     documents, found = np.cumsum(row == OPENS), []
     for t in range(len(row) - 1):
         there = t + k < len(row) and (k == 1 or documents[t + k] == documents[t])
@@ -30,7 +28,7 @@ def made():
     return Made(MULTI)
 
 
-def test_the_terms_are_the_surprisals_of_the_next_tokens_of_the_document(made):
+def test_terms_are_the_surprisals_of_the_document_s_next_tokens(made):
     losses, sums = made.terms(ROWS, training=True)
     normalizers = made.objective.normalizers({"tokens": ROWS})
     names = ("loss", "future_2", "future_3")
@@ -45,7 +43,7 @@ def test_the_terms_are_the_surprisals_of_the_next_tokens_of_the_document(made):
             np.testing.assert_allclose(sums["loss"], expected, rtol=1e-5)
 
 
-def test_an_evaluation_is_that_of_the_next_token(made):
+def test_evaluation_scores_only_the_next_token(made):
     losses, sums = made.terms(ROWS)
     plain, plain_sums = Made().terms(ROWS)
     assert losses == plain
@@ -54,12 +52,12 @@ def test_an_evaluation_is_that_of_the_next_token(made):
     assert one == other
 
 
-def test_the_head_is_counted_for_every_token_that_it_is_scored_against():
+def test_flops_count_the_head_for_every_target():
     multi, plain = (cost.summary(tiny(fields)).flops_per_token for fields in (MULTI, {}))
     D, V = 16, 13
     assert multi - plain == pytest.approx(2 * 6 * D * V)
 
 
-def test_more_tokens_than_a_row_has_are_refused():
+def test_more_targets_than_row_tokens_are_refused():
     with pytest.raises(ConfigError, match=r"objective.future_tokens=9.*data.sequence_length=8"):
         tiny(MULTI | {"objective.future_tokens": 9})

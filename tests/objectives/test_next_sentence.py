@@ -1,5 +1,5 @@
-"""Next-sentence prediction beside masked language modelling: two means, each over its own, through
-parts of batches and evaluations.
+"""Next-sentence prediction with masked language modelling: a loss of two means with different
+counts, accumulated and evaluated.
 """
 
 import functools
@@ -38,8 +38,7 @@ BERT = {
 TINY = BERT | {"model.vocab_size": 15, "model.num_layers": 1}
 SEPARATES = 14
 MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, (OPENS, SEPARATES), FewTokens.vocab_size)
-# Two pairs, one shorter than the other, a pair without anything to predict, and a row that only
-# fills up.
+# Two pairs of different lengths, a pair without masked tokens, and a row that only pads the batch.
 ROWS = {
     "tokens": np.array(
         [[9, 1, 2, 3, 14, 5, 6, 14], [9, 4, 14, 8, 1, 14, -1, -1], [9, 14, 14, -1, -1, -1, -1, -1], [-1] * 8], np.int32
@@ -63,8 +62,8 @@ def scores(made, tokens, segments):
 
 
 def expected(made, batch):
-    """(surprisal of the chosen tokens, of the pairs, pairs whose likelier class is theirs), every
-    row alone without its padding.
+    """Returns (surprisal of the masked tokens, surprisal of the pairs, number of correct pairs),
+    from each row alone without padding.
     """
     tokens_loss, pairs_loss, right = 0.0, 0.0, 0
     for row in range(3):
@@ -77,7 +76,7 @@ def expected(made, batch):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_both_terms_are_those_of_every_row_alone(training):
+def test_both_terms_equal_those_of_each_row_alone(training):
     made, batch = Made(TINY), corrupted()
     assert (batch["targets"] >= 0).sum(axis=1).tolist() == [2, 1, 0, 0]
     losses, sums = made.terms(batch, training=training)
@@ -90,20 +89,20 @@ def test_both_terms_are_those_of_every_row_alone(training):
     np.testing.assert_allclose(sum_of_means(losses, weights), tokens_loss / 3 + pairs_loss / 3, rtol=1e-5)
 
 
-def test_each_mean_has_its_own_weight():
+def test_each_mean_is_over_its_own_count():
     losses, weights = {"loss": jnp.float32(6), "next": jnp.float32(5)}, {"loss": jnp.float32(3), "next": jnp.float32(2)}
     assert sum_of_means(losses, weights) == 2 + 2.5
     assert sum_of_means({"loss": jnp.float32(0)}, {"loss": jnp.float32(0)}) == 0
 
 
-def test_the_right_pairs_are_counted():
+def test_accuracy_counts_correct_pairs():
     made, batch = Made(TINY), corrupted()
     right = made.terms(batch)[1]["next_right"]
     turned = batch | {"next": np.where(batch["next"] < 0, -1, 1 - batch["next"])}
     assert made.terms(turned)[1]["next_right"] == 3 - right
 
 
-def test_segments_are_told_apart():
+def test_scores_depend_on_the_segments():
     made, batch = Made(TINY), corrupted()
     one = made.terms(batch)[0]
     other = made.terms(batch | {"segments": 0 * batch["segments"]})[0]
@@ -111,7 +110,7 @@ def test_segments_are_told_apart():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_padding_is_seen_neither_in_training_nor_in_evaluation(training):
+def test_padding_has_no_influence_in_training_or_evaluation(training):
     made, batch = Made(TINY), corrupted()
     longer = {name: np.pad(array, [(0, 0), (0, 3)], constant_values=-1 if name == "tokens" else 0) if name in ("tokens", "segments")
               else array for name, array in batch.items()}  # fmt: skip
@@ -125,7 +124,7 @@ def test_padding_is_seen_neither_in_training_nor_in_evaluation(training):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-def test_without_the_objective_the_head_is_left_alone():
+def test_disabled_objective_does_not_score_the_head():
     made, batch = Made(TINY | {"objective.next_sentence": False}), corrupted()
     losses, _ = made.terms({name: array for name, array in batch.items() if name != "next"})
     assert losses.keys() == {"loss"}
@@ -133,7 +132,7 @@ def test_without_the_objective_the_head_is_left_alone():
     np.testing.assert_allclose(losses["loss"], Made(TINY).terms(batch)[0]["loss"], rtol=1e-6)
 
 
-def test_it_needs_the_head_that_scores_it():
+def test_objective_without_its_head_is_refused():
     with pytest.raises(
         ConfigError, match=r"objective\.next_sentence=true is scored by model\.head\.next_sentence; set that"
     ):
@@ -160,8 +159,8 @@ def run_of(*changes):
 
 
 def pairs(config, step, count=16):
-    """Rows in which both segments are of the same half of the letters where the second follows, and
-    of the two halves where not.
+    """Returns rows whose segments use the same half of the alphabet if the second follows the
+    first, else different halves.
     """
     generator = np.random.default_rng(step)
     tokens, segments = np.full((count, 16), -1, np.int32), np.zeros((count, 16), np.int32)
@@ -180,8 +179,8 @@ def pairs(config, step, count=16):
 
 
 def ragged(config):
-    """Pairs, ever fewer tokens of which are scored, and rows that only fill up, so that no two
-    parts of the batch weigh the same.
+    """Returns pairs with decreasing numbers of scored tokens, and padding rows, so that parts of
+    the batch have different weights.
     """
     batch = pairs(config, 0)
     batch["next"] = np.where(np.arange(16) % 5 == 1, -1, batch["next"])
@@ -191,7 +190,7 @@ def ragged(config):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_accumulation_is_the_big_batch_in_both_means(parts):
+def test_accumulation_equals_the_full_batch_in_both_means(parts):
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.
         config, _, program = run_of(("optimizer.epsilon", 1.0), *changes.items())
@@ -208,7 +207,7 @@ def test_accumulation_is_the_big_batch_in_both_means(parts):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-8)
 
 
-def test_the_gradient_is_that_of_the_sum_of_two_means():
+def test_gradient_is_that_of_the_sum_of_two_means():
     config, objective, program = run_of(("optimizer.epsilon", 1.0))
     batch = ragged(config)
     state = program.initial_state(0)
@@ -224,7 +223,7 @@ def test_the_gradient_is_that_of_the_sum_of_two_means():
     np.testing.assert_allclose(metrics["gradient_norm"], norm, rtol=1e-5)
 
 
-def test_a_planted_signal_is_learned_and_every_real_pair_is_evaluated_once():
+def test_planted_signal_is_learned_and_each_real_pair_evaluated_once():
     config, _, program = run_of(("optimizer.epsilon", 1e-8))
     state, constants = program.initial_state(0), program.constants(0)
     for step in range(60):
@@ -232,7 +231,7 @@ def test_a_planted_signal_is_learned_and_every_real_pair_is_evaluated_once():
         if step == 0:
             assert 0.5 < float(metrics["next_loss"]) < 1
     held_out = [pairs(config, 1000), pairs(config, 1001)]
-    # The last rows only fill up: whatever they hold, they do not count.
+    # The last rows only pad the batch and must not count.
     held_out[1]["next"][10:] = -1
     scores = evaluate(program, state["params"], state["stats"], iter(held_out), constants)
     assert set(scores) == {"loss", "perplexity", "bits_per_byte", "next_loss", "next_accuracy"}

@@ -1,5 +1,5 @@
-"""Replaced-token detection: both losses against the reference's scores of each row alone, the draws
-between them, and the generator as a part of the model through steps, checkpoints and fine-tuning.
+"""Replaced-token detection: both losses against the reference's scores of each row alone, the
+sampled replacements, and the generator in training, checkpoints and fine-tuning.
 """
 
 import functools
@@ -87,7 +87,7 @@ def verdicts(made, tokens):
 
 
 def draws(made, batch):
-    """What an evaluation draws, [B, N]."""
+    """Returns the replacements [B, N] that an evaluation samples."""
 
     def drawn(model, *arrays):
         rows = dict(zip(batch, arrays, strict=True))
@@ -98,7 +98,7 @@ def draws(made, batch):
 
 
 def expected(made, batch, drawn):
-    """The sums of an evaluation, every row alone without its padding."""
+    """Returns the sums of an evaluation from each row alone without padding."""
     found = dict.fromkeys(("loss", "weight", "right", "replaced", "replaced_right"), 0.0)
     found |= {"generator_loss": 0.0, "chosen": 0.0, "generator_right": 0.0}
     for row, tokens in enumerate(batch["tokens"]):
@@ -124,7 +124,7 @@ def expected(made, batch, drawn):
     {}, BERT | {"objective.chunk_tokens": 2}, {"model.position.kind": "rope", "model.generator.width_fraction": 1.0},
     {"model.head.softcap": 3.0, "model.position.kind": "relative_bias"},
 ], ids=["plain", "bert's head, chunked", "rope, as wide", "bias by head"])  # fmt: skip
-def test_both_losses_are_those_of_every_row_alone(overrides):
+def test_both_losses_equal_those_of_each_row_alone(overrides):
     made, batch = Made(ELECTRA | overrides), corrupted()
     drawn = draws(made, batch)
     losses, sums = made.terms(batch)
@@ -138,7 +138,7 @@ def test_both_losses_are_those_of_every_row_alone(overrides):
     assert "bytes" not in sums
 
 
-def test_training_weighs_the_two_means_and_smooths_the_generator_s():
+def test_training_weights_both_means_and_smooths_the_generator_s():
     made = Made(ELECTRA | {"objective.discriminator_weight": 7.0, "objective.z_loss": 0.1})
     batch = corrupted(ROWS[:2])
     (losses, sums), (_, plain) = made.terms(batch, training=True), made.terms(batch)
@@ -151,7 +151,7 @@ def test_training_weighs_the_two_means_and_smooths_the_generator_s():
     np.testing.assert_allclose(sum_of_means(losses, weights), total, rtol=1e-6)
 
 
-def test_each_network_gets_the_gradient_of_its_own_loss():
+def test_each_network_gets_only_the_gradient_of_its_own_loss():
     made, batch = Made(ELECTRA), {name: jnp.asarray(array) for name, array in corrupted(ROWS[:2]).items()}
 
     def gradient(term):
@@ -166,7 +166,7 @@ def test_each_network_gets_the_gradient_of_its_own_loss():
         return max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(tree))
 
     of_model, of_generator = gradient("loss"), gradient("generator")
-    # No gradient flows through the draws: only what the two share has both.
+    # No gradient flows through the sampling: only shared parameters get both gradients.
     assert largest(of_model["generator"]) == 0 < largest(of_generator["generator"])
     shared = {"embedding", "position"}
     for name in set(made.values) - shared - {"generator"}:
@@ -177,9 +177,9 @@ def test_each_network_gets_the_gradient_of_its_own_loss():
 # Draws
 
 
-def test_draws_have_the_probabilities_of_the_softmax():
+def test_replacements_are_sampled_from_the_softmax():
     scores, count = jnp.array([0.0, 1.0, 2.0, -30.0, 9.0]), 6000
-    # One row for each draw; the last id only pads the vocabulary.
+    # One row per draw; the last id only pads the vocabulary.
     prediction = LogitFactors(jnp.ones((count, 1, 1)), scores[:, None], None, 0.0, ids=4)
     places = jnp.zeros((count, 1), jnp.int32)
     drawn = draw_tokens(prediction, jnp.arange(count, dtype=jnp.uint32)[:, None], places, jax.random.key(0), 1000)
@@ -189,7 +189,7 @@ def test_draws_have_the_probabilities_of_the_softmax():
     assert (np.abs(shares[:3] - wanted) < 4 * np.sqrt(wanted * (1 - wanted) / count)).all()
 
 
-def test_a_draw_depends_on_its_row_and_place_alone():
+def test_replacement_depends_only_on_its_row_and_place():
     made, batch = Made(ELECTRA), corrupted()
     whole = draws(made, batch)
     for part in ([2, 0], [1]):
@@ -199,7 +199,7 @@ def test_a_draw_depends_on_its_row_and_place_alone():
     assert len(set(np.asarray(row_hashes(jnp.asarray(ROWS))).tolist())) == 4
 
 
-def test_the_key_is_that_of_seed_and_step():
+def test_sampling_key_depends_on_seed_and_step():
     objective = Made(ELECTRA).objective
     data = [
         jax.random.key_data(objective.per_step_constants(jnp.uint32(seed), jnp.int32(step))["replacements"]).tolist()
@@ -209,7 +209,7 @@ def test_the_key_is_that_of_seed_and_step():
     assert len(set(map(tuple, data))) == 3
 
 
-def test_a_draw_that_is_the_original_is_original():
+def test_sampled_original_token_counts_as_original():
     batch = {
         "tokens": jnp.array([[9, 13, 2, 13, 5]]),
         "masked_positions": jnp.array([[3, 1, 0]]),
@@ -220,7 +220,7 @@ def test_a_draw_that_is_the_original_is_original():
     assert replaced.tolist() == [[False, True, False, False, False]]
 
 
-def test_without_a_generator_draws_are_uniform_and_there_is_one_loss():
+def test_without_a_generator_replacements_are_uniform():
     made = Made({**ELECTRA, "model.generator.num_layers": 0, "model.generator.width_fraction": 0.25})
     rows = np.tile(np.arange(8, dtype=np.int32) % 9, (400, 1)) + np.eye(1, 8, 7, dtype=np.int32)
     rows[:, 0] = np.arange(400) % 9
@@ -239,7 +239,7 @@ def test_without_a_generator_draws_are_uniform_and_there_is_one_loss():
 # The generator as a part of the model
 
 
-def test_its_width_is_a_share_and_everything_of_it_is_counted():
+def test_generator_width_is_a_fraction_and_its_cost_is_counted():
     config = tiny(ELECTRA | BERT | {"model.head.pooler": False})
     own = generator_config(config.model)
     assert (own.dim, own.attention.num_heads, own.attention.head_dim, own.ffn.hidden_dim) == (8, 2, 4, 12)
@@ -275,14 +275,14 @@ def test_its_width_is_a_share_and_everything_of_it_is_counted():
     ({"model.architecture": "decoder"}, r"objective\.kind=replaced_tokens trains model\.architecture=encoder"),
     ({"objective.kind": "masked"}, r"model\.generator\.num_layers=1 has no effect: it is read only when"),
 ])  # fmt: skip
-def test_what_cannot_be_combined_is_refused_by_name(changes, problem):
+def test_unsupported_combinations_are_refused_by_name(changes, problem):
     with pytest.raises(ConfigError, match=problem) as refused:
         tiny(ELECTRA | changes)
-    # Nobody is told to turn on what has no effect.
+    # The message must not suggest a setting without effect.
     assert not any("set " in line for line in refused.value.problems if "next_sentence" in line)
 
 
-def test_evaluations_against_other_generators_are_told_apart():
+def test_evaluations_with_different_generators_are_distinguished():
     one, same, other = (
         evaluation_fingerprint(tiny(ELECTRA | {"model.generator.num_layers": layers})) for layers in (1, 1, 2)
     )
@@ -302,7 +302,7 @@ def program_of(**changes):
 
 
 def batch_of(config, step):
-    """Rows that count up or down, so that a wrong letter can be found."""
+    """Rows that count up or down, so that replaced letters can be detected."""
     generator = np.random.default_rng(step)
     first, turn = generator.integers(97, 123, (16, 1)), generator.choice([-1, 1], (16, 1))
     tokens = (97 + (first - 97 + turn * np.arange(16)) % 26).astype(np.int32)
@@ -312,7 +312,7 @@ def batch_of(config, step):
 
 
 @pytest.mark.promise
-def test_accumulation_is_the_big_batch_in_both_means():
+def test_accumulation_equals_the_full_batch_in_both_means():
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.
         config, program = program_of(optimizer__epsilon=1.0, **changes)
@@ -328,7 +328,7 @@ def test_accumulation_is_the_big_batch_in_both_means():
 
 
 @pytest.mark.slow
-def test_wrong_letters_are_found_after_some_steps():
+def test_discriminator_learns_to_find_replaced_letters():
     config, program = program_of(model__init__std=0.1, model__position__kind="rope")
     state, constants = program.initial_state(0), program.constants(0)
     for step in range(250):
@@ -353,7 +353,7 @@ def pretrained(tmp_path_factory):
 
 
 @pytest.mark.promise
-def test_a_run_writes_the_metrics_of_both_networks(pretrained, capsys):
+def test_run_records_metrics_of_both_networks(pretrained, capsys):
     last = lines(pretrained)[-1]
     written = {name for name in last if name.startswith("eval/")}
     assert written == set(written_metrics(flatten(load_trained(pretrained).config)))
@@ -366,14 +366,14 @@ def test_a_run_writes_the_metrics_of_both_networks(pretrained, capsys):
     )
     assert set(found["residual_rms"]) == {"embedding", "layer 0"}
     assert command.main([str(pretrained), "--batches", "3"]) == 0
-    told = capsys.readouterr().out
-    assert "generator loss" in told
-    assert f"{last['eval/generator_loss']:.4f}" in told
-    assert f"{last['eval/loss']:.4f}" in told
+    output = capsys.readouterr().out
+    assert "generator loss" in output
+    assert f"{last['eval/generator_loss']:.4f}" in output
+    assert f"{last['eval/loss']:.4f}" in output
 
 
 @pytest.mark.promise
-def test_its_model_fills_in_nothing(pretrained):
+def test_discriminator_cannot_fill_masks(pretrained):
     model = zoo.load(pretrained)
     for call in (lambda: model.fill_mask("a [MASK] c"), lambda: model.logits("abc")):
         with pytest.raises(ConfigError, match=r"objective\.kind=replaced_tokens"):
@@ -382,7 +382,7 @@ def test_its_model_fills_in_nothing(pretrained):
 
 
 @pytest.mark.promise
-def test_fine_tuning_takes_the_discriminator_s_body(pretrained, tmp_path):
+def test_fine_tuning_starts_from_the_discriminator_body(pretrained, tmp_path):
     (tmp_path / "train.csv").write_text(
         "text,label\n" + "".join(f"{'ab'[i % 2] * 3} {i},{'xy'[i % 2]}\n" for i in range(40))
     )
@@ -392,16 +392,16 @@ def test_fine_tuning_takes_the_discriminator_s_body(pretrained, tmp_path):
          "data.label_column": "label", "data.validation_fraction": 0.3},
         {"optimizer.learning_rate": 1e-12, "schedule.warmup_steps": 0, "training.steps": 1, "data.batch_size": 8},
     )  # fmt: skip
-    said = []
-    run(config, tmp_path / "tuned", said.append)
-    assert any("fresh values for classifier" in line for line in said)
+    printed = []
+    run(config, tmp_path / "tuned", printed.append)
+    assert any("fresh values for classifier" in line for line in printed)
     before, after = load_trained(pretrained).params, load_trained(tmp_path / "tuned").params
     assert set(before) - set(after) == {"generator", "discriminator"}
     for name in set(before) & set(after):
         jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), before[name], after[name])
 
 
-def test_it_is_exported_without_its_generator(pretrained, tmp_path):
+def test_export_excludes_the_generator(pretrained, tmp_path):
     export_run(pretrained, tmp_path / "out", "ElectraForPreTraining")
     import_run(find_checkpoint(f"hf:{tmp_path / 'out'}"), tmp_path / "back")
     before, after = load_trained(pretrained).params, load_trained(tmp_path / "back").params

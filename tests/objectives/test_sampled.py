@@ -1,6 +1,4 @@
-"""The softmax over sampled ids: against the full one, against a loop over tokens, and in the mean
-over draws.
-"""
+"""The sampled softmax against the full softmax, a loop over tokens, and the mean over many draws."""
 
 import functools
 
@@ -50,7 +48,7 @@ def ours(hidden, head, bias, targets, weights, candidates, chunk=0):
 
 
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_over_all_ids_it_is_the_full_softmax(inputs, chunk):
+def test_sampling_all_ids_equals_the_full_softmax(inputs, chunk):
     hidden, head, bias, targets, weights = inputs
     value, gradients = ours(*inputs, draw_candidates(jax.random.key(0), V, V), chunk)
     full = call(
@@ -79,7 +77,7 @@ def by_hand(hidden, head, bias, targets, weights, ids, threshold):
 
 
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_it_is_its_equation_with_every_correction(inputs, chunk):
+def test_loss_matches_its_equation_with_all_corrections(inputs, chunk):
     candidates = draw_candidates(jax.random.key(3), S, V)
     ids, threshold = np.asarray(candidates.ids), float(candidates.threshold)
     hidden, head, bias, targets, weights = inputs
@@ -87,7 +85,7 @@ def test_it_is_its_equation_with_every_correction(inputs, chunk):
     assert not np.isin(targets[weights > 0], ids).all()
     value, gradients = ours(*inputs, candidates, chunk)
     np.testing.assert_allclose(value, by_hand(*inputs, ids, threshold), rtol=1e-5)
-    # The gradient along one direction of everything at once.
+    # The directional derivative in all arguments at once.
     generator = np.random.default_rng(1)
     moves = [generator.standard_normal(array.shape) for array in (hidden, head, bias)]
 
@@ -104,13 +102,13 @@ def test_it_is_its_equation_with_every_correction(inputs, chunk):
     np.testing.assert_allclose(
         sum((gradient * move).sum() for gradient, move in zip(gradients, moves, strict=True)), slope, rtol=1e-4
     )
-    # Ids that are neither sampled nor a target are not touched.
+    # Ids that are neither sampled nor targets get no gradient.
     others = np.setdiff1d(np.arange(V), [*ids, *targets.ravel()])
     assert len(others) > 0
     assert (gradients[1][others] == 0).all()
 
 
-def test_a_target_alone_among_the_candidates_loses_nothing(inputs):
+def test_loss_is_0_if_the_target_is_the_only_candidate(inputs):
     hidden, head, bias, targets, _ = inputs
     alone = Candidates(jnp.array([4]), jnp.float32(-1.0))
     value, gradients = ours(hidden, head, bias, np.full_like(targets, 4), np.ones((B, T), np.float32), alone)
@@ -118,7 +116,7 @@ def test_a_target_alone_among_the_candidates_loses_nothing(inputs):
     assert all((gradient == 0).all() for gradient in gradients)
 
 
-def test_the_distribution_is_zipf_s():
+def test_sampling_distribution_is_log_uniform():
     p = np.exp(call(lambda: log_uniform(jnp.arange(1000), 1000)))
     assert p.sum() == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(p[0] / p[9], np.log(2) / np.log(11 / 10), rtol=1e-4)
@@ -129,7 +127,7 @@ DRAWS = 20_000
 
 @functools.cache
 def draws():
-    """Many draws: ids [N, S], and each draw's expected counts of all ids [N, V]."""
+    """Returns the ids [N, S] of many draws, and the expected counts of all ids [N, V] in each."""
 
     def draw(key):
         candidates = draw_candidates(key, S, V)
@@ -138,24 +136,24 @@ def draws():
     return call(lambda keys: jax.lax.map(draw, keys, batch_size=1000), jax.random.split(jax.random.key(0), DRAWS))
 
 
-def test_a_draw_has_no_id_twice_and_likely_ids_more_often():
+def test_draws_have_distinct_ids_and_prefer_likely_ones():
     ids, counts = draws()
     assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()
     frequency = np.bincount(ids.ravel(), minlength=V) / DRAWS
-    # An id counts for one in the mean, when each time that it is drawn counts for 1 / q.
+    # If every draw of an id counts 1 / q, each id counts 1 on average.
     drawn = np.zeros((DRAWS, V), bool)
     np.put_along_axis(drawn, ids, True, axis=1)
     inverse = np.where(drawn, 1 / counts, 0)
     assert (abs(inverse.mean(axis=0) - 1) < 4.5 * inverse.std(axis=0) / DRAWS**0.5).all()
     assert frequency[0] > 2 * frequency[-1]
     assert frequency.sum() == pytest.approx(S)
-    # The first id alone is of the distribution itself.
+    # Only the first drawn id follows the distribution itself.
     np.testing.assert_allclose(
         np.bincount(ids[:, 0], minlength=V) / DRAWS, np.exp(call(lambda: log_uniform(jnp.arange(V), V))), atol=0.012
     )
 
 
-def test_the_corrected_sum_is_that_of_all_ids_in_the_mean():
+def test_corrected_sum_is_unbiased():
     ids, counts = draws()
     scores = np.exp(np.random.default_rng(2).standard_normal(V))
     estimates = (scores[ids] / np.take_along_axis(counts, ids, axis=1)).sum(axis=1)
@@ -170,7 +168,7 @@ SAMPLED = TINY_ELMO | {"objective.sampled_softmax": 5}
 ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0, 4], [4, 5, 8, 1, 2, 3, -1, -1, -1]])
 
 
-def test_evaluation_is_over_all_ids():
+def test_evaluation_uses_all_ids():
     sampled, full = Made(SAMPLED), Made(TINY_ELMO)
     assert sampled.sums(ROWS)[0] == full.sums(ROWS)[0]
 
@@ -183,7 +181,7 @@ def small_elmo(**changes):
 
 
 @pytest.mark.slow
-def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_batch():
+def test_candidates_depend_only_on_seed_and_step():
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     for row in range(8):
         tokens[row, 17 - 2 * row :] = -1
@@ -204,8 +202,8 @@ def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_b
     losses = {(seed, number): float(step(whole, seed, number)[1]["loss"]) for seed in (0, 1) for number in (0, 1)}
     assert losses[0, 0] == float(metrics["loss"])
     assert len(set(losses.values())) == 4
-    # Against 32 ids and itself a target is easier to find than against all: log 33 of nothing
-    # known, at most.
+    # Among 32 sampled ids a target is easier to find than among all: an uninformed model has at
+    # most log 33.
     assert all(loss < np.log(257) for loss in losses.values())
 
 
@@ -215,6 +213,6 @@ def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_b
     ({"objective.sampled_softmax": 14}, r"objective\.sampled_softmax=14 is more than model\.vocab_size=13 ids"),
     ({"objective.kind": "causal", "model.architecture": "decoder"}, r"objective\.sampled_softmax=5 has no effect"),
 ])  # fmt: skip
-def test_what_cannot_be_sampled_is_refused(changes, line):
+def test_unsupported_settings_are_refused(changes, line):
     with pytest.raises(ConfigError, match=line):
         Made(SAMPLED | changes)

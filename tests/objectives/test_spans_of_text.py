@@ -1,4 +1,4 @@
-"""Tags of words and spans of contexts: the loss is that of every row alone, without its padding."""
+"""Word tagging and span extraction: the loss equals that of each row alone without padding."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +12,7 @@ from zoo.errors import ConfigError
 ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
 TOKENS = np.array([[9, 1, 2, 0, 3, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [-1] * 8], np.int32)
 SEGMENTS = np.array([[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0], [0] * 8], np.int32)
-# Words that begin at some of the tokens; a span, and a row that holds none.
+# Rows with words that start at some of the tokens, with a span, and without one.
 TAGS = np.array([[-1, 2, -1, -1, 0, 1, -1, -1], [-1, 0, -1, 1, -1, -1, -1, -1], [-1] * 8], np.int32)
 SPANS = {
     "context": np.array([[4, 7], [3, 4], [-1, -1]], np.int32),
@@ -52,7 +52,7 @@ def extracted(made):
         (ENCODER | {"objective.kind": "extraction"}, SPANS, extracted),
     ],
 )
-def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
+def test_loss_equals_that_of_each_row_alone(overrides, labels, expected):
     made = Made(overrides)
     loss, sums = made.sums({"tokens": TOKENS, "segments": SEGMENTS} | labels)
     total, weight, right = expected(made)
@@ -65,7 +65,7 @@ def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"objective.kind": "tagging", "model.architecture": "encoder", "model.head.pooler": True},
@@ -77,6 +77,6 @@ def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
         ({"objective.kind": "tagging", "data.source": "csv:x"}, "needs labelled examples"),
     ],
 )
-def test_what_has_no_meaning_is_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_inconsistent_settings_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         configs.resolve(configs.override(configs.default(), changes))

@@ -1,4 +1,4 @@
-"""How many tokens' logits exist at once."""
+"""The number of tokens whose logits exist at once."""
 
 import jax
 import pytest
@@ -14,7 +14,7 @@ from zoo.resources.abstract_run import abstract_batch, abstract_program
     ("vocab_size", "platform", "expected"),
     [(257, "cpu", 32768), (8192, "cpu", 1024), (50257, "cpu", 1024), (257, "gpu", 8192), (50257, "tpu", 8192)],
 )
-def test_the_default_follows_the_platform(vocab_size, platform, expected):
+def test_default_chunk_depends_on_the_platform(vocab_size, platform, expected):
     assert default_chunk_tokens(vocab_size, platform) == expected
 
 
@@ -39,5 +39,5 @@ def test_the_field_sets_the_chunks_of_a_program():
     """Of 8 rows of 16 tokens."""
     assert widest_logits(0) == 128
     assert widest_logits(64) == 64
-    assert widest_logits(10) == 16  # 13 parts were asked for: two tokens of each row.
+    assert widest_logits(10) == 16  # 13 chunks are requested, which gives two tokens of each row.
     assert widest_logits("auto") == 128

@@ -19,7 +19,7 @@ BATCH = {
 
 
 def each(made):
-    """Scores and targets of every pair, padding taken away."""
+    """Returns the scores and targets of every pair without padding."""
     for source, targets in zip(BATCH["source"], BATCH["targets"], strict=True):
         source, targets = source[source >= 0], targets[targets >= 0]
         if len(targets):
@@ -27,7 +27,7 @@ def each(made):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_the_loss_is_that_of_every_pair_alone(training):
+def test_loss_equals_that_of_each_pair_alone(training):
     made = Made(TRANSLATION | {"objective.chunk_tokens": 4})
     loss, sums = made.sums(BATCH, training=training)
     np.testing.assert_allclose(loss, sum(surprisal(*pair).sum() for pair in each(made)), rtol=1e-5)
@@ -39,7 +39,7 @@ def test_the_loss_is_that_of_every_pair_alone(training):
     assert sums["tokens"] == (3 + 1 + 5) + (1 + 5 + 2)
 
 
-def test_training_smooths_labels_and_reports_without_it():
+def test_training_smooths_labels_and_reports_the_plain_loss():
     made = Made(TRANSLATION | {"objective.label_smoothing": 0.2})
     loss, sums = made.sums(BATCH, training=True)
     plain = sum(surprisal(*pair).sum() for pair in each(made))
@@ -55,7 +55,7 @@ def test_training_smooths_labels_and_reports_without_it():
     np.testing.assert_allclose(evaluated, plain, rtol=1e-5)
 
 
-def test_there_is_no_other_length():
+def test_evaluation_at_another_length_is_refused():
     made = Made(TRANSLATION | {"model.position.kind": "learned", "model.position.max_length": 8})
     assert made.why_too_long(8) is None
     assert "lengths of their own" in made.why_too_long(4)

@@ -1,4 +1,4 @@
-"""Runs here share what they compile."""
+"""Training runs of one module share compiled programs."""
 
 import pytest
 

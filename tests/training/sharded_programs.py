@@ -1,5 +1,5 @@
-"""Compiles train steps for eight simulated devices and prints what they compute and send, as JSON;
-run as a script, because the number of devices is fixed at start.
+"""Compiles train steps for eight simulated devices and prints their operations and traffic as JSON.
+It runs as a script, because JAX fixes the number of devices at start.
 """
 
 import json
@@ -16,7 +16,9 @@ IN_HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pas
 
 
 def measure(fields: dict, devices: int) -> dict:
-    """Operations, bytes on the wire by kind, and temporaries, of a device in a step."""
+    """Returns a device's operations, bytes sent by kind of collective, and temporary memory in a
+    step.
+    """
     config = configs.resolve(unflatten(fields))
     program = abstract_program(config, jax.devices()[:devices])
     compiled = lowered_step(config, program).compile(compiler_options=IN_HASTE)

@@ -1,4 +1,4 @@
-"""A kind of optimizer and one of schedule that are added: in a run, a group and a population."""
+"""An added optimizer and an added schedule in a run, a group and a population."""
 
 import jax
 import jax.numpy as jnp
@@ -32,21 +32,21 @@ def added():
 
 
 def expected_rates(halvings=2.0, stairs=0, final=0.0):
-    """Rates of the 6 updates of `CHANGES`, written down once more."""
+    """Learning rates of the 6 updates of `CHANGES`, computed independently."""
     progress = np.maximum(0, np.arange(1, 7) - 2) / 4
     progress = np.floor(progress * stairs) / stairs if stairs else progress
     return 0.1 * np.where(np.arange(1, 7) < 2, 0.5, np.maximum(2.0 ** (-halvings * progress), final))
 
 
 @pytest.mark.parametrize("numbers", [{}, {"halvings": 3.5}, {"stairs": 2}, {"final": 0.4}], ids=str)
-def test_a_schedule_is_one_function_of_the_update(numbers):
+def test_added_schedule_gives_the_expected_rates(numbers):
     own = {f"schedule__{'final_fraction' if name == 'final' else name}": value for name, value in numbers.items()}
     schedule = make_schedule(configs.resolve(small(**CHANGES | own)))
     np.testing.assert_allclose([schedule(jnp.asarray(n)) for n in range(6)], expected_rates(**numbers), rtol=1e-6)
 
 
 def updated(params, labels=None, **changes):
-    """Parameters after 3 updates by the gradient 1, 2, 3."""
+    """Returns the parameters after updates with the gradients 1, 2 and 3."""
     config = configs.resolve(small(**RULE | changes))
     optimizer = make_optimizer(config, ParameterTraits(jax.tree.map(jnp.ndim, params), {}), labels=labels)
     state = optimizer.init(params)
@@ -57,7 +57,7 @@ def updated(params, labels=None, **changes):
 
 
 @pytest.mark.parametrize(("nesterov", "momentum"), [(False, 0.5), (True, 0.5), (False, 0.25)])
-def test_a_rule_reads_own_numbers_and_switches(nesterov, momentum):
+def test_added_optimizer_reads_its_own_fields(nesterov, momentum):
     g1, g2, g3 = (0.75, 1.5, 2.25) if nesterov else (1, 2, 3)
     m1, m2, m3 = g1, g2 + momentum * g1, g3 + momentum * (g2 + momentum * g1)
     directions = [g1 + momentum * m1, g2 + momentum * m2, g3 + momentum * m3] if nesterov else [m1, m2, m3]
@@ -65,7 +65,7 @@ def test_a_rule_reads_own_numbers_and_switches(nesterov, momentum):
     np.testing.assert_allclose(found["x"], -0.1 * sum(directions), rtol=1e-6)
 
 
-def test_a_group_has_the_rule_of_its_kind():
+def test_group_uses_the_optimizer_of_its_kind():
     params, labels = {"x": jnp.zeros(2), "y": jnp.zeros(2)}, {"x": "a", "y": "rest"}
     group = {"optimizer__groups": ("a",), "optimizer__group__a__select": "role:vector"}
     own = {f"optimizer__group__a__{name}": value for name, value in {"kind": "heavy_ball", "momentum": 0.25}.items()}
@@ -74,13 +74,13 @@ def test_a_group_has_the_rule_of_its_kind():
     assert not np.allclose(heavy_ball_alone, adamw_alone)
     mixed = updated(params, labels, **{"optimizer__kind": "adamw", "optimizer__momentum": 0.9}, **group, **own)
     np.testing.assert_allclose((mixed["x"], mixed["y"]), (heavy_ball_alone, adamw_alone), rtol=1e-6)
-    # One of the same kind differs in its own number alone.
+    # A group of the same kind differs only in its own field.
     factor = updated(params, labels, optimizer__momentum=0.5, **group, optimizer__group__a__momentum=0.25)
     np.testing.assert_allclose(factor["x"], heavy_ball_alone, rtol=1e-6)
     assert not np.allclose(factor["y"], heavy_ball_alone)
 
 
-def test_runs_train_alone_and_as_one_program_bit_for_bit(tmp_path):
+def test_runs_alone_and_in_a_population_are_bit_identical(tmp_path):
     members = [small(**CHANGES), small(**CHANGES | OTHER)]
     requests = [RunRequest(one, tmp_path / str(index), lambda line: None) for index, one in enumerate(members)]
     assert [outcome["state"] for outcome in train_runs(requests, "map")] == ["done", "done"]

@@ -1,4 +1,4 @@
-"""Batches of runs that train together: each is made once, and every run reads its own."""
+"""Batches of runs that train together: each batch is made once, and every run reads its own."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ def maker(stream, made):
 
 @pytest.fixture
 def streams():
-    """Four runs, of which the first, second and fourth share a stream."""
+    """Four runs; the first, second and fourth share a stream."""
     made = []
     batches = BatchStreams((0, 0, 1, 0), [maker(0, made), maker(0, made), maker(1, made), maker(0, made)])
     yield batches, made
@@ -38,7 +38,7 @@ def values(batches, runs):
     return [int(batches.of_run(index)["tokens"][0, 0]) for index in runs]
 
 
-def test_a_batch_is_made_once_for_all_runs_that_share_it(streams):
+def test_shared_batch_is_made_once(streams):
     batches, made = streams
     for step in range(3):
         taken = batches.take(step, [0, 1, 2, 3])
@@ -47,7 +47,7 @@ def test_a_batch_is_made_once_for_all_runs_that_share_it(streams):
     assert len(made) == len(set(made))
 
 
-def test_a_single_stream_is_not_copied():
+def test_single_stream_is_not_copied():
     array = np.zeros((2, 3))
     batches = BatchStreams((0, 0), [lambda step: {"tokens": array}] * 2)
     taken = batches.take(0, [0, 1])
@@ -56,27 +56,27 @@ def test_a_single_stream_is_not_copied():
     batches.close()
 
 
-def test_a_run_that_joins_later_reads_the_batch_of_its_step(streams):
+def test_run_that_joins_later_reads_the_batch_of_its_step(streams):
     batches, made = streams
     assert values(batches.take(4, [0, 1]), [0, 1]) == [4, 4]
     assert {stream for stream, _ in made} == {0}
     assert values(batches.take(5, [0, 1, 2]), [0, 1, 2]) == [5, 5, 105]
-    # All that were active have diverged, and the next one begins at step 9.
+    # All active runs have diverged, and the next one starts at step 9.
     assert values(batches.take(9, [3]), [3]) == [9]
     assert batches.take(9, [3]).arrays["tokens"].shape == (2, 2, 3)
 
 
-def test_numbers_follow_first_occurrences():
+def test_distinct_values_are_numbered_by_first_occurrence():
     assert number_distinct("abacb") == (0, 1, 0, 2, 1)
 
 
-def test_other_shapes_are_refused():
+def test_stacking_batches_of_different_shapes_is_refused():
     with pytest.raises(ConfigError, match="batches of different shapes"):
         stacked([{"tokens": np.zeros((2, 3))}, {"tokens": np.zeros((2, 4))}])
 
 
 def toy_program(devices):
-    """The state counts what its batches sum up to, times a number of the run."""
+    """A program whose state sums up its batches, times a factor of the run."""
     mesh = make_mesh(
         SimpleNamespace(
             mesh=SimpleNamespace(data=-1, fsdp=1, tensor=1),
@@ -121,7 +121,7 @@ def test_every_run_reads_its_own_batch(executor, streams):
 
 @pytest.mark.parametrize("executor", ["map", "vmap"])
 @pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 0)])
-def test_runs_are_evaluated_in_one_call_each_on_its_own_rows(executor, streams):
+def test_runs_are_evaluated_in_one_call_on_their_own_rows(executor, streams):
     constants = [{"seed": np.uint32(0), "hyperparameters": {"rate": np.float32(rate)}} for rate in (1, 2, 3)]
     together = make_executor(toy_program(jax.devices()[:1]), constants, executor)
     state, calls = together.combine([toy_state(weight) for weight in (1, 10, 100)]), []
@@ -140,7 +140,7 @@ def test_runs_are_evaluated_in_one_call_each_on_its_own_rows(executor, streams):
 
 
 def evaluated_run(config, made):
-    """Stands in for a `TrainingRun` whose held-out batches are counted."""
+    """A fake `TrainingRun` that counts the held-out batches it makes."""
 
     def evaluation_batches(*arguments):
         made.append(arguments)
@@ -151,7 +151,7 @@ def evaluated_run(config, made):
 
 
 @pytest.mark.parametrize(("masks", "streams"), [("as_trained", (0, 0, 1)), ("all", (0, 0, 0))])
-def test_held_out_batches_are_made_once_for_runs_whose_masks_agree(masks, streams):
+def test_held_out_batches_are_shared_by_runs_with_equal_masks(masks, streams):
     changes = [{}, {"seed": 1, "data.training_fraction": 0.5}, {"objective.mask_token_fraction": 0.5}]
     made, base = [], {"model.architecture": "encoder", "objective.kind": "masked", "training.eval_masks": masks}
     runs = [

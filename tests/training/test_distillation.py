@@ -1,5 +1,5 @@
-"""Whole runs of students: their teacher stays as it is and where it is, they go on bit for bit, and
-need it no more once they are done.
+"""Whole runs of students: the teacher is neither changed nor saved, students resume bit for bit,
+and a finished student does not need its teacher.
 """
 
 import itertools
@@ -67,7 +67,7 @@ def straight(teachers, tmp_path_factory):
     return folder
 
 
-def test_every_term_is_reported_in_training_and_in_evaluation(straight, teachers):
+def test_every_loss_term_is_reported_in_training_and_evaluation(straight, teachers):
     last = lines(straight)
     for part in ("train", "eval"):
         found = [line for line in last if f"{part}/loss" in line]
@@ -82,7 +82,7 @@ def test_every_term_is_reported_in_training_and_in_evaluation(straight, teachers
     assert origin["parameters_sha256"] != teacher["parameters_sha256"]
 
 
-def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
+def test_teacher_is_neither_changed_nor_saved(teachers, tmp_path):
     before = file_hashes(teachers["masked"])
     config = configs.resolve(student(teachers["masked"]))
     program = make_program(
@@ -102,7 +102,7 @@ def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, its, jax.device_get(constants["teacher"]))
     jax.tree.map(np.testing.assert_array_equal, its["params"], jax.device_get(load_trained(teachers["masked"]).params))
     assert file_hashes(teachers["masked"]) == before
-    # What is trained, and saved, is of the student's size: parameters and two moments of each.
+    # The saved state has the size of the student: its parameters and their two moments.
     own = sum(leaf.size for leaf in jax.tree.leaves(state["params"]))
     assert own < sum(leaf.size for leaf in jax.tree.leaves(its))
     assert sum(leaf.size for leaf in jax.tree.leaves(state["optimizer"])) < 2 * own + 10
@@ -110,7 +110,7 @@ def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
-def test_a_stopped_student_goes_on_bit_for_bit(kind, teachers, tmp_path, monkeypatch):
+def test_stopped_student_resumes_bit_for_bit(kind, teachers, tmp_path, monkeypatch):
     config, polls, original = student(teachers[kind], kind), itertools.count(1), checkpoint_module.Checkpoints.poll
     run(config, tmp_path / "straight", quiet)
 
@@ -123,9 +123,9 @@ def test_a_stopped_student_goes_on_bit_for_bit(kind, teachers, tmp_path, monkeyp
         patch.setattr(checkpoint_module.Checkpoints, "poll", poll)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "stopped", quiet)
-    said = []
-    run(config, tmp_path / "stopped", said.append)
-    assert any("continuing from step 3 of 8" in line for line in said)
+    printed = []
+    run(config, tmp_path / "stopped", printed.append)
+    assert any("continuing from step 3 of 8" in line for line in printed)
     assert curves(tmp_path / "stopped") == curves(tmp_path / "straight")
     one, other = (read_json(tmp_path / name / "status.json")["parameters_sha256"] for name in ("stopped", "straight"))
     assert one == other
@@ -133,17 +133,17 @@ def test_a_stopped_student_goes_on_bit_for_bit(kind, teachers, tmp_path, monkeyp
 
 
 def half_done(folder, straight):
-    """A run that was stopped before its end."""
+    """Returns the folder of a run that was stopped before its end."""
     shutil.copytree(straight, folder)
     (folder / "status.json").unlink()
     shutil.rmtree(folder / "checkpoints" / "8")
     return folder
 
 
-def test_a_student_goes_on_with_its_own_teacher_alone(straight, teachers, tmp_path):
+def test_student_resumes_only_with_its_own_teacher(straight, teachers, tmp_path):
     moved = tmp_path / "moved"
     shutil.copytree(teachers["masked"], moved)
-    # The same parameters in another place are the same teacher.
+    # A teacher with equal parameters in another folder is the same teacher.
     folder = half_done(tmp_path / "on", straight)
     run(student(moved, training__start_from=str(teachers["masked"])), folder, quiet)
     assert curves(folder) == curves(straight)
@@ -159,7 +159,7 @@ def test_a_student_goes_on_with_its_own_teacher_alone(straight, teachers, tmp_pa
         ConfigError, match=r"objective\.distillation\.teacher=.*moved is not a run: there is no .*config\.json"
     ):
         run(student(moved, training__start_from=str(teachers["masked"])), folder, quiet)
-    # Without any it would be another run.
+    # Without a teacher it would be a different run.
     with pytest.raises(ConfigError, match=r"holds a run with objective\.distillation\.teacher"):
         run(
             student(
@@ -173,7 +173,7 @@ def test_a_student_goes_on_with_its_own_teacher_alone(straight, teachers, tmp_pa
         )
 
 
-def test_a_finished_student_needs_its_teacher_no_more(straight, tmp_path, teachers, capsys, monkeypatch):
+def test_finished_student_does_not_need_its_teacher(straight, tmp_path, teachers, capsys, monkeypatch):
     teacher, folder = tmp_path / "teacher", tmp_path / "run"
     shutil.copytree(teachers["masked"], teacher)
     run(student(teacher), folder, quiet)
@@ -185,7 +185,7 @@ def test_a_finished_student_needs_its_teacher_no_more(straight, tmp_path, teache
     assert json.loads(capsys.readouterr().out)["lengths"]["16"]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_another_tokenizer_is_refused_and_a_task_cannot_teach(teachers, tmp_path):
+def test_teacher_with_another_tokenizer_or_a_task_is_refused(teachers, tmp_path):
     with pytest.raises(
         ConfigError, match=r"objective\.distillation\.teacher=.* was trained with another tokenizer; set"
     ):
@@ -209,7 +209,7 @@ def test_another_tokenizer_is_refused_and_a_task_cannot_teach(teachers, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
-def test_the_shipped_config_is_half_of_a_run(kind, teachers, tmp_path):
+def test_shipped_config_distils_to_half_the_layers(kind, teachers, tmp_path):
     config = configs.load(
         f"{ROOT / 'configs' / 'distill.py'}:from={teachers[kind]},training.steps=2,schedule.warmup_steps=0"
     )

@@ -1,6 +1,4 @@
-"""An ELMo that was trained on text alone, frozen under the head of a task: what the head learns of
-its features.
-"""
+"""A task head learns from the features of a frozen ELMo that was trained only on text."""
 
 from collections import Counter
 
@@ -19,7 +17,7 @@ def quiet(line):
 
 
 @pytest.mark.promise
-def test_a_head_learns_what_the_features_tell(tmp_path):
+def test_task_head_learns_from_frozen_features(tmp_path):
     elmo = {
         "model__architecture": "elmo",
         "objective__kind": "bidirectional",
@@ -41,10 +39,10 @@ def test_a_head_learns_what_the_features_tell(tmp_path):
     changes = "data.sequence_length=64,training.steps=600,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
     made = configs.finetuned(f"from={tmp_path / 'elmo'},{changes}", {"objective.kind": "tagging"})
     assert configs.resolve(made).training.trained_layers == 0
-    said = []
-    run(made, tmp_path / "tags", said.append)
-    assert any("fresh values for classifier, mix" in line for line in said)
-    assert any("computed once" in line for line in said)
+    printed = []
+    run(made, tmp_path / "tags", printed.append)
+    assert any("fresh values for classifier, mix" in line for line in printed)
+    assert any("computed once" in line for line in printed)
     held_out = data.load(resolve_with_vocabulary(made)).examples.held_out
     tags = Counter(tag for example in held_out for tag in example.tags)
     majority = tags.most_common(1)[0][1] / tags.total()

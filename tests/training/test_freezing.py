@@ -1,5 +1,5 @@
-"""What is frozen stays bit for bit, decay included; what is trained moves as it does when
-everything is trained.
+"""Frozen parameters do not change by a bit, even with weight decay; the others get the same update
+as in full training.
 """
 
 import jax
@@ -35,7 +35,9 @@ BATCH = {
 
 
 def step(**fields):
-    """(parameters before, after one step, the program's floating-point operations)."""
+    """Returns (parameters before, parameters after one step, the program's floating-point
+    operations).
+    """
     config = resolve(small(**TASK | fields))
     program = make_program(
         config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
@@ -48,7 +50,7 @@ def step(**fields):
 
 
 def moved(before, after):
-    """{path: which entries of its first dimension moved}."""
+    """Returns {path: which entries of its first dimension changed}."""
     flat = jax.tree_util.tree_leaves_with_path(
         jax.tree.map(lambda a, b: (a != b).reshape(len(a), -1).any(axis=1), before, after)
     )
@@ -62,7 +64,7 @@ def whole():
 
 @pytest.mark.promise
 @pytest.mark.parametrize(("count", "scanned"), [(1, False), (0, False), (2, True)])
-def test_the_last_layers_and_the_head_alone_are_trained(whole, count, scanned):
+def test_only_the_last_layers_and_the_head_are_trained(whole, count, scanned):
     before, after, metrics, flops = step(training__trained_layers=count, model__scan_layers=scanned)
     for path, entries in moved(before, after).items():
         if path.startswith("stack/layers"):
@@ -73,7 +75,7 @@ def test_the_last_layers_and_the_head_alone_are_trained(whole, count, scanned):
             assert entries.any() == (
                 path.startswith(("classifier", "pooler")) or (path.startswith("final_norm") and count > 0)
             ), path
-    # The same gradient as with everything, of which the first step takes the sign.
+    # The gradient equals that of full training; the first step takes its sign.
     for path, one, other in zip(
         moved(before, after),
         jax.tree.leaves(after["classifier"]),
@@ -83,12 +85,13 @@ def test_the_last_layers_and_the_head_alone_are_trained(whole, count, scanned):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7, err_msg=path)
     assert metrics["gradient_norm"] < whole[2]["gradient_norm"]
     if not scanned:
-        # Forward, and of the backward pass what the trained layers need: with none, about a third.
+        # The forward pass and the trained layers' backward pass; without trained layers about a
+        # third of all.
         assert flops < (0.5, 0.7)[count] * whole[3]
 
 
 @pytest.mark.promise
-def test_what_is_frozen_stays_in_a_group_with_decay_too():
+def test_frozen_parameters_do_not_change_in_a_group_with_decay():
     group = {
         "optimizer__groups": ("all",),
         "optimizer__group__all__select": "path:stack*,role:embedding",
@@ -97,18 +100,18 @@ def test_what_is_frozen_stays_in_a_group_with_decay_too():
     before, after, _, _ = step(training__trained_layers=1, **group)
     for path, entries in moved(before, after).items():
         if path.startswith("stack/layers"):
-            # A decay of its own moves biases that have no gradient, but 0 stays 0.
+            # The group's decay applies to biases without a gradient too, but 0 stays 0.
             assert (list(entries) == [False, False, True]) or path.endswith("key/bias"), path
         else:
             assert entries.any() == path.startswith(("classifier", "pooler", "final_norm")), path
 
 
-def test_more_layers_than_there_are_is_refused():
+def test_training_more_layers_than_exist_is_refused():
     with pytest.raises(ConfigError, match="there are 3 layers"):
         configs.resolve(small(**TASK, training__trained_layers=4))
 
 
-def test_layers_of_shared_weights_are_trained_together():
+def test_layers_with_shared_weights_are_trained_together():
     with pytest.raises(
         ConfigError, match=r"trained_layers=1: 3 consecutive layers .*distinct=1\); use a multiple of 3"
     ):

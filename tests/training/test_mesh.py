@@ -1,5 +1,5 @@
-"""Eight simulated devices against one, in processes of their own because the number of devices is
-fixed at start.
+"""Eight simulated devices against one, in separate processes because JAX fixes the number of
+devices at start.
 """
 
 import json
@@ -70,7 +70,7 @@ def test_eight_devices_give_the_curve_of_one(tmp_path):
 
 
 @pytest.mark.promise
-def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
+def test_run_resumes_on_another_number_of_devices(tmp_path):
     alone = curve(tmp_path / "alone", 1, {})
     curve(tmp_path / "moved", 4, {"mesh.fsdp": 2, "mesh.tensor": 2}, stop_after=3)
     moved = curve(tmp_path / "moved", 2, {})
@@ -79,14 +79,14 @@ def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
 
 
 @pytest.mark.promise
-def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
-    # Without dropout, whose masks belong to a part of the batch and not to a row.
+def test_accumulation_on_a_mesh_equals_the_whole_batch(tmp_path):
+    # Without dropout, whose masks depend on the part of the batch.
     parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
     many = curve(tmp_path / "parts", 4, parts)
     np.testing.assert_allclose(many, curve(tmp_path / "whole", 1, {"model.dropout": 0.0}), rtol=2e-5)
 
 
-# A loss of two means, of which no device holds an equal share.
+# A loss of two means, whose terms are spread unevenly over the devices.
 PAIRS = {
     "model.architecture": "encoder",
     "objective.kind": "masked",
@@ -104,7 +104,7 @@ PAIRS = {
 
 
 @pytest.mark.promise
-def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
+def test_loss_of_two_means_on_a_mesh_equals_the_whole_batch(tmp_path):
     alone = curve(tmp_path / "one", 1, PAIRS)
     for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "training.accumulation_steps": 2}]):
         np.testing.assert_allclose(
@@ -112,8 +112,8 @@ def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
         )
 
 
-# Groups by role, by the parts that devices divide, and by path; what is left is a group too. Two have
-# kinds whose state has other shapes than the parameters.
+# Groups by role, by the axes that devices divide, and by path, besides the group of the rest. Two
+# use optimizers whose state has other shapes than the parameters.
 GROUPS = {
     "optimizer.clip_norm": 0.5,
     "optimizer.weight_decay": 0.1,
@@ -130,17 +130,17 @@ GROUPS = {
 
 
 @pytest.mark.promise
-def test_groups_of_parameters_on_a_mesh(tmp_path):
+def test_parameter_groups_on_a_mesh_equal_one_device(tmp_path):
     alone = curve(tmp_path / "one", 1, GROUPS)
     mesh = GROUPS | {"mesh.fsdp": 2, "mesh.tensor": 2}
-    # Saved on some devices, continued on others.
+    # Saved on some devices and resumed on another number of devices.
     curve(tmp_path / "many", 8, mesh, stop_after=3)
     np.testing.assert_allclose(curve(tmp_path / "many", 8, mesh), alone, rtol=2e-5)
     ungrouped = curve(tmp_path / "none", 1, {path: GROUPS[path] for path in list(GROUPS)[:2]})
     assert not np.allclose(ungrouped, alone, rtol=1e-3)
 
 
-def test_who_holds_what_on_a_mesh():
+def test_shard_shapes_on_a_mesh():
     mesh = jax.sharding.AbstractMesh((2, 4, 2), ("data", "fsdp", "tensor"))
     assert batch_sharding(mesh).shard_shape((16, 9)) == (2, 9)
     model = make_model(configs.resolve(small(model__vocab_size=258, model__num_layers=3)))
@@ -153,12 +153,12 @@ def test_who_holds_what_on_a_mesh():
     assert layer["attention"]["output"]["kernel"] == (3, 16, 8)
     assert layer["ffn"]["up"]["kernel"] == (3, 8, 64)
     assert layer["ffn_norm"]["scale"] == (3, 32)
-    # A vocabulary that is not divisible stays whole.
+    # An indivisible vocabulary is not sharded.
     odd = make_model(configs.resolve(small()))
     assert parameter_shardings(mesh, logical_axes(odd), split(odd)[1])["embedding"].shard_shape((257, 32)) == (257, 8)
 
 
-def test_the_average_of_schedule_free_is_divided_as_the_parameters_are():
+def test_schedule_free_average_is_sharded_like_the_parameters():
     config = configs.resolve(small(model__vocab_size=258, optimizer__kind="schedule_free"))
     model = make_model(config)
     optimizer = make_optimizer(config, parameter_traits(model))
@@ -166,7 +166,7 @@ def test_the_average_of_schedule_free_is_divided_as_the_parameters_are():
     state = abstract_state(model, optimizer, mesh)
     params, offsets = (jax.tree.leaves(each) for each in (state["params"], state["optimizer"]["schedule_free"].offset))
     assert [leaf.sharding for leaf in offsets] == [leaf.sharding for leaf in params]
-    # Parameters, their offsets and their second moments.
+    # The parameters, their offsets and their second moments.
     held = bytes_on_a_device(state["params"])
     assert 3 * held <= bytes_on_a_device(state) < 3 * held + 64
 

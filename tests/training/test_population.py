@@ -1,8 +1,9 @@
-"""Runs that are trained together: each is what it would be alone, whatever becomes of the others.
+"""Runs that are trained together: each gives the result that it would give alone, even if others
+diverge or fail.
 
-To the last bit that holds of programs as users get them. Those of the default tests are compiled in
-haste (tests/conftest.py), and then a step inside `map` may round otherwise than the step alone:
-what compares bits is slow, and all else compares but for rounding.
+With full compiler optimisations this holds bit for bit. The default tests compile with few
+optimisations (tests/conftest.py), and a step inside `map` may then round differently: tests that
+compare bits are marked slow, and the others allow rounding errors.
 """
 
 import os
@@ -45,7 +46,7 @@ DROPPING = {
     "objective__label_smoothing": 0.1,
     "schedule__kind": "cosine",
 }
-# They differ in every kind of number there is, and the last one diverges in its second step.
+# Members that differ in every kind of traced number; the last one diverges in its second step.
 MEMBERS = [
     DROPPING,
     DROPPING | {"seed": 1, "model__dropout": 0.3, "optimizer__learning_rate": 1e-3, "schedule__warmup_steps": 5,
@@ -61,7 +62,7 @@ def quiet(line):
 
 
 def together(members, top, executor="map"):
-    """Trains the members, each in a folder of its own, and returns how they ended."""
+    """Trains the members, each in its own folder, and returns their outcomes."""
     return train_runs(
         [RunRequest(small(**one), top / str(index), quiet) for index, one in enumerate(members)], executor
     )
@@ -73,7 +74,7 @@ def sha256(folder):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The members, trained each by itself."""
+    """The members, each trained alone."""
     top = tmp_path_factory.mktemp("alone")
     for index, one in enumerate(MEMBERS[:2]):
         run(small(**one), top / str(index), quiet)
@@ -84,14 +85,14 @@ def alone(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mapped(tmp_path_factory):
-    """The members, trained by map."""
+    """The members, trained as one population by `map`."""
     top = tmp_path_factory.mktemp("mapped")
     outcomes = together(MEMBERS, top)
     return top, outcomes
 
 
 @pytest.mark.promise
-def test_by_map_every_bit_is_that_of_the_run_alone(alone, mapped):
+def test_map_gives_each_member_the_bits_of_its_run_alone(alone, mapped):
     top, outcomes = mapped
     for index in (0, 1):
         assert curves(top / str(index)) == curves(alone / str(index))
@@ -108,14 +109,14 @@ def losses(folder):
 
 
 @pytest.mark.promise
-def test_by_map_each_has_numbers_and_data_of_its_own(alone, mapped):
+def test_map_gives_members_their_own_values_and_data(alone, mapped):
     for index in (0, 1):
         np.testing.assert_allclose(losses(mapped[0] / str(index)), losses(alone / str(index)), rtol=1e-4)
     assert not np.allclose(losses(alone / "0"), losses(alone / "1"), rtol=1e-2)
 
 
 @pytest.mark.promise
-def test_one_that_diverges_ends_and_the_others_do_not(alone, mapped):
+def test_diverged_member_ends_and_the_others_continue(alone, mapped):
     top, outcomes = mapped
     assert isinstance(outcomes[2], Diverged)
     status = read_json(top / "2" / "status.json")
@@ -126,13 +127,13 @@ def test_one_that_diverges_ends_and_the_others_do_not(alone, mapped):
 
 
 @pytest.mark.promise
-def test_what_computed_it_is_written_down(alone, mapped):
+def test_executor_is_recorded(alone, mapped):
     assert read_json(mapped[0] / "0" / "meta.json")["executor"] == "map"
     assert read_json(alone / "0" / "meta.json")["executor"] == "single"
 
 
 @pytest.mark.promise
-def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
+def test_vmap_agrees_up_to_rounding(alone, tmp_path):
     longer = {"training__steps": 20, "training__eval_every": 0}
     together([one | longer for one in MEMBERS[:2]], tmp_path, "vmap")
     run(small(**MEMBERS[1], **longer), tmp_path / "alone", quiet)
@@ -143,7 +144,7 @@ def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
 
 
 @pytest.mark.promise
-def test_over_devices_each_takes_members_of_its_own(alone, tmp_path):
+def test_members_are_distributed_over_devices(alone, tmp_path):
     program = """
 import sys
 from pathlib import Path
@@ -166,9 +167,9 @@ assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
 
 
 @pytest.mark.promise
-def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
-    """Stopped together; then one alone, the other in a population, where a third run is at another
-    step.
+def test_member_resumes_alone_or_in_another_population(alone, tmp_path, monkeypatch):
+    """After a common stop, one member resumes alone, the other in a population with a run at
+    another step.
     """
     with told_to_stop_at(5, monkeypatch):
         outcomes = together(MEMBERS[:2], tmp_path)
@@ -193,7 +194,7 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     ("replaced_tokens", {"seed": 3, "objective__discriminator_weight": 10.0, "objective__mask_token_fraction": 0.5}),
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
 ])  # fmt: skip
-def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes):
+def test_members_with_different_batches_equal_their_runs_alone(tmp_path, objective, changes):
     common = {"model__dropout": 0.1, "training__dynamics_every": 4 if objective == "masked" else 0} | OBJECTIVES[
         objective
     ]
@@ -216,7 +217,7 @@ def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes
 
 @pytest.mark.promise
 @pytest.mark.faults
-def test_killed_and_continued_is_bit_identical(alone, tmp_path):
+def test_killed_population_resumes_bit_for_bit(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
         (tmp_path / str(index)).mkdir()
         write_json(tmp_path / str(index) / "config.json", configs.to_plain(small(**one)))
@@ -243,7 +244,7 @@ def test_killed_and_continued_is_bit_identical(alone, tmp_path):
         assert "done: 12 steps" in (tmp_path / str(index) / "log.txt").read_text()
 
 
-def test_what_is_done_is_left_alone_and_what_cannot_begin_does_not_keep_the_others(mapped, tmp_path):
+def test_finished_member_is_kept_and_unstartable_one_does_not_stop_others(mapped, tmp_path):
     for name in ("0", "1"):
         shutil.copytree(mapped[0] / "0", tmp_path / name)
     before = (tmp_path / "0" / "metrics.jsonl").read_bytes()
@@ -257,7 +258,7 @@ def test_what_is_done_is_left_alone_and_what_cannot_begin_does_not_keep_the_othe
     np.testing.assert_allclose(losses(tmp_path / "2"), losses(mapped[0] / "1"), rtol=1e-4)
 
 
-def test_the_former_name_of_the_executor_of_one_run_is_read(tmp_path):
+def test_former_executor_name_of_single_runs_is_accepted(tmp_path):
     (tmp_path / "checkpoints" / "3").mkdir(parents=True)
     write_json(tmp_path / "meta.json", {"executor": "alone"})
     check_same_executor(tmp_path, "single")
@@ -268,7 +269,7 @@ def test_the_former_name_of_the_executor_of_one_run_is_read(tmp_path):
 
 
 @pytest.mark.promise
-def test_executors_with_different_results_do_not_continue_each_other(tmp_path, monkeypatch):
+def test_run_is_not_resumed_by_an_executor_with_other_results(tmp_path, monkeypatch):
     with told_to_stop_at(4, monkeypatch):
         together([{}], tmp_path, "vmap")
     before = read_json(tmp_path / "0" / "status.json")
@@ -279,7 +280,7 @@ def test_executors_with_different_results_do_not_continue_each_other(tmp_path, m
     assert together([{}], tmp_path, "vmap")[0]["state"] == "done"
 
 
-# A group of parameters for each other kind of optimizer with numbers of its own.
+# A parameter group for each further optimizer that has numeric fields.
 OTHER_KINDS = {
     "sgd": {"select": "path:*/query/*", "sgd_momentum": 0.5},
     "lion": {"select": "path:*/key/*", "lion_beta1": 0.5, "lion_beta2": 0.5},
@@ -345,7 +346,7 @@ WITH_ALL = DROPPING | {
 
 
 def traced(config):
-    """The text of the step of a run, and by path whether it reads a number."""
+    """Returns the text of a run's step, and by path whether the step reads the field."""
     config = configs.resolve(config)
     tokenizer = load(config).tokenizer
     program = make_program(
@@ -365,15 +366,15 @@ def traced(config):
     return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), values
 
 
-def test_a_number_is_an_argument_and_not_part_of_the_program():
+def test_numbers_are_arguments_of_the_program():
     base = small(**WITH_ALL)
     (text, _), (other, read) = traced(base), traced(configs.override(base, NUMBERS))
-    # Else one of them is: which one, NUMBERS reduced to it tells.
+    # If this fails, reduce NUMBERS to find the field that is compiled into the program.
     assert text == other
     assert all(read[path] for path in NUMBERS)
 
 
-def test_so_are_those_of_a_teacher(tmp_path):
+def test_distillation_numbers_are_arguments_of_the_program(tmp_path):
     teacher = untrained(tmp_path / "teacher", small(data__sequence_length=8))
     base = small(data__sequence_length=8, objective__distillation__teacher=str(teacher))
     numbers = {"objective.distillation.kl": 0.3, "objective.distillation.temperature": 4.0}
@@ -382,7 +383,7 @@ def test_so_are_those_of_a_teacher(tmp_path):
     assert all(read[path] for path in numbers)
 
 
-def test_there_are_no_other_numbers_but_of_a_teacher_and_a_generator():
+def test_all_traced_fields_are_covered_here():
     of_other_kinds = {field.path for kind in OTHER_KINDS for field in OPTIMIZER_KINDS.by_name[kind].fields}
     read = {
         path
@@ -393,7 +394,7 @@ def test_there_are_no_other_numbers_but_of_a_teacher_and_a_generator():
     assert {path for path in read if not path.startswith(elsewhere)} == set(NUMBERS)
 
 
-def test_what_shares_no_program_is_refused():
+def test_runs_with_different_programs_are_refused():
     resolved = [
         configs.resolve(small(**one)) for one in ({}, {"seed": 3}, {"model__dim": 64, "optimizer__weight_decay": 0.1})
     ]
@@ -410,13 +411,13 @@ def test_what_shares_no_program_is_refused():
     ({"objective.select_fraction": 0.14}, True), ({"objective.select_fraction": 0.3}, False), ({"training.eval_every": 3}, False),
     ({"training.steps": 13}, False), ({"optimizer.weight_decay": 0.1}, False), ({"optimizer.clip_norm": 1.0}, False),
 ])  # fmt: skip
-def test_which_runs_share_a_program(changes, same):
+def test_runs_share_a_program_only_with_equal_keys(changes, same):
     base = small(model__architecture="encoder", objective__kind="masked", training__eval_masks="as_trained")
     keys = [configs.program_key(flatten(configs.resolve(configs.override(base, one)))) for one in ({}, changes)]
     assert (keys[0] == keys[1]) == same
 
 
-def test_where_batches_are_of_several_widths_seeds_do_not_share_one():
+def test_seeds_with_batches_of_several_widths_do_not_share_a_program():
     base = small(
         data__source="stdlib", model__architecture="encoder", objective__kind="classification", training__eval_batches=0
     )
@@ -429,7 +430,7 @@ def test_where_batches_are_of_several_widths_seeds_do_not_share_one():
 
 
 def test_batches_of_different_shapes_are_refused(tmp_path):
-    """Only what calls the loop past the check can bring it there."""
+    """The config check prevents this; only code that bypasses it gets here."""
     outcomes = together([{}, {"data__sequence_length": 8}], tmp_path)
     assert all(isinstance(outcome, Exception) for outcome in outcomes)
     assert "batches of different shapes" in str(outcomes[0])

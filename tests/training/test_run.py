@@ -1,4 +1,6 @@
-"""Whole runs in a folder: what they leave behind, how they end, and that they continue bit for bit."""
+"""Whole runs in a folder: the files that they write, how they end, and that they resume bit for
+bit.
+"""
 
 import itertools
 import json
@@ -30,7 +32,7 @@ def quiet(line):
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
-    """A run from start to end, to compare with."""
+    """An uninterrupted run for comparison."""
     folder = tmp_path_factory.mktemp("straight") / "run"
     run(small(model__dropout=0.1), folder, quiet)
     return folder
@@ -58,23 +60,23 @@ def test_what_a_run_leaves_behind(straight):
     assert sorted(int(path.name) for path in (straight / "checkpoints").iterdir()) in ([9, 12], [4, 9, 12], [8, 9, 12])
 
 
-def test_the_same_run_again_is_the_same(straight, tmp_path):
+def test_same_config_gives_the_same_run(straight, tmp_path):
     run(small(model__dropout=0.1), tmp_path / "run", quiet)
     assert curves(tmp_path / "run") == curves(straight)
     assert read_json(tmp_path / "run" / "status.json") == read_json(straight / "status.json")
 
 
-def test_a_finished_run_is_left_alone(straight):
+def test_finished_run_is_not_trained_again(straight):
     before = (straight / "metrics.jsonl").read_bytes()
-    said = []
-    assert run(small(model__dropout=0.1), straight, said.append)["state"] == "done"
-    assert "done already" in said[0]
+    printed = []
+    assert run(small(model__dropout=0.1), straight, printed.append)["state"] == "done"
+    assert "done already" in printed[0]
     assert (straight / "metrics.jsonl").read_bytes() == before
 
 
 def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
-    """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of
-    the second save.
+    """Starts the run of `straight` in a process that, with `stop_at`, freezes at the start of that
+    part of the second save.
     """
     program = """
 import sys, time
@@ -111,7 +113,7 @@ run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
     ["during", *(pytest.param(moment, marks=pytest.mark.promise) for moment in ("before", "manifest", "step 7"))],
 )
 @pytest.mark.faults
-def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
+def test_killed_run_resumes_bit_for_bit(straight, tmp_path, moment):
     folder = tmp_path / "run"
     process = start(folder, moment)
     if moment.startswith("step"):
@@ -139,8 +141,8 @@ def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
 
 @pytest.mark.promise
 @pytest.mark.faults
-def test_kills_at_random_moments_change_nothing(straight, tmp_path):
-    """As many as $ZOO_TEST_KILLS, which `make test-faults` sets to 200."""
+def test_kills_at_random_moments_do_not_change_the_result(straight, tmp_path):
+    """The number of kills is $ZOO_TEST_KILLS, which `make test-faults` sets to 200."""
     moments, kills, number = random.Random(0), int(os.environ.get("ZOO_TEST_KILLS", "2")), 0
     while kills:
         folder, done = tmp_path / str(number), False
@@ -179,10 +181,10 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
         pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.promise),
     ],
 )
-def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
+def test_every_objective_resumes_bit_for_bit(kind, tmp_path, monkeypatch):
     if pairs := kind.get("data__source") == "pairs":
-        # With eight pairs in a batch of the 27 that are not held out every third or fourth batch
-        # goes across an epoch's end.
+        # With batches of eight of the 27 training pairs, every third or fourth batch crosses the
+        # end of an epoch.
         (tmp_path / "pairs.txt").write_text("|".join(f"No {number}. Yes." for number in range(30)))
         kind |= {"data__source": f"text:{tmp_path}/pairs.txt", "data__document_separator": "|"}
     config = small(
@@ -206,9 +208,9 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
         patch.setattr(checkpoint_module.Checkpoints, "poll", poll)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "stopped", quiet)
-    said = []
-    run(config, tmp_path / "stopped", said.append)
-    assert any("continuing from step 3 of 8" in line for line in said)
+    printed = []
+    run(config, tmp_path / "stopped", printed.append)
+    assert any("continuing from step 3 of 8" in line for line in printed)
     assert curves(tmp_path / "stopped") == curves(tmp_path / "straight")
     one, other = (read_json(tmp_path / name / "status.json")["parameters_sha256"] for name in ("stopped", "straight"))
     assert one == other
@@ -221,21 +223,21 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.promise
-def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
-    said = []
+def test_unsupported_evaluation_length_is_skipped_with_a_line(tmp_path):
+    printed = []
     config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")
-    run(config, tmp_path / "run", said.append)
+    run(config, tmp_path / "run", printed.append)
     because = "not fused: model.attention.implementation=einsum"
-    assert f"attention  einsum (encoder; decoder; cross-attention), {because}" in said
-    assert "not evaluated at length 6: objective.prefix_length=6 leaves nothing of it to predict" in said
-    assert "not evaluated at length 40: the decoder's learned positions end at 16" in said
+    assert f"attention  einsum (encoder; decoder; cross-attention), {because}" in printed
+    assert "not evaluated at length 6: objective.prefix_length=6 leaves nothing of it to predict" in printed
+    assert "not evaluated at length 40: the decoder's learned positions end at 16" in printed
     last = lines(tmp_path / "run")[-1]
     assert last["eval/loss@8"] > 0
     assert not {"eval/loss@6", "eval/loss@40"} & set(last)
 
 
 @pytest.mark.faults
-def test_a_stop_signal_saves_and_exits_75(straight, tmp_path, monkeypatch, capsys):
+def test_stop_signal_saves_and_exits_with_75(straight, tmp_path, monkeypatch, capsys):
     folder, config = tmp_path / "run", tmp_path / "config.json"
     write_json(config, configs.to_plain(configs.resolve(small(model__dropout=0.1, training__checkpoint_every=0))))
     with told_to_stop_at(1, monkeypatch):
@@ -249,7 +251,7 @@ def test_a_stop_signal_saves_and_exits_75(straight, tmp_path, monkeypatch, capsy
 
 @pytest.mark.promise
 @pytest.mark.faults
-def test_a_stopped_process_saves_and_exits_75(straight, tmp_path):
+def test_terminated_process_saves_and_exits_with_75(straight, tmp_path):
     folder = tmp_path / "run"
     config = tmp_path / "config.json"
     write_json(config, configs.to_plain(configs.resolve(small(model__dropout=0.1, training__checkpoint_every=0))))
@@ -275,13 +277,13 @@ def test_a_stopped_process_saves_and_exits_75(straight, tmp_path):
     assert curves(folder) == curves(straight)
 
 
-def test_a_run_gives_the_signal_handlers_back(tmp_path):
+def test_run_restores_the_signal_handlers(tmp_path):
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
     run(small(model__dropout=0.1), tmp_path, quiet)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
 
 
-def test_another_config_is_refused_with_the_difference(straight):
+def test_resuming_with_another_config_is_refused_with_the_difference(straight):
     before = {path: path.read_bytes() for path in straight.glob("*.json*")}
     with pytest.raises(ConfigError) as caught:
         run(small(model__dropout=0.2, optimizer__learning_rate=1.0), straight, quiet)
@@ -303,7 +305,7 @@ def test_how_often_it_reports_is_no_other_run(straight, tmp_path):
     )
 
 
-def test_a_busy_workdir_is_refused_and_says_by_whom(tmp_path):
+def test_workdir_in_use_is_refused_with_its_owner(tmp_path):
     refused = []
 
     def again(line):
@@ -316,7 +318,7 @@ def test_a_busy_workdir_is_refused_and_says_by_whom(tmp_path):
     assert refused
 
 
-def test_divergence_ends_the_run_with_its_reason(tmp_path):
+def test_divergence_ends_the_run_with_a_reason(tmp_path):
     with pytest.raises(Diverged, match="not applied"):
         run(
             small(
@@ -333,7 +335,7 @@ def test_divergence_ends_the_run_with_its_reason(tmp_path):
     assert any(last[name] is None for name in last["nonfinite"])
 
 
-def test_a_run_that_goes_on_keeps_the_record_of_its_start(straight, tmp_path):
+def test_resumed_run_keeps_the_record_of_its_start(straight, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(straight, folder)
     meta = read_json(folder / "meta.json")
@@ -347,7 +349,7 @@ def test_a_run_that_goes_on_keeps_the_record_of_its_start(straight, tmp_path):
     assert curves(folder) == curves(straight)
 
 
-def test_records_that_a_crash_left_empty_are_no_obstacle(straight, tmp_path):
+def test_run_resumes_with_records_emptied_by_a_crash(straight, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(straight, folder)
     for name in ("status.json", "meta.json"):
@@ -359,7 +361,7 @@ def test_records_that_a_crash_left_empty_are_no_obstacle(straight, tmp_path):
     assert curves(folder) == curves(straight)
 
 
-def test_quarantined_checkpoints_are_not_forgotten(straight, tmp_path):
+def test_run_with_only_damaged_checkpoints_is_not_restarted(straight, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(straight, folder)
     (folder / "status.json").unlink()
@@ -372,24 +374,24 @@ def test_quarantined_checkpoints_are_not_forgotten(straight, tmp_path):
         assert (folder / "metrics.jsonl").read_bytes() == before
 
 
-def test_the_folder_of_a_sweep_is_refused(tmp_path):
+def test_sweep_folder_as_workdir_is_refused(tmp_path):
     (tmp_path / "experiment.json").write_text("{}")
     with pytest.raises(ConfigError, match="folder of a sweep"):
         run(small(), tmp_path, quiet)
 
 
-def test_a_folder_may_have_a_colon_in_its_name(tmp_path):
+def test_workdir_name_may_contain_a_colon(tmp_path):
     folder = tmp_path / "a:b"
     for _ in range(2):
         assert run(small(model__dropout=0.1), folder, quiet)["state"] == "done"
 
 
-def test_a_kernel_of_another_platform_is_refused(tmp_path):
+def test_kernel_of_another_platform_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cudnn runs on gpu only, and this is a cpu"):
         run(small(model__attention__implementation="cudnn", model__dtype="bfloat16"), tmp_path, quiet)
 
 
-def test_changed_text_is_refused(tmp_path):
+def test_resuming_with_changed_text_is_refused(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("some words that repeat, " * 300)
     config = small(data__source=f"text:{text}", model__dropout=0.1)
@@ -402,7 +404,7 @@ def test_changed_text_is_refused(tmp_path):
         run(config, folder, quiet)
 
 
-def test_a_failure_is_recorded(tmp_path, monkeypatch):
+def test_failure_is_recorded_with_its_reason(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise OSError(28, "No space left on device")
 

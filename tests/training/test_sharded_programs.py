@@ -1,4 +1,5 @@
-"""What eight devices compute and send in a step, from the compiled program, against a count by hand.
+"""Operations and traffic of eight devices in a step, read from the compiled program, against counts
+by hand.
 
 Without constraints on the activations, XLA computes the attention of the whole batch on every device
 and sums its activations over all of them; the loss is the same, so no curve shows it.
@@ -66,8 +67,8 @@ def measured():
 
 
 def count_by_hand(case):
-    """Bytes that a device sends in a step, in float32, with ring algorithms; XLA's CPU backend sums a
-    gradient on all devices where a GPU would keep only each device's share of the sum.
+    """Returns the bytes that a device sends in a step, in float32, with ring algorithms. XLA's CPU
+    backend all-reduces gradients where a GPU would reduce-scatter them.
     """
     data, fsdp, tensor = (case[f"mesh.{axis}"] for axis in ("data", "fsdp", "tensor"))
     parts = case.get("training.accumulation_steps", 1)
@@ -99,7 +100,7 @@ def count_by_hand(case):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("name", CASES)
-def test_every_device_computes_its_share_and_sends_what_the_count_by_hand_says(measured, name):
+def test_operations_and_bytes_sent_match_the_count_by_hand(measured, name):
     many, alone = measured[name]
     assert many["flops"] * 8 == pytest.approx(alone["flops"], rel=0.01)
     sent, counted = sum(many["wire"].values()), count_by_hand(CASES[name])
@@ -109,14 +110,14 @@ def test_every_device_computes_its_share_and_sends_what_the_count_by_hand_says(m
 
 
 @pytest.mark.promise
-def test_gradients_are_reduced_once(measured):
+def test_gradients_are_reduced_once_per_step(measured):
     assert all(
         many["head_gradients"] == 0 or name.startswith("decoder, tensor") for name, (many, _) in measured.items()
     )
-    # Along the data axis nothing is sent before the last part.
+    # Along the data axis nothing is sent before the last part of the batch.
     assert measured["accumulation, data"][0]["wire"]["loop"] == 0
     assert measured["accumulation, data"][0]["wire"]["outside"] < 1.1 * sum(
         measured["decoder, data"][0]["wire"].values()
     )
-    # Inside the layer loop nothing but weights is gathered, and their gradients summed.
+    # Inside the layer loop only weights are gathered and only their gradients are summed.
     assert set(measured["decoder, fsdp"][0]["kinds_in_loops"]) <= {"all-gather", "all-reduce", "reduce-scatter"}

@@ -1,4 +1,4 @@
-"""The train step: accumulation, divergence, donation, what it must not depend on."""
+"""The train step: accumulation, divergence, buffer donation, and what it must not depend on."""
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,8 @@ def program_of(**overrides):
 
 
 def ragged_batch():
-    """Rows in which ever more targets are padding, one of them empty: means of means would be
-    wrong.
+    """Rows with increasing numbers of padded targets, one of them empty, so that a mean of means
+    would be wrong.
     """
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     for row in range(8):
@@ -43,9 +43,8 @@ def one_step(program, batch, seed=0):
 
 
 @pytest.mark.parametrize("parts", slow_but([4], [2, 4, 8]))
-def test_accumulation_is_the_big_batch_on_ragged_rows(parts):
-    # SGD-like sensitivity: with a large epsilon Adam's first update is proportional to the
-    # gradient.
+def test_accumulation_equals_the_full_batch_on_ragged_rows(parts):
+    # With a large epsilon Adam's first update is proportional to the gradient, like SGD's.
     whole_state, whole = one_step(program_of(optimizer__epsilon=1.0), ragged_batch())
     state, metrics = one_step(program_of(optimizer__epsilon=1.0, training__accumulation_steps=parts), ragged_batch())
     assert float(metrics["tokens"]) == float(whole["tokens"]) == sum(max(0, 16 - 2 * row) for row in range(7))
@@ -55,7 +54,7 @@ def test_accumulation_is_the_big_batch_on_ragged_rows(parts):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
 
 
-def test_a_diverged_update_is_not_applied():
+def test_diverged_update_is_not_applied():
     program = program_of()
     state = program.initial_state(0)
     before = jax.device_get(state)
@@ -72,7 +71,7 @@ def test_a_diverged_update_is_not_applied():
     )
 
 
-def test_the_state_s_memory_is_taken_over():
+def test_state_buffers_are_donated():
     program = program_of()
     batch = {"tokens": jax.ShapeDtypeStruct((8, 17), np.int32)}
     memory = program.train_step.lower(program.abstract_state, batch, program.constants(0)).compile().memory_analysis()
@@ -80,22 +79,22 @@ def test_the_state_s_memory_is_taken_over():
     assert memory.alias_size_in_bytes >= state_bytes
 
 
-def test_seeds_share_one_program():
+def test_seeds_share_a_compiled_program():
     program = program_of(model__dropout=0.1)
     one_step(program, ragged_batch(), 0)
-    # Other tests may have compiled it for batches of other shapes.
+    # Other tests may have compiled the shared program for other batch shapes.
     compiled_before = program.train_step._cache_size()
     one_step(program, ragged_batch(), 1)
     assert program.train_step._cache_size() == compiled_before > 0
 
 
-def test_dropout_depends_on_seed_and_step_only():
+def test_dropout_depends_only_on_seed_and_step():
     program = program_of(model__dropout=0.5)
     losses = [float(one_step(program, ragged_batch(), seed)[1]["loss"]) for seed in (0, 0, 1)]
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_every_step_drops_something_else():
+def test_every_step_has_another_dropout_mask():
     program = program_of(model__dropout=0.5)
     losses = []
     for step in (0, 0, 1):
@@ -106,7 +105,7 @@ def test_every_step_drops_something_else():
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
+def test_gradient_is_that_of_the_mean_over_scored_tokens():
     config = configs.resolve(small())
     objective = make_objective(config, ByteTokenizer())
     program = program_of()
@@ -138,14 +137,14 @@ def test_stored_parameters_are_float32_under_bfloat16():
 
 
 def batch_of(config):
-    """Eight rows, ever fewer of whose tokens are scored."""
+    """Eight rows with decreasing numbers of scored tokens."""
     tokens = ragged_batch()["tokens"]
     if config.objective.kind == "translation":
         return {"source": tokens[::-1, :9], "targets": tokens}
     masking = make_corruption(config, ByteTokenizer())
     if masking is None:
         return {"tokens": tokens}
-    # Rows of training are full; marks are what is not scored in them.
+    # Training rows have no empty slots; a token that is never scored takes their place.
     marked = np.where(tokens < 0, 256, tokens)
     rows = {"tokens": marked[:, :16]}
     if config.objective.next_sentence:
@@ -160,7 +159,7 @@ def batch_of(config):
     "kind",
     [kind if kind in ("causal", "span") else pytest.param(kind, marks=pytest.mark.promise) for kind in OBJECTIVES],
 )
-def test_every_objective_s_sums_are_those_of_the_parts(kind):
+def test_sums_of_every_objective_add_up_over_parts(kind):
     config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01, model__num_layers=1))
     objective = make_objective(config, ByteTokenizer())
     graph, *_ = split(make_model(config))
@@ -178,7 +177,7 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
     loss, sums, _, gradient = totals(1)
     parted_loss, parted_sums, _, parted_gradient = totals(4)
     assert sums["weight"] > 8
-    # Originals and replacements are told apart, not encoded: there are no bytes to count.
+    # The discriminator classifies tokens and encodes no text, so it counts no bytes.
     for name in ("weight", "tokens", *(["bytes"] if kind != "replaced_tokens" else [])):
         assert parted_sums[name] == sums[name]
     np.testing.assert_allclose([parted_loss, parted_sums["loss"]], [loss, sums["loss"]], rtol=1e-5)
@@ -188,7 +187,7 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6 * largest)
 
 
-def test_statistics_go_from_part_to_part():
+def test_statistics_are_passed_from_part_to_part():
     def sums_of(params, stats, part, index):
         return (params * part["x"]).sum(), (
             {"weight": part["x"].sum()},
@@ -210,7 +209,7 @@ def first_norm(state):
     return state["stats"]["stack"]["layers"]["attention_norm"]
 
 
-def test_training_moves_the_running_statistics_and_evaluation_uses_them():
+def test_training_updates_running_statistics_and_evaluation_uses_them():
     program = program_of(**BATCHNORM)
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     constants, batch = program.constants(0), program.put_batch({"tokens": tokens})
@@ -232,7 +231,7 @@ def test_training_moves_the_running_statistics_and_evaluation_uses_them():
         abs(float(program.eval_step(state["params"], untrained, batch, constants)[0]["loss"]) - float(scores["loss"]))
         > 1e-3
     )
-    # A row's score is its own: in evaluation the others do not enter.
+    # In evaluation the score of a row does not depend on the other rows.
     alone = {"tokens": np.where(np.arange(8)[:, None] == 0, tokens, -1)}
     rest = {"tokens": np.where(np.arange(8)[:, None] == 0, -1, tokens)}
     parts = [
@@ -242,7 +241,7 @@ def test_training_moves_the_running_statistics_and_evaluation_uses_them():
     np.testing.assert_allclose(sum(float(part["loss"]) for part in parts), float(scores["loss"]), rtol=1e-5)
 
 
-def test_a_diverged_step_keeps_the_statistics():
+def test_diverged_step_keeps_the_statistics():
     program = program_of(**BATCHNORM)
     state = program.initial_state(0)
     before = jax.device_get(state["stats"])
@@ -255,7 +254,7 @@ def test_a_diverged_step_keeps_the_statistics():
         np.testing.assert_array_equal(one, other)
 
 
-def test_features_are_drawn_anew_by_seed_and_step():
+def test_random_features_are_redrawn_by_seed_and_step():
     program = program_of(model__attention__kind="performer", model__attention__redraw_every=2, model__num_layers=1)
 
     def features(state):
@@ -275,7 +274,7 @@ def test_features_are_drawn_anew_by_seed_and_step():
     assert (after(2, seed=1) != redrawn).all()
 
 
-def test_the_reported_loss_leaves_the_z_loss_out():
+def test_reported_loss_excludes_the_z_loss():
     reported, norms = zip(
         *(
             (float(metrics["loss"]), float(metrics["gradient_norm"]))
@@ -290,7 +289,7 @@ def test_the_reported_loss_leaves_the_z_loss_out():
     assert norms[1] > 1.01 * norms[0]
 
 
-def test_tokens_are_those_that_were_read():
+def test_tokens_metric_counts_tokens_read_not_scored():
     program = program_of(**OBJECTIVES["masked"], model__num_layers=1)
     batch = batch_of(configs.resolve(small(**OBJECTIVES["masked"])))
     _, metrics = one_step(program, batch)
@@ -306,5 +305,5 @@ def test_tokens_are_those_that_were_read():
     ({"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.dropout": 0.1}, True),
     ({"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.dropout": 0.1}, True),
 ])  # fmt: skip
-def test_whether_anything_is_dropped(changes, expected):
+def test_program_knows_whether_it_uses_dropout(changes, expected):
     assert uses_dropout(configs.resolve(configs.override(configs.default(), changes))) is expected

@@ -1,4 +1,6 @@
-"""Runs whose `training.steps` grow: bit-equal to runs of that length, or refused with the reason."""
+"""Runs whose `training.steps` are increased: bit-identical to runs of the new length, or refused
+with the reason.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +45,7 @@ def straight(tmp_path_factory):
     return folder
 
 
-def test_a_run_that_was_trained_longer_is_that_of_all_steps_bit_for_bit(straight, tmp_path):
+def test_extended_run_equals_a_run_of_all_steps_bit_for_bit(straight, tmp_path):
     folder, said = tmp_path / "run", []
     first = run(sized(8, **WARM), folder, quiet)
     assert run(sized(16, **WARM), folder, said.append)["step"] == 16
@@ -55,14 +57,14 @@ def test_a_run_that_was_trained_longer_is_that_of_all_steps_bit_for_bit(straight
     assert meta["extensions"] == [{"from": 8, "to": 16, "step": 8}]
     assert meta["identity"] == read_json(straight / "meta.json")["identity"]
     assert read_json(folder / "config.json") == read_json(straight / "config.json")
-    # It is a run of 16 steps from now on, which is done.
+    # From now on it is a finished run of 16 steps.
     assert "done already" in (run(sized(16, **WARM), folder, said.append) and said[-1])
     with pytest.raises(ConfigError, match=r"training.steps=16, not 8"):
         run(sized(8, **WARM), folder, quiet)
 
 
-def test_a_kill_while_it_is_recorded_loses_nothing(straight, tmp_path, monkeypatch):
-    """The extension is recorded once, whichever of the files had been written."""
+def test_kill_while_recording_the_extension_loses_nothing(straight, tmp_path, monkeypatch):
+    """The extension is recorded exactly once, whichever files were written before the kill."""
     from zoo.training import startup
 
     run(sized(8, **WARM), tmp_path, quiet)
@@ -77,7 +79,7 @@ def test_a_kill_while_it_is_recorded_loses_nothing(straight, tmp_path, monkeypat
 
 
 @pytest.mark.promise
-def test_an_unfinished_run_and_members_of_a_population_can_be_trained_longer(straight, tmp_path, monkeypatch):
+def test_unfinished_runs_and_population_members_can_be_extended(straight, tmp_path, monkeypatch):
     with told_to_stop_at(2, monkeypatch), pytest.raises(Preempted):
         run(sized(8, **WARM), tmp_path / "0", quiet)
     run(sized(8, **WARM), tmp_path / "1", quiet)
@@ -89,7 +91,7 @@ def test_an_unfinished_run_and_members_of_a_population_can_be_trained_longer(str
 
 
 @pytest.mark.promise
-def test_a_stable_phase_goes_on_until_its_decay_began(tmp_path, monkeypatch):
+def test_stable_phase_can_be_extended_until_its_decay_begins(tmp_path, monkeypatch):
     wsd = {"schedule__kind": "wsd", "schedule__decay_fraction": 0.5}
     with told_to_stop_at(3, monkeypatch), pytest.raises(Preempted):
         run(sized(8, **wsd), tmp_path / "run", quiet)
@@ -106,7 +108,7 @@ def test_a_stable_phase_goes_on_until_its_decay_began(tmp_path, monkeypatch):
 
 
 def held(folder, steps, done, **changes):
-    """A folder with the records of a run that is done, without arrays."""
+    """Writes the records of a finished run, without arrays."""
     (folder / "checkpoints" / str(done)).mkdir(parents=True)
     write_json(folder / "config.json", configs.to_plain(configs.resolve(sized(steps, **changes))))
     write_json(folder / "status.json", {"state": "done", "step": done, "steps": steps, "reason": None})
@@ -114,8 +116,8 @@ def held(folder, steps, done, **changes):
 
 
 @pytest.mark.parametrize("kind", ["cosine", "linear", "halving"])
-def test_a_schedule_over_all_steps_is_refused_with_every_other_problem(kind, tmp_path):
-    """Also one of a plug-in that says nothing of it."""
+def test_schedule_over_all_steps_cannot_be_extended(kind, tmp_path):
+    """This includes a plug-in's schedule without traits about its horizon."""
     with kinds_added((HALVING, halving)):
         held(tmp_path, 8, 8, schedule__kind=kind)
         with pytest.raises(ConfigError) as caught:
@@ -126,8 +128,8 @@ def test_a_schedule_over_all_steps_is_refused_with_every_other_problem(kind, tmp
 
 
 @pytest.mark.parametrize("done", [4, 5])
-def test_an_average_of_the_last_updates_that_has_begun_is_not_continued(done, tmp_path):
-    """It begins after half of the updates here, and later where there are more of them."""
+def test_tail_average_that_has_begun_cannot_be_extended(done, tmp_path):
+    """Here the average begins after half of the updates, and later in a longer run."""
     tail = {"optimizer__tail_average": 0.5}
     held(tmp_path, 8, done, **tail)
     before, now = (configs.resolve(sized(steps, **tail)) for steps in (8, 16))
@@ -141,13 +143,13 @@ def test_an_average_of_the_last_updates_that_has_begun_is_not_continued(done, tm
 
 
 @pytest.mark.parametrize("made", ["imported", "averaged"])
-def test_parameters_without_an_optimizer_are_refused(made, tmp_path):
+def test_run_without_optimizer_state_cannot_be_extended(made, tmp_path):
     write_json(held(tmp_path, 8, 8) / "meta.json", {made: {}})
     with pytest.raises(ConfigError, match=f"its parameters were {made}"):
         run(sized(16), tmp_path, quiet)
 
 
-def test_a_momentum_that_has_begun_to_fall_is_not_continued(tmp_path):
+def test_momentum_cooldown_that_has_begun_cannot_be_extended(tmp_path):
     cooled = {"optimizer__momentum_cooldown": 3}
     before, now = (configs.resolve(sized(steps, **cooled)) for steps in (8, 16))
     for done, reason in (
@@ -161,8 +163,10 @@ def test_a_momentum_that_has_begun_to_fall_is_not_continued(tmp_path):
 
 @pytest.mark.parametrize("warmup", [0, 5, 19])
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 1.0])
-def test_traits_of_schedules_agree_with_their_rates(warmup, fraction):
-    """The updates that a kind counts have the same rates with any number of steps."""
+def test_horizon_free_updates_of_schedules_match_their_rates(warmup, fraction):
+    """The updates that a schedule declares independent of the horizon have equal rates for all
+    numbers of steps.
+    """
     for kind in SCHEDULE_KINDS.by_name:
         own = {"schedule__decay_fraction": fraction} if kind == "wsd" else {}
         short, *longer = (

@@ -1,4 +1,4 @@
-"""Runs that translate: what they score, when, with what, and that they continue bit for bit."""
+"""Translation runs: which texts they score, when and how, and that they resume bit for bit."""
 
 import itertools
 import json
@@ -36,9 +36,7 @@ def pair(number):
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """A config of a small run on pairs in two files; one that is held out is too long to be trained
-    on.
-    """
+    """Makes configs of small runs on pairs of two files; one held-out pair is too long."""
     folder = tmp_path_factory.mktemp("pairs")
     held_out = [pair(number) for number in range(100, 110)] + [{"source": "a" * 60, "target": "b"}]
     for name, records in (("train", [pair(number) for number in range(60)]), ("val", held_out)):
@@ -77,7 +75,7 @@ def test_a_run_translates_where_it_is_told_to(straight, config, tmp_path):
         (4, False),
         (8, True),
     ]
-    # How often it is scored is no other run.
+    # The interval of scoring does not change training.
     before, after = (
         [{name: value for name, value in curve if name.startswith("train/")} for curve in curves(folder)]
         for folder in (straight, tmp_path / "run")
@@ -86,7 +84,7 @@ def test_a_run_translates_where_it_is_told_to(straight, config, tmp_path):
 
 
 @pytest.mark.promise
-def test_every_held_out_source_is_translated_once_and_scored_as_sacrebleu_does(straight, config):
+def test_held_out_sources_are_translated_once_and_scored_like_sacrebleu(straight, config):
     dataset = data.load(resolve(config()))
     texts = [json.loads(line) for line in (straight / "translations.jsonl").read_text().splitlines()]
     assert [text["source"] for text in texts] == dataset.validation.sources
@@ -104,7 +102,7 @@ def test_every_held_out_source_is_translated_once_and_scored_as_sacrebleu_does(s
     assert f"version:{sacrebleu.__version__}" in record["signatures"]["bleu"]
 
 
-def test_scores_of_texts_that_are_right_and_wrong():
+def test_scores_of_correct_and_wrong_texts():
     right = ["the cat sat on the mat", "a dog ran far away"]
     assert score_translations(right, right).values == {
         "bleu": pytest.approx(100),
@@ -119,16 +117,16 @@ def random_model(config):
     resolved = resolve(config())
     dataset = data.load(resolved)
     model = make_model(resolved)
-    # Scores far apart, so that texts end at all and searches differ.
+    # Spread logits, so that texts end and different searches give different texts.
     values = jax.tree.map(lambda leaf: 3 * leaf, random_values(model, 3))
     return resolved, dataset, model, values
 
 
-def test_texts_are_translated_together_as_each_alone(random_model):
+def test_texts_translated_in_a_batch_equal_those_translated_alone(random_model):
     resolved, dataset, model, values = random_model
     sources = dataset.validation.sources[:4]
     alone = TextGenerator(resolved, dataset.tokenizer, model, values, {})
-    # The longest of them may have as many tokens as there is room for, and so may those beside it.
+    # Every text of a batch may have as many tokens as the longest one.
     assert 2 * max(map(len, sources)) + 12 >= 24
     texts = translate(resolved, dataset.tokenizer, model, values, {}, sources, BeamSettings(3, 0.5))
     for source, text in zip(sources, texts, strict=True):
@@ -159,7 +157,7 @@ def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeyp
     assert (record["beams"], record["length_penalty"]) == (3, 0.25)
 
 
-def test_a_search_that_is_stopped_gives_nothing(random_model):
+def test_stopped_search_returns_nothing(random_model):
     resolved, dataset, model, values = random_model
     asked = itertools.count(1)
     assert (
@@ -179,7 +177,7 @@ def test_a_search_that_is_stopped_gives_nothing(random_model):
 
 
 @pytest.mark.promise
-def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
+def test_translation_run_resumes_bit_for_bit(straight, config, tmp_path, monkeypatch):
     polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
 
     def poll(self):
@@ -199,8 +197,8 @@ def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
 
 
 @pytest.mark.promise
-def test_accumulated_batches_of_all_shapes_are_the_whole_ones(straight, config, tmp_path):
-    # Without dropout, whose draws are those of the parts.
+def test_accumulation_equals_the_full_batch_for_all_shapes(straight, config, tmp_path):
+    # Without dropout, whose masks depend on the part of the batch.
     for parts in (1, 4):
         run(
             config(training__accumulation_steps=parts, model__dropout=0.0, training__steps=4),
@@ -214,7 +212,7 @@ def test_accumulated_batches_of_all_shapes_are_the_whole_ones(straight, config, 
     np.testing.assert_allclose(other, one, rtol=1e-4)
 
 
-def test_without_sacrebleu_nothing_is_trained(config, tmp_path, monkeypatch):
+def test_missing_sacrebleu_is_refused_before_training(config, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ConfigError, match="sacrebleu, which is missing: pip install sacrebleu"):
         run(config(), tmp_path / "run", quiet)
@@ -222,7 +220,7 @@ def test_without_sacrebleu_nothing_is_trained(config, tmp_path, monkeypatch):
 
 
 @pytest.mark.promise
-def test_the_record_tells_what_the_data_are(straight):
+def test_meta_describes_the_data(straight):
     record = read_json(straight / "meta.json")["data"]
     assert (record["train_pairs"], record["validation_pairs"]) == (60, 11)
     assert record["too_long"] == {"train": 0, "validation": 1}

@@ -86,7 +86,7 @@ class ReferenceTest:
 
     Attributes:
         reference: what the code is compared with.
-        where: the test, "tests/layers/test_norm.py::test_a_norm_is_its_equation".
+        where: the test, "tests/layers/test_norm.py::test_norm_matches_its_equation".
         tolerance: largest accepted difference, relative; 0 for exact equality.
     """
 

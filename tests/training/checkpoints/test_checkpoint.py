@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept, and what happens to a damaged one."""
+"""Checkpoints: which of them are kept, and how damaged ones are handled."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def saved(folder, steps, keep=2, losses=None):
     return folder
 
 
-def test_what_was_saved_comes_back(tmp_path):
+def test_saved_state_is_restored(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1, 2])
     checkpoints = Checkpoints(folder, 2)
     restored, beside = checkpoints.restore_latest(abstract())
@@ -48,13 +48,13 @@ def test_what_was_saved_comes_back(tmp_path):
 
 
 class Averages(NamedTuple):
-    """A state whose fields are not in the order of the alphabet."""
+    """A state whose fields are not in alphabetical order."""
 
     count: jax.Array
     averages: jax.Array
 
 
-def test_a_named_tuple_comes_back_and_another_type_is_reported_with_its_path(tmp_path):
+def test_named_tuple_is_restored_and_another_type_is_refused_with_its_path(tmp_path):
     made = {"optimizer": Averages(jnp.asarray(3), jnp.arange(4.0))}
     checkpoints = Checkpoints(tmp_path / "checkpoints", 1)
     checkpoints.save(0, made, {}, None)
@@ -72,10 +72,8 @@ def test_a_named_tuple_comes_back_and_another_type_is_reported_with_its_path(tmp
 
 
 @pytest.mark.parametrize("zero_copy", [False, True])
-def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(zero_copy, tmp_path):
-    """Neither copied first nor compressed, which would hold all of them once more; and the same
-    comes back.
-    """
+def test_host_arrays_are_written_without_a_copy(zero_copy, tmp_path):
+    """A copy or a compression would need the memory twice. The restored arrays are equal."""
     host = {"step": np.zeros((), np.int32), "params": {"w": np.arange(4096.0, dtype=np.float32)}}
     checkpoints = Checkpoints(tmp_path / "checkpoints", 1, zero_copy=zero_copy)
     checkpoints.save(0, host, {}, None)
@@ -104,8 +102,8 @@ def test_newest_and_best_are_kept(tmp_path):
     checkpoints.close()
 
 
-def test_what_was_evaluated_later_can_be_the_best(tmp_path):
-    """A run that is asked to stop at an evaluation saves, and is evaluated when it goes on."""
+def test_checkpoint_evaluated_later_can_be_the_best(tmp_path):
+    """A run that is stopped at an evaluation saves first and is evaluated once it continues."""
     folder = saved(tmp_path / "checkpoints", [1, 2], losses={1: 2.0})
     (tmp_path / "metrics.jsonl").write_text(
         "\n".join(
@@ -156,30 +154,30 @@ def garble_manifest(folder):
 
 
 @pytest.mark.parametrize("damage", [flip_bit, truncate, lose_file, empty, lose_manifest_and_truncate, garble_manifest])
-def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(tmp_path, damage):
+def test_damaged_checkpoint_is_set_aside_and_the_previous_one_restored(tmp_path, damage):
     folder = saved(tmp_path / "checkpoints", [1, 2])
     damage(folder / "2")
-    said = []
-    checkpoints = Checkpoints(folder, 2, said.append)
+    printed = []
+    checkpoints = Checkpoints(folder, 2, printed.append)
     restored, _ = checkpoints.restore_latest(abstract())
     assert int(restored["step"]) == 1
-    assert len(said) == 1
-    assert "checkpoint 2 is damaged" in said[0]
+    assert len(printed) == 1
+    assert "checkpoint 2 is damaged" in printed[0]
     assert (tmp_path / "quarantine" / "2").is_dir()
-    # The place is free again: the run that goes on from 1 really saves its 2.
+    # The step is free again: a run that continues from 1 can save step 2.
     checkpoints.save(2, state(2), {}, None)
     checkpoints.close()
     assert Checkpoints(folder, 2).steps() == [1, 2]
 
 
-def test_no_sound_checkpoint_is_an_error_and_not_a_fresh_start(tmp_path):
+def test_without_a_sound_checkpoint_restoring_fails(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
     flip_bit(folder / "1")
     with pytest.raises(DataError, match="no sound checkpoint"):
         Checkpoints(folder, 2, lambda line: None).restore_latest(abstract())
 
 
-def test_what_a_kill_left_without_a_manifest_gets_it_when_it_was_restored(tmp_path):
+def test_missing_manifest_is_written_after_restoring(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
     manifest = folder / "1" / MANIFEST
     written = manifest.read_text()
@@ -188,31 +186,31 @@ def test_what_a_kill_left_without_a_manifest_gets_it_when_it_was_restored(tmp_pa
     reader.restore_latest(abstract())
     reader.close()
     assert not manifest.exists()
-    said = []
-    checkpoints = Checkpoints(folder, 2, said.append)
+    printed = []
+    checkpoints = Checkpoints(folder, 2, printed.append)
     assert int(checkpoints.restore_latest(abstract())[0]["step"]) == 1
     checkpoints.close()
-    assert len(said) == 1
-    assert "checkpoint 1 had no manifest" in said[0]
+    assert len(printed) == 1
+    assert "checkpoint 1 had no manifest" in printed[0]
     assert manifest.read_text() == written
-    # From now on, damage is found by the manifest.
+    # From here on the manifest detects damage.
     flip_bit(folder / "1")
     assert "has changed since it was written" in find_damage(folder / "1")
 
 
-def test_a_folder_that_was_copied_to_another_step_is_refused(tmp_path):
+def test_checkpoint_copied_to_another_step_is_refused(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1, 2])
     shutil.copytree(folder / "2", folder / "5")
     with pytest.raises(DataError, match=r"checkpoint 5 of .* cannot be read: it holds the state of step 2"):
         read_weights(tmp_path, abstract())
-    said = []
-    restored, _ = Checkpoints(folder, 2, said.append).restore_latest(abstract())
+    printed = []
+    restored, _ = Checkpoints(folder, 2, printed.append).restore_latest(abstract())
     assert int(restored["step"]) == 2
-    assert "checkpoint 5 is damaged (it holds the state of step 2)" in said[0]
+    assert "checkpoint 5 is damaged (it holds the state of step 2)" in printed[0]
 
 
 @pytest.mark.parametrize("name", ["²", "٣", "007", "-1", "2.orbax-checkpoint-tmp"])
-def test_only_plain_numbers_are_steps(name, tmp_path):
+def test_only_folders_with_plain_numbers_are_steps(name, tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
     (folder / name).mkdir()
     checkpoints = Checkpoints(folder, 2)
@@ -221,7 +219,7 @@ def test_only_plain_numbers_are_steps(name, tmp_path):
     checkpoints.close()
 
 
-def test_another_type_or_shape_is_refused(tmp_path):
+def test_restoring_another_type_or_shape_is_refused(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
     for change in (
         lambda x: jax.ShapeDtypeStruct(
@@ -234,7 +232,7 @@ def test_another_type_or_shape_is_refused(tmp_path):
         assert caught.value
 
 
-def test_saving_an_older_step_is_an_error_not_a_silence(tmp_path):
+def test_saving_an_existing_step_is_an_error(tmp_path):
     folder = saved(tmp_path / "checkpoints", [5])
     checkpoints = Checkpoints(folder, 2)
     with pytest.raises(Exception, match=r"5|exists|later") as caught:
@@ -243,7 +241,7 @@ def test_saving_an_older_step_is_an_error_not_a_silence(tmp_path):
     checkpoints.close()
 
 
-def test_looking_leaves_a_running_save_alone(tmp_path):
+def test_reader_does_not_touch_a_save_in_progress(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
     unfinished = folder / "2.orbax-checkpoint-tmp"
     unfinished.mkdir()

@@ -1,4 +1,4 @@
-"""A run that starts from another one's parameters: what it takes, what it records, and what is
+"""Runs that start from the parameters of another run: what is copied, what is recorded, and what is
 refused.
 """
 
@@ -19,7 +19,7 @@ from zoo.training.trainer import run
 
 BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.5, "optimizer__learning_rate": 1e-2}
 
-# Nothing moves that one could see, neither parameters nor running averages.
+# Settings under which neither parameters nor running averages change visibly.
 STILL = {"optimizer__learning_rate": 1e-9, "model__norm__momentum": 0.99999}
 
 
@@ -35,9 +35,9 @@ def first(tmp_path_factory):
 
 
 def test_it_goes_on_with_parameters_and_statistics(first, tmp_path):
-    said = []
-    run(small(**BATCHNORM | STILL, seed=3, training__start_from=str(first)), tmp_path / "next", said.append)
-    assert any(f"starting from the parameters of {first} at step 12" in line for line in said)
+    printed = []
+    run(small(**BATCHNORM | STILL, seed=3, training__start_from=str(first)), tmp_path / "next", printed.append)
+    assert any(f"starting from the parameters of {first} at step 12" in line for line in printed)
     before, after = load_trained(first), load_trained(tmp_path / "next")
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-6), before.params, after.params))
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, after.stats))
@@ -56,19 +56,19 @@ def test_it_goes_on_with_parameters_and_statistics(first, tmp_path):
     assert [line["step"] for line in lines(tmp_path / "next") if "train/loss" in line] == list(range(1, 13))
 
 
-def test_where_it_starts_is_part_of_what_it_is(first):
+def test_start_from_is_part_of_the_identity(first):
     one, other = (configs.resolve(small(training__start_from=folder)) for folder in ("", str(first)))
     assert configs.identity(one) != configs.identity(other)
 
 
 @pytest.mark.promise
-def test_its_origin_must_not_change_before_the_first_checkpoint(first, tmp_path):
+def test_changed_origin_is_refused_before_the_first_checkpoint(first, tmp_path):
     origin, config = tmp_path / "origin", small(**BATCHNORM, training__start_from=str(tmp_path / "origin"))
     shutil.copytree(first, origin)
     run(config, tmp_path / "next", quiet)
     shutil.rmtree(tmp_path / "next" / "checkpoints")
     (tmp_path / "next" / "status.json").unlink()
-    # As after a kill before the first checkpoint.
+    # The state of the folder after a kill before the first checkpoint.
     metrics = tmp_path / "next" / "metrics.jsonl"
     metrics.write_text(metrics.read_text().partition("\n")[0] + "\n")
     shutil.rmtree(origin)
@@ -77,7 +77,7 @@ def test_its_origin_must_not_change_before_the_first_checkpoint(first, tmp_path)
         run(config, tmp_path / "next", quiet)
 
 
-def test_another_model_is_refused_by_parameter(first, tmp_path):
+def test_different_model_is_refused_with_the_parameters_that_differ(first, tmp_path):
     with pytest.raises(ConfigError) as refused:
         run(
             small(**BATCHNORM, training__start_from=str(first), model__tie_embeddings=False, model__ffn__hidden_dim=40),
@@ -94,7 +94,7 @@ def test_another_model_is_refused_by_parameter(first, tmp_path):
         run(small(training__start_from=str(first)), tmp_path / "other", quiet)
 
 
-def test_another_tokenizer_is_refused_and_that_of_the_run_can_be_taken(first, tmp_path):
+def test_different_tokenizer_is_refused_and_that_of_the_origin_accepted(first, tmp_path):
     with pytest.raises(ConfigError, match=f"data.tokenizer.path={first}"):
         run(
             small(
@@ -111,7 +111,7 @@ def test_another_tokenizer_is_refused_and_that_of_the_run_can_be_taken(first, tm
 
 
 @pytest.mark.parametrize("name", ["config.json", "checkpoints", "tokenizer.json"])
-def test_a_folder_that_is_no_run_is_refused_before_anything_is_written(first, tmp_path, name):
+def test_folder_without_a_run_is_refused_before_anything_is_written(first, tmp_path, name):
     broken = tmp_path / "broken"
     shutil.copytree(first, broken)
     shutil.rmtree(broken / name) if name == "checkpoints" else (broken / name).unlink()
@@ -120,7 +120,7 @@ def test_a_folder_that_is_no_run_is_refused_before_anything_is_written(first, tm
     assert not (tmp_path / "next").exists()
 
 
-def test_a_damaged_checkpoint_is_refused(first, tmp_path):
+def test_damaged_origin_checkpoint_is_refused(first, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(first, broken)
     victim = max(

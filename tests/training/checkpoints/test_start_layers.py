@@ -1,6 +1,4 @@
-"""A model that starts from some layers of another run: bit for bit those that are named, and
-nothing left over.
-"""
+"""Models that start from selected layers of another run get exactly these layers, bit for bit."""
 
 import jax
 import numpy as np
@@ -49,7 +47,7 @@ def bert(tmp_path_factory):
 
 
 def started(folder, layers, **fields):
-    """(values that a model of so many layers starts with, the folder's own)."""
+    """Returns (initial values of a model with that many layers, the trained run of the folder)."""
     config = configs.resolve(
         small(**fields, model__num_layers=len(layers), training__start_from=str(folder), training__start_layers=layers)
     )
@@ -78,15 +76,15 @@ def test_layers_are_those_that_are_named_bit_for_bit(bert, layers):
             {part: tree for part, tree in weights[name].items() if part != "stack"},
             {part: tree for part, tree in its.items() if part != "stack"},
         )
-    # Layers differ, so that another choice would be seen.
+    # Layers differ, so that a wrong selection would be noticed.
     kernels = np.asarray(there.params["stack"]["layers"]["ffn"]["up"]["kernel"])
     assert all((kernels[0] != kernels[layer]).any() for layer in range(1, 6))
     assert {"embedding", "position", "segments", "head", "pooler", "next_sentence"} <= set(weights["params"])
 
 
 @pytest.mark.promise
-def test_a_run_begins_with_them_and_says_so(bert, tmp_path):
-    said = []
+def test_run_starts_with_the_layers_and_records_them(bert, tmp_path):
+    printed = []
     run(
         small(
             **BERT,
@@ -99,15 +97,15 @@ def test_a_run_begins_with_them_and_says_so(bert, tmp_path):
             optimizer__learning_rate=1e-12,
         ),
         tmp_path / "run",
-        said.append,
+        printed.append,
     )
-    assert any(line.startswith(f"starting from the parameters of {bert} at step 2") for line in said)
+    assert any(line.startswith(f"starting from the parameters of {bert} at step 2") for line in printed)
     after, before = load_trained(tmp_path / "run").params, load_trained(bert).params
     kernels, its = (np.asarray(params["stack"]["layers"]["ffn"]["up"]["kernel"]) for params in (after, before))
     np.testing.assert_allclose(kernels, its[[1, 4]], atol=1e-6)
 
 
-def test_what_only_pairs_need_may_be_left_out(bert):
+def test_parameters_for_segment_pairs_may_be_left_out(bert):
     weights, _ = started(
         bert,
         (0, 3),
@@ -116,7 +114,7 @@ def test_what_only_pairs_need_may_be_left_out(bert):
     assert not {"pooler", "next_sentence", "segments"} & set(weights["params"])
 
 
-def test_kinds_of_layers_give_theirs(tmp_path_factory):
+def test_each_kind_of_layers_takes_layers_of_its_kind(tmp_path_factory):
     folder = made(tmp_path_factory, **LOCAL_GLOBAL, model__num_layers=4)
     weights, there = started(folder, (2, 1), **LOCAL_GLOBAL)
     its = there.params["stack"]["layers"]
@@ -125,7 +123,7 @@ def test_kinds_of_layers_give_theirs(tmp_path_factory):
             weights["params"]["stack"]["layers"][kind],
             jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[[i]], its[kind]),
         )
-    # Where the kinds are of different widths, one cannot be the other.
+    # Kinds of different widths cannot replace each other.
     with pytest.raises(ConfigError) as refused:
         started(folder, (1, 1), **LOCAL_GLOBAL)
     assert any(
@@ -134,7 +132,7 @@ def test_kinds_of_layers_give_theirs(tmp_path_factory):
     )
 
 
-def test_all_layers_of_a_pattern_alike_are_a_stack_without_one(tmp_path_factory):
+def test_pattern_layers_of_one_kind_start_a_uniform_stack(tmp_path_factory):
     plain = {path: value for path, value in LOCAL_GLOBAL.items() if "layers__" not in path}
     alike = plain | {
         "model__layers__pattern": "local,global",
@@ -148,7 +146,7 @@ def test_all_layers_of_a_pattern_alike_are_a_stack_without_one(tmp_path_factory)
     np.testing.assert_array_equal(weights["params"]["stack"]["layers"]["ffn"]["up"]["kernel"], np.stack(kernels))
 
 
-def test_another_model_is_refused_by_parameter(bert):
+def test_different_model_is_refused_with_the_parameters_that_differ(bert):
     with pytest.raises(ConfigError) as refused:
         started(
             bert,
@@ -166,18 +164,18 @@ def test_another_model_is_refused_by_parameter(bert):
 @pytest.mark.parametrize(
     ("layers", "words"), [((0, 6), "has 6 layers, 0 to 5"), ((0, 1, 2, 9), "start_layers=0,1,2,9")]
 )
-def test_layers_that_are_not_there_are_refused(bert, layers, words):
+def test_missing_layers_are_refused(bert, layers, words):
     with pytest.raises(ConfigError, match=words):
         started(bert, layers, **BERT)
 
 
-def test_fresh_values_are_others(bert):
+def test_copied_values_differ_from_fresh_ones(bert):
     weights, there = started(bert, (0, 2), **BERT)
     fresh = initialise(there.model, 0)
     assert (np.asarray(weights["params"]["embedding"]) != np.asarray(fresh["embedding"])).any()
 
 
-def test_a_run_whose_layers_share_their_weights_has_none_to_choose_from(tmp_path_factory):
+def test_layers_of_a_run_with_shared_weights_cannot_be_selected(tmp_path_factory):
     folder = made(tmp_path_factory, model__dim=16, model__num_layers=4, model__layers__distinct=2)
     with pytest.raises(ConfigError, match=r"training\.start_layers=0,2 .*model\.layers\.distinct=2; leave"):
         started(folder, (0, 2), model__dim=16)

@@ -1,4 +1,4 @@
-"""Muon against its equations and PyTorch's, on stacked layers, and in runs."""
+"""Muon and its variants against their equations and other libraries, on stacked layers and in runs."""
 
 import functools
 from unittest import mock
@@ -24,7 +24,7 @@ SHAPES = {"wide": (4, 10), "tall": (10, 4), "square": (6, 6)}
 
 
 def newton_schulz(m):
-    """The iteration, once more, for one matrix in double precision."""
+    """A second implementation of the iteration, for one matrix in double precision."""
     x = m / np.linalg.norm(m)
     x = x if m.shape[0] <= m.shape[1] else x.T
     for _ in range(5):
@@ -33,9 +33,9 @@ def newton_schulz(m):
     return x if m.shape[0] <= m.shape[1] else x.T
 
 
-def test_singular_values_end_near_1_in_each_of_the_stacked_matrices():
+def test_singular_values_become_1_in_each_stacked_matrix():
     draw = np.random.default_rng(0)
-    # One layer is far larger than the other: normalised together, it would swallow it.
+    # One layer is far larger than the other: normalised together, the smaller one would vanish.
     stacked = draw.normal(size=(2, 16, 32)) * np.array([1.0, 1e3])[:, None, None]
     got = np.asarray(orthogonalise(jnp.asarray(stacked, jnp.float32)))
     for layer, matrix in zip(got, stacked, strict=True):
@@ -46,7 +46,9 @@ def test_singular_values_end_near_1_in_each_of_the_stacked_matrices():
 
 
 def followed(kind, scale, start, gradients):
-    """One matrix after updates with the rate 0.01 and the decay 0.1, in double precision."""
+    """Returns one matrix after updates with the learning rate 0.01 and the decay 0.1, in double
+    precision.
+    """
     matrix, momentum, second = np.float64(start), 0.0, 0.0
     inputs, outputs = matrix.shape
     radius = np.linalg.norm(matrix)
@@ -69,7 +71,7 @@ def followed(kind, scale, start, gradients):
 
 
 def updated(config, model, labels=None, steps=10):
-    """(parameters before, gradients, parameters after some steps) by path."""
+    """Returns (parameters before, gradients, parameters after some steps) by path."""
     draw = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: jnp.asarray(draw.normal(size=leaf.shape), jnp.float32), split(model)[1])
     gradients = [
@@ -128,7 +130,7 @@ def beside_pytorch(shape, scale):
         updates, state = optimizer.update({"kernel": jnp.asarray(gradient)}, state, params)
         params = jax.tree.map(jnp.add, params, updates)
         weight.grad = torch.tensor(gradient.T.copy())
-        # PyTorch iterates in bfloat16, which would hide all but gross errors.
+        # PyTorch iterates in bfloat16, which would hide all but large errors.
         with mock.patch.object(torch.Tensor, "bfloat16", lambda tensor: tensor.float()):
             reference.step()
     return kernel, np.asarray(params["kernel"]), weight.detach().numpy().T
@@ -144,7 +146,7 @@ def test_ten_updates_equal_those_of_pytorch(shape, scale):
 
 
 def single(kind, kernel, gradients, **changes):
-    """Some updates of one hidden matrix."""
+    """Returns one hidden matrix after some updates."""
     config = configs.resolve(small(**MUON | {"optimizer__kind": kind} | changes))
     optimizer = make_optimizer(config, ParameterTraits({"kernel": kernel.ndim}, {"kernel": True}))
     params = {"kernel": jnp.asarray(kernel, jnp.float32)}
@@ -161,7 +163,7 @@ def normuon_beside_pytorch_optimizer(shape, scale):
     import torch
     from pytorch_optimizer.optimizer.muon import normuon
 
-    # It iterates in bfloat16, which would hide all but gross errors.
+    # The library iterates in bfloat16, which would hide all but large errors.
     iterate = functools.partial(normuon.zero_power_via_newton_schulz_5, dtype=torch.float32)
     draw = np.random.default_rng(2)
     kernel, gradients = draw.normal(size=shape), draw.normal(size=(10, *shape))
@@ -193,7 +195,7 @@ def test_ten_updates_of_normuon_equal_those_of_pytorch_optimizer(shape, scale):
 
 def test_ten_updates_of_muonh_follow_the_equations_and_keep_every_norm():
     draw = np.random.default_rng(3)
-    # Two layers of other norms: each has a sphere of its own.
+    # Two layers with different norms: each keeps its own.
     kernel = draw.normal(size=(2, 4, 10)) * np.array([1.0, 5.0])[:, None, None]
     gradients = draw.normal(size=(10, 2, 4, 10))
     config = configs.resolve(small(**MUON | {"optimizer__kind": "muonh"}))
@@ -210,7 +212,7 @@ def test_ten_updates_of_muonh_follow_the_equations_and_keep_every_norm():
         assert np.linalg.norm(params["kernel"][layer]) == pytest.approx(radius, rel=1e-5)
 
 
-# Two sides with cross-attention, two stacked layers each, and two heads of queries for each of keys.
+# An encoder-decoder with two stacked layers per side and two query heads per key head.
 TWO_SIDES = {
     "model__architecture": "encoder_decoder",
     "objective__kind": "prefix",
@@ -227,7 +229,7 @@ HEADS = {"query": 4, "key": 2, "value": 2}
 @pytest.mark.parametrize(
     ("kind", "scale"), [("muon", "rms"), ("normuon", "rms"), ("normuon", "spectral"), ("muonh", "")]
 )
-def test_each_head_can_be_a_matrix_of_its_own(kind, scale):
+def test_heads_can_be_orthogonalised_separately(kind, scale):
     sized = {"optimizer__muon_scale": scale} if scale else {}
     config = configs.resolve(small(**TWO_SIDES | MUON | sized | {"optimizer__kind": kind}))
     model = make_model(config)
@@ -246,7 +248,7 @@ def test_each_head_can_be_a_matrix_of_its_own(kind, scale):
             np.testing.assert_allclose(after[path][layer], expected, rtol=1e-3, atol=2e-5, err_msg=path)
 
 
-def test_heads_that_no_matrix_has_are_refused():
+def test_separate_heads_without_attention_matrices_are_refused():
     own = {
         "optimizer__groups": ("ffn", "tables"),
         "optimizer__group__ffn__select": "axes:mlp",
@@ -265,7 +267,7 @@ def test_heads_that_no_matrix_has_are_refused():
         assert refusal.value.problems == [f"{path}=split {line}"]
 
 
-def test_a_matrix_of_zeros_has_no_sphere():
+def test_matrix_of_zeros_is_refused_by_muonh():
     config = configs.resolve(small(model__vocab_size=257, optimizer__kind="muonh", model__init__zero_outputs=True))
     with pytest.raises(ConfigError) as refusal:
         group_labels(config, make_model(config))
@@ -276,7 +278,7 @@ def test_a_matrix_of_zeros_has_no_sphere():
     ]
 
 
-def test_momentum_rises_from_085_over_the_warm_up():
+def test_momentum_rises_from_0_85_during_warmup():
     kernel, gradients = np.eye(3), np.random.default_rng(4).normal(size=(6, 3, 3))
     plain = MUON | {"optimizer__weight_decay": 0.0}
     found = single("muon", kernel, gradients, **plain, optimizer__momentum_warmup=4)[-1]
@@ -288,7 +290,7 @@ def test_momentum_rises_from_085_over_the_warm_up():
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-5)
 
 
-def test_a_group_gives_the_others_a_rate_of_their_own():
+def test_adamw_group_has_its_own_learning_rate():
     own = {
         "optimizer__groups": ("tables",),
         "optimizer__group__tables__select": "role:embedding,role:head",
@@ -305,7 +307,7 @@ def test_a_group_gives_the_others_a_rate_of_their_own():
     assert all((after[path] != before[path]).any() for path in hidden)
 
 
-def test_a_group_without_matrices_is_refused():
+def test_group_without_matrices_is_refused():
     own = {
         "optimizer__groups": ("tables",),
         "optimizer__group__tables__select": "role:embedding",
@@ -317,7 +319,7 @@ def test_a_group_without_matrices_is_refused():
 
 
 @pytest.mark.promise
-def test_a_run_with_muon_resumes_bit_for_bit(tmp_path, monkeypatch):
+def test_muon_run_resumes_bit_for_bit(tmp_path, monkeypatch):
     made = small(**MUON, optimizer__momentum_warmup=4, optimizer__momentum_cooldown=4, optimizer__muon_heads="split")
     run(made, tmp_path / "whole")
     with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):

@@ -20,14 +20,14 @@ def rates(**overrides):
     return np.array([float(schedule(jnp.asarray(count))) for count in range(100)])
 
 
-def test_warmup_rises_to_the_peak_at_its_last_step():
+def test_warmup_reaches_the_peak_at_its_last_step():
     got = rates(schedule__warmup_steps=10)
     np.testing.assert_allclose(got[:10], 2.0 * np.arange(1, 11) / 10, rtol=1e-6)
     np.testing.assert_allclose(got[9:], 2.0)
 
 
 @pytest.mark.parametrize("warmup", [0, 10])
-def test_decays_end_where_they_should(warmup):
+def test_decay_schedules_follow_their_equations(warmup):
     update = np.arange(1, 101)
     progress = np.maximum(0, update - warmup) / (100 - warmup)
     after = update >= max(warmup, 1)
@@ -46,7 +46,7 @@ def test_decays_end_where_they_should(warmup):
     np.testing.assert_allclose(rates(schedule__kind="wsd", **common)[after], stable[after], rtol=1e-5)
 
 
-def test_inverse_sqrt_meets_the_peak():
+def test_inverse_sqrt_follows_its_equation():
     got = rates(schedule__kind="inverse_sqrt", schedule__warmup_steps=16)
     assert got[15] == pytest.approx(2.0)
     assert got[63] == pytest.approx(2.0 * math.sqrt(16 / 64))
@@ -55,12 +55,12 @@ def test_inverse_sqrt_meets_the_peak():
     np.testing.assert_array_equal(held[16:], got[16:])
 
 
-def test_a_peak_is_held_only_during_a_warmup():
+def test_hold_without_warmup_is_refused():
     with pytest.raises(ConfigError, match=r"schedule\.hold=true has no effect with schedule\.warmup_steps=0"):
         rates(schedule__kind="inverse_sqrt", schedule__hold=True)
 
 
-def test_adamw_is_the_paper_s_update_and_spares_vectors():
+def test_adamw_follows_its_equation_and_does_not_decay_vectors():
     config = configs.resolve(small(optimizer__weight_decay=0.1, optimizer__learning_rate=0.01, optimizer__beta2=0.98))
     params = {"kernel": jnp.full((2, 3), 2.0), "bias": jnp.full((3,), 2.0)}
     gradient = {"kernel": jnp.full((2, 3), 0.5), "bias": jnp.full((3,), -0.25)}
@@ -80,7 +80,7 @@ def test_adamw_is_the_paper_s_update_and_spares_vectors():
             np.testing.assert_allclose(params[name], expected[name], rtol=1e-5)
 
 
-def test_clipping_limits_the_global_norm():
+def test_clipping_limits_the_global_gradient_norm():
     config = configs.resolve(small(optimizer__clip_norm=1.0))
     optimizer = make_optimizer(config, ParameterTraits({"a": 1, "b": 1}, {"a": False, "b": False}))
     gradient = {"a": jnp.full((4,), 30.0), "b": jnp.full((4,), 40.0)}

@@ -1,5 +1,5 @@
-"""Groups of parameters in training: each has the update of its own numbers, and whatever holds of a
-run holds of one with groups.
+"""Parameter groups in training: each group is updated with its own hyperparameters, and runs with
+groups resume and share programs like others.
 """
 
 import functools
@@ -35,11 +35,11 @@ COMMON = {
 }
 GROUPS = {
     "optimizer__groups": ("tables", "vectors", "slow"),
-    # The decay of the optimizer: of those with two dimensions only.
+    # The optimizer's decay, which applies only to parameters of two dimensions.
     "optimizer__group__tables__select": "role:embedding,path:*/query/bias",
     "optimizer__group__tables__rate_factor": 0.25,
     "optimizer__group__tables__beta1": 0.8,
-    # A decay of its own: of all.
+    # The group's own decay, which applies to all its parameters.
     "optimizer__group__vectors__select": "role:vector",
     "optimizer__group__vectors__weight_decay": 0.3,
     "optimizer__group__vectors__epsilon": 1e-3,
@@ -63,7 +63,9 @@ def paths(tree):
 
 
 def numbers(path, label):
-    """(factor, beta1, beta2, epsilon, decay) of a parameter by GROUPS, written down once more."""
+    """Returns (factor, beta1, beta2, epsilon, decay) of a parameter, derived from GROUPS
+    independently.
+    """
     matrix = path.endswith("kernel") or path in ("embedding", "position/table")
     return {
         "tables": (0.25, 0.8, 0.98, 1e-8, 0.1 * matrix),
@@ -75,7 +77,9 @@ def numbers(path, label):
 
 @functools.cache
 def updated(groups=(), steps=4):
-    """(labels, parameters before, gradients, parameters after some steps) of a small model by path."""
+    """Returns (labels, parameters before, gradients, parameters after some steps) of a small model
+    by path.
+    """
     config = resolve(small(model__vocab_size=257, model__dim=8, **COMMON, **KINDS, **dict(groups)))
     model = make_model(config)
     labels = group_labels(config, model)
@@ -97,7 +101,7 @@ def updated(groups=(), steps=4):
     return paths(labels), paths(params), [paths(gradient) for gradient in gradients], paths(after)
 
 
-def test_each_group_has_the_update_of_its_numbers():
+def test_each_group_is_updated_with_its_own_hyperparameters():
     labels, before, gradients, after = updated(tuple(GROUPS.items()))
     assert set(labels.values()) == {"tables", "vectors", "slow", "rest"}
     schedule = make_schedule(resolve(small(**COMMON)))
@@ -115,7 +119,7 @@ def test_each_group_has_the_update_of_its_numbers():
         assert np.abs(after[path] - before[path]).max() > 1e-3, path
 
 
-def test_a_group_of_everything_with_equal_numbers_is_no_group():
+def test_group_of_all_parameters_with_equal_values_changes_nothing():
     everything = {
         "optimizer__groups": ("all",),
         "optimizer__group__all__select": "path:*",
@@ -128,7 +132,7 @@ def test_a_group_of_everything_with_equal_numbers_is_no_group():
         np.testing.assert_array_equal(found[path], values, err_msg=path)
 
 
-def test_a_factor_of_0_keeps_the_initial_values():
+def test_rate_factor_of_0_keeps_the_initial_values():
     still = {
         "optimizer__groups": ("still",),
         "optimizer__group__still__select": "axes:mlp",
@@ -140,12 +144,12 @@ def test_a_factor_of_0_keeps_the_initial_values():
     assert sum(label == "still" for label in labels.values()) > 4
 
 
-def test_the_table_has_every_kind():
+def test_tables_have_every_optimizer_and_schedule():
     assert list(OPTIMIZERS) == list(configs.BY_PATH["optimizer.kind"].choices)
     assert list(SCHEDULES) == list(configs.BY_PATH["schedule.kind"].choices)
 
 
-def test_moments_lie_where_their_parameters_do():
+def test_moments_are_sharded_like_their_parameters():
     config = resolve(small(model__vocab_size=264, **COMMON, **GROUPS))
     model = make_model(config)
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
@@ -163,7 +167,7 @@ def test_moments_lie_where_their_parameters_do():
     assert any("tensor" in sharding.spec for sharding in wanted.values())
 
 
-def test_a_group_without_parameters_is_refused_before_anything_is_read(tmp_path):
+def test_group_without_parameters_is_refused_before_data_are_read(tmp_path):
     config = small(**GROUPS | {"optimizer__group__slow__select": "role:scalar"})
     with pytest.raises(ConfigError, match=r"optimizer.group.slow.select=role:scalar: no parameter is left"):
         run(config, tmp_path / "run", lambda line: None)
@@ -181,14 +185,14 @@ def trained(folder, **changes):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """A run with groups that is never interrupted."""
+    """An uninterrupted run with groups."""
     folder = tmp_path_factory.mktemp("alone")
     trained(folder)
     return folder
 
 
 @pytest.mark.promise
-def test_a_stopped_run_goes_on_bit_for_bit(alone, tmp_path, monkeypatch):
+def test_stopped_run_with_groups_resumes_bit_for_bit(alone, tmp_path, monkeypatch):
     with told_to_stop_at(5, monkeypatch), pytest.raises(Preempted):
         trained(tmp_path)
     assert read_json(tmp_path / "status.json")["step"] in (5, 6)
@@ -198,7 +202,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(alone, tmp_path, monkeypatch):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("executor", ["map", "vmap"])
-def test_runs_that_differ_in_numbers_of_a_group_train_as_one_program(executor, alone, tmp_path):
+def test_runs_with_different_group_values_train_as_one_program(executor, alone, tmp_path):
     other = {"optimizer__group__tables__rate_factor": 2.0, "optimizer__group__vectors__weight_decay": 0.01}
     trained(tmp_path / "alone", **other)
     members = [small(**COMMON | GROUPS), small(**COMMON | GROUPS | other)]
@@ -214,7 +218,7 @@ def test_runs_that_differ_in_numbers_of_a_group_train_as_one_program(executor, a
 
 
 @pytest.mark.promise
-def test_scanned_layers_and_parts_of_a_batch_give_the_same_run(alone, tmp_path):
+def test_scan_and_accumulation_give_the_same_run(alone, tmp_path):
     scanned = {"model__scan_layers": True, "training__accumulation_steps": 2}
     trained(tmp_path, **scanned)
     for one, two in zip(curves(tmp_path), curves(alone), strict=True):

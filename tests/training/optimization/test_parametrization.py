@@ -87,14 +87,14 @@ def beside_pytorch(name):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ROWS)
-def test_ten_updates_equal_those_of_pytorch_with_the_groups_of_the_table(name):
+def test_ten_updates_equal_those_of_pytorch_with_one_group_per_row(name):
     pytest.importorskip("torch")
     for leaf, _, ours, theirs in beside_pytorch(name):
-        # Rates are made in single precision.
+        # Learning rates are computed in single precision.
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=leaf)
 
 
-def test_a_group_multiplies_the_rate_of_the_rule():
+def test_group_factor_multiplies_the_scaled_rate():
     params, gradients = draw()
     plain = {"optimizer__weight_decay": 0.0}
     own = {
@@ -109,7 +109,7 @@ def test_a_group_multiplies_the_rate_of_the_rule():
     np.testing.assert_allclose(half["norm"], one["norm"], rtol=1e-12)
 
 
-def test_directions_of_signs_follow_the_width_too():
+def test_lion_updates_scale_with_width():
     params, gradients = draw()
     found = updated(
         config_of("mup", optimizer__kind="lion", optimizer__weight_decay=0.0, optimizer__epsilon=1e-8),

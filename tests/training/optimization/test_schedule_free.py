@@ -21,7 +21,7 @@ TARGET = np.linspace(-1, 1, 12).reshape(3, 4)
 
 
 def gradient_at(point):
-    """Of a loss that is not quadratic, so that it matters where it is taken."""
+    """The gradient of a non-quadratic loss, so that the point of evaluation matters."""
     return (point - TARGET) ** 3 + 0.1 * point
 
 
@@ -30,7 +30,7 @@ def config_of(**changes):
 
 
 def trained(**changes):
-    """(x, y, z) after the updates, in double precision."""
+    """Returns (x, y, z) after the updates, in double precision."""
     config = config_of(**changes)
     with jax.enable_x64():
         optimizer = make_optimizer(config, TRAITS)
@@ -99,7 +99,7 @@ def test_ten_updates_equal_those_of_pytorch_optimizer():
 
 
 def beside_optax():
-    """Yields (what, before, ours, theirs), likewise."""
+    """Yields (what, before, ours, theirs) of both points."""
     with jax.enable_x64():
         rate = optax.linear_schedule(0.0, RATE, WARMUP)
         rule = optax.chain(
@@ -126,14 +126,14 @@ def test_ten_updates_equal_those_of_optax():
 
 
 @pytest.mark.promise
-def test_a_run_resumes_bit_for_bit_and_its_gradient_is_not_that_of_what_is_evaluated(tmp_path, monkeypatch):
+def test_run_resumes_bit_for_bit_with_gradients_away_from_the_average(tmp_path, monkeypatch):
     made = small(**FREE)
     run(made, tmp_path / "whole", lambda line: None)
     with told_to_stop_at(5, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts", lambda line: None)
     run(made, tmp_path / "parts", lambda line: None)
     assert curves(tmp_path / "whole") == curves(tmp_path / "parts")
-    # With beta1 = 1 the gradient would be taken at the average, and the run would be another.
+    # With beta1 = 1 the gradient would be taken at the average, and the result would differ.
     run(small(**FREE, optimizer__beta1=0.5), tmp_path / "other", lambda line: None)
     assert lines(tmp_path / "other")[-1]["eval/loss"] != lines(tmp_path / "whole")[-1]["eval/loss"]
 
@@ -161,6 +161,6 @@ def test_a_run_resumes_bit_for_bit_and_its_gradient_is_not_that_of_what_is_evalu
     ],
     ids=["schedule", "kind", "beta1"],
 )
-def test_what_it_cannot_be_combined_with_is_refused(changes, line):
+def test_unsupported_combinations_are_refused(changes, line):
     with pytest.raises(ConfigError, match=line):
         configs.resolve(small(**FREE | changes))

@@ -1,4 +1,4 @@
-"""SOAP against pytorch-optimizer's, on stacked layers, and what its state holds."""
+"""SOAP against pytorch-optimizer's, on stacked layers, and the shapes of its state."""
 
 from unittest import mock
 
@@ -69,7 +69,7 @@ def beside_pytorch_optimizer():
             )
             for gradient in gradients:
                 weight.grad = torch.tensor(gradient[leaf][layer])
-                # Its QR decomposition is one in single precision.
+                # The library decomposes in single precision.
                 with mock.patch.object(torch.Tensor, "to", lambda tensor, *_: tensor):
                     other.step()
             yield f"{leaf} {layer}", start[layer], found[leaf][layer], weight.detach().numpy()
@@ -82,7 +82,7 @@ def test_updates_equal_those_of_pytorch_optimizer_in_each_layer():
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8, err_msg=what)
 
 
-def test_the_first_update_only_makes_the_basis_and_long_sides_stay():
+def test_first_update_only_computes_the_basis_and_long_sides_have_none():
     params, gradients = draw()
     found, state = updated(config_of(), params, gradients[:1])
     for leaf, start in params.items():
@@ -103,14 +103,14 @@ def test_the_first_update_only_makes_the_basis_and_long_sides_stay():
     )
 
 
-def test_refreshing_more_often_is_another_optimizer():
+def test_refresh_frequency_changes_the_updates():
     params, gradients = draw()
     often, seldom = (updated(config_of(soap_refresh=every), params, gradients)[0] for every in (1, 10))
     assert np.abs(often["square"] - seldom["square"]).max() > 1e-4
     np.testing.assert_array_equal(often["vector"], seldom["vector"])
 
 
-def test_decomposes_one_matrix_at_a_time_on_a_cpu():
+def test_matrices_are_decomposed_one_at_a_time_on_a_cpu():
     """In a population too (`zoo/layers/decompositions.py` says why)."""
     optimizer = make_optimizer(config_of(), TRAITS)
     params = {name: jnp.zeros((3, *shape)) for name, shape in SHAPES.items()}

@@ -1,4 +1,4 @@
-"""Update rules against their equations in double precision, and against those of other libraries."""
+"""Update rules against their equations in double precision and against other libraries."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,8 @@ SCHEDULED = {
     for name in ("adamw", "nadamw", "stable_adamw", "lamb", "sgd", "sgd with Nesterov", "lion")
 }
 FIELDS |= SCHEDULED | {"adamw, cooled": {"momentum_cooldown": 4}}
-# How far the first moment's decay is from `momentum_start` before each update, and after the last.
+# Progress of the first moment's decay from `momentum_start` before each update and after the last
+# one.
 SHARES = {
     "scheduled": (0, 1 / 4, 2 / 4, 3 / 4, 1, 1, 1, 1, 2 / 3, 1 / 3, 0),
     "cooled": (1, 1, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4, 0),
@@ -50,7 +51,9 @@ def kind_of(name):
 
 
 def draw():
-    """(initial values, gradients of every step) by name; the gradient of a layer of its own scale."""
+    """Returns (initial values, gradients of every step) by name; each layer's gradients have their
+    own scale.
+    """
     numbers = np.random.default_rng(0)
     params = {name: numbers.normal(size=shape) for name, shape in SHAPES.items()}
     params["stacked"][1] *= 10
@@ -71,7 +74,7 @@ def config_of(name, **changes):
 
 
 def updated(name, params, gradients, traits=TRAITS, **changes):
-    """Parameters after the updates, in float32."""
+    """Returns the parameters after the updates, in float32."""
     optimizer = make_optimizer(config_of(name, **changes), traits)
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
     state, step = optimizer.init(params), jax.jit(optimizer.update)
@@ -82,7 +85,7 @@ def updated(name, params, gradients, traits=TRAITS, **changes):
 
 
 def followed(name, start, gradients):
-    """One parameter of one layer after the updates, in double precision."""
+    """Returns one parameter of one layer after the updates, in double precision."""
     values = configs.resolve(config_of(name)).optimizer
     shares = SHARES.get(name.partition(", ")[2], (1,) * (STEPS + 1))
 
@@ -163,8 +166,8 @@ def test_ten_updates_follow_the_equations_in_each_layer(name):
             np.testing.assert_allclose(found[leaf][layer], expected, rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}")
 
 
-def test_the_bias_of_a_first_moment_whose_decay_changes_is_corrected():
-    """The average of gradients that are all the same is that gradient, whatever the decays."""
+def test_bias_of_a_first_moment_with_changing_decay_is_corrected():
+    """The corrected average of equal gradients is that gradient for any decays."""
     params, _ = draw()
     gradients = [{leaf: np.full(shape, 2.0) for leaf, shape in SHAPES.items()}] * STEPS
     found = updated("adamw, scheduled", params, gradients)
@@ -173,7 +176,7 @@ def test_the_bias_of_a_first_moment_whose_decay_changes_is_corrected():
 
 
 def reference(name, weight):
-    """The optimizer of PyTorch, transformers or pytorch-optimizer with the same settings."""
+    """Returns the optimizer of PyTorch, transformers or pytorch-optimizer with equal settings."""
     import pytorch_optimizer
     import torch
     from transformers.optimization import Adafactor
@@ -218,13 +221,15 @@ def reference(name, weight):
 
 
 def unclamped(lamb):
-    """LAMB without a bound on the norm of the weights."""
+    """Returns the LAMB without its bound on the norm of the weights."""
     lamb.clamp = float("inf")
     return lamb
 
 
 def published_clip():
-    """The bound of the paper, t^(1/4) with t the updates before; the library counts from 1."""
+    """Replaces the library's bound, which counts updates from 1, by the paper's t^(1/4), where t
+    counts earlier updates.
+    """
     return lambda step: (step - 1) ** 0.25
 
 
@@ -245,9 +250,9 @@ def beside_library(name):
     found = updated(name, params, gradients)
     for leaf, layer in (("stacked", 0), ("stacked", 1), ("vectors", 0), ("table", slice(None))):
         if name == "adafactor, whole" and leaf != "vectors":
-            continue  # There every matrix is kept by row and column.
+            continue  # The library factorises every matrix by row and column.
         if name == "lamb" and leaf == "vectors":
-            continue  # There they have the length of the parameter too.
+            continue  # The library scales updates of vectors by the norm of the parameter too.
         weight = torch.nn.Parameter(torch.tensor(params[leaf][layer], dtype=torch.float32))
         other = reference(name, weight)
         for gradient in gradients:
@@ -257,7 +262,7 @@ def beside_library(name):
 
 
 def lamb_beside_optax():
-    """Yields the same of the matrices under LAMB with decay."""
+    """Like `beside_library`, for matrices under LAMB with decay."""
     params, gradients = draw()
     values, found = config_of("lamb with decay").optimizer, updated("lamb with decay", *draw())
     other = optax.lamb(RATE, values.beta1, values.beta2, values.epsilon, weight_decay=values.weight_decay)
@@ -270,12 +275,12 @@ def lamb_beside_optax():
         yield f"{leaf} {layer}", params[leaf][layer], found[leaf][layer], np.asarray(theirs)
 
 
-def test_lamb_with_decay_equals_that_of_optax_in_each_layer():
+def test_lamb_with_decay_equals_optax_in_each_layer():
     for what, _, ours, theirs in lamb_beside_optax():
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6, err_msg=what)
 
 
-def test_where_a_norm_is_0_lamb_is_adam():
+def test_lamb_equals_adam_where_a_norm_is_0():
     params, gradients = draw()
     params["table"] *= 0
     found, adam = (updated(name, params, gradients[:1], optimizer__epsilon=1e-8) for name in ("lamb", "adamw"))
@@ -304,7 +309,7 @@ GROUPED = {
 
 
 @pytest.mark.promise
-def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypatch):
+def test_run_with_a_rule_per_group_resumes_bit_for_bit(tmp_path, monkeypatch):
     groups = {
         f"optimizer__group__{name}__{field}": value for name, own in GROUPED.items() for field, value in own.items()
     }
@@ -358,7 +363,7 @@ def test_a_run_with_a_rule_for_each_group_resumes_bit_for_bit(tmp_path, monkeypa
     ],
     ids=["nesterov", "coupled", "start", "same", "no first moment", "decay of LAMB"],
 )
-def test_what_changes_nothing_is_refused(changes, line):
+def test_settings_without_effect_are_refused(changes, line):
     with pytest.raises(ConfigError) as caught:
         configs.resolve(small(**{"optimizer__kind": "sgd"} | changes))
     assert caught.value.problems == [line]

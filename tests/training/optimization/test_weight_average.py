@@ -1,4 +1,4 @@
-"""Averages of the parameters: equations, evaluation, resuming, and runs made of them."""
+"""Averages of the parameters: equations, evaluation, resuming, and export as a run."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from zoo.training.trainer import run, train_runs
 
 
 def walk(config):
-    """Yields (number of the update, parameters after all updates so far, state) of a few updates."""
+    """Yields (number of the update, parameters after each update so far, state)."""
     optimizer = make_optimizer(config, ParameterTraits({"x": 1}, {"x": False}))
     params = {"x": jnp.asarray([1.0, -2.0])}
     state, seen, draw = optimizer.init(params), [], np.random.default_rng(0)
@@ -32,7 +32,7 @@ def walk(config):
 
 
 @pytest.mark.parametrize("horizon", [2, 5, 1000])
-def test_the_moving_average_has_weights_that_fall_by_a_constant_factor(horizon):
+def test_moving_average_weights_decay_exponentially(horizon):
     config = configs.resolve(small(optimizer__learning_rate=0.1, optimizer__ema_steps=horizon))
     for count, seen, state in walk(config):
         weights = (1 - 1 / horizon) ** np.arange(count)[::-1]
@@ -40,7 +40,7 @@ def test_the_moving_average_has_weights_that_fall_by_a_constant_factor(horizon):
         np.testing.assert_allclose(averaged(state, MOVING)["params"]["x"], expected, rtol=1e-5)
 
 
-def test_the_average_of_the_tail_is_the_mean_after_each_of_the_last_updates():
+def test_tail_average_is_the_mean_over_the_last_updates():
     config = configs.resolve(small(optimizer__learning_rate=0.1, optimizer__tail_average=0.6))
     for count, seen, state in walk(config):
         # 0.6 of 12 updates are 7.
@@ -55,7 +55,7 @@ BOTH = {"optimizer__ema_steps": 4, "optimizer__tail_average": 0.4}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run with both averages, one without, and two of a population."""
+    """A run with both averages, a run without, and a population of two."""
     folder = tmp_path_factory.mktemp("runs")
     made = small(**BOTH)
     run(made, folder / "with", lambda line: None)
@@ -67,7 +67,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.promise
-def test_they_are_evaluated_beside_the_parameters_and_changes_nothing_else(trained):
+def test_averages_are_evaluated_and_do_not_change_training(trained):
     def of(name):
         return [
             {key: value for key, value in line.items() if not any(word in key for word in ("seconds", "ema", "tail"))}
@@ -76,7 +76,7 @@ def test_they_are_evaluated_beside_the_parameters_and_changes_nothing_else(train
 
     assert of("with") == of("without")
     scores = [line for line in lines(trained / "with") if "eval/loss" in line]
-    # Before the first update it is an average of nothing.
+    # Before the first update there is nothing to average.
     assert scores.pop(0)["step"] == 0
     assert all(line["eval/ema/loss"] != line["eval/loss"] for line in scores)
     assert [line["step"] for line in scores if "eval/tail/loss" in line] == [8, 12]
@@ -91,7 +91,7 @@ def test_they_are_evaluated_beside_the_parameters_and_changes_nothing_else(train
 
 
 @pytest.mark.promise
-def test_members_of_a_population_have_their_own(trained):
+def test_population_members_have_their_own_averages(trained):
     assert curves(trained / "member 0") == curves(trained / "with")
     final = [lines(trained / name)[-1]["eval/ema/loss"] for name in ("member 0", "member 1")]
     assert final[0] != final[1]
@@ -99,7 +99,7 @@ def test_members_of_a_population_have_their_own(trained):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("name", ["ema", "tail"])
-def test_a_run_of_the_average_scores_as_the_average_did(trained, name, tmp_path):
+def test_run_made_from_an_average_has_the_score_of_the_average(trained, name, tmp_path):
     assert command.main(["average", str(trained / "with"), f"--{name}", "--out", str(tmp_path / "averaged")]) == 0
     found = load_trained(tmp_path / "averaged")
     program, config = found.program, found.config
@@ -113,7 +113,7 @@ def test_a_run_of_the_average_scores_as_the_average_did(trained, name, tmp_path)
 
 
 @pytest.mark.promise
-def test_averages_that_are_not_there_are_refused(trained, capsys):
+def test_missing_averages_are_refused(trained, capsys):
     for name, words, line in (
         ("without", ["--ema"], "has no moving average; train it with optimizer.ema_steps above 0"),
         ("without", ["--tail"], "has no average of its last updates; train it with optimizer.tail_average above 0"),
@@ -126,7 +126,7 @@ def test_averages_that_are_not_there_are_refused(trained, capsys):
 
 @pytest.mark.promise
 @pytest.mark.parametrize("step", [1, 9])
-def test_it_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
+def test_run_with_averages_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
     made = small(**BOTH)
     with told_to_stop_at(step, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts", lambda line: None)
@@ -146,6 +146,6 @@ def test_it_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
         ({"optimizer__tail_average": 1.5}, "optimizer.tail_average=1.5"),
     ],
 )
-def test_what_averages_nothing_is_refused(changes, line):
+def test_invalid_average_settings_are_refused(changes, line):
     with pytest.raises(ConfigError, match=line):
         configs.resolve(small(**changes))

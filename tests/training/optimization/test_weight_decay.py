@@ -1,4 +1,4 @@
-"""Each form of weight decay against its equation and PyTorch's, alone and in groups."""
+"""Each form of weight decay against its equation and PyTorch, with and without groups."""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def updated(labels=None, **changes):
 
 
 def adam(start, gradients, form, decay, schedule="constant"):
-    """AdamW with a rate that falls linearly, and the decay in one of its forms."""
+    """AdamW with a linearly falling learning rate and one form of weight decay."""
     whole = decay
     value, first, second = start, 0.0, 0.0
     for step, g in enumerate(gradients, 1):
@@ -62,7 +62,7 @@ def adam(start, gradients, form, decay, schedule="constant"):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_matrices_decay_by_the_equation_and_vectors_do_not(form):
+def test_only_matrices_decay_and_follow_the_equation(form):
     start, gradients = draw()
     found = updated(optimizer__weight_decay_form=form)
     for name, decay in (("kernel", DECAY), ("bias", 0.0)):
@@ -72,7 +72,7 @@ def test_matrices_decay_by_the_equation_and_vectors_do_not(form):
 
 @pytest.mark.parametrize("schedule", ["linear", "rate"])
 @pytest.mark.parametrize("form", FORMS)
-def test_decay_falls_with_the_run_or_with_the_rate(form, schedule):
+def test_decay_schedule_follows_the_run_or_the_rate(form, schedule):
     start, gradients = draw()
     found = updated(optimizer__weight_decay_form=form, optimizer__weight_decay_schedule=schedule)
     for name, decay in (("kernel", DECAY), ("bias", 0.0)):
@@ -80,7 +80,7 @@ def test_decay_falls_with_the_run_or_with_the_rate(form, schedule):
         np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_a_group_has_a_form_of_its_own():
+def test_group_can_have_its_own_form_of_decay():
     group = {
         "optimizer__groups": ("a",),
         "optimizer__group__a__select": "role:vector",
@@ -96,7 +96,7 @@ def test_a_group_has_a_form_of_its_own():
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("form", "name"), [("coupled", "Adam"), ("decoupled", "AdamW")])
-def test_adam_and_adamw_of_pytorch_are_two_forms(form, name):
+def test_forms_equal_adam_and_adamw_of_pytorch(form, name):
     torch = pytest.importorskip("torch")
     start, gradients = draw()
     weight = torch.nn.Parameter(torch.tensor(start["kernel"], dtype=torch.float32))
@@ -116,7 +116,7 @@ def refused(**changes):
     return caught.value.problems
 
 
-def test_a_form_without_decay_is_refused():
+def test_decay_form_without_decay_is_refused():
     line = "optimizer.weight_decay_form=cautious has no effect with optimizer.weight_decay=0"
     assert refused(optimizer__weight_decay_form="cautious") == [line]
     group = {"optimizer__groups": ("a",), "optimizer__group__a__select": "role:vector"}
@@ -128,7 +128,7 @@ def test_a_form_without_decay_is_refused():
     configs.resolve(small(optimizer__weight_decay_form="cautious", optimizer__group__a__weight_decay=0.1, **group))
 
 
-def test_a_schedule_that_changes_nothing_is_refused():
+def test_decay_schedule_without_effect_is_refused():
     line = "optimizer.weight_decay_schedule=linear has no effect with optimizer.weight_decay=0"
     assert refused(optimizer__weight_decay_schedule="linear") == [line]
     assert refused(optimizer__weight_decay=0.1, optimizer__weight_decay_schedule="rate") == [

@@ -5,7 +5,7 @@ import json
 from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 
 
-def test_lines_after_the_restored_step_and_torn_ones_are_cut(tmp_path):
+def test_torn_lines_and_lines_after_the_restored_step_are_removed(tmp_path):
     path = tmp_path / "metrics.jsonl"
     kept = ['{"step": 1, "train/loss": 3.0}', '{"step": 2, "train/loss": 2.0}', '{"step": 2, "eval/loss": 2.5}']
     path.write_text("\n".join([*kept, '{"step": 3, "train/loss": 1.0}', '{"step": 4, "tr']))
@@ -15,7 +15,7 @@ def test_lines_after_the_restored_step_and_torn_ones_are_cut(tmp_path):
     assert path.read_text().splitlines() == kept[:2]
 
 
-def test_numbers_that_json_cannot_hold_become_null(tmp_path):
+def test_non_finite_numbers_are_written_as_null(tmp_path):
     file = MetricsFile(tmp_path / "metrics.jsonl", 0, False)
     file.write(1, 10, 0.5, {"a": float("nan"), "b": float("inf"), "c": 1.0})
     file.close()
@@ -23,7 +23,7 @@ def test_numbers_that_json_cannot_hold_become_null(tmp_path):
     assert line == {"step": 1, "tokens": 10, "seconds": 0.5, "a": None, "b": None, "c": 1.0, "nonfinite": ["a", "b"]}
 
 
-def test_the_clock_counts_only_while_it_runs(monkeypatch):
+def test_clock_stops_while_paused(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     clock = TrainingClock(5.0)

@@ -1,4 +1,4 @@
-"""Folders of runs from which a record is gone: one clear line, and nothing is lost or falsified."""
+"""Run folders with missing records: one clear line, and no other record is lost or falsified."""
 
 import contextlib
 import shutil
@@ -19,7 +19,7 @@ def quiet(line):
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A run of 12 steps that was stopped after the 4th."""
+    """A run of 12 steps, stopped after step 4."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.MonkeyPatch.context() as patch, told_to_stop_at(4, patch), pytest.raises(Preempted):
         run(small(), folder, quiet)
@@ -32,7 +32,9 @@ def folder(stopped, tmp_path):
 
 
 def refused(folder, **changes):
-    """Returns the only problem of going on in a folder; nothing in it changes."""
+    """Returns the single problem of resuming in a folder, and asserts that nothing in the folder
+    changes.
+    """
     before = {path: path.read_bytes() for path in folder.rglob("*.json*") if path.is_file()}
     with pytest.raises(ConfigError) as caught:
         run(small(**changes), folder, quiet)
@@ -41,22 +43,22 @@ def refused(folder, **changes):
     return problem
 
 
-def test_a_lost_config_is_restored_where_the_identity_is_known(folder, stopped):
+def test_lost_config_is_restored_if_the_identity_is_known(folder, stopped):
     (folder / "config.json").unlink()
     assert "by its meta.json it is another run" in refused(folder, model__dropout=0.5)
-    said = []
-    assert run(small(), folder, said.append)["state"] == "done"
-    assert any("config.json was gone; by the identity in meta.json this is the same run" in line for line in said)
+    printed = []
+    assert run(small(), folder, printed.append)["state"] == "done"
+    assert any("config.json was gone; by the identity in meta.json this is the same run" in line for line in printed)
     assert read_json(folder / "config.json") == read_json(stopped / "config.json")
 
 
-def test_without_config_and_identity_nothing_is_continued(folder):
+def test_run_without_config_and_identity_is_not_resumed(folder):
     (folder / "config.json").unlink()
     (folder / "meta.json").unlink()
     assert "nothing else tells whether this is the same run; restore config.json" in refused(folder)
 
 
-def test_lost_curves_are_refused_until_the_user_agrees(folder):
+def test_lost_metrics_are_refused_until_the_user_agrees(folder):
     (folder / "metrics.jsonl").unlink()
     problem = refused(folder)
     assert "has a checkpoint of step 4, but its metrics.jsonl is gone; restore it" in problem
@@ -67,7 +69,7 @@ def test_lost_curves_are_refused_until_the_user_agrees(folder):
 
 
 def killed(folder, step):
-    """As a run that was never stopped leaves its folder, with metrics up to a step."""
+    """Turns the folder into that of a run killed at a step, with metrics up to it."""
     write_json(folder / "status.json", {"state": "running", "step": 0, "steps": 12, "reason": None})
     text = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     more = [f'{{"step": {number}, "train/loss": 1.0}}\n' for number in range(5, step + 1)]
@@ -75,7 +77,7 @@ def killed(folder, step):
 
 
 @pytest.mark.parametrize("how", ["stopped", "resumed", "killed after the second save"])
-def test_lost_checkpoints_do_not_restart_a_run(how, folder):
+def test_run_with_lost_checkpoints_is_not_restarted(how, folder):
     shutil.rmtree(folder / "checkpoints")
     if how == "resumed":
         write_json(folder / "status.json", {"state": "running", "step": 3, "steps": 12, "reason": None})
@@ -86,8 +88,8 @@ def test_lost_checkpoints_do_not_restart_a_run(how, folder):
     assert f"remove or rename {folder} to start again from step 0" in problem
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(folder, tmp_path):
-    """The first checkpoint may still have been in the making up to the second."""
+def test_run_killed_before_its_first_checkpoint_restarts(folder, tmp_path):
+    """Until the second checkpoint is due, the first one may be unfinished."""
     shutil.rmtree(folder / "checkpoints")
     killed(folder, 6)
     run(small(), folder, quiet)
@@ -95,15 +97,15 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(folder, 
     assert curves(folder) == curves(tmp_path / "straight")
 
 
-def test_a_run_that_is_done_says_what_is_gone(tmp_path):
+def test_finished_run_reports_missing_records(tmp_path):
 
     resolved = configs.resolve(small())
     write_json(tmp_path / "config.json", configs.to_plain(resolved))
     write_json(tmp_path / "status.json", {"state": "done", "step": 12, "steps": 12, "reason": None})
-    said = []
+    printed = []
     with contextlib.ExitStack() as stack:
-        check(RunRequest(small(), tmp_path, said.append), "single", stack)
-    assert [line.split(" is done")[1] for line in said] == [
+        check(RunRequest(small(), tmp_path, printed.append), "single", stack)
+    assert [line.split(" is done")[1] for line in printed] == [
         ", but its metrics.jsonl is gone",
         ", but its checkpoints are gone",
         " already: 12 steps",

@@ -1,4 +1,6 @@
-"""Trackers: they get the lines of metrics.jsonl, each once, whatever happens to the run or to them."""
+"""Trackers receive every line of metrics.jsonl exactly once, even if the run or a tracker is
+interrupted.
+"""
 
 import json
 import struct
@@ -16,7 +18,7 @@ from zoo.training.records.metrics_file import MetricsFile
 from zoo.training.records.trackers import TRACKERS, RunTrackers, scalars
 from zoo.training.trainer import run
 
-# What each package has of its own, and one list of what was called for all.
+# Fake tracker packages, which record their calls in one list.
 FAKES = {
     "wandb": """
 class Run:
@@ -39,7 +41,7 @@ FAKES["trackio"] = FAKES["wandb"]
 
 @pytest.fixture
 def fakes(tmp_path, monkeypatch):
-    """Packages in place of the real ones; the result tells what each was called with."""
+    """Replaces the packages by fakes; returns a function that gives the calls of a package."""
     for name, text in FAKES.items():
         (tmp_path / "fakes").mkdir(exist_ok=True)
         (tmp_path / "fakes" / f"{name}.py").write_text(f"CALLS = []\n{text}")
@@ -57,16 +59,14 @@ def fakes(tmp_path, monkeypatch):
 
 
 def shown(calls):
-    """By step and curve, what a tracker shows in the end; a point that it was given twice is an
-    error.
-    """
+    """Returns the points of a tracker by step and curve, and asserts that none was logged twice."""
     points = {}
     for call in calls:
         if call[0] == "init" and call[1].get("purge_step") is not None:
             points = {place: value for place, value in points.items() if place[0] < call[1]["purge_step"]}
         if call[0] == "log":
             for name, value in call[2].items():
-                # A training line and an evaluation of one step carry the same clock.
+                # A training line and an evaluation of the same step have the same time.
                 assert (call[1], name) not in points or name in ("tokens", "seconds")
                 points[call[1], name] = value
     return points
@@ -77,7 +77,7 @@ def written(folder):
 
 
 class Killed(BaseException):
-    """The end of a process, as far as its files go."""
+    """Stands for the end of a process."""
 
 
 def test_a_run_is_shown_line_by_line(fakes, tmp_path):
@@ -95,7 +95,7 @@ def test_a_run_is_shown_line_by_line(fakes, tmp_path):
     curves = {place for place in expected if place[1].startswith(("train/l", "train/g", "eval/"))}
     for package in FAKES:
         points = shown(fakes(package))
-        # What goes by the clock may differ, a pace not be there at all.
+        # Timings may differ or be missing.
         assert points.keys() >= curves
         assert {place: points[place] for place in curves} == {place: expected[place] for place in curves}
         assert {step for step, _ in points} == set(range(13))
@@ -105,7 +105,7 @@ def test_a_run_is_shown_line_by_line(fakes, tmp_path):
     first, second = (call[1] for call in fakes("wandb") if call[0] == "init")
     assert first == second
     assert (first["resume"], first["project"], first["group"], first["name"]) == ("allow", "zoo", "sweep", "run")
-    # A second one in the same process is a run of its own.
+    # A second run in the same process is tracked as a run of its own.
     assert first["reinit"] == "create_new"
     assert first["config"]["model"]["dim"] == 32
     first, second = (call[1] for call in fakes("trackio") if call[0] == "init")
@@ -118,18 +118,18 @@ LINES = [
 ]
 
 
-def tracked(folder, names, step=0, kept=(), dropped=(), said=None):
+def tracked(folder, names, step=0, kept=(), dropped=(), printed=None):
     config = configs.resolve(small(training__trackers=names))
-    return RunTrackers(config, folder, step, list(kept), list(dropped), (said if said is not None else []).append)
+    return RunTrackers(config, folder, step, list(kept), list(dropped), (printed if printed is not None else []).append)
 
 
-def test_what_a_tracker_missed_it_is_shown(fakes, tmp_path):
+def test_tracker_receives_missed_lines_on_resume(fakes, tmp_path):
     tracked(tmp_path, ("wandb", "tensorboard"), 3, LINES[:3]).write(LINES[3])
     for package in ("wandb", "tensorboardX"):
         assert {step for step, _ in shown(fakes(package))} == {1, 2, 3, 4}
 
 
-def test_what_was_cut_off_is_not_sent_twice(fakes, tmp_path):
+def test_lines_repeated_after_a_resume_are_not_sent_twice(fakes, tmp_path):
     evaluation = {"step": 4, "tokens": 32, "seconds": 2.0, "eval/loss": 2.0}
     one = tracked(tmp_path, ("wandb",))
     for line in LINES[:4]:
@@ -147,13 +147,13 @@ def test_what_was_cut_off_is_not_sent_twice(fakes, tmp_path):
     ]
 
 
-def test_what_is_no_number_is_no_point(fakes, tmp_path):
+def test_values_that_are_not_numbers_are_not_sent(fakes, tmp_path):
     tracked(tmp_path, ("trackio",)).write({"step": 1, "train/loss": None, "tokens": 3, "nonfinite": ["train/loss"]})
     assert fakes("trackio")[-1] == ["log", 1, {"tokens": 3}]
 
 
 @pytest.mark.parametrize("where", ["init", "log", "finish"])
-def test_a_tracker_that_fails_stops_nothing(fakes, tmp_path, monkeypatch, where):
+def test_failing_tracker_does_not_stop_the_run(fakes, tmp_path, monkeypatch, where):
     fakes("wandb")
 
     def fail(*_, **__):
@@ -161,19 +161,19 @@ def test_a_tracker_that_fails_stops_nothing(fakes, tmp_path, monkeypatch, where)
 
     module = sys.modules["wandb"]
     monkeypatch.setattr(*((module, "init", fail) if where == "init" else (module.Run, where, fail)))
-    said = []
+    printed = []
     file = MetricsFile(tmp_path / "metrics.jsonl", 0, False)
-    file.trackers.append(tracked(tmp_path, ("wandb", "trackio"), said=said))
+    file.trackers.append(tracked(tmp_path, ("wandb", "trackio"), printed=printed))
     for line in LINES:
         file.write(line["step"], line["tokens"], line["seconds"], {"train/loss": line["train/loss"]})
     file.close()
-    assert len(said) == 1
-    assert said[0].startswith("warning: wandb failed and is left out")
-    assert said[0].endswith("OSError: no route to host")
+    assert len(printed) == 1
+    assert printed[0].startswith("warning: wandb failed and is left out")
+    assert printed[0].endswith("OSError: no route to host")
     assert len(lines(tmp_path)) == len(LINES) == len([call for call in fakes("trackio") if call[0] == "log"])
 
 
-def test_tensorboard_is_on_where_it_is_installed(fakes, tmp_path, monkeypatch):
+def test_tensorboard_is_used_if_it_is_installed(fakes, tmp_path, monkeypatch):
     tracked(tmp_path, "auto").write(LINES[0])
     assert [call[0] for call in fakes("tensorboardX")] == ["init", "log", "log", "log"]
     monkeypatch.setattr(trackers, "is_installed", lambda name: False)
@@ -181,37 +181,37 @@ def test_tensorboard_is_on_where_it_is_installed(fakes, tmp_path, monkeypatch):
     assert not (tmp_path / "none").exists()
 
 
-def test_no_tracker_is_asked_for(fakes, tmp_path):
+def test_run_without_trackers(fakes, tmp_path):
     tracked(tmp_path, ()).write(LINES[0])
     assert not any(fakes(package) for package in FAKES)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "printed"),
     [
         ("wandb", "needs the package wandb, which is not installed: pip install 'ablation-zoo[wandb]'"),
         ("wandbb", '(did you mean "wandb"?)'),
     ],
 )
-def test_a_tracker_that_is_not_there_is_refused_before_any_work(tmp_path, monkeypatch, capsys, value, said):
+def test_missing_tracker_package_is_refused_before_training(tmp_path, monkeypatch, capsys, value, printed):
     monkeypatch.setattr(trackers, "is_installed", lambda name: False)
     assert main(["--config=configs/gpt2.py:tiny", f"--workdir={tmp_path / 'run'}", f"--tracker={value}"]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert printed in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match=r"training\.trackers"):
         run(small(training__trackers=(value,)), tmp_path / "run", lambda line: None)
 
 
-def test_none_is_imported_before_it_is_used():
+def test_tracker_packages_are_imported_only_when_used():
     program = f"import sys, zoo.training.records.trackers\nassert not { ({package for package, _ in TRACKERS.values()})!r} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def records(folder):
-    """The events of all files, in the order in which they were opened: TFRecords, whose checksums
-    are left to TensorBoard.
+    """Returns the events of all TFRecord files in the order in which the files were opened, without
+    verifying checksums.
     """
     from tensorboardX.proto.event_pb2 import Event
 
@@ -223,7 +223,7 @@ def records(folder):
             place += 16 + size
 
 
-def test_event_files_are_read_back(tmp_path):
+def test_event_files_can_be_read_back(tmp_path):
     pytest.importorskip("tensorboardX")
     one = tracked(tmp_path, ("tensorboard",))
     for line in LINES[:4]:

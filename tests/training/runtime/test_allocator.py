@@ -1,4 +1,4 @@
-"""Freed memory that stays in the process."""
+"""Freed memory is kept by the process for reuse."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from zoo.training.runtime import allocator
 
-# Pages that are mapped while 64 MB are allocated, written and freed ten times.
+# Counts page faults while 64 MB are allocated, written and freed ten times.
 SCRIPT = """
 import resource
 from zoo.training.runtime.allocator import keep_freed_memory
@@ -40,7 +40,7 @@ def faults(**changes):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
-def test_freed_memory_is_not_mapped_again():
+def test_freed_memory_is_reused_without_page_faults():
     kept, few = faults()
     given_back, many = faults(ZOO_KEEP_FREED_MEMORY="0")
     assert (kept, given_back) == (True, False)
@@ -58,7 +58,7 @@ def test_freed_memory_is_not_mapped_again():
         ({"JAX_PLATFORMS": "cpu", "LD_PRELOAD": "libtcmalloc.so"}, False),
     ],
 )
-def test_nothing_is_done_against_an_accelerator_or_a_users_choice(monkeypatch, variables, expected):
+def test_allocator_is_unchanged_with_an_accelerator_or_user_settings(monkeypatch, variables, expected):
     for name in [*os.environ]:
         if name.startswith("MALLOC_") or name in ("LD_PRELOAD", "ZOO_KEEP_FREED_MEMORY"):
             monkeypatch.delenv(name)

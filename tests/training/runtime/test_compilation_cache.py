@@ -1,4 +1,4 @@
-"""Compiled programs on disk: what is damaged is compiled again and replaced."""
+"""The cache of compiled programs: damaged entries are compiled again and replaced."""
 
 import pytest
 from jax._src import compilation_cache as jax_cache
@@ -19,7 +19,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("max_size", [-1, 10**6])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_program_counts_as_missing_and_is_replaced(damage, max_size, tmp_path):
+def test_damaged_program_counts_as_missing_and_is_replaced(damage, max_size, tmp_path):
     cache = CheckedCache(str(tmp_path), max_size=max_size)
     cache.put(KEY, PROGRAM)
     assert cache.get(KEY) == PROGRAM
@@ -28,12 +28,12 @@ def test_a_damaged_program_counts_as_missing_and_is_replaced(damage, max_size, t
     compiled_again = jax_cache.compress_executable(b"the same")
     cache.put(KEY, compiled_again)
     assert CheckedCache(str(tmp_path), max_size=max_size).get(KEY) == compiled_again
-    # A sound one stays.
+    # A sound entry is kept.
     cache.put(KEY, PROGRAM)
     assert cache.get(KEY) == compiled_again
 
 
-def test_a_program_of_others_gets_a_checksum(tmp_path):
+def test_program_without_a_checksum_gets_one_when_read(tmp_path):
     (tmp_path / f"{KEY}-cache").write_bytes(PROGRAM)
     cache = CheckedCache(str(tmp_path), max_size=-1)
     assert cache.get(KEY) == PROGRAM
@@ -41,7 +41,7 @@ def test_a_program_of_others_gets_a_checksum(tmp_path):
     assert cache.get(KEY) is None
 
 
-def test_it_is_the_cache_that_jax_makes(tmp_path, monkeypatch):
+def test_jax_uses_the_checked_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(jax_cache, "LRUCache", jax_cache.LRUCache)
     use_compilation_cache()
     assert isinstance(jax_cache.get_file_cache(str(tmp_path))[0], CheckedCache)

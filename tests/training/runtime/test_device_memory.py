@@ -1,4 +1,4 @@
-"""The memory of devices: the peak that a run writes, and runs that do not fit."""
+"""Device memory: the peak that a run records, and the refusal of runs that do not fit."""
 
 from types import SimpleNamespace
 
@@ -21,22 +21,24 @@ from zoo.training.trainer import run
 @pytest.mark.parametrize(("stats", "peak"), [
     ([None, None], None), ([{}], None), ([{"peak_bytes_in_use": 3}, {"peak_bytes_in_use": 5}, None], 5)
 ])  # fmt: skip
-def test_it_is_that_of_the_fullest_device(monkeypatch, stats, peak):
+def test_peak_is_that_of_the_fullest_device(monkeypatch, stats, peak):
     devices = [SimpleNamespace(memory_stats=lambda of_one=of_one: of_one) for of_one in stats]
     monkeypatch.setattr(jax, "local_devices", lambda: devices)
     assert peak_memory() == peak
 
 
-@pytest.mark.parametrize(("peak", "said"), [(None, ""), (3 * 2**29, ", 1.50 GiB of a device's memory at most")])
-def test_a_run_that_is_done_says_it(tmp_path, peak, said):
+@pytest.mark.parametrize(("peak", "printed"), [(None, ""), (3 * 2**29, ", 1.50 GiB of a device's memory at most")])
+def test_finished_run_reports_its_peak_memory(tmp_path, peak, printed):
     lines = []
     StatusFile(tmp_path, tmp_path, 7, lines.append).write_done(7, "0" * 64, 2.0, peak)
-    assert lines == [f"done: 7 steps in 2.0 s of training{said}"]
+    assert lines == [f"done: 7 steps in 2.0 s of training{printed}"]
     assert read_json(tmp_path / "status.json").get("peak_memory") == peak
 
 
-def test_what_a_run_needs_at_least():
-    """Parameters, two moments and gradients; and the input of each block, of all rows of a part."""
+def test_lower_bound_of_required_memory():
+    """Parameters, two moments, gradients, and the input of each block for the rows of one part of a
+    batch.
+    """
     config = configs.resolve(small(training__accumulation_steps=2))
     program = abstract_program(config)
     parameters = 4 * sum(leaf.size for leaf in jax.tree.leaves(program.abstract_state["params"]))
@@ -48,7 +50,7 @@ def test_what_a_run_needs_at_least():
 
 
 @pytest.mark.parametrize("remedy", ["data.batch_size", "mesh.fsdp"])
-def test_a_run_that_cannot_fit_is_refused_before_anything_is_compiled(tmp_path, monkeypatch, remedy):
+def test_run_that_cannot_fit_is_refused_before_compilation(tmp_path, monkeypatch, remedy):
     monkeypatch.setattr(device_memory, "device_memory", lambda: 2**20)
     monkeypatch.setattr(step, "initial_state", lambda *arguments: pytest.fail("something was compiled"))
     rows = {"data__batch_size": 4096} if remedy == "data.batch_size" else {"model__dim": 512}
@@ -61,7 +63,7 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_compiled(tmp_path, 
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-def test_memory_of_a_machine_and_of_its_control_group(tmp_path, monkeypatch):
+def test_available_memory_respects_the_control_group(tmp_path, monkeypatch):
     files = {
         "meminfo": "MemTotal:  9000 kB\nMemAvailable:  6000 kB\nSwapFree:  1000 kB\n",
         "statm": "9000 0 0",
@@ -91,7 +93,7 @@ def test_memory_of_a_machine_and_of_its_control_group(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("limit", "refused"), [(None, False), (2**30, False), (2**30 - 1, True)])
-def test_memory_of_an_accelerator(monkeypatch, limit, refused):
+def test_run_that_exceeds_accelerator_memory_is_refused(monkeypatch, limit, refused):
     device = SimpleNamespace(platform="gpu", memory_stats=lambda: {"bytes_limit": limit})
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     if not refused:

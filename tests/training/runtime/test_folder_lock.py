@@ -35,7 +35,7 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path, entries, told):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(entries, "mine")
 
 
-def test_what_is_put_beside_a_run_does_not_keep_it_from_going_on(tmp_path):
+def test_extra_files_in_a_run_folder_are_accepted(tmp_path):
     write_json(tmp_path / "config.json", configs.to_plain(configs.default()))
     (tmp_path / "notes.md").write_text("")
     check_run_folder(tmp_path)
@@ -44,7 +44,7 @@ def test_what_is_put_beside_a_run_does_not_keep_it_from_going_on(tmp_path):
         check_run_folder(tmp_path)
 
 
-def test_a_file_is_no_folder_of_a_run(tmp_path, capsys):
+def test_file_as_workdir_is_refused(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("kept")
     assert train.main(["--config=configs/gpt2.py:smoke", f"--workdir={tmp_path / 'text.txt'}"]) == 2
     assert capsys.readouterr().err == f"error: --workdir {tmp_path / 'text.txt'} is a file; name a folder\n"
@@ -56,7 +56,7 @@ def test_a_file_is_no_folder_of_a_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("workdir", ["", ".", "..", "sub/.."])
-def test_a_folder_needs_a_name(workdir, tmp_path, monkeypatch, capsys):
+def test_current_or_parent_folder_as_workdir_is_refused(workdir, tmp_path, monkeypatch, capsys):
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     assert train.main(["--config=configs/gpt2.py:smoke", f"--workdir={workdir}"]) == 2

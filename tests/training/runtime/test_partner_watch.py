@@ -1,5 +1,5 @@
-"""Processes that train one run together: what one does when another is lost, has failed or does not
-come.
+"""Processes that train one run together: how they react when another one is lost, fails or never
+starts.
 """
 
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.faults
 
 
 class Store:
-    """The keys and values of JAX's coordination service."""
+    """A fake key-value store of JAX's coordination service."""
 
     def __init__(self):
         self.values, self.gone = {}, False
@@ -35,7 +35,7 @@ def watch(store, process=0, number=3, timeout=10.0, **more):
     return PartnerWatch(store, process, number, timeout, **more)
 
 
-def test_a_process_without_signs_of_life_is_lost():
+def test_process_without_heartbeat_is_lost():
     store = Store()
     one = watch(store)
     for now in (0, 9, 18):
@@ -48,19 +48,19 @@ def test_a_process_without_signs_of_life_is_lost():
     assert store.values[f"{KEYS}0"] == "b"
 
 
-def test_a_process_that_has_failed_ends_the_others_at_once():
+def test_failed_process_ends_the_others_at_once():
     store = Store()
     store.values[f"{KEYS}2"] = FAILED
     assert watch(store).check("a", 0).startswith("process 2 of 3 has failed, see its own output; ")
 
 
-def test_without_the_service_process_0_is_lost():
+def test_process_0_is_lost_if_the_service_is_unreachable():
     store = Store()
     store.gone = True
     assert watch(store, process=1).check("a", 0).startswith("process 0 of 3 has ended or cannot be reached; ")
 
 
-def test_the_thread_ends_the_process(monkeypatch):
+def test_watch_thread_ends_the_process(monkeypatch):
     ended = []
     one = watch(Store(), number=2, timeout=0.05, end=lambda *end: ended.append(end))
     monkeypatch.setattr(partner_watch.atexit, "register", lambda function: None)
@@ -72,7 +72,7 @@ def test_the_thread_ends_the_process(monkeypatch):
 
 
 @pytest.mark.parametrize(("code", "sign", "exits"), [(None, DONE, []), (3, FAILED, [3])])
-def test_the_end_is_told_to_the_others(code, sign, exits, monkeypatch):
+def test_end_of_a_process_is_announced_to_the_others(code, sign, exits, monkeypatch):
     ended, store = [], Store()
     monkeypatch.setattr(partner_watch, "LINGER_SECONDS", 0.0)
     monkeypatch.setattr(partner_watch.os, "_exit", ended.append)
@@ -84,28 +84,28 @@ def test_the_end_is_told_to_the_others(code, sign, exits, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "announced"),
     [(ConfigError("x"), [2]), (ValueError("x"), [1]), (Preempted("x"), []), (KeyboardInterrupt(), [1])],
 )
-def test_errors_are_reported_unless_all_stop(error, told, monkeypatch):
+def test_errors_are_announced_unless_all_processes_stop(error, announced, monkeypatch):
     codes, one = [], watch(Store())
     monkeypatch.setattr(one, "fail", codes.append)
     monkeypatch.setattr(processes, "_watch", one)
     with pytest.raises(type(error)), processes.watched_by_partners():
         raise error
-    assert codes == told
+    assert codes == announced
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-3", "nan", "1e9"])
-def test_bad_timeouts(text, monkeypatch):
+def test_bad_timeouts_are_refused(text, monkeypatch):
     monkeypatch.setenv("ZOO_JOIN_SECONDS", text)
     with pytest.raises(ConfigError, match=r"ZOO_JOIN_SECONDS='.*': expected a number of seconds, at least 1"):
         processes.join(processes.ProcessGroup(0, 2, "localhost:1"))
 
 
 @pytest.mark.parametrize("process", [0, 1])
-def test_who_does_not_come_is_named_in_one_line(process, monkeypatch, capsys):
-    """The timer ends the process while JAX waits; here it tells the line and the wait goes on."""
+def test_missing_process_is_named_in_one_line(process, monkeypatch, capsys):
+    """In a real run the timer ends the process while JAX waits; here it only prints the line."""
     codes, timers = [], []
 
     def initialize(*arguments, initialization_timeout, heartbeat_timeout_seconds, **more):
@@ -132,7 +132,7 @@ def test_who_does_not_come_is_named_in_one_line(process, monkeypatch, capsys):
     )
 
 
-def test_what_jax_says_of_a_lost_process_becomes_one_line():
+def test_jax_errors_about_a_lost_process_become_one_line():
     given = """[Gloo] Rank 1 is connected
 W1123 10:42:05.750903   24624 preemption_sync_manager.cc:147] Failed to retrieve preemption notice
 Additional GRPC error information: Socket closed
@@ -152,7 +152,7 @@ F1123 10:44:10.389615   25999 client.h:80] Terminating process because the JAX d
     ]
 
 
-def test_python_writes_past_the_filter():
+def test_error_filter_keeps_python_output():
     program = (
         "import os, sys\nfrom zoo.training.runtime.partner_watch import filter_native_errors\n"
         "filter_native_errors('error: lost')\nprint('of Python', file=sys.stderr)\n"

@@ -1,4 +1,4 @@
-"""What a machine cannot run is refused before any work."""
+"""Configs that the machine cannot run are refused before any work."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from zoo.layers.attention.kernel_choice import Platform
 from zoo.training.runtime import platform_check
 
 
-def test_a_named_kernel_is_refused_where_it_does_not_run(monkeypatch):
+def test_kernel_is_refused_on_a_platform_that_cannot_run_it(monkeypatch):
     half = {"model.dtype": "bfloat16", "model.attention.implementation": "cudnn"}
     narrow, wide = (tiny(half | {"model.attention.head_dim": width}) for width in (128, 256))
     monkeypatch.setattr(platform_check.jax, "default_backend", lambda: "cpu")
@@ -28,7 +28,7 @@ def test_a_named_kernel_is_refused_where_it_does_not_run(monkeypatch):
 @pytest.mark.parametrize(("backend", "named", "capability"), [
     ("gpu", "9.0", (9, 0)), ("gpu", "12.1", (12, 1)), ("gpu", "gfx90a", None), ("cpu", "9.0", None)
 ])  # fmt: skip
-def test_the_platform_is_that_of_the_process(monkeypatch, backend, named, capability):
+def test_platform_describes_the_devices_of_the_process(monkeypatch, backend, named, capability):
     devices = [type("Device", (), {"compute_capability": named})] * 3
     for name, value in (("default_backend", backend), ("devices", devices), ("device_count", 3)):
         monkeypatch.setattr(platform_check.jax, name, lambda value=value: value)

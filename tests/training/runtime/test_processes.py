@@ -31,7 +31,7 @@ STEPS = {
 
 
 def start(tmp_path, name, config):
-    """Starts the two processes of a run."""
+    """Starts a run's two processes."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -71,17 +71,16 @@ def finish(started):
 
 @pytest.mark.promise
 @pytest.mark.faults
-def test_two_processes_train_what_one_trains(tmp_path):
-    """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the
-    same end.
-    """
+def test_two_processes_give_the_run_of_one(tmp_path):
+    """A signal to one process stops both at the same step, and the resumed run ends equal."""
     config = small(training__steps=200, **STEPS)
     together = start(tmp_path, "two", config)
     metrics = tmp_path / "two/metrics.jsonl"
     deadline = time.monotonic() + 200
     while not metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    # To the one that does not write, while it compiles: later it may be too late.
+    # The signal goes to the process that does not write, while it compiles; later the run may be
+    # over.
     together[1].send_signal(signal.SIGTERM)
     assert finish(together) == [75, 75], (tmp_path / "two-0.log").read_text()[-2000:]
     status = json.loads((tmp_path / "two/status.json").read_text())
@@ -90,7 +89,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     assert [path.name for path in (tmp_path / "two/checkpoints").iterdir() if path.name.isdigit()] == [
         str(status["step"])
     ]
-    # A damaged checkpoint is noticed by the first process and left by both.
+    # The first process notices a damaged checkpoint, and both skip it.
     checkpoints = tmp_path / "two/checkpoints"
     shutil.copytree(checkpoints / str(status["step"]), checkpoints / "199")
     (checkpoints / "199/manifest.json").write_text("{")
@@ -98,7 +97,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     log = (tmp_path / "two-0.log").read_text()
     assert "checkpoint 199 is damaged" in log
     assert f"continuing from step {status['step']} of 200" in log
-    # The second one prints nothing of its own.
+    # The second process prints nothing.
     assert "loss" not in (tmp_path / "two-1.log").read_text()
     assert json.loads((tmp_path / "two/status.json").read_text())["state"] == "done"
     assert json.loads((tmp_path / "two/meta.json").read_text())["device"]["count"] == 2
@@ -115,12 +114,12 @@ def test_two_processes_train_what_one_trains(tmp_path):
 @pytest.mark.promise
 @pytest.mark.faults
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
-def test_a_lost_process_ends_the_other_in_one_line(tmp_path, monkeypatch, victim):
-    """Also during a save: there is one after every step."""
+def test_lost_process_ends_the_other_with_one_line(tmp_path, monkeypatch, victim):
+    """This covers losses during a save, because there is one after every step."""
     monkeypatch.setenv("ZOO_PARTNER_SECONDS", "3")
     together = start(tmp_path, "two", small(training__steps=10**6, **STEPS | {"training__checkpoint_every": 1}))
     deadline = time.monotonic() + 200
-    # Old checkpoints are removed, so that a certain one may come and go unseen.
+    # Old checkpoints are removed, so that waiting for a certain one might miss it.
     while max(checkpoint_steps(tmp_path / "two/checkpoints"), default=0) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     together[victim].kill()
@@ -147,13 +146,13 @@ def test_a_lost_process_ends_the_other_in_one_line(tmp_path, monkeypatch, victim
         (("a:1", 2, 2), "--process 2: processes are counted from 0 to --processes - 1 = 1"),
     ],
 )
-def test_flags_that_describe_no_group(given, line):
+def test_inconsistent_process_flags_are_refused(given, line):
     with pytest.raises(ConfigError) as caught:
         from_flags(*given)
     assert caught.value.problems == [line]
 
 
-def test_a_process_alone_asks_nobody(monkeypatch):
+def test_single_process_stops_without_coordination(monkeypatch):
     monkeypatch.setattr("zoo.training.runtime.processes.multihost_utils.reached_preemption_sync_point", None)
     assert from_flags(None, None, None) is None
     with StopSignal() as stop:

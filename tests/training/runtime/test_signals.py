@@ -1,4 +1,4 @@
-"""Signals are answered at once, also while the main thread runs no Python."""
+"""Signals are answered at once, even while the main thread runs no Python code."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.fixture(autouse=True)
 def signals_arrive():
-    """A shell starts processes in the background with SIGINT ignored, and so do the tests then."""
+    """Restores SIGINT, which is ignored in tests that a shell runs in the background."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -24,7 +24,7 @@ def signals_arrive():
 
 
 class Recorder:
-    """Standard error that notes whether the main thread was busy at each write."""
+    """A fake standard error that records whether the main thread was busy at each write."""
 
     def __init__(self):
         self.busy, self.written = threading.Event(), []
@@ -37,7 +37,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_answered_while_something_is_compiled(number, monkeypatch):
+def test_signal_is_answered_during_compilation(number, monkeypatch):
     errors = Recorder()
     monkeypatch.setattr(sys, "stderr", errors)
 
@@ -50,7 +50,7 @@ def test_a_signal_is_answered_while_something_is_compiled(number, monkeypatch):
         sender = threading.Thread(target=send)
         sender.start()
         errors.busy.set()
-        # Like a compilation: no instruction of Python, and the lock of the interpreter is free.
+        # Like a compilation, this runs no Python code and releases the GIL.
         hashlib.pbkdf2_hmac("sha256", b"", b"", 1_500_000)
         errors.busy.clear()
         sender.join()
@@ -61,7 +61,7 @@ def test_a_signal_is_answered_while_something_is_compiled(number, monkeypatch):
 
 
 @pytest.mark.parametrize(("apart", "ended"), [(0.0, [130]), (1e9, [])])
-def test_a_second_signal_ends_a_process_that_cannot_handle_it(apart, ended, monkeypatch, capsys):
+def test_second_signal_ends_a_process_that_does_not_stop(apart, ended, monkeypatch, capsys):
     codes = []
     monkeypatch.setattr(signals, "HANDLING_SECONDS", 0.0)
     monkeypatch.setattr(signals, "REPEATED_SECONDS", apart)
@@ -74,7 +74,7 @@ def test_a_second_signal_ends_a_process_that_cannot_handle_it(apart, ended, monk
     assert len(capsys.readouterr().err.splitlines()) == 1 + len(ended)
 
 
-def test_the_watch_ends_with_the_run():
+def test_signal_thread_ends_with_the_run():
     before, threads = signal.set_wakeup_fd(-1), threading.active_count()
     signal.set_wakeup_fd(before)
     with StopSignal():

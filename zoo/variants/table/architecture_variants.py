@@ -21,7 +21,7 @@ BILM = ReferenceTest(
 
 SHARED_LAYERS = ReferenceTest(
     "distinct layers with equal weights",
-    "tests/models/test_shared_layers.py::test_they_compute_what_distinct_layers_with_equal_weights_do",
+    "tests/models/test_shared_layers.py::test_shared_layers_equal_distinct_layers_with_equal_weights",
     1e-5,
 )
 
@@ -57,7 +57,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=MultiTokenObjective,
         tests=(
             numpy_reference(
-                "objectives/test_multi_token.py::test_the_terms_are_the_surprisals_of_the_next_tokens_of_the_document"
+                "objectives/test_multi_token.py::test_terms_are_the_surprisals_of_the_document_s_next_tokens"
             ),
         ),
     ),
@@ -98,7 +98,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         BASELINES["encoder"],
         source=MaskedObjective,
         systems=("bert",),
-        tests=(numpy_reference("objectives/test_masked.py::test_the_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_masked.py::test_loss_equals_that_of_each_row_alone"),),
         details=(
             "round(0.15 n) of a row's n tokens are chosen, never [CLS] or [SEP]. A chosen token is shown as [MASK] "
             "with probability 0.8, as a random token with probability 0.1 and as it is with probability 0.1; all "
@@ -115,7 +115,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         baseline="encoder",
         source=ReplacedTokensObjective,
         systems=("electra",),
-        tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_are_those_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_equal_those_of_each_row_alone"),),
     ),
     choice(
         "model.architecture",
@@ -165,14 +165,14 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
         source=DenoisingObjective,
-        tests=(numpy_reference("objectives/test_denoising.py::test_the_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_denoising.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     Variant(
         "translation",
         "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
         source=TranslationObjective,
-        tests=(numpy_reference("objectives/test_translation.py::test_the_loss_is_that_of_every_pair_alone"),),
+        tests=(numpy_reference("objectives/test_translation.py::test_loss_equals_that_of_each_pair_alone"),),
     ),
     choice(
         "model.architecture",
@@ -181,7 +181,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "elmo",
         {"objective.kind": "bidirectional"},
         source=elmo.ELMo,
-        tests=(BILM, numpy_reference("models/test_elmo.py::test_a_model_is_its_equations")),
+        tests=(BILM, numpy_reference("models/test_elmo.py::test_model_matches_its_equations")),
         claims=("O7", "O11", "O14"),
         picture="architecture",
     ),
@@ -190,7 +190,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "objective",
         BASELINES["elmo"],
         source=BidirectionalObjective,
-        tests=(numpy_reference("objectives/test_bidirectional.py::test_the_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_bidirectional.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     Variant(
         "character-cnn",
@@ -199,7 +199,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=characters.CharacterCNN,
         paper="Kim et al. 2016; Peters et al. 2018, section 3.4",
         baseline="elmo",
-        tests=(numpy_reference("layers/test_characters.py::test_a_token_s_vector_is_its_equation"),),
+        tests=(numpy_reference("layers/test_characters.py::test_token_vector_matches_its_equation"),),
     ),
     Variant(
         "projected-lstm",
@@ -208,7 +208,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=recurrent.ProjectedLSTM,
         baseline="elmo",
         paper="Sak et al. 2014",
-        tests=(numpy_reference("layers/test_recurrent.py::test_a_layer_is_its_equation"),),
+        tests=(numpy_reference("layers/test_recurrent.py::test_layer_matches_its_equation"),),
     ),
     choice(
         "objective.z_loss",
@@ -233,6 +233,6 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "loss = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, e = `objective.label_smoothing`, in "
             "training; evaluation reports -log p(target)."
         ),
-        tests=(numpy_reference("objectives/test_cross_entropy.py::test_what_a_head_may_add", 3e-6),),
+        tests=(numpy_reference("objectives/test_cross_entropy.py::test_head_options_equal_plain_cross_entropy", 3e-6),),
     ),
 )

@@ -83,7 +83,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "`attention.cross_kv_heads` key and value heads of its own."
         ),
         baseline="encoder_decoder",
-        tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_are_the_reference_s", 2e-5),),
+        tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_match_the_reference", 2e-5),),
         picture="heads",
     ),
     Variant(
@@ -281,7 +281,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "performer",
         "attention",
         source=favor.performer_attention,
-        tests=(FAVOR, numpy_reference("layers/test_performer.py::test_outputs_and_gradients_are_the_equations")),
+        tests=(FAVOR, numpy_reference("layers/test_performer.py::test_outputs_and_gradients_match_the_equations")),
         details=(
             "phi(x)_j = exp(w_j . x - |x|^2 / 2), with M random vectors w_j in orthogonal blocks: its expected "
             "product is exp(q . k). q and k are multiplied by K^(-1/4) first.",

@@ -4,7 +4,7 @@ from zoo.layers import short_convolution
 from zoo.variants.table.entry import choice, numpy_reference
 from zoo.variants.variant import Variant
 
-BLOCK = numpy_reference("layers/test_short_convolution.py::test_a_block_is_its_equation_in_packed_and_in_padded_rows")
+BLOCK = numpy_reference("layers/test_short_convolution.py::test_block_matches_its_equation_in_packed_and_padded_rows")
 KIND = "model.convolution.kind"
 
 CONVOLUTION_VARIANTS: tuple[Variant, ...] = (

@@ -11,7 +11,7 @@ ACTIVATIONS = {
     "gelu": "act(x) = x Phi(x), Phi the distribution function of the standard normal distribution.",
     "silu": "act(x) = x / (1 + exp(-x)), also called Swish.",
 }
-FFN = numpy_reference("layers/test_feedforward.py::test_a_layer_is_its_equation")
+FFN = numpy_reference("layers/test_feedforward.py::test_layer_matches_its_equation")
 MODELS = ReferenceTest(
     "the layer of the model that brought it, in transformers",
     "tests/parity/test_feed_forwards.py::test_a_feed_forward_layer_is_the_model_s_that_brought_it",
@@ -71,7 +71,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         tests=(
             ReferenceTest(
                 "counts of parameters",
-                "tests/layers/test_feedforward.py::test_matched_gated_kinds_have_as_many_parameters",
+                "tests/layers/test_feedforward.py::test_matched_gated_kinds_have_equal_parameter_counts",
                 0.02,
             ),
         ),
@@ -151,7 +151,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Press & Wolf 2017, section 4, for a single one",
         equation="x_s = E_source[source_s], y_t = E[target_t]; the head is tied to E.",
         baseline="encoder_decoder",
-        tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_are_the_reference_s"),),
+        tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_match_the_reference"),),
         details=("Switched off: the tie between the embeddings of the two sides.",),
     ),
     choice(
@@ -230,7 +230,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Devlin et al. 2019 (BERT's code)",
         baseline="encoder",
         systems=("bert",),
-        tests=(numpy_reference("models/test_language_model.py::test_the_pooler_reads_the_first_token"),),
+        tests=(numpy_reference("models/test_language_model.py::test_pooler_reads_the_first_token"),),
     ),
     choice(
         "model.head.next_sentence",
@@ -242,7 +242,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         equation="logits [2] = tanh(h_0 W + b) W' + b'.",
         paper="Devlin et al. 2019, section 3.1, Task 2",
         systems=("bert",),
-        tests=(numpy_reference("models/test_language_model.py::test_the_pooler_reads_the_first_token"),),
+        tests=(numpy_reference("models/test_language_model.py::test_pooler_reads_the_first_token"),),
         claims=("O1",),
     ),
 )

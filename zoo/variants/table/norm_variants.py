@@ -4,8 +4,8 @@ from zoo.layers import block, norm
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
-BLOCK = numpy_reference("layers/test_block.py::test_a_block_is_its_equation")
-NORM = numpy_reference("layers/test_norm.py::test_a_norm_is_its_equation")
+BLOCK = numpy_reference("layers/test_block.py::test_block_matches_its_equation")
+NORM = numpy_reference("layers/test_norm.py::test_norm_matches_its_equation")
 TORCH_BLOCK = ReferenceTest(
     "torch.nn.TransformerEncoderLayer", "tests/parity/test_torch_blocks.py::test_a_block_is_torch_s_encoder_layer", 1e-5
 )
@@ -39,7 +39,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "normalisation",
         source=norm.BatchNorm,
         tests=(
-            numpy_reference("layers/test_norm.py::test_batch_norm_in_training_is_algorithm_1_over_the_filled_slots"),
+            numpy_reference("layers/test_norm.py::test_batch_norm_in_training_is_algorithm_1_over_filled_slots"),
         ),
     ),
     choice(
@@ -49,7 +49,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "no-norm",
         source=norm.NoNorm,
         paper="a control",
-        tests=(numpy_reference("layers/test_block.py::test_a_block_without_norm"),),
+        tests=(numpy_reference("layers/test_block.py::test_block_without_norms_matches_its_equation"),),
         details=("Switched off: all norms, also the last one before the head.",),
     ),
     choice(
@@ -60,7 +60,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         equation="x = x + Attention(x), then x = x + FFN(Norm(x)).",
         paper="Warner et al. 2024, section 2.1.1 (ModernBERT, in the first layer alone)",
         systems=("modernbert",),
-        tests=(numpy_reference("layers/test_block.py::test_attention_may_read_the_residual_stream_as_it_is"),),
+        tests=(numpy_reference("layers/test_block.py::test_attention_without_input_norm_matches_its_equation"),),
         details=(
             "Switched off: the norm before self-attention. ModernBERT does so in its first layer, which reads an "
             "embedding that is normalised already: `model.layers.kinds.first.attention.input_norm=false`, with a kind "
@@ -88,7 +88,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "no-norm-scale",
         equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) + bias.",
         paper="a control; Xu et al. 2019 (LayerNorm-simple)",
-        tests=(numpy_reference("layers/test_norm.py::test_the_switches_for_scale_and_bias_change_nothing_else", 1e-7),),
+        tests=(numpy_reference("layers/test_norm.py::test_norm_without_scale_and_bias_uses_1_and_0", 1e-7),),
         details=("Switched off: the factors scale [D] of every norm, so that each has only its bias.",),
     ),
     choice(
@@ -98,7 +98,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "no-norm-bias",
         equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale.",
         paper="a control; Xu et al. 2019",
-        tests=(numpy_reference("layers/test_norm.py::test_the_switches_for_scale_and_bias_change_nothing_else", 1e-7),),
+        tests=(numpy_reference("layers/test_norm.py::test_norm_without_scale_and_bias_uses_1_and_0", 1e-7),),
         details=("Switched off: the bias [D] of every norm. RMSNorm has none anyway.",),
     ),
     choice(
@@ -158,7 +158,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "placement",
         source=block.DeepNormBlock,
         tests=(
-            numpy_reference("layers/test_block.py::test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from"),
+            numpy_reference("layers/test_block.py::test_deepnorm_weights_the_stream_and_scales_initial_values"),
         ),
         picture="architecture",
     ),
@@ -169,7 +169,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "zero-outputs",
         paper="Zhang et al. 2019 (Fixup), section 3; nanochat's and modded-nanogpt's code",
         equation="W_o = W_down = 0 at first, so that x + f(Norm(x)) = x.",
-        tests=(numpy_reference("layers/test_block.py::test_a_block_that_begins_as_the_identity_can_still_learn", 0.0),),
+        tests=(numpy_reference("layers/test_block.py::test_block_initialised_as_the_identity_has_gradients", 0.0),),
     ),
     choice(
         "model.residual",

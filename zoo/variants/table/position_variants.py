@@ -8,7 +8,7 @@ from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
 TABLE = "model.position.kind"
-FREQUENCIES = numpy_reference("layers/test_position.py::test_stretched_frequencies_are_their_formulas", 2e-5)
+FREQUENCIES = numpy_reference("layers/test_position.py::test_scaled_rope_frequencies_match_their_formulas", 2e-5)
 SINUSOID = numpy_reference("layers/test_position.py::test_sinusoids_are_added_to_the_embedding")
 
 
@@ -108,7 +108,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         tests=(
             ReferenceTest(
                 "complex numbers in float64",
-                "tests/layers/test_position.py::test_rope_multiplies_complex_numbers",
+                "tests/layers/test_position.py::test_rope_equals_complex_multiplication",
                 1e-5,
             ),
         ),

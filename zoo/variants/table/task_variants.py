@@ -18,7 +18,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         more={"model.head.classes": 4},
         source=ClassificationObjective,
         baseline="encoder",
-        tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     choice(
         "objective.kind",
@@ -26,7 +26,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "task",
         source=RegressionObjective,
         baseline="encoder",
-        tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     choice(
         "objective.kind",
@@ -35,7 +35,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         more={"model.head.classes": 4},
         source=TaggingObjective,
         baseline="encoder",
-        tests=(numpy_reference("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_spans_of_text.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     choice(
         "objective.kind",
@@ -43,7 +43,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "task",
         source=ExtractionObjective,
         baseline="encoder",
-        tests=(numpy_reference("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),),
+        tests=(numpy_reference("objectives/test_spans_of_text.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     *(
         choice(
@@ -55,7 +55,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
             baseline="encoder",
             paper=paper,
             equation=equation,
-            tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
+            tests=(numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone"),),
         )
         for kind, paper, equation in (
             ("first", "Devlin et al. 2019, section 4.1", "scores = v W + b with v = h_0, the state of [CLS]."),
@@ -83,8 +83,8 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         paper="Peters et al. 2018, eq. 1",
         baseline="elmo",
         tests=(
-            numpy_reference("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),
-            numpy_reference("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),
+            numpy_reference("layers/test_scalar_mix.py::test_mixture_matches_its_equation"),
+            numpy_reference("models/test_elmo_features.py::test_scores_equal_the_mixture_computed_by_hand"),
         ),
     ),
     choice(
@@ -104,6 +104,6 @@ TASK_VARIANTS: tuple[Variant, ...] = (
             "depend on the rest of the batch.",
         ),
         baseline="elmo",
-        tests=(numpy_reference("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),),
+        tests=(numpy_reference("models/test_elmo_features.py::test_scores_equal_the_mixture_computed_by_hand"),),
     ),
 )
