@@ -38,9 +38,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "batchnorm",
         "normalisation",
         source=norm.BatchNorm,
-        tests=(
-            numpy_reference("layers/test_norm.py::test_batch_norm_in_training_is_algorithm_1_over_filled_slots"),
-        ),
+        tests=(numpy_reference("layers/test_norm.py::test_batch_norm_in_training_is_algorithm_1_over_filled_slots"),),
     ),
     choice(
         "model.norm.kind",
@@ -157,9 +155,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "deepnorm",
         "placement",
         source=block.DeepNormBlock,
-        tests=(
-            numpy_reference("layers/test_block.py::test_deepnorm_weights_the_stream_and_scales_initial_values"),
-        ),
+        tests=(numpy_reference("layers/test_block.py::test_deepnorm_weights_the_stream_and_scales_initial_values"),),
         picture="architecture",
     ),
     choice(
