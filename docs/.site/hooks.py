@@ -117,7 +117,7 @@ def claim_pages() -> dict[str, str]:
     """
     table = (RESULTS / "README.md").read_text(encoding="utf-8").splitlines()
     pages, rows = {}, []
-    for claim in read_claims(RESULTS):
+    for claim in read_claims(RESULTS).claims:
         cells = (line[2:-2].split(" | ") for line in table if line.startswith(f"| {claim['id']} | "))
         # Another table lists the tests of exact claims.
         found = [row for row in cells if len(row) == 8]
