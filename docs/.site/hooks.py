@@ -124,10 +124,9 @@ def claim_pages() -> dict[str, str]:
         if not found:
             raise ValueError(f"results/README.md has no row of claim {claim['id']}: run zoo results")
         # The columns are id, claim, source, verdict, effect, size, published and where.
-        judged = ["| verdict | effect | size | where |", "| --- | --- | --- | --- |"]
-        judged += ["| " + " | ".join([*row[3:6], from_results(row[7])]) + " |" for row in found]
+        judged = ["| verdict | effect | size | published | where |", "| --- | --- | --- | --- | --- |"]
+        judged += ["| " + " | ".join([*row[3:7], from_results(row[7])]) + " |" for row in found]
         parts = [f"# {claim['id']}", f"**{claim['statement']}.**", f"Source: {claim['source']}."]
-        parts += [f"Published: {claim['published']}."] * bool(claim["published"])
         parts += ["\n".join(judged)]
         parts += [f"What could be wrong with it: {claim['limits']}"] * bool(claim["limits"])
         parts += ["[All claims in one table](../results/README.md)"]
