@@ -93,6 +93,18 @@ class SpanCorruption:
             np.concatenate([_merged(rows, is_cut, starts, sentinel), end], axis=1),
         )
 
+    def inverse(self, source: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Returns the original row of a source and its targets, [n]; all without padding."""
+        first = self.vocab_size + self.sentinels - 1
+        spans: dict[int, list[int]] = {}
+        for token in targets[:-1].tolist():
+            if self.vocab_size <= token <= first:
+                spans[token] = []
+                current = token
+            else:
+                spans[current].append(token)
+        return np.array([token for one in source[:-1].tolist() for token in spans.get(one, [one])], np.int32)
+
 
 def _parts(draws: np.ndarray, parts: int) -> np.ndarray:
     """Divides n things into parts, none empty, all ways equally likely; returns lengths [B, parts].
