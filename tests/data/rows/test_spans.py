@@ -27,18 +27,6 @@ def filled(row):
     return row[row >= 0]
 
 
-def restored(corruption, source, targets):
-    """Returns the original row of a source and its targets, [n]; all without padding."""
-    first, spans = corruption.vocab_size + corruption.sentinels - 1, {}
-    for token in targets[:-1].tolist():
-        if corruption.vocab_size <= token <= first:
-            spans[token] = []
-            current = token
-        else:
-            spans[current].append(token)
-    return np.array([token for one in source[:-1].tolist() for token in spans.get(one, [one])], np.int32)
-
-
 @pytest.mark.parametrize(("tokens", "source", "targets", "spans"), [
     # T5's own: 512 tokens on the encoder's side (Raffel et al. 2020, section 3.1.4), and mT5's and
     # the objective study's lengths.
@@ -57,7 +45,7 @@ def test_a_row_can_be_put_together_again(length, density, mean, seed):
     assert batch["source"].shape == (3, lengths.source)
     assert batch["targets"].shape == (3, lengths.targets)
     for row, source, targets in zip(rows, batch["source"], batch["targets"], strict=True):
-        np.testing.assert_array_equal(restored(corruption, source, targets), row)
+        np.testing.assert_array_equal(corruption.inverse(source, targets), row)
         assert source[-1] == targets[-1] == END
         sentinels = [V + 39 - i for i in range(lengths.spans)]
         assert [token for token in source if token >= V] == sentinels
@@ -84,7 +72,7 @@ def test_shorter_rows_are_padded_and_empty_ones_stay_empty():
     batch = made(rows, SpanCorruption(0.3, 2.0, V, SENTINELS, END))
     for row, source, targets in zip(rows[:2], batch["source"], batch["targets"], strict=False):
         np.testing.assert_array_equal(
-            restored(SpanCorruption(0.3, 2.0, V, SENTINELS, END), filled(source), filled(targets)), filled(row)
+            SpanCorruption(0.3, 2.0, V, SENTINELS, END).inverse(filled(source), filled(targets)), filled(row)
         )
         assert (np.diff((source >= 0).astype(int)) <= 0).all()
     assert (batch["source"][2:] == -1).all()
@@ -138,7 +126,7 @@ def test_a_dataset_is_made_of_them(tmp_path, monkeypatch):
     assert batch["targets"].shape == (16, lengths.targets)
     assert batch["targets"][:, 0].tolist() == [257 + 11] * 16
     rows = [
-        restored(SpanCorruption(0.15, 3.0, 257, 12, 256), filled(s), filled(t))
+        SpanCorruption(0.15, 3.0, 257, 12, 256).inverse(filled(s), filled(t))
         for one in dataset.evaluation_batches()
         for s, t in zip(one["source"], one["targets"], strict=True)
         if s[0] >= 0
