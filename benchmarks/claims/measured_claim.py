@@ -32,7 +32,9 @@ class Judgement:
 
     @classmethod
     def of(cls, holds: bool, effect: str, text: str, refuted: bool = True) -> "Judgement":
-        """Returns the judgement of a rule that holds, is refuted, or neither."""
+        """Returns the judgement of a rule that `holds`, is `refuted`, or neither; a rule about figures
+        without an uncertainty is refuted where it does not hold.
+        """
         return cls("supported" if holds else "not supported" if refuted else "undecided", effect, text)
 
 

@@ -41,7 +41,8 @@ def judge(rows: Sequence[Row]) -> Judgement:
     cheaper = window["ratio_high"] < 1 and window["MiB"] < full["MiB"]
     return Judgement.of(
         linear and cheaper,
-        f"time and memory alone: {window['ratio']:.2f} of the time and {window['MiB'] / full['MiB']:.2f} of the memory at {longest:,} tokens",
+        f"cost alone: {window['ratio']:.2f} of the time and {window['MiB'] / full['MiB']:.2f} of the memory at "
+        f"{longest:,} tokens",
         f"Doubling the row to {longest:,} tokens multiplies the time with a window of {window['window']} by "
         f"{window['time growth']:.2f} and its memory by {window['memory growth']:.2f}; with full attention by "
         f"{full['time growth']:.2f} and {full['memory growth']:.2f}. The window takes {window['ratio']:.2f} of the time "

@@ -95,7 +95,7 @@ def test_reading_in_two_parts_carries_the_state():
     second, _ = run(settings, values, "read", read[:, 4:], filled[:, 4:], carry)
     D = settings.dim
     close(np.concatenate([first, second], axis=2)[..., :D], whole[..., :D])
-    # The backward direction has not read the second part when it reads the first.
+    # The backward direction reads the first part without having seen the second.
     assert abs(np.concatenate([first, second], axis=2)[1:, :, :4, D:] - whole[1:, :, :4, D:]).max() > 1e-3
     empty = with_values(ELMo(settings), values).empty_carry(B)
     np.testing.assert_array_equal(run(settings, values, "representations", read, filled, empty), whole)

@@ -114,7 +114,9 @@ def test_a_name_that_leads_elsewhere_is_refused(writer):
 
 def test_a_table_of_tuned_rates_is_not_lost(writer, output):
     (output / "norms/tuning.csv").write_text("arm,optimizer.learning_rate,seed,eval/loss,chosen\n")
-    with pytest.raises(ConfigError, match=r"norms/tuning.csv would be lost, because .*sweep tuned nothing; remove"):
+    with pytest.raises(
+        ConfigError, match=r"norms/tuning.csv would be lost, because .*sweep has no tuning runs; remove"
+    ):
         archive_results(load_sweep(writer.root / "sweep"), output)
     assert (output / "norms/runs.csv").exists()
 

@@ -59,11 +59,11 @@ def build(output: Path, tests: Path | None = None) -> Path:
     """
     if not output.is_dir():
         raise ConfigError(f"{output}: there is no such folder")
-    claims = read_claims(output)
+    listed = read_claims(output)
     pages, problems = [], []
     for path in sorted(output.glob("*/result.json")):
         try:
-            pages.append(_read_result(path, claims))
+            pages.append(_read_result(path, listed))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             problems.append(
                 f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
@@ -83,7 +83,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
         )
         if row := write_scales(scaled, output):
             measured[CLAIM] = [*measured.get(CLAIM, ()), row]
-        write_atomic(index, "\n".join(_index_lines(output, pages, claims, exact, measured)))
+        write_atomic(index, "\n".join(_index_lines(output, pages, listed, exact, measured)))
     except OSError as error:
         raise not_writable(index, error) from error
     return index
@@ -121,7 +121,7 @@ def _read_result(path: Path, listed: ListedClaims) -> _ResultPage:
 def _index_lines(
     output: Path,
     pages: Sequence[_ResultPage],
-    claims: ListedClaims,
+    listed: ListedClaims,
     exact: Mapping[str, list[str]],
     measured: Mapping[str, list[dict[str, Any]]],
 ) -> list[str]:
@@ -139,11 +139,11 @@ def _index_lines(
         for claim in claim_ids(page.claim):
             by_claim.setdefault(claim, []).append((page.name, page.result, page.contrasts))
     # Experiments whose claim is not in the list have a table of their own.
-    listed = {claim["id"] for claim in claims.claims}
-    unlisted = [page.row for page in pages if not listed & set(claim_ids(page.claim))]
+    ids = {claim["id"] for claim in listed.claims}
+    unlisted = [page.row for page in pages if not ids & set(claim_ids(page.claim))]
     return [
         *(HEAD_WITH_RULES if (output / RULES_PAGE).exists() else HEAD),
-        *(claims_lines(claims, by_claim, measured, exact) if claims.claims else []),
+        *(claims_lines(listed, by_claim, measured, exact) if listed.claims else []),
         *([*TABLE, *unlisted, ""] if unlisted else []),
         *_effort_lines([output / page.name for page in every]),
         *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),

@@ -73,8 +73,8 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
     folder, rates = output / sweep.name, load_tuning_grid(sweep.folder, sweep.tuning)
     if not rates and (folder / "tuning.csv").exists():
         raise ConfigError(
-            f"{folder / 'tuning.csv'} would be lost, because {sweep.folder} tuned nothing; remove that file first, or "
-            "archive elsewhere with --output"
+            f"{folder / 'tuning.csv'} would be lost, because {sweep.folder} has no tuning runs; remove that file "
+            "first, or archive elsewhere with --output"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
