@@ -87,7 +87,7 @@ def in_haste(monkeypatch):
     """
     import jax
 
-    from tests.building import quick_compilation
+    from tests.support.building import quick_compilation
 
     monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=quick_compilation()))
 
@@ -95,7 +95,7 @@ def in_haste(monkeypatch):
 @pytest.fixture(scope="module")
 def shared_programs():
     """Lets runs with equal configs share compiled programs; a module requests it by `usefixtures`."""
-    from tests.shared_programs import sharing
+    from tests.support.shared_programs import sharing
 
     with sharing():
         yield

@@ -8,10 +8,10 @@ import shutil
 
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, small
 
-from tests.building import slow_but
-from tests.untrained import untrained
+from tests.support.building import slow_but
+from tests.support.small_runs import OBJECTIVES, small
+from tests.support.untrained import untrained
 from zoo.analysis import word_contextuality, word_senses, word_vectors
 from zoo.analysis.word_contextuality import (
     LayerContextuality,

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from small_runs import small
 
+from tests.support.small_runs import small
 from zoo.analysis.coordinates import at_width, coordinates
 from zoo.cli import main as command
 from zoo.errors import ConfigError

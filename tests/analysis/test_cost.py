@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import slow_but, tiny
+from tests.support.building import slow_but, tiny
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
+from tests.support.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
 from zoo.analysis.activations import _compiled, record_activations
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
@@ -99,7 +99,7 @@ def vars_of(found):
 
 def test_the_last_state_is_what_the_model_returns():
     found, values, config = inside({"model.norm.placement": "post"})
-    from tests.building import call, counting, with_values
+    from tests.support.building import call, counting, with_values
 
     model = make_model(config)
     hidden = call(lambda values, tokens: with_values(model, values)(tokens, counting(5)), values, TOKENS[:1])

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.small_runs import small
+from tests.support.small_runs import small
 from zoo import config
 from zoo.analysis.probes import probe
 from zoo.analysis.run_measures import measure_run

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tests.building import ENCODER, call, close, compiled, random_values, tiny, with_values
-from tests.visibility import Situation, normal, of_model
+from tests.support.building import ENCODER, call, close, compiled, random_values, tiny, with_values
+from tests.support.visibility import Situation, normal, of_model
 from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 from zoo.layers.norm import make_norm

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from small_runs import OBJECTIVES, small
 
-from tests.untrained import untrained
+from tests.support.small_runs import OBJECTIVES, small
+from tests.support.untrained import untrained
 from zoo.cli import main
 from zoo.decoding.text_generator import TextGenerator
 from zoo.terminal import escape

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_runs import OBJECTIVES, small
 
+from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo.cli import evaluate, main, train
 from zoo.training.trainer import run

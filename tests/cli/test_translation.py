@@ -5,8 +5,8 @@ import json
 import jax
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, lines, small
 
+from tests.support.small_runs import OBJECTIVES, lines, small
 from zoo import config as configs
 from zoo.cli import evaluate
 from zoo.cli.main import main

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORMER, TWO, check_refused, shown
+from tests.fields.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORMER, TWO, check_refused, shown
 
 
 @pytest.mark.parametrize(

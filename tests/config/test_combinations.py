@@ -4,7 +4,7 @@ names what is in the way.
 
 import pytest
 
-from tests.refused_configs import (
+from tests.fields.refused_configs import (
     BIAS,
     ENCODER,
     LONG,

@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.refused_configs import ELMO, ENCODER, ISOLATED, NARROW, SHARED, TAUGHT, TWO, check_refused, kind, shown
+from tests.fields.refused_configs import (
+    ELMO,
+    ENCODER,
+    ISOLATED,
+    NARROW,
+    SHARED,
+    TAUGHT,
+    TWO,
+    check_refused,
+    kind,
+    shown,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.added_kinds import both_added, kinds_added
+from tests.support.added_kinds import both_added, kinds_added
 from zoo import config as configs
 from zoo.config.field import Field
 from zoo.config.fields import BY_PATH, group_fields, has_condition

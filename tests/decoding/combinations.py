@@ -4,7 +4,7 @@ key heads, and all else.
 
 import itertools
 
-from tests.building import ENCODER_DECODER
+from tests.support.building import ENCODER_DECODER
 from zoo.layers.position import POSITIONS
 
 WINDOWS = (0, 3)

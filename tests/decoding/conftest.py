@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from tests.building import quick_compilation
+from tests.support.building import quick_compilation
 from zoo.decoding import beam_search, decode_loop, generator
 
 STATIC = {"prefill": ("decoder",), "sample": ("decoder", "buffer_size"), "search": ("decoder", "beams", "buffer_size")}
@@ -11,7 +11,7 @@ STATIC = {"prefill": ("decoder",), "sample": ("decoder", "buffer_size"), "search
 
 @pytest.fixture(autouse=True, scope="package")
 def quick_programs():
-    """Compiles the three programs anew, in the way of `tests.building.compiled`."""
+    """Compiles the three programs anew, in the way of `tests.support.building.compiled`."""
     with pytest.MonkeyPatch.context() as patch:
         for name, static in STATIC.items():
             module = beam_search if name == "search" else decode_loop

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.building import compiled, counting, random_statistics, random_values, tiny, with_values
+from tests.support.building import compiled, counting, random_statistics, random_values, tiny, with_values
 from zoo.decoding import Generator
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, UnstackedWeights, unstack_layers
 from zoo.layers.context import Context

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, compiled, counting, slow_but, with_values
 from tests.decoding.making import made, rows
+from tests.support.building import ENCODER_DECODER, compiled, counting, slow_but, with_values
 from zoo.decoding import Generator, stop_table
 from zoo.decoding.generator import padded_length
 from zoo.layers.context import Context

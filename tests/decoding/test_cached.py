@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, close, slow_but
 from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, KV_HEADS, WINDOWS, combined, scheme
 from tests.decoding.making import both_ways
+from tests.support.building import ENCODER_DECODER, close, slow_but
 from zoo.layers.position import POSITIONS
 
 

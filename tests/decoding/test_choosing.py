@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from tests.building import call, compiled
+from tests.support.building import call, compiled
 from zoo.decoding.sampling import Sampling, argmax_token, sample_tokens, top_k_top_p_mask
 from zoo.errors import ConfigError
 

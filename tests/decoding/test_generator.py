@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.building import ENCODER, ENCODER_DECODER, TINY_ELMO, tiny
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made
+from tests.support.building import ENCODER, ENCODER_DECODER, TINY_ELMO, tiny
 from zoo.decoding import Generator, Sampling, stop_table
 from zoo.decoding.generator import padded_length
 from zoo.errors import ConfigError

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, compiled, counting, programs_inside, with_values
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made, rows
+from tests.support.building import ENCODER_DECODER, compiled, counting, programs_inside, with_values
 from zoo.decoding import Sampling, decode_loop, stop_table
 from zoo.decoding.decode_step import IncrementalDecoder, unstack_layers
 from zoo.decoding.generator import Generator

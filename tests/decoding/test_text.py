@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import random_values, tiny
+from tests.support.building import random_values, tiny
 from zoo.config import to_plain
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer

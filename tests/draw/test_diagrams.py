@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
-from small_runs import OBJECTIVES, small
 
+from tests.support.small_runs import OBJECTIVES, small
 from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import position_tables

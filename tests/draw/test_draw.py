@@ -5,9 +5,9 @@ refused.
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from small_runs import OBJECTIVES, small
 
-from tests.untrained import untrained
+from tests.support.small_runs import OBJECTIVES, small
+from tests.support.untrained import untrained
 from zoo.analysis import position_similarity
 from zoo.analysis.activations import StackActivations
 from zoo.cli.main import main

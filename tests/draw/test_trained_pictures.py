@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from small_runs import small
 
 from tests.draw.test_draw import drawn
 from tests.draw.test_draw import run as untrained_run
+from tests.support.small_runs import small
 from zoo.draw import depth_profiles, input_shift, nearest_tokens
 from zoo.errors import ConfigError
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, slow_but
+from tests.support.building import call, slow_but
 from zoo.layers.attention.banded import banded_attention
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.layers.attention.kernels import KERNELS

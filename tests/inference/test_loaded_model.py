@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import zoo
-from tests.small_runs import small
-from tests.untrained import untrained
+from tests.support.small_runs import small
+from tests.support.untrained import untrained
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import write_json

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import zoo
-from tests.small_runs import SMALL
-from tests.untrained import untrained
+from tests.support.small_runs import SMALL
+from tests.support.untrained import untrained
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 

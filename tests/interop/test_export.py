@@ -7,9 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from tests.building import slow_but
-from tests.checkpoints_of_others import EXPRESSED, NO_SETTINGS, OF_CLASSES, arrays_of, imported, stored_tensors, zoo
-from tests.small_runs import small
+from tests.support.building import slow_but
+from tests.support.checkpoints_of_others import (
+    EXPRESSED,
+    NO_SETTINGS,
+    OF_CLASSES,
+    arrays_of,
+    imported,
+    stored_tensors,
+    zoo,
+)
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like

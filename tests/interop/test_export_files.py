@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from tests.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
-from tests.small_runs import OBJECTIVES, small
+from tests.support.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
+from tests.support.small_runs import OBJECTIVES, small
 from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer

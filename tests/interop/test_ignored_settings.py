@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.checkpoints_of_others import write_checkpoint, zoo
+from tests.support.checkpoints_of_others import write_checkpoint, zoo
 
 
 def meta(run):

@@ -12,11 +12,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.building import call
-from tests.checkpoints_of_others import arrays_of, imported, stored_tensors, write_checkpoint, zoo
 from tests.parity.harness import make_batch, output_difference, resolved
 from tests.parity.systems import SYSTEMS
-from tests.stored_outputs import read
+from tests.support.building import call
+from tests.support.checkpoints_of_others import arrays_of, imported, stored_tensors, write_checkpoint, zoo
+from tests.support.stored_outputs import read
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import AUTO

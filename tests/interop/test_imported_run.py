@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.checkpoints_of_others import imported, zoo
+from tests.support.checkpoints_of_others import imported, zoo
 from zoo.data import encode_text_file
 from zoo.data.rows.token_streams import Stream
 from zoo.interop.importing import trained_length

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints_of_others import imported, zoo
+from tests.support.checkpoints_of_others import imported, zoo
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.interop import exporting
 from zoo.interop.output_folder import atomic_folder

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.building import tiny
+from tests.support.building import tiny
 from zoo.errors import DataError
 from zoo.interop.weights.mapping import (
     IDENTITY,

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.checkpoints_of_others import imported, zoo
+from tests.support.checkpoints_of_others import imported, zoo
 from zoo import config as configs
 
 

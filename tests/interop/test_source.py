@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.checkpoints_of_others import write_checkpoint
+from tests.support.checkpoints_of_others import write_checkpoint
 from zoo.errors import ConfigError
 from zoo.interop import checkpoint_source as sources
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.parity.harness import cotangents, make_batch, output_difference, random_tensor, resolved, run_ours
 from tests.parity.systems import SYSTEMS
-from tests.stored_outputs import FOLDER, digest, read
+from tests.support.stored_outputs import FOLDER, digest, read
 from zoo.interop import importer_of
 from zoo.interop.model_weights import export_weights, import_weights
 from zoo.interop.weights.mapping import from_zoo

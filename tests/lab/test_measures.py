@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.building import with_values
-from tests.small_runs import small
-from tests.untrained import untrained
+from tests.support.building import with_values
+from tests.support.small_runs import small
+from tests.support.untrained import untrained
 from zoo import config, data
 from zoo.analysis.activations import record_activations
 from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun, measure_run, pairwise_divergence

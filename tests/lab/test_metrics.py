@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from lab_reports import write_report
 
+from tests.lab.report.lab_reports import write_report
 from zoo import config
 from zoo.data.labelled.task_scores import answer_scores, class_scores, correlations, entity_scores
 from zoo.decoding.translate import sacrebleu_metrics

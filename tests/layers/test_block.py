@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import (
+from tests.support.building import (
     ENCODER_DECODER,
     as_float64,
     call,

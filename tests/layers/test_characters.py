@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests import reference_elmo as reference
-from tests.building import TINY_ELMO, as_float64, call, close, random_values, tiny, with_values
+from tests.reference import elmo as reference
+from tests.support.building import TINY_ELMO, as_float64, call, close, random_values, tiny, with_values
 from zoo.layers.characters import CharacterCNN
 from zoo.models.functional import initialise, split
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, call, close, random_values, tiny, with_values
+from tests.support.building import as_float64, call, close, random_values, tiny, with_values
 from zoo.layers.feedforward import hidden_dim, make_feed_forward
 from zoo.models.functional import initialise, split
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import counting, random_values, tiny, with_values
+from tests.support.building import counting, random_values, tiny, with_values
 from zoo.layers.parameter import Linear, normal
 from zoo.layers.position import make_embedded_position
 from zoo.models.architectures import make_model

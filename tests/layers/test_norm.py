@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import (
+from tests.support.building import (
     as_float64,
     call,
     call_and_statistics,

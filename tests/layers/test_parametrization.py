@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import TINY, tiny
+from tests.support.building import TINY, tiny
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.layers.block import make_block

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import reference_positions as reference
-from tests.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
+from tests.reference import positions as reference
+from tests.support.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
 from zoo.layers.position import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.building import as_float64, call, close, random_values, with_values
+from tests.support.building import as_float64, call, close, random_values, with_values
 from zoo.layers.scalar_mix import ScalarMix, normalise_layers
 from zoo.models.functional import initialise
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import ENCODER, ENCODER_DECODER, as_float64, call, close, random_values, tiny, with_values
+from tests.support.building import ENCODER, ENCODER_DECODER, as_float64, call, close, random_values, tiny, with_values
 from zoo.errors import ConfigError
 from zoo.layers.block import make_block
 from zoo.layers.context import Context

@@ -5,8 +5,8 @@ by runs and gradients against loops over tokens.
 import numpy as np
 import pytest
 
-from tests.building import slow_but
-from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, either_way, of_layer
+from tests.support.building import slow_but
+from tests.support.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, either_way, of_layer
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.attention import banded, favor, softmax_attention
 

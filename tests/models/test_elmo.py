@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import reference_elmo as reference
-from tests.building import TINY_ELMO, as_float64, call, close, compiled, random_values, tiny, with_values
+from tests.reference import elmo as reference
+from tests.support.building import TINY_ELMO, as_float64, call, close, compiled, random_values, tiny, with_values
 from zoo.config import load, resolve
 from zoo.layers.context import DropoutKey
 from zoo.models.elmo import Carry, ELMo

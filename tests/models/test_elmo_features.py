@@ -5,9 +5,9 @@ without influence of padding.
 import numpy as np
 import pytest
 
-from tests import reference_elmo as reference
-from tests.building import TINY_ELMO, close
 from tests.objectives.making import FewTokens, Made, surprisal
+from tests.reference import elmo as reference
+from tests.support.building import TINY_ELMO, close
 from zoo import config as configs
 from zoo.errors import ConfigError
 

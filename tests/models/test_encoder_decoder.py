@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import ENCODER_DECODER, call, random_values, tiny, with_values
+from tests.support.building import ENCODER_DECODER, call, random_values, tiny, with_values
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 import zoo.config
-from tests.building import call, tiny
+from tests.support.building import call, tiny
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, logical_axes, parameter_traits, split
 

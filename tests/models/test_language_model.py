@@ -10,7 +10,7 @@ import pytest
 
 import zoo.config
 from tests import reference
-from tests.building import (
+from tests.support.building import (
     ENCODER,
     as_float64,
     call,

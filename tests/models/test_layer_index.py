@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, call, close, counting, random_values, slow_but, tiny, with_values
 from tests.decoding.making import both_ways
+from tests.support.building import ENCODER_DECODER, call, close, counting, random_values, slow_but, tiny, with_values
 from zoo.layers.feedforward import FeedForward
 from zoo.models.architectures import make_model
 

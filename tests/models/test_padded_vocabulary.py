@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.building import call, close, slow_but, tiny
+from tests.support.building import call, close, slow_but, tiny
 from zoo import config as configs
 from zoo.interop.model_weights import with_rows_of, without_padding
 from zoo.layers.context import Context

@@ -1,8 +1,8 @@
 """Roles of parameters, and the assignment of parameters to optimizer groups."""
 
 import pytest
-from small_runs import OBJECTIVES, small
 
+from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model

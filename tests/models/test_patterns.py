@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, programs_inside, random_statistics, random_values, tiny, with_values
-from tests.visibility import normal
+from tests.support.building import call, programs_inside, random_statistics, random_values, tiny, with_values
+from tests.support.visibility import normal
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split, statistics_of

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import (
+from tests.decoding.making import both_ways
+from tests.support.building import (
     ENCODER_DECODER,
     call,
     close,
@@ -18,7 +19,6 @@ from tests.building import (
     tiny,
     with_values,
 )
-from tests.decoding.making import both_ways
 from zoo.layers.feedforward import FeedForward
 from zoo.models.architectures import make_model
 

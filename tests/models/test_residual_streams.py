@@ -9,9 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, call, close, counting, quick_compilation, random_values, tiny, with_values
 from tests.decoding import making
-from tests.small_runs import lines, small
+from tests.support.building import (
+    ENCODER_DECODER,
+    call,
+    close,
+    counting,
+    quick_compilation,
+    random_values,
+    tiny,
+    with_values,
+)
+from tests.support.small_runs import lines, small
 from zoo.config import plugins
 from zoo.config.fields import Field
 from zoo.config.kinds import Kind

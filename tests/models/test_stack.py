@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, compiled, counting, programs_inside, random_values, slow_but, tiny, with_values
+from tests.support.building import call, compiled, counting, programs_inside, random_values, slow_but, tiny, with_values
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import ENCODER_DECODER, random_values, slow_but, tiny, with_values
-from tests.visibility import (
+from tests.support.building import ENCODER_DECODER, random_values, slow_but, tiny, with_values
+from tests.support.visibility import (
     COUNTING,
     HOLED,
     ON_ANY_DEVICE,

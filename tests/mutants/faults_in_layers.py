@@ -11,11 +11,11 @@ ROPE, RELATIVE, KERNELS = (
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 KEY_VALUES = "zoo/layers/attention/key_values.py"
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
-POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_kernels.py",)
+POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layers/attention/test_kernels.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
-SHAPE_TESTS = ("tests/test_shapes.py",)
+SHAPE_TESTS = ("tests/project/test_shapes.py",)
 STACK, LAYER_TERMS = "zoo/models/stack.py", "zoo/objectives/layer_terms.py"
-TERM_TESTS, PUBLISHED_TESTS = ("tests/objectives/test_layer_terms.py",), ("tests/models/test_published.py",)
+TERM_TESTS, PUBLISHED_TESTS = ("tests/objectives/losses/test_layer_terms.py",), ("tests/models/test_published.py",)
 
 MUTANTS = (
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = (
         KERNELS,
         "attended.reshape(B, G, -1, T, values.shape[-1])",
         "attended.reshape(B, G, -1, T, K)",
-        ("tests/layers/test_value_width.py",),
+        ("tests/layers/attention/test_value_width.py",),
     ),
     Mutant(
         "cache: rows and heads change places",
@@ -222,7 +222,7 @@ MUTANTS = (
         CONTEXT,
         "x / jnp.asarray(kept, x.dtype)",
         "x",
-        ("tests/layers/test_kernels.py", "tests/models/test_language_model.py"),
+        ("tests/layers/attention/test_kernels.py", "tests/models/test_language_model.py"),
     ),
     Mutant(
         "context: kinds of layers have the weights of the whole model",

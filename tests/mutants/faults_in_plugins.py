@@ -5,8 +5,8 @@ from tests.mutants.mutant import Mutant
 PLUGINS, RESOLVE, REGISTRATIONS = "zoo/config/plugins.py", "zoo/config/resolve.py", "zoo/plugin/registrations.py"
 STACK, TRAITS = "zoo/models/stack.py", "zoo/config/constraints/attention_constraints.py"
 PROVENANCE, LOADING = ("tests/plugins/test_provenance.py",), ("tests/plugins/test_loading.py",)
-OWN_PAGE = ("tests/test_your_own_variant.py",)
-STREAMS, MIXERS = ("tests/models/test_residual_streams.py",), ("tests/layers/test_token_mixers.py",)
+OWN_PAGE = ("tests/project/test_your_own_variant.py",)
+STREAMS, MIXERS = ("tests/models/test_residual_streams.py",), ("tests/layers/attention/test_token_mixers.py",)
 
 MUTANTS = (
     Mutant(

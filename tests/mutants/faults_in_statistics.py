@@ -124,14 +124,14 @@ MUTANTS = (
         FINGERPRINT,
         'found = {"text": (self.text, other.text)}',
         'found = {"text": (self.text, self.text)}',
-        ("tests/test_evaluation_fingerprint.py",),
+        ("tests/fields/test_evaluation_fingerprint.py",),
     ),
     Mutant(
         "fairness: rows that are scored are not compared",
         FINGERPRINT,
         "digest.update(np.ascontiguousarray(array, np.int64).data)",
         "pass",
-        ("tests/test_evaluation_fingerprint.py",),
+        ("tests/fields/test_evaluation_fingerprint.py",),
     ),
     Mutant(
         "fairness: nothing is refused", FAIRNESS, "if kind not in experiment.allow]", "if kind is None]", PLAN_TESTS

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 ACCUMULATION, SHARDING = "zoo/training/accumulation.py", "zoo/layers/activation_sharding.py"
-SHARDED_TESTS = ("tests/training/test_sharded_programs.py",)
+SHARDED_TESTS = ("tests/training/sharding/test_sharded_programs.py",)
 LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimization/optimizer.py"
 SCHEDULES, MUON = "zoo/training/optimization/schedules.py", "zoo/training/optimization/muon.py"
 ADAFACTOR, RULES = "zoo/training/optimization/adafactor.py", "zoo/training/optimization/update_rules.py"
@@ -17,7 +17,10 @@ EXECUTOR, STREAMS = "zoo/training/population/population_executor.py", "zoo/train
 RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
 GROUP_TESTS = ("tests/training/optimization/test_parameter_groups.py",)
 MUON_TESTS = ("tests/training/optimization/test_muon.py",)
-OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/optimization/test_optimizer.py",), ("tests/training/test_mesh.py",)
+OPTIMIZER_TESTS, MESH_TESTS = (
+    ("tests/training/optimization/test_optimizer.py",),
+    ("tests/training/sharding/test_mesh.py",),
+)
 CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
 POPULATION_TESTS = ("tests/training/test_population.py",)
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests import reference
-from tests.building import as_float64, compiled, random_values, tiny, with_values
+from tests.support.building import as_float64, compiled, random_values, tiny, with_values
 from zoo.config import to_plain
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.context import DropoutKey

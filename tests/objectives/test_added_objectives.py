@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 import pytest
 
-from tests.small_runs import OBJECTIVES as OVERRIDES
-from tests.small_runs import curves, small
+from tests.support.small_runs import OBJECTIVES as OVERRIDES
+from tests.support.small_runs import curves, small
 from zoo import config as configs
 from zoo import data
 from zoo.config.kinds import OBJECTIVE_KINDS, Kind

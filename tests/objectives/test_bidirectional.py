@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import TINY_ELMO
 from tests.objectives.making import TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
+from tests.support.building import TINY_ELMO
 
 ROWS = np.array(
     [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import call, slow_but
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers
+from tests.support.building import call, slow_but
 from zoo.objectives.objective import positions_and_documents
 
 PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])

@@ -5,8 +5,8 @@ without padding.
 import numpy as np
 import pytest
 
-from tests.building import close
 from tests.objectives.making import Made, surprisal
+from tests.support.building import close
 from zoo import config as configs
 from zoo.errors import ConfigError
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, compiled, programs_inside, random_values, tiny
 from tests.objectives.making import FewTokens, Made, surprisal
 from tests.objectives.test_masked import corrupted
+from tests.support.building import as_float64, compiled, programs_inside, random_values, tiny
 from zoo import config as configs
 from zoo.files import write_json
 from zoo.models.architectures import make_model

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.building import tiny
 from tests.objectives.making import OPENS, Made, surprisal
+from tests.support.building import tiny
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.errors import ConfigError
 from zoo.models import cost

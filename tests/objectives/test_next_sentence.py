@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import close
 from tests.objectives.making import OPENS, FewTokens, Made, surprisal
-from tests.small_runs import SMALL
+from tests.support.building import close
+from tests.support.small_runs import SMALL
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking

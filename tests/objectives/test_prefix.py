@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call
 from tests.objectives.making import TOKEN_BYTES, Made, squared_normalizers, surprisal
+from tests.support.building import call
 
 PREFIX = {
     "model.architecture": "encoder_decoder",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import call, random_values, slow_but, tiny, with_values
 from tests.objectives.making import TOKEN_BYTES, Made, surprisal
+from tests.support.building import call, random_values, slow_but, tiny, with_values
 from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.decoding import Sampling

@@ -12,9 +12,9 @@ import pytest
 
 import zoo
 from tests import reference
-from tests.building import tiny
 from tests.objectives.making import OPENS, FewTokens, Made, surprisal
-from tests.small_runs import OBJECTIVES, lines, small
+from tests.support.building import tiny
+from tests.support.small_runs import OBJECTIVES, lines, small
 from zoo import config as configs
 from zoo.cli import evaluate as command
 from zoo.config import finetuned, generator_config

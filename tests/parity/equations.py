@@ -1,5 +1,5 @@
 """The section of docs/parity.md on variants of the decoder: each beside the equations of its paper in
-float64 numpy, `tests/reference.py`.
+float64 numpy, `tests/reference/`.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tests import reference
-from tests.building import compiled, counting, random_statistics, random_values, tiny, together, with_values
+from tests.support.building import compiled, counting, random_statistics, random_values, tiny, together, with_values
 from zoo.models.architectures import make_model
 from zoo.variants import VARIANTS
 from zoo.variants.variant import Variant
@@ -34,7 +34,7 @@ INTRODUCTION = """
 
 Scores of two rows of 24 tokens by a decoder of random weights that differs from the GPT of [the variants](variants/README.md) in one
 variant, in float32 on a CPU, beside the same model written in float64 numpy from the papers' equations, without any code of the
-project (`tests/reference.py`): the largest difference, relative to the largest score (`python -m tests.parity.table equations`). This is
+project (`tests/reference/`): the largest difference, relative to the largest score (`python -m tests.parity.table equations`). This is
 the only partner of variants that no library has. The tests of `tests/layers/` and `tests/models/` compare more settings, packed and
 padded rows, and the other architectures.
 

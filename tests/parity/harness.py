@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from tests.building import compiled
 from tests.parity.systems import System
+from tests.support.building import compiled
 from zoo.config import AUTO, ResolvedConfig
 from zoo.interop import importer_of, resolve_like
 from zoo.interop.model_weights import import_weights

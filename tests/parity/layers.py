@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from flax import nnx
 
-from tests.building import call
 from tests.parity.harness import gradient_differences, relative_difference
+from tests.support.building import call
 from zoo.interop.weights.mapping import Rules, to_zoo
 from zoo.layers.context import Context
 from zoo.models.functional import split

@@ -2,8 +2,8 @@
 the tests named there assert.
 """
 
-from tests.checkpoints_of_others import EXPRESSED, OF_CLASSES
-from tests.stored_outputs import read
+from tests.support.checkpoints_of_others import EXPRESSED, OF_CLASSES
+from tests.support.stored_outputs import read
 
 INTRODUCTION = """
 ## Read and written again
@@ -13,12 +13,12 @@ global tokens (Longformer) and the kind of positions (performer-pytorch) are no 
 has, the export is refused.
 *Tensors*: import and export round trip: bit-equal, and the settings, written from our config alone, are read as the same config
 (`tests/interop/test_export.py`). *Loaded* by that library, the written checkpoint gives the same logits as the class with the original
-weights, to the last bit (`tests/parity/test_interchange.py`).
+weights, to the last bit (`tests/parity/models/test_interchange.py`).
 
 Classes without a head (LlamaModel, BertModel, T5EncoderModel and others), classes with a head for a task
 (BertForSequenceClassification and others), Qwen 2, XLM-RoBERTa, CamemBERT and the final cap of Gemma 3 are compared by their outputs alone
-(`tests/parity/test_published_classes.py`), and the names and shapes of all tensors of every class with the class itself
-(`tests/parity/test_importers.py`). Which published config files are accepted is in `tests/interop/published_settings.py`.
+(`tests/parity/models/test_published_classes.py`), and the names and shapes of all tensors of every class with the class itself
+(`tests/parity/models/test_importers.py`). Which published config files are accepted is in `tests/interop/published_settings.py`.
 
 | Class | Systems | Tensors | Loaded |
 | --- | --- | --- | --- |

@@ -10,7 +10,7 @@ import sys
 from tests.parity.harness import make_batch, resolved
 from tests.parity.references import build, run_theirs
 from tests.parity.systems import SYSTEMS
-from tests.stored_outputs import FOLDER, write
+from tests.support.stored_outputs import FOLDER, write
 from zoo.interop import importer_of
 from zoo.interop.weights.mapping import Rule
 

@@ -21,7 +21,7 @@ import jax
 
 from tests.parity import cached, equations, memory, optimizers, round_trips
 from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, System
-from tests.stored_outputs import read
+from tests.support.stored_outputs import read
 from zoo.config import load, resolve
 from zoo.interop import resolve_like
 from zoo.interop.model_weights import without_padding
@@ -131,7 +131,7 @@ def measure(system: System | Comparison) -> Measured | None:
     """Runs a comparison; None where what it needs is not on this machine."""
     if isinstance(system, Comparison):
         return importlib.import_module(system.module).measure()
-    from tests.parity.test_systems import compare
+    from tests.parity.models.test_systems import compare
 
     output, gradient, reference = compare(system)
     return output, gradient, reference.version

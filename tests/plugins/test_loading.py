@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from tests.plugins.plugin_files import POWER, loaded
-from tests.small_runs import small
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.config import plugins
 from zoo.config.fields import FIELDS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.plugins.plugin_files import FOCAL, loaded, unloading
-from tests.small_runs import curves, lines, small
+from tests.support.small_runs import curves, lines, small
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.errors import ConfigError

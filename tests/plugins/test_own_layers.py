@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.added_kinds import kinds_added
-from tests.building import call, close, counting, random_values, tiny, with_values
 from tests.decoding import making
+from tests.support.added_kinds import kinds_added
+from tests.support.building import call, close, counting, random_values, tiny, with_values
 from zoo import config as configs
 from zoo import plugin
 from zoo.config.presets import shrink

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.plugins.plugin_files import MEASURED, POWER, unloading
-from tests.small_runs import SMALL
+from tests.support.small_runs import SMALL
 from zoo import config as configs
 from zoo.cli.evaluate import main as evaluate
 from zoo.cli.main import main as zoo

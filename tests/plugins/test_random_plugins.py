@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.plugin_files import POWER, loaded, unloading
-from tests.random_configs import is_built, named, random_config, tidied
+from tests.support.random_configs import is_built, named, random_config, tidied
 from zoo import config as configs
 from zoo.config import plugins
 from zoo.nested import flatten

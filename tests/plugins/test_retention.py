@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.building import call, close, random_statistics, random_values, tiny, with_values
-from tests.config_fingerprint import differ
 from tests.decoding import making
-from tests.every_field import resolve as resolve_with_data
+from tests.fields.every_field import resolve as resolve_with_data
 from tests.plugins.plugin_files import unloading
-from tests.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.building import call, close, random_statistics, random_values, tiny, with_values
+from tests.support.config_fingerprint import differ
+from tests.support.small_runs import curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import plugins

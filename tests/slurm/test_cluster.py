@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_runs import curves, lines
 
 from tests.plugins.plugin_files import POWER
+from tests.support.small_runs import curves, lines
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.promise
 
 FILE = f"""
 import sys
-sys.path.insert(0, {str(ROOT / "tests")!r})
-from small_runs import small
+sys.path.insert(0, {str(ROOT)!r})
+from tests.support.small_runs import small
 from zoo import config
 from zoo.lab.experiment import Experiment
 from zoo.lab.experiment import Prerequisite

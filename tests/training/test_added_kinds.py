@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import curves, lines, small
 
-from tests.added_kinds import both_added
+from tests.support.added_kinds import both_added
+from tests.support.small_runs import curves, lines, small
 from zoo import config as configs
 from zoo.files import read_json
 from zoo.models.functional import ParameterTraits

@@ -10,9 +10,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, curves, lines, small
 
-from tests.untrained import untrained
+from tests.support.small_runs import OBJECTIVES, curves, lines, small
+from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.cli import evaluate as command
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer

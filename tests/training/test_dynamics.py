@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, small
 
-from tests.building import TINY_ELMO, quick_compilation, random_values, tiny
+from tests.support.building import TINY_ELMO, quick_compilation, random_values, tiny
+from tests.support.small_runs import OBJECTIVES, small
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
 from zoo.layers.attention.attention_record import attention_entropy

@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
-from small_runs import lines, small
 
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo import data
 from zoo.training.startup import resolve_with_vocabulary

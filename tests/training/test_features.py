@@ -7,9 +7,9 @@ import json
 import jax
 import numpy as np
 import pytest
-from small_runs import curves, small
 
-from tests.sample_data import table, tagged
+from tests.support.sample_data import table, tagged
+from tests.support.small_runs import curves, small
 from zoo import data
 from zoo.cli import evaluate as command
 from zoo.files import read_json

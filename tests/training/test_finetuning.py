@@ -8,9 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from small_runs import lines, small
 
-from tests.sample_data import table
+from tests.support.sample_data import table
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.cli import evaluate as command
 from zoo.cli.main import main

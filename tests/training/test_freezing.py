@@ -5,8 +5,8 @@ as in full training.
 import jax
 import numpy as np
 import pytest
-from small_runs import small
 
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.config.resolve import resolve
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer

@@ -18,9 +18,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
 
-from tests.untrained import untrained
+from tests.support.small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
+from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.data import load
@@ -151,7 +151,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
-from training.test_population import MEMBERS, together
+from tests.training.test_population import MEMBERS, together
 from zoo.training import executor
 seen = []
 original = executor.PopulationExecutor._sharding
@@ -160,7 +160,7 @@ outcomes = together(MEMBERS[:2], Path(sys.argv[1]), "vmap")
 assert seen[0] == {"population": 2, "data": 1, "fsdp": 1, "tensor": 1}, seen[0]
 assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
 """
-    subprocess.run([sys.executable, "-c", program, str(tmp_path), str(ROOT / "tests")], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", program, str(tmp_path), str(ROOT)], check=True, cwd=ROOT)
     for index in (0, 1):
         found, expected = (losses(top / str(index)) for top in (tmp_path, alone))
         np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
 
+from tests.support.small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo.cli import train
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
@@ -81,7 +81,7 @@ def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
     program = """
 import sys, time
 from pathlib import Path
-from small_runs import small
+from tests.support.small_runs import small
 from zoo.training.checkpoints import checkpoint
 from zoo.training.trainer import run
 folder, where = Path(sys.argv[1]), sys.argv[2]
@@ -102,7 +102,7 @@ if where == "manifest":
     checkpoint.Checkpoints._write_manifest = lambda self, step: freeze() if step == 6 else None
 run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment
     )

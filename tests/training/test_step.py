@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, small
 
-from tests.building import compiled, random_values, slow_but
-from tests.shared_programs import shared_program
+from tests.support.building import compiled, random_values, slow_but
+from tests.support.shared_programs import shared_program
+from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer

@@ -5,9 +5,9 @@ with the reason.
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import curves, small, told_to_stop_at
 
-from tests.added_kinds import HALVING, halving, kinds_added
+from tests.support.added_kinds import HALVING, halving, kinds_added
+from tests.support.small_runs import curves, small, told_to_stop_at
 from zoo import config as configs
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS, horizon_free_updates
 from zoo.errors import ConfigError, Preempted

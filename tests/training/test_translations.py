@@ -7,9 +7,9 @@ import sys
 import jax
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, curves, lines, small
 
-from tests.building import random_values
+from tests.support.building import random_values
+from tests.support.small_runs import OBJECTIVES, curves, lines, small
 from zoo import data
 from zoo.config import resolve
 from zoo.decoding.beam_search import BeamSettings

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.parity.systems import SYSTEMS
-from tests.stored_outputs import read
+from tests.support.stored_outputs import read
 from zoo import config as configs
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
 from zoo.errors import ConfigError

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sample_data import asked, table, tagged
+from tests.support.sample_data import asked, table, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_batches import ExampleBatches, widths

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.sample_data import asked, tagged
+from tests.support.sample_data import asked, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_rows import longest_first_lengths

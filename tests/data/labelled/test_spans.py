@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data.labelled.test_examples import config
-from tests.sample_data import vocabulary
+from tests.support.sample_data import vocabulary
 from zoo import data
 from zoo.data.labelled.example_rows import window_starts
 from zoo.data.labelled.examples import TaggedWords

@@ -4,8 +4,8 @@ and what is refused.
 
 import numpy as np
 import pytest
-from small_runs import curves, lines, small, told_to_stop_at
 
+from tests.support.small_runs import curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo import data
 from zoo.data.pipeline.batch_stages import cut, sum_before, value_at

@@ -14,7 +14,7 @@ import pytest
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 from tests.data.sources.test_records import RECORDS, TEXTS, opened, texts, write_lines
-from tests.small_runs import lines, small
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.data import load
 from zoo.errors import ConfigError, DataError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo.data
-from tests.small_runs import curves, small
+from tests.support.small_runs import curves, small
 from zoo import config as configs
 from zoo.data.rows.packed_rows import MixedRows
 from zoo.errors import ConfigError, DataError

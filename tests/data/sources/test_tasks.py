@@ -15,7 +15,7 @@ import pytest
 
 from tests.data.reading import texts_of
 from tests.data.sources.test_records import opened
-from tests.small_library import in_place_of_the_whole
+from tests.support.small_library import in_place_of_the_whole
 from zoo.data.sources import builtin_tasks, spelled_dates
 from zoo.data.sources.standard_library import library_docstrings, paragraphs
 from zoo.errors import ConfigError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.small_runs import OBJECTIVES, small
+from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo import data
 

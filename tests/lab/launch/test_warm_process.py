@@ -11,8 +11,8 @@ import time
 
 import pytest
 from rich.console import Console
-from small_runs import curves, small
 
+from tests.support.small_runs import curves, small
 from zoo.lab.experiment import Experiment, levels
 from zoo.lab.launch import process_pool
 from zoo.lab.launch.display import PlainDisplay

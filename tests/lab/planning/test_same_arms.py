@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.small_runs import small
+from tests.support.small_runs import small
 from zoo.lab.report.build import build_report
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.training.trainer import run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sample_data import table
+from tests.support.sample_data import table
 from zoo import config
 from zoo.errors import ConfigError
 from zoo.files import read_json

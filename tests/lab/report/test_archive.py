@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lab_reports import write_report
 
+from tests.lab.report.lab_reports import write_report
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.results_index import build

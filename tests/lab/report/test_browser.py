@@ -8,9 +8,9 @@ import threading
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from chromium import PROGRAM, Browser
-from lab_reports import write_page
 
+from tests.lab.report.lab_reports import write_page
+from tests.support.chromium import PROGRAM, Browser
 from zoo.lab.report.server import Pages, Server
 from zoo.lab.results.comparison import load_comparison
 from zoo.lab.results.sweep_results import load_any, load_sweep

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from full_disk import SAID, disk_with
-from lab_reports import write_comparison, write_report
 
+from tests.lab.report.lab_reports import write_comparison, write_report
+from tests.support.full_disk import SAID, disk_with
 from zoo.errors import ConfigError, ZooError
 from zoo.lab.report.html_page import embed_json
 from zoo.lab.results.caveats import sweep_caveats

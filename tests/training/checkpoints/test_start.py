@@ -7,8 +7,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from small_runs import lines, small
 
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json

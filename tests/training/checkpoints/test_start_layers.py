@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from small_runs import small
 
-from tests.untrained import untrained
+from tests.support.small_runs import small
+from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.small_runs import curves, small, told_to_stop_at
+from tests.support.small_runs import curves, small, told_to_stop_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.architectures import make_model

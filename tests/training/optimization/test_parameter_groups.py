@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import curves, small, told_to_stop_at
 
+from tests.support.small_runs import curves, small, told_to_stop_at
 from zoo import config as configs
 from zoo.config.resolve import resolve
 from zoo.errors import ConfigError, Preempted

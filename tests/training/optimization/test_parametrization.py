@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.small_runs import small
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.models.functional import ParameterTraits
 from zoo.training.optimization.optimizer import make_optimizer

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.small_runs import curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.functional import ParameterTraits

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.layers.test_decompositions import lapack_calls
-from tests.small_runs import small
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.models.functional import ParameterTraits
 from zoo.training.optimization.optimizer import make_optimizer

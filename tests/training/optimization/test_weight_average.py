@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import curves, lines, small, told_to_stop_at
 
+from tests.support.small_runs import curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo.cli import main as command
 from zoo.errors import ConfigError, Preempted

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import small
 
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.models.functional import ParameterTraits

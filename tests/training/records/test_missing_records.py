@@ -4,8 +4,8 @@ import contextlib
 import shutil
 
 import pytest
-from small_runs import curves, lines, small, told_to_stop_at
 
+from tests.support.small_runs import curves, lines, small, told_to_stop_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json, write_json

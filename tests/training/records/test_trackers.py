@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from small_runs import lines, small
 
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.cli.train import main
 from zoo.errors import ConfigError

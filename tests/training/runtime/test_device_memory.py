@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import jax
 import pytest
-from small_runs import small
 
+from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.files import read_json

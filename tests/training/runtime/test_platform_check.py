@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.building import tiny
+from tests.support.building import tiny
 from zoo.errors import ConfigError
 from zoo.layers.attention.kernel_choice import Platform
 from zoo.training.runtime import platform_check

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from small_runs import lines, small
 
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.files import write_json

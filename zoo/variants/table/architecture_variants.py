@@ -16,7 +16,7 @@ from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import BASELINES, ReferenceTest, Variant
 
 BILM = ReferenceTest(
-    "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
+    "the published bilm's outputs", "tests/parity/models/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
 )
 
 SHARED_LAYERS = ReferenceTest(
@@ -233,6 +233,10 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "loss = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, e = `objective.label_smoothing`, in "
             "training; evaluation reports -log p(target)."
         ),
-        tests=(numpy_reference("objectives/test_cross_entropy.py::test_head_options_equal_plain_cross_entropy", 3e-6),),
+        tests=(
+            numpy_reference(
+                "objectives/losses/test_cross_entropy.py::test_head_options_equal_plain_cross_entropy", 3e-6
+            ),
+        ),
     ),
 )

@@ -6,10 +6,10 @@ from zoo.variants.variant import ReferenceTest, Variant
 
 ENCODER_WINDOW = {"model.attention.window": 257}
 SINKS = ReferenceTest(
-    "GptOssAttention of transformers", "tests/parity/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
+    "GptOssAttention of transformers", "tests/parity/parts/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
 )
 FAVOR = ReferenceTest(
-    "FastAttention of performer-pytorch", "tests/parity/test_performer.py::test_both_directions", 1e-5
+    "FastAttention of performer-pytorch", "tests/parity/parts/test_performer.py::test_both_directions", 1e-5
 )
 
 
@@ -281,7 +281,10 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "performer",
         "attention",
         source=favor.performer_attention,
-        tests=(FAVOR, numpy_reference("layers/test_performer.py::test_outputs_and_gradients_match_the_equations")),
+        tests=(
+            FAVOR,
+            numpy_reference("layers/attention/test_performer.py::test_outputs_and_gradients_match_the_equations"),
+        ),
         details=(
             "phi(x)_j = exp(w_j . x - |x|^2 / 2), with M random vectors w_j in orthogonal blocks: its expected "
             "product is exp(q . k). q and k are multiplied by K^(-1/4) first.",

@@ -13,7 +13,7 @@ def numpy_reference(where: str, tolerance: float = 1e-5) -> ReferenceTest:
 
 ROPE = {"model.position.kind": "rope"}
 WHOLE = numpy_reference("models/test_language_model.py::test_logits_match_the_reference", 2e-5)
-LAYER = numpy_reference("layers/test_attention.py::test_a_layer_is_the_equation", 2e-5)
+LAYER = numpy_reference("layers/attention/test_attention.py::test_a_layer_is_the_equation", 2e-5)
 
 
 def choice(

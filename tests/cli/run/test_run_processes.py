@@ -1,0 +1,92 @@
+"""`zoo run` as a process: signals, a killed parent, and two at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HELPER = Path(__file__).parents[2] / "lab" / "fake_run.py"
+PRE0 = "norm=pre,warm-up=0-seed0"
+
+
+def attempts(folder):
+    return {path.parent.name: len(path.read_text()) for path in folder.glob("runs/norms/*/attempts")}
+
+
+def start(folder, *arguments, behaviours):
+    """`zoo run` as a process of its own; its own session, as under a terminal of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(HELPER), "zoo", "run", *arguments],
+        cwd=folder,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "FAKE_RUNS": json.dumps(behaviours)},
+    )
+
+
+def until_running(process, folder, run=PRE0):
+    deadline = time.monotonic() + 120
+    while not (folder / "runs/norms" / run / "status.json").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.faults
+def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
+    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    until_running(process, folder)
+    # As a terminal does it: to every process of the foreground group.
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert "stopped: 0 of 8 runs are done" in err
+    assert "the same command" in err
+    assert "Traceback" not in out + err
+    assert json.loads((folder / "runs/norms" / PRE0 / "status.json").read_text())["state"] == "preempted"
+    assert not (folder / "runs/norms" / PRE0 / "interrupted").exists()
+    code, out, _ = zoo("norms.py")
+    assert code == 0
+    assert "1 unfinished at step 20, 1 new" in out
+    assert "norm=pre,warm-up=0 seed 0, continues from about step 20" in out
+
+
+def test_two_at_once_do_not_collide(zoo, folder):
+    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    try:
+        until_running(process, folder)
+        for extra in ([], ["--fresh"]):
+            code, _, err = zoo("norms.py", *extra)
+            assert code == 2
+            assert f"error: runs/norms is in use by process {process.pid} on " in err
+            assert len(err.splitlines()) == 1
+        assert zoo("norms.py", "--dry-run")[0] == 0
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert zoo("norms.py")[0] == 0
+
+
+@pytest.mark.faults
+def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
+    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    until_running(process, folder)
+    process.kill()
+    process.communicate()
+    code, _, err = zoo("norms.py")
+    assert code == 2
+    assert "which has ended, are still training" in err
+    os.kill(int(err.split()[-1]), signal.SIGTERM)
+    deadline = time.monotonic() + 120
+    while (result := zoo("norms.py"))[0] == 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert result[0] == 0
+    assert attempts(folder)[PRE0] == 2

@@ -1,0 +1,332 @@
+"""How each field of the config is changed: to which value, and what else has to be set with it."""
+
+import functools
+import tempfile
+from pathlib import Path
+
+from tests.support.sample_data import asked, bad_text, hub, mixture, pairs, records, table, tagged, text, vocabulary
+from tests.support.untrained import untrained
+from zoo import config as configs
+from zoo.training.startup import resolve_with_vocabulary
+
+# Small enough to be traced at once: one layer, where nothing needs two.
+BASE = {
+    "model.dim": 16,
+    "model.num_layers": 1,
+    "data.sequence_length": 16,
+    "data.batch_size": 4,
+    "training.steps": 20,
+    "data.document_separator": "\n\n",
+}
+ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+REPLACED = ENCODER | {"objective.kind": "replaced_tokens"}
+ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
+ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
+TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.document_separator": "",
+               "data.source": lambda: pairs()}  # fmt: skip
+SPANS = {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.position.max_length": 32}
+BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, "elmo": ELMO}
+
+ROPE = {"model.position.kind": "rope"}
+# Wide enough heads for a ramp over their pairs.
+YARN = ROPE | {
+    "model.position.scaling.kind": "yarn",
+    "model.position.scaling.factor": 4.0,
+    "model.attention.head_dim": 32,
+}
+BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
+PERFORMER = {"model.attention.kind": "performer"}
+CANON = {"model.convolution.kind": "canon"}
+GATED = {"model.attention.gate": "elementwise"}
+PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
+TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
+# What only tasks read: heads, labels, examples.
+TASK = {
+    "model.architecture": "encoder",
+    "objective.kind": "classification",
+    "data.source": lambda: table("train"),
+    "data.document_separator": "",
+}
+WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
+ASKED = TASK | {"objective.kind": "extraction", "data.source": lambda: asked()}
+MUP = {"model.parametrization": "mup", "model.base_dim": 8}
+LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
+
+
+@functools.cache
+def teacher():
+    """A run of the base's shape, which a model can learn from."""
+    return str(untrained(Path(tempfile.mkdtemp(dir=text().parent)) / "teacher", resolve({})))
+
+
+# The value to compare with, where the default will not do. A function is called when it is needed.
+BEFORE = {
+    "data.tokenizer.vocab_size": 270,
+    "data.tokenizer.path": vocabulary,
+    "data.bad_text": "replace",
+    "data.hub.subset": "one",
+    "data.mixture": lambda: mixture(1, 9),
+}
+# Streamed, so that nothing is kept in the library's own cache.
+HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": True}
+# What else must be set for a field to be read at all.
+NEEDS = {
+    "model.layers.pattern": {"model.num_layers": 2},
+    "model.layers.distinct": {"model.num_layers": 2},
+    "model.embedding.dim": {"model.tie_embeddings": False},
+    "training.dropout_generator": {"model.dropout": 0.1},
+    "model.base_dim": MUP,
+    "model.base_head_dim": MUP,
+    "model.base_num_layers": MUP | {"model.parametrization": "completep", "model.base_num_layers": 1},
+    "model.embedding.segments": ENCODER,
+    "model.embedding.shared": ENCODER_DECODER,
+    "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
+    "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.norm.alpha_start": {"model.norm.kind": "dyt"},
+    "model.norm.attention_alpha_start": {"model.norm.kind": "dyt"},
+    "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
+    "model.position.theta": ROPE,
+    "model.position.fraction": ROPE,
+    "model.position.kept_frequencies": ROPE,
+    "model.position.layout": ROPE,
+    "model.position.endpoint": {"model.position.kind": "sinusoidal"},
+    "model.position.scaling.kind": ROPE,
+    "model.position.scaling.factor": ROPE | {"model.position.scaling.kind": "dynamic"},
+    "model.position.scaling.original_length": YARN,
+    "model.position.scaling.low": YARN,
+    "model.position.scaling.high": YARN,
+    "model.position.buckets": BUCKETS,
+    "model.position.max_distance": BUCKETS,
+    "model.position.shared": BUCKETS,
+    "model.position.clip": SHAW,
+    "model.position.relative_values": SHAW,
+    "model.attention.global_tokens": ENCODER | {"model.attention.window": 3},
+    "model.attention.global_projections": LONGFORMER,
+    "model.attention.cross_kv_heads": ENCODER_DECODER,
+    "model.attention.dilations": {"model.attention.window": 3},
+    "model.attention.gate_input": GATED,
+    "model.attention.sigmoid_bias": {"model.attention.kind": "sigmoid"},
+    "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
+    "model.attention.features": PERFORMER,
+    "model.attention.redraw_every": PERFORMER,
+    "model.convolution.width": CANON,
+    "model.convolution.places": CANON,
+    "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.attention.value_mix": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_mix_learned": {"model.attention.kind": "value_residual", "model.num_layers": 2},
+    "model.attention.value_gate_channels": {"model.attention.kind": "value_embedding"},
+    "model.ffn.negative_slope": {"model.ffn.kind": "leaky_relu_squared"},
+    "model.ffn.clamp": {"model.ffn.kind": "swiglu_clamped"},
+    "model.head.transform_bias": {"model.head.transform": True},
+    "model.head.pooler": ENCODER,
+    "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
+    **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
+    "model.elmo.layer_norm": TASK | ELMO | {"objective.kind": "classification"},
+    **{
+        f"objective.{name}": ENCODER
+        for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
+    },
+    "objective.sampled_softmax": ELMO,
+    "objective.future_tokens": {"objective.kind": "multi_token"},
+    "objective.future_decay": {"objective.kind": "multi_token"},
+    "model.generator.num_layers": REPLACED,
+    "model.generator.width_fraction": REPLACED,
+    "objective.discriminator_weight": REPLACED,
+    "objective.next_sentence": PAIRS,
+    "data.row_format": ENCODER | {"data.sequence_length": 160},
+    "objective.prefix_length": ENCODER_DECODER,
+    "training.eval_masks": ENCODER,
+    **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    **{f"objective.distillation.{name}": TAUGHT for name in ("kl", "temperature", "cosine", "hard")},
+    "model.head.classes": TASK,
+    "model.head.pooling": TASK,
+    "data.second_column": TASK,
+    "data.label_column": TASK,
+    "data.labels": TASK,
+    "data.held_out": TASK,
+    "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
+    "training.trained_layers": TASK,
+    "data.examples": TASK,
+    "data.conll.words": WORDS,
+    "data.conll.tags": WORDS,
+    "data.stride": ASKED,
+    "objective.longest_answer": ASKED,
+    **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
+    "data.mixture": {"data.source": "mixture"},
+    "data.mixture_exponent": {"data.source": "mixture", "data.mixture": lambda: mixture(1, 1)},
+    "data.bad_text": {"data.source": bad_text},
+    "data.column": {"data.source": records, "data.document_separator": ""},
+    "data.hub.split": HUB | {"data.hub.subset": "one"},
+    "data.hub.subset": HUB,
+    "data.tokenizer.path": {"data.tokenizer.kind": "file"},
+    "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
+    "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
+    "schedule.final_fraction": {"schedule.kind": "cosine"},
+    "schedule.decay_fraction": {"schedule.kind": "wsd"},
+    "schedule.decay_shape": {"schedule.kind": "wsd"},
+    "schedule.power": {"schedule.kind": "polynomial"},
+    "schedule.hold": {"schedule.kind": "inverse_sqrt", "schedule.warmup_steps": 2},
+    **{
+        f"optimizer.{name}": {"optimizer.kind": name.partition("_")[0]}
+        for name in (
+            *(
+                "muon_momentum",
+                "muon_scale",
+                "muon_heads",
+                "normuon_beta2",
+                "soap_beta",
+                "soap_refresh",
+                "soap_max_dim",
+            ),
+            *("sgd_momentum", "sgd_nesterov", "lion_beta1", "lion_beta2"),
+            *("adagrad_initial", "ademamix_beta3", "ademamix_alpha", "ademamix_warmup"),
+            *("adafactor_decay", "adafactor_clip", "adafactor_scaled", "adafactor_min_factored"),
+        )
+    },
+    "optimizer.momentum_start": {"optimizer.momentum_warmup": 4},
+    "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
+    "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
+}
+OTHER = {
+    "training.eval_every": 3,
+    "model.num_layers": 3,
+    "model.parametrization": "mup",
+    "model.base_dim": 4,
+    "model.base_head_dim": 2,
+    "model.base_num_layers": 2,
+    "model.vocab_size": 300,
+    "model.vocab_multiple": 64,
+    "model.layers.pattern": ("a",),
+    "model.position.max_length": 32,
+    "model.position.fraction": 0.5,
+    "model.position.kept_frequencies": 0.5,
+    "model.position.scaling.low": 2.0,
+    "model.position.scaling.high": 16.0,
+    "model.position.buckets": 16,
+    "model.attention.num_kv_heads": 2,
+    "model.attention.head_dim": 8,
+    "model.attention.scale": 0.7,
+    "model.attention.num_query_heads": 2,
+    "model.attention.cross_kv_heads": 2,
+    "model.attention.dilations": (1, 2),
+    "data.position_offsets": (0, 8),
+    "data.length_stages": (8, 10),
+    "data.batch_stages": (2, 10),
+    "model.attention.window": 3,
+    "model.attention.sigmoid_bias": -1.0,
+    "model.attention.features": 7,
+    "model.attention.implementation": "xla",
+    "model.convolution.width": 2,
+    "model.convolution.places": "AC",
+    "model.attention.value_gate_channels": 5,
+    "model.ffn.hidden_dim": 40,
+    "model.init.embedding_std": 0.5,
+    "model.generator.num_layers": 2,
+    "model.elmo.filters": (1, 8, 2, 8),
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "objective.distillation.teacher": lambda: teacher(),
+    "objective.prefix_length": 5,
+    "objective.mean_span_length": 1.0,
+    "objective.mask_copies": 1,
+    "model.head.classes": 5,
+    "model.head.pooling": "mean",
+    "data.second_column": "second",
+    "data.label_column": "other",
+    "data.labels": ("c", "b", "a"),
+    "data.held_out": lambda: table("dev"),
+    "data.document_separator": "e",
+    "training.trained_layers": 0,
+    "training.start_layers": (0,),
+    "data.examples": 20,
+    "training.eval_lengths": (8,),
+    "data.conll.words": 1,
+    "data.stride": 2,
+    "data.column": "reversed",
+    "data.mixture": lambda: mixture(9, 1),
+    "data.mixture_exponent": 1.0,
+    "data.source_column": "third",
+    "data.target_column": "third",
+    "data.buckets": 1,
+    "data.hub.split": "test",
+    "data.hub.subset": "other",
+    "data.hub.revision": "0" * 40,
+    "data.hub.folder": "x",
+    "data.validation_fraction": 0.3,
+    "data.tokenizer.kind": "characters",
+    "data.tokenizer.vocab_size": 280,
+    "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
+    "data.sequence_length": 8,
+    "optimizer.clip_norm": 1e-3,
+    "optimizer.adafactor_min_factored": 2,
+    "optimizer.ademamix_warmup": 3,
+    "optimizer.soap_max_dim": 4,
+    "optimizer.ema_steps": 5,
+    "optimizer.tail_average": 0.5,
+    "model.norm.attention_alpha_start": 2.0,
+    "model.layers.distinct": 1,
+    "model.embedding.dim": 8,
+    "optimizer.groups": ("a",),
+    "schedule.warmup_steps": 5,
+    "objective.chunk_tokens": 4,
+    "training.accumulation_steps": 2,
+    "training.microbatch_size": 1,
+    "training.eval_batches": 1,
+}
+# What comes with a choice, because it could not be alone.
+WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
+WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
+WITH["objective.kind", "span"] = SPANS
+WITH |= {
+    ("model.parametrization", "mup"): MUP,
+    ("model.parametrization", "completep"): MUP | {"model.base_num_layers": 2},
+    ("objective.kind", "classification"): TASK,
+    ("objective.kind", "tagging"): WORDS,
+    ("objective.kind", "extraction"): ASKED,
+    ("objective.kind", "regression"): TASK | {"data.label_column": "number"},
+}
+WITH["objective.kind", "translation"] = TRANSLATION
+WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
+WITH["objective.kind", "replaced_tokens"] = ENCODER
+for name in configs.BY_PATH["model.position.scaling.kind"].choices:
+    # At its default of 1 most ways to stretch do nothing.
+    WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}
+# What comes with another value of a field, because it could not be alone.
+BESIDE = {
+    "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
+    "optimizer.groups": {"optimizer.group.a.select": "role:embedding", "optimizer.group.a.rate_factor": 0.25},
+    "model.architecture": {"objective.kind": "masked"},
+    "model.parametrization": {"model.base_dim": 8},
+    "objective.kind": {"model.architecture": "encoder"},
+}
+
+
+def other_value(field):
+    """A valid value that is not the default's."""
+    if field.path in OTHER:
+        return OTHER[field.path]
+    if field.choices:
+        return next(name for name in reversed(list(field.choices)) if name != field.default)
+    if field.kind is bool:
+        return not field.default
+    if field.kind is int:
+        return BASE.get(field.path, field.default) * 2 or 3
+    return field.default * (2.0 if field.default == field.minimum else 0.5) or 0.25
+
+
+def beside(field):
+    """What is set together with a field's other value."""
+    return BESIDE.get(field.path) or WITH.get((field.path, other_value(field)), {})
+
+
+def resolve(changes):
+    """The resolved config of `BASE` and these changes.
+
+    Raises:
+        ConfigError: where they are refused.
+    """
+    changes = {
+        path: value() if callable(value) else value
+        for path, value in ({"data.source": f"text:{text()}"} | BASE | changes).items()
+    }
+    return resolve_with_vocabulary(configs.override(configs.default(), changes))

@@ -1,0 +1,204 @@
+"""Every field of the config changes what is computed, or is refused, or is on the short list of
+what changes only where and how.
+
+A knob that does nothing is the worst defect of a laboratory of ablations. What is compared is the
+traced program of a training step (its equations, constants and shapes), that of the initial state,
+and the batches: all that a result comes from.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.fields.every_field import BASE, BASES, BEFORE, BESIDE, NEEDS, OTHER, WITH, beside, other_value, resolve
+from tests.support.config_fingerprint import differ, fingerprint, live
+from zoo import config as configs
+from zoo.config.fields import IGNORED_BY, has_condition
+from zoo.errors import ConfigError, DataError
+from zoo.nested import flatten
+
+# Fields that are read elsewhere than in the program and the data, with the test that shows their
+# effect.
+READ_BY_THE_LOOP = {
+    "plugins": "tests/plugins/test_loading.py::test_a_kind_is_a_choice_with_its_fields",
+    "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_name_is_read_at_its_commit",
+    "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_alike_at_once_and_streaming",
+    "data.hub.folder": "tests/data/sources/test_hubs.py::test_tfds_by_folder_and_by_name",
+    "training.log_every": "tests/training/test_run.py::test_how_often_it_reports_is_no_other_run",
+    "training.dynamics_every": "tests/training/test_dynamics.py::test_parameters_are_the_same_bit_for_bit",
+    "training.trackers": "tests/training/records/test_trackers.py::test_a_run_is_shown_line_by_line",
+    "training.eval_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
+    "training.checkpoint_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
+    "training.keep_checkpoints": "tests/training/checkpoints/test_checkpoint.py::test_newest_and_best_are_kept",
+    "objective.longest_answer": "tests/data/labelled/test_spans.py::test_the_best_span_of_all_rows_is_the_answer",
+    "objective.beams": "tests/training/test_translations.py::test_how_it_searches_is_the_config_s",
+    "objective.length_penalty": "tests/training/test_translations.py::test_how_it_searches_is_the_config_s",
+    "training.translate_every": "tests/training/test_translations.py::test_a_run_translates_where_it_is_told_to",
+    "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
+    "training.eval_lengths": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
+    "training.start_layers": "tests/training/checkpoints/test_start_layers.py::test_layers_are_those_that_are_named_bit_for_bit",
+    "training.start_from": "tests/training/checkpoints/test_start.py::test_it_goes_on_with_parameters_and_statistics",
+    "objective.chunk_tokens": "tests/objectives/losses/test_token_chunks.py::test_the_field_sets_the_chunks_of_a_program",
+    "mesh.data": "tests/training/sharding/test_mesh.py::test_a_mesh_that_does_not_fit_is_refused_by_name",
+    "mesh.fsdp": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
+    "mesh.tensor": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
+}
+# One choice so far: nothing to change to.
+SINGLE = {field.path for field in configs.FIELDS if field.choices and len(field.choices) == 1}
+TESTED = [field for field in configs.FIELDS if field.path not in {*READ_BY_THE_LOOP, *SINGLE, "data.source"}]
+READ_ONLY_WHEN = [field for field in configs.FIELDS if has_condition(field)]
+
+
+def changed_and_before(field, needs):
+    """The config with another value of a field, and the one without."""
+    changed = resolve({**needs, **beside(field), field.path: other_value(field)})
+    kept = {} if field.path in {**BASE, **needs} else {field.path: BEFORE.get(field.path, field.default)}
+    return changed, resolve({**needs, **kept})
+
+
+@pytest.mark.parametrize("field", TESTED, ids=lambda field: field.path)
+def test_a_field_changes_the_result(field):
+    changed, before = changed_and_before(field, NEEDS.get(field.path, {}))
+    assert flatten(changed)[field.path] != flatten(before)[field.path]
+    forward_only = field.path.startswith("model.")
+    assert differ(changed, before, forward_only)
+
+
+def test_the_fingerprint_itself_is_stable():
+    one, other = (resolve({"training.log_every": every}) for every in (1, 2))
+    assert one != other
+    assert fingerprint(one) == fingerprint(other)
+
+
+def test_what_is_never_used_is_no_change():
+    def program(x, scale, useless):
+        if useless:
+            jnp.sin(x) @ jnp.full((3, 3), 2.0)
+        return x * scale
+
+    texts = [
+        live(jax.jit(program, static_argnums=(1, 2)).trace(jnp.ones((2, 3)), *how).jaxpr)[0]
+        for how in ((2.0, False), (2.0, True), (3.0, False))
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("field", READ_ONLY_WHEN, ids=lambda field: field.path)
+def test_a_field_that_nothing_reads_is_refused(field):
+    path, values = field.when
+    # Of sources the one that every test here has is no other field's condition.
+    others = [name for name in configs.BY_PATH[path].choices or (False, True) if name not in values]
+    elsewhere = {} if path == "data.source" else {path: others[0]}
+    with pytest.raises(ConfigError, match=re.escape(field.path) + ".* has no effect"):
+        resolve({**elsewhere, field.path: other_value(field)})
+
+
+def test_the_lists_name_fields_that_exist():
+    assert set(READ_BY_THE_LOOP) | set(NEEDS) | set(OTHER) | set(BESIDE) <= set(configs.BY_PATH)
+    assert set(configs.NOT_RESULT_RELEVANT) <= set(READ_BY_THE_LOOP)
+
+
+# Other architectures than the default one, and other choices
+
+RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswith("model.elmo."))
+MASKED = tuple(
+    f"objective.{name}"
+    for name in (
+        "select_fraction",
+        "mask_token_fraction",
+        "random_token_fraction",
+        "mask_copies",
+        "whole_words",
+        "next_sentence",
+    )
+)
+SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
+# Of examples with labels, which the bases do not have.
+LABELLED = (
+    "data.labels",
+    "data.conll.words",
+    "data.conll.tags",
+    "data.header",
+    "data.held_out",
+    "data.second_column",
+    "data.label_column",
+    "data.stride",
+    "data.examples",
+    "model.head.classes",
+    "model.head.pooling",
+    "training.trained_layers",
+)
+DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
+FUTURE = ("objective.future_tokens", "objective.future_decay")
+REPLACED = ("model.generator.num_layers", "model.generator.width_fraction", "objective.discriminator_weight")
+STAGES = ("data.length_stages", "data.batch_stages")
+# What needs a row that is read from left to right by one decoder.
+ORDERED = (
+    *FUTURE,
+    *STAGES,
+    "model.attention.forget_bias",
+    "model.convolution.kind",
+    "model.convolution.width",
+    "model.convolution.places",
+)
+PAIRED = ("data.source_column", "data.target_column", "data.buckets")
+REFUSED_BY = {
+    "encoder": (*ORDERED, *REPLACED, *RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
+                "objective.prefix_length", "objective.sampled_softmax"),
+    "encoder_decoder": (
+        *ORDERED, *REPLACED, "model.attention.sigmoid_bias", *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
+        "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
+        "data.row_format", "training.eval_context", "training.eval_masks"),
+    "elmo": (*FUTURE, *REPLACED, *STAGES, *(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
+             "optimizer.muon_heads", "objective.prefix_length", "data.isolate_documents", "data.position_offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
+             "training.eval_context", "training.eval_masks"),
+}  # fmt: skip
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("architecture", [name for name in BASES if name != "decoder"])
+def test_every_architecture_reads_a_field_or_refuses_it(architecture):
+    base, refused = BASES[architecture], {}
+    for field in TESTED:
+        # A teacher is of the default architecture here; see tests/objectives/test_distillation.py
+        # for others.
+        if field.path in ("model.architecture", "objective.kind", *(DISTILLED if architecture == "encoder" else ())):
+            continue
+        needs = {path: value for path, value in NEEDS.get(field.path, {}).items() if path not in base} | base
+        try:
+            changed, before = changed_and_before(field, needs)
+        except ConfigError as error:
+            refused[field.path] = error.problems
+        else:
+            forward_only = field.path.startswith("model.")
+            assert differ(changed, before, forward_only), field.path
+    assert set(refused) == set(REFUSED_BY[architecture])
+    if architecture == "elmo":
+        # What a field needs is refused already; each has a line of its own too, but for what is
+        # read of a source that has no text.
+        assert all(
+            any(path in problem for problem in problems) for path, problems in refused.items() if path not in LABELLED
+        )
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize(
+    "field", [field for field in TESTED if field.choices and len(field.choices) > 2], ids=lambda field: field.path
+)
+def test_every_choice_is_a_program_of_its_own(field):
+    needs = NEEDS.get(field.path, {})
+    seen = {}
+    for choice in field.choices:
+        if choice == "cudnn":  # Not to be traced without its device.
+            continue
+        base = next((base for base in BASES.values() if base.get(field.path) == choice), {})
+        config = resolve({**needs, **base} | WITH.get((field.path, choice), {}) | {field.path: choice})
+        if (field.path, choice) == ("data.bad_text", "error"):
+            with pytest.raises(DataError, match="bad_text to replace or skip"):
+                fingerprint(config)
+        else:
+            seen.setdefault(fingerprint(config), []).append(choice)
+    assert all(len(choices) == 1 for choices in seen.values()), seen

@@ -1,0 +1,122 @@
+"""Thousands of random configs: each is built, or refused in plain lines; none crashes, and those
+that are built train.
+"""
+
+import collections
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from tests.support.building import quick_compilation
+from tests.support.random_configs import drawable, is_built, named, random_config
+from tests.support.sample_data import asked, pairs, table, tagged
+from zoo import config as configs
+from zoo import data
+from zoo.errors import ConfigError, DataError
+from zoo.models.architectures import make_model
+from zoo.models.parameter_groups import group_sizes
+from zoo.nested import flatten
+from zoo.objectives import make_objective
+from zoo.training.mesh import make_mesh
+from zoo.training.startup import resolve_with_vocabulary
+from zoo.training.step import make_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+def changes_of(config):
+    """(path, choice) or (path, None) of what a config sets, as `drawable` has it."""
+    flat = flatten(config)
+    return {
+        (path, value if field.choices else None)
+        for path, field in configs.BY_PATH.items()
+        if (value := flat[path]) != field.default
+    }
+
+
+@pytest.mark.parametrize(("tidy", "examples"), [(True, 1500), (False, 500)])
+def test_a_random_config_is_built_or_refused(tidy, examples):
+    seen, changed = collections.Counter(), set()
+    for number in range(examples):
+        config = random_config(number, tidy=tidy)
+        with named(config, number=number, tidy=tidy):
+            built = is_built(config)
+        seen[built] += 1
+        if built:
+            changed |= changes_of(config)
+    # Neither must be rare: a test of refusals alone would show nothing of what is built.
+    assert seen[True] > examples / 5
+    assert seen[False] > examples / 20
+    picked = drawable() if tidy else []
+    for missing in set(picked) - changed:
+        # What is often refused is picked some more times.
+        further = range(examples + picked.index(missing), examples + 60 * len(picked), len(picked))
+        configs_with = (random_config(number - examples % len(picked), tidy=tidy) for number in further)
+        assert any(missing in changes_of(config) and is_built(config) for config in configs_with), missing
+
+
+def compiled(program, *arguments):
+    """Runs a program that was compiled in haste."""
+    return program.lower(*arguments).compile(compiler_options=quick_compilation())(*arguments)
+
+
+# What each objective reads: text, but for tasks.
+READS = {
+    "classification": lambda: {"data.source": table("train")},
+    "regression": lambda: {"data.source": table("train"), "data.label_column": "number"},
+    "translation": lambda: {"data.source": pairs()},
+    "tagging": lambda: {"data.source": tagged()},
+    "extraction": lambda: {"data.source": asked()},
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text(
+        "\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(40))
+    )
+    return {"data.source": f"text:{path}"}
+
+
+ENOUGH = 80
+
+
+def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
+    # One device, and a batch that it need not share.
+    fixed = {"mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
+    trained, objectives = collections.Counter(), collections.Counter()
+
+    # Fields of all parts of the config, as successive numbers pick neighbours.
+    for number in itertools.count(step=37):
+        config = random_config(number)
+        if "cudnn" in flatten(config).values():  # It needs a GPU.
+            continue
+        with named(config, number=number):
+            try:
+                resolved = resolve_with_vocabulary(
+                    configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)())
+                )
+                group_sizes(resolved)
+                dataset = data.load(resolved)
+            except (ConfigError, DataError):  # A share of a short text may be nothing.
+                continue
+            objective = make_objective(resolved, dataset.tokenizer)
+            program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
+            with dataset.training_batches() as batches:
+                batch, constants = next(batches), program.constants(resolved.seed)
+            state = compiled(program.initial_state, np.uint32(resolved.seed))
+            state, metrics = compiled(program.train_step, state, batch, constants)
+            assert np.isfinite(metrics["loss"])
+            assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state["params"]))
+        trained[resolved.model.architecture] += 1
+        objectives[resolved.objective.kind] += 1
+        jax.clear_caches()
+        if trained.total() == ENOUGH:
+            break
+    assert min(trained.values()) > 10
+    assert len(trained) == 4
+    assert set(objectives) == set(configs.BY_PATH["objective.kind"].choices)

@@ -1,0 +1,222 @@
+"""fairseq's models: small ones made here, in every form that is read and in some that are not."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from tests.support.building import random_values
+from tests.support.checkpoints_of_others import zoo
+from zoo import config as configs
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer, read_pretrained
+from zoo.decoding import Generator, stop_table
+from zoo.errors import ConfigError
+from zoo.interop.families.fairseq import read_config, read_dictionary, rules
+from zoo.interop.weights.mapping import from_zoo
+from zoo.interop.weights.tensor_files import write_tensors
+from zoo.models.architectures import make_model
+from zoo.training.trained_run import load_trained
+
+SMALL = {
+    "arch": "transformer", "encoder_layers": 2, "decoder_layers": 3, "encoder_embed_dim": 16, "decoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 24, "decoder_ffn_embed_dim": 20, "encoder_attention_heads": 4, "decoder_attention_heads": 2,
+    "encoder_normalize_before": True, "decoder_normalize_before": True, "activation_fn": "relu", "dropout": 0.3,
+    "share_decoder_input_output_embed": True, "adaptive_softmax_cutoff": None, "max_source_positions": 1024,
+}  # fmt: skip
+SOURCE, TARGET = 9, 12
+
+
+def write(folder, source=SOURCE, target=TARGET, same=False, **changes):
+    """A folder with a small model of random weights, and our parameters of it."""
+    arguments = SMALL | changes
+    config = configs.resolve(
+        configs.override(
+            configs.default(),
+            read_config(arguments) | {"model.vocab_size": target, "data.tokenizer.kind": "characters"},
+        )
+    )
+    params = random_values(make_model(config), 4)
+    if not config.model.embedding.shared:
+        params["source_embedding"] = params["source_embedding"].at[source:].set(0)
+    folder.mkdir(exist_ok=True)
+    tensors = from_zoo(rules(config.model, min(source, target)), params)
+    tensors |= {
+        "encoder.version": np.array([3.0], np.float32),
+        "decoder.embed_positions._float_tensor": np.zeros(1, np.float32),
+    }
+    if source > target:
+        tensors["encoder.embed_tokens.weight"] = np.ones((source, 16), np.float32)
+    write_tensors(folder / "model.safetensors", tensors)
+    (folder / "fairseq_args.json").write_text(json.dumps({"args": arguments}))
+    for name, letter, size in (("en", "e" if not same else "f", source), ("fr", "f", target)):
+        (folder / f"dict.{name}.txt").write_text("".join(f"{letter}{i}@@ {100 - i}\n" for i in range(size - 4)))
+    return folder, params
+
+
+FORMS = {
+    "two dictionaries": {},
+    "untied": {"share_decoder_input_output_embed": False},
+    "one dictionary": {"share_all_embeddings": True, "source": TARGET, "source_lang": "fr", "target_lang": "fr"},
+    "one dictionary in two files": {"share_all_embeddings": True, "source": TARGET, "same": True},
+    "post-norm, gelu, not scaled": {"encoder_normalize_before": False, "decoder_normalize_before": False, "activation_fn": "gelu",
+                                    "no_scale_embedding": True, "layernorm_embedding": True, "decoder_layers": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_parameters_are_read(name, tmp_path):
+    folder, params = write(tmp_path / "source", **FORMS[name])
+    code, out, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
+    assert (code, errors) == (0, [])
+    trained = load_trained(tmp_path / "run")
+    jax.tree.map(np.testing.assert_array_equal, trained.params, params)
+    assert "source_tokenizer.json" in out
+    read = (load_tokenizer(tmp_path / "run"), read_pretrained(tmp_path / "run" / "source_tokenizer.json"))
+    assert [tokenizer.vocab_size for tokenizer in read] == [TARGET, FORMS[name].get("source", SOURCE)]
+    assert read[0].encode("f1@@ f0@@ what</s> </s>").tolist() == [5, 4, 3, 2]
+
+
+def test_what_a_model_is(tmp_path):
+    folder, _ = write(tmp_path / "source")
+    assert zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")[0] == 0
+    model = configs.resolve(configs.load(str(tmp_path / "run"))).model
+    assert (model.norm.placement, model.embedding.scale, model.embedding.shared, model.tie_embeddings) == (
+        "pre",
+        "sqrt_dim",
+        False,
+        True,
+    )
+    assert (model.position.kind, model.position.layout, model.position.offset, model.position.endpoint) == (
+        "sinusoidal",
+        "half",
+        2,
+        True,
+    )
+    assert (
+        model.num_layers,
+        model.decoder.num_layers,
+        model.decoder.attention.num_heads,
+        model.decoder.ffn.hidden_dim,
+    ) == (2, 3, 2, 20)
+    meta = json.loads((tmp_path / "run" / "meta.json").read_text())["imported"]
+    assert (meta["class"], sorted(meta["files"])) == (
+        "fairseq TransformerModel",
+        ["dict.en.txt", "dict.fr.txt", "fairseq_args.json", "model.safetensors"],
+    )
+
+
+@pytest.mark.parametrize(("changes", "problem"), [
+    ({"encoder_learned_pos": True}, "encoder_learned_pos=True: expected sinusoids"),
+    ({"adaptive_softmax_cutoff": "1,2"}, "adaptive_softmax_cutoff='1,2': adaptive softmax is not supported"),
+    ({"decoder_embed_dim": 8}, "encoder_embed_dim=16, decoder_embed_dim=8: must be equal"),
+    ({"encoder_normalize_before": False}, "encoder_normalize_before=False, decoder_normalize_before=True: must be equal"),
+    ({"encoder_layerdrop": 0.1}, "encoder_layerdrop=0.1: leaving out layers"),
+    ({"decoder_output_dim": 8}, "decoder_output_dim=8: expected decoder_embed_dim"),
+    ({"no_cross_attention": True}, "no_cross_attention=True"),
+    ({"activation_fn": "swish"}, "activation_fn='swish': expected one of relu, gelu"),
+    ({"arch": "transformer_lm"}, "arch='transformer_lm': expected transformer"),
+    ({"encoder_layers_to_keep": "1"}, "encoder_layers_to_keep='1'"),
+    ({"a_new_one": 3}, "a_new_one=3: not known"),
+])  # fmt: skip
+def test_what_cannot_be_expressed_is_refused_by_name(changes, problem):
+    with pytest.raises(ConfigError) as refused:
+        read_config(SMALL | changes)
+    assert len(refused.value.problems) == 1
+    assert problem in refused.value.problems[0]
+
+
+def remade(folder, **rows):
+    """The same folder with other dictionaries."""
+    for name, text in rows.items():
+        (folder / f"dict.{name}.txt").write_text(text)
+
+
+WRONG = {
+    "no arguments": (lambda folder: (folder / "fairseq_args.json").unlink(), 2, "has no fairseq_args.json"),
+    "other arguments": (lambda folder: (folder / "fairseq_args.json").write_text("{}"), 3, "has no object args"),
+    "a wrong type": (lambda folder: (folder / "fairseq_args.json").write_text(
+        json.dumps({"args": SMALL | {"encoder_layers": "x"}})), 2, "model.num_layers='x': expected a whole number"),
+    "no embedding": (lambda folder: write_tensors(folder / "model.safetensors", {"x": np.ones(2, np.float32)}), 3,
+                     "tensor encoder.embed_tokens.weight is missing"),
+    "a tensor that is missing": (lambda folder: write_tensors(folder / "model.safetensors", {
+        f"{side}.embed_tokens.weight": np.ones((rows, 16), np.float32) for side, rows in (("encoder", SOURCE), ("decoder", TARGET))}), 3,
+        "tensor encoder.layers.{layer}.self_attn.q_proj.weight is missing in all 2 layers"),
+    "no dictionary": (lambda folder: (folder / "dict.en.txt").unlink(), 2, "cannot tell the dictionaries of source (9 tokens) and target"),
+    "dictionaries of other lengths": (lambda folder: remade(folder, en="e 1\n"), 2, "found dict.en.txt of 5 tokens, dict.fr.txt of 12"),
+    "a line without a count": (lambda folder: remade(folder, en="e0 1\ne1\n"), 3, "dict.en.txt: line 2 is not a token and its count"),
+    "a token twice": (lambda folder: remade(folder, en="e0 1\ne0 1\n"), 3, "dict.en.txt: 'e0' occurs twice"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_one_line(name, tmp_path):
+    folder, _ = write(tmp_path / "source")
+    spoil, code, words = WRONG[name]
+    spoil(folder)
+    found, _, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
+    assert found == code
+    assert any(words in line for line in errors), errors
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"source": 14}, "a source of 14 tokens and a target of 12: rows without a token would be predicted"),
+    ({"source": TARGET}, "cannot tell the dictionaries"),
+    ({"source_lang": "fr", "target_lang": "en"}, "dict.fr.txt has 12 tokens, its embedding 9 rows"),
+])  # fmt: skip
+def test_dictionaries_that_do_not_fit(changes, words, tmp_path):
+    folder, _ = write(tmp_path / "source", **changes)
+    code, _, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
+    assert code in (2, 3)
+    assert words in errors[0]
+
+
+@pytest.mark.slow
+def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
+    """As fairseq translates: the source and </s> to the encoder, </s> to the decoder."""
+    folder, _ = write(tmp_path / "source")
+    run = tmp_path / "run"
+    assert zoo("import", f"fairseq:{folder}", "--out", run)[0] == 0
+    command = ["generate", run, "--max-new-tokens", "6"]
+    code, out, errors = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@", "--beams", "2", "--json")
+    assert (code, errors) == (0, [])
+    trained = load_trained(run)
+    made = Generator(trained.model, trained.params, trained.stats).beam_search(
+        [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]]
+    )
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["tokens"] for answer in answers] == made.lengths[:, 0].tolist()
+    for answer, tokens, score in zip(answers, made.tokens[:, 0], made.scores[:, 0], strict=True):
+        assert answer["text"] == " ".join(f"f{id - 4}@@" for id in tokens if id >= 4)
+        assert answer["score"] == pytest.approx(score, rel=1e-5)
+    assert answers[0]["score"] != answers[1]["score"]
+    # Without their prompts.
+    code, out, _ = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@ <unk>", "--beams", "2")
+    assert (code, out.split("---\n")[0].rstrip("\n")) == (0, answers[0]["text"])
+    code, out, errors = zoo(*command, "--prompt", "e1@@ f1@@")
+    assert (code, out, len(errors)) == (2, "", 1)
+    assert (
+        "--prompt 'e1@@ f1@@': 'f1@@' is not a token of the run's source_tokenizer.json; this model reads the tokens that it was"
+        in errors[0]
+    )
+    text = tmp_path / "text.txt"
+    text.write_text("f1@@ f2@@ f3@@ f4@@ " * 200)
+    code, out, errors = zoo("eval", run, "--text", text, "--sample", "3", "--prompt", "e1@@", "--lengths", "16")
+    assert code == 0
+    assert errors == [
+        "note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)"
+    ]
+
+
+def test_no_class_of_transformers_is_one_of_these(tmp_path):
+    folder, _ = write(tmp_path / "source")
+    assert zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")[0] == 0
+    code, _, errors = zoo("export", tmp_path / "run", "--class", "MarianMTModel", "--out", tmp_path / "out")
+    assert code == 2
+    assert "error: MarianMTModel cannot express model.embedding.shared=False; it would be True" in errors
+
+
+def test_a_dictionary_has_fairseq_s_special_tokens_first(tmp_path):
+    (tmp_path / "dict.x.txt").write_text("a 3\nb c 2\n", encoding="utf-8")
+    assert read_dictionary(tmp_path / "dict.x.txt") == ["<s>", "<pad>", "</s>", "<unk>", "a", "b c"]

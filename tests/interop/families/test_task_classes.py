@@ -1,0 +1,129 @@
+"""Classes with the head of a task, and classes without a head: what their files say, and which of
+them a run is written as.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.parity.harness import random_tensor
+from tests.support.checkpoints_of_others import arrays_of, stored_tensors, write_checkpoint, zoo
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.interop import importer_of, resolve_like
+from zoo.interop.config_export import choose_class
+from zoo.interop.families.task_heads import label_names
+from zoo.interop.weights.mapping import Rule, ZeroParameters, from_zoo, to_zoo
+from zoo.interop.weights.tensor_files import write_tensors
+
+SIZES = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 56}
+THREE = {"id2label": {"0": "a", "2": "c", "1": "b"}}
+
+
+def resolved(class_name, **settings):
+    return resolve_like(class_name, SIZES | settings, {"data.tokenizer.kind": "characters"})
+
+
+@pytest.mark.parametrize(("settings", "labels"), [
+    ({}, ["LABEL_0", "LABEL_1"]), (THREE, ["a", "b", "c"]), ({"num_labels": 1}, ["LABEL_0"]), ({"_num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
+])  # fmt: skip
+def test_labels_are_in_the_order_of_their_ids(settings, labels):
+    assert label_names(settings) == labels
+
+
+def test_one_label_is_a_number():
+    three, one = (
+        resolved("BertForSequenceClassification", **THREE),
+        resolved("BertForSequenceClassification", num_labels=1),
+    )
+    assert (three.objective.kind, three.model.head.classes, three.data.labels) == ("classification", 3, ("a", "b", "c"))
+    assert (one.objective.kind, one.model.head.classes) == ("regression", 1)
+    assert resolved("BertForSequenceClassification", num_labels=1, problem_type="regression") == one
+
+
+@pytest.mark.parametrize(("class_name", "settings", "words"), [
+    ("BertForSequenceClassification", {"problem_type": "multi_label_classification"}, "a text has one label here, or a number"),
+    ("BertForTokenClassification", {"id2label": {"0": "a", "2": "b"}}, "expected names of the ids 0 to 1"),
+    ("BertForQuestionAnswering", THREE, "expected 2, the beginning and the end of an answer"),
+])  # fmt: skip
+def test_labels_that_cannot_be_expressed(class_name, settings, words):
+    with pytest.raises(ConfigError, match=words):
+        resolved(class_name, **settings)
+
+
+def test_a_head_with_another_activation_has_no_importer():
+    with pytest.raises(ConfigError, match="no importer for DistilBertForSequenceClassification"):
+        importer_of("DistilBertForSequenceClassification")
+
+
+def test_a_tagger_is_read_and_written(tmp_path):
+    head = {
+        name: random_tensor(name, shape) for name, shape in (("classifier.weight", (3, 32)), ("classifier.bias", (3,)))
+    }
+    body = {name: array for name, array in stored_tensors("bert-masked").items() if name.startswith("bert.")}
+    source = write_checkpoint(
+        tmp_path / "source", "bert-masked", words=60, architectures=["BertForTokenClassification"], **THREE
+    )
+    pooler = {"bert.pooler.dense.weight": np.zeros((32, 32), np.float32)}
+    write_tensors(source / "model.safetensors", body | head | pooler)
+    code, out, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
+    assert (code, errors) == (0, [])
+    assert "eval.py" not in out
+    # A run of the same task that starts from it takes over the head.
+    assert json.loads((tmp_path / "run" / "meta.json").read_text())["data"] == {"labels": ["a", "b", "c"]}
+    assert zoo("export", tmp_path / "run", "--out", tmp_path / "out")[0] == 0
+    written = arrays_of(tmp_path / "out")
+    assert set(written) == set(body | head)
+    for name, array in (body | head).items():
+        np.testing.assert_array_equal(written[name], array)
+    settings = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert settings["architectures"] == ["BertForTokenClassification"]
+    assert settings["id2label"] == {"0": "a", "1": "b", "2": "c"}
+
+
+@pytest.mark.parametrize(("recorded", "changes", "class_name"), [
+    ("BertModel", {"objective.kind": "classification", "model.head.classes": 3, "model.head.pooler": True}, "BertForSequenceClassification"),
+    ("BertModel", {"objective.kind": "regression", "model.head.pooler": True}, "BertForSequenceClassification"),
+    ("BertForMaskedLM", {"objective.kind": "tagging", "model.head.classes": 2}, "BertForTokenClassification"),
+    ("BertForMaskedLM", {"objective.kind": "extraction"}, "BertForQuestionAnswering"),
+    ("CamembertModel", {"objective.kind": "tagging", "model.head.classes": 4}, "CamembertForTokenClassification"),
+    ("RobertaForMaskedLM", {"objective.kind": "classification", "model.head.classes": 2, "model.head.pooler": True},
+     "RobertaForSequenceClassification"),
+])  # fmt: skip
+def test_a_fine_tuned_run_is_written_as_the_class_of_its_task(recorded, changes, class_name):
+    settings = SIZES | ({"type_vocab_size": 1} if recorded != "BertModel" else {})
+    fields = importer_of(recorded).read_config(settings)
+    body = {
+        path: value for path, value in fields.items() if not path.startswith(("model.head", "model.tie", "objective"))
+    }
+    config = configs.resolve(
+        configs.override(configs.default(), {**body, **changes, "data.tokenizer.kind": "characters"})
+    )
+    assert choose_class(config, None, recorded, settings).class_name == class_name
+    wrong = "BertForQuestionAnswering" if changes["objective.kind"] != "extraction" else "BertForTokenClassification"
+    with pytest.raises(ConfigError, match=r"cannot express objective\.kind="):
+        choose_class(config, wrong, None)
+
+
+def test_a_classifier_without_a_pooler_is_refused_by_the_closest_class():
+    fields = importer_of("BertForMaskedLM").read_config(SIZES)
+    body = {path: value for path, value in fields.items() if not path.startswith(("model.head", "model.tie"))}
+    changes = {"objective.kind": "classification", "model.head.classes": 2, "data.tokenizer.kind": "characters"}
+    config = configs.resolve(configs.override(configs.default(), body | changes))
+    with pytest.raises(ConfigError) as refused:
+        choose_class(config, None, "BertForMaskedLM", SIZES)
+    assert refused.value.problems == [
+        "no class can express this config; BertForSequenceClassification, which comes closest, cannot express "
+        "model.head.pooler=False; it would be True"
+    ]
+
+
+def test_parameters_that_a_class_lacks_are_zero():
+    rules = [Rule("w", ("kernel",)), ZeroParameters(("bias",))]
+    shapes = {"kernel": np.empty((2, 3)), "bias": np.empty(3)}
+    read = to_zoo(rules, {"w": np.ones((2, 3), np.float32)}, shapes)
+    assert not read["bias"].any()
+    assert set(from_zoo(rules, read)) == {"w"}
+    with pytest.raises(ConfigError, match="parameter bias is not 0, and the class has no such parameter"):
+        from_zoo(rules, read | {"bias": np.ones(3, np.float32)})

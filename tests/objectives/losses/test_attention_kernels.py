@@ -1,0 +1,237 @@
+"""The attention kernels that are kernel_lines, against those that are called when a step is traced."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.support.building import slow_but, tiny
+from zoo.layers.attention import softmax_attention
+from zoo.layers.attention.kernel_choice import Platform
+from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.attention.softmax_attention import SoftmaxAttention
+from zoo.layers.context import DropoutKey
+from zoo.models.architectures import make_model
+from zoo.models.functional import initialise, initialise_statistics, split
+from zoo.objectives import make_objective
+from zoo.objectives.attention_kernels import LayerKernel, attention_kernels, kernel_lines
+from zoo.objectives.objective import ForwardMode
+from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
+from zoo.training.update import uses_dropout
+
+HOPPER, AMPERE, CPU, CPUS = Platform("gpu", 1, (9, 0)), Platform("gpu", 8, (8, 0)), Platform("cpu"), Platform("cpu", 2)
+PLATFORMS = {"Hopper": HOPPER, "Ampere": AMPERE, "CPU": CPU, "CPUs": CPUS}
+
+HALF = {"model.dtype": "bfloat16", "model.attention.head_dim": 8}
+ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+BOTH = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 3}
+TASK = {"objective.kind": "classification", "model.head.classes": 3, "data.row_format": "packed"}
+LOCAL = {
+    "model.layers.pattern": ("local", "global"),
+    "model.layers.kinds.local.attention.window": 3,
+    "model.layers.kinds.global.attention.window": 0,
+}
+LONG = {"data.sequence_length": 256}
+T5 = {"model.position.kind": "relative_bias", "model.position.max_distance": 32}
+
+CASES = {
+    "float32": {"model.attention.head_dim": 8},
+    "float32, narrow heads": {},
+    "half": HALF,
+    "window": HALF | {"model.attention.window": 3},
+    "banded": LONG | {"model.attention.window": 9},
+    "banded, half": HALF | LONG | {"model.attention.window": 9},
+    "pattern": HALF | LOCAL | LONG,
+    "pattern of heads": HALF | LOCAL | {"model.layers.kinds.local.attention.sinks": True},
+    "one layer of a pattern": HALF | LOCAL | {"model.num_layers": 1},
+    "wide heads": HALF | {"model.attention.head_dim": 136},
+    "odd heads": HALF | {"model.attention.head_dim": 12},
+    "alibi": HALF | {"model.position.kind": "alibi"},
+    "alibi, window": HALF | {"model.position.kind": "alibi", "model.attention.window": 3},
+    "alibi, banded": HALF | LONG | {"model.position.kind": "alibi", "model.attention.window": 9},
+    "alibi, documents": HALF | {"model.position.kind": "alibi", "data.isolate_documents": True},
+    "T5": HALF | {"model.position.kind": "relative_bias", "model.position.max_distance": 32},
+    "T5 by layer": HALF
+    | {"model.position.kind": "relative_bias", "model.position.max_distance": 32, "model.position.shared": False},
+    "T5, encoder": HALF | ENCODER | T5,
+    "T5, shorter rows": HALF | ENCODER | T5 | {"data.row_format": "doc_sentences"},
+    "Shaw": HALF | {"model.position.kind": "shaw"},
+    "Shaw's keys": HALF | {"model.position.kind": "shaw", "model.position.relative_values": False},
+    "documents": HALF | {"data.isolate_documents": True},
+    "documents, banded": HALF | LONG | {"data.isolate_documents": True, "model.attention.window": 9},
+    "offsets": HALF | {"data.position_offsets": (0, 2), "model.position.kind": "learned"},
+    "dropout": HALF | {"model.attention.dropout": 0.1},
+    "dropout elsewhere": HALF | {"model.dropout": 0.1},
+    "soft-cap": HALF | {"model.attention.softcap": 5.0},
+    "sinks": HALF | {"model.attention.sinks": True},
+    "dilations": HALF | {"model.attention.window": 3, "model.attention.dilations": (1, 2)},
+    "prefix": HALF | {"objective.kind": "prefix", "objective.prefix_length": 3},
+    "named": HALF | {"model.attention.implementation": "xla", "model.attention.window": 9} | LONG,
+    "encoder": HALF | ENCODER,
+    "encoder, float32": ENCODER | {"model.attention.head_dim": 8},
+    "encoder, shorter rows": HALF | ENCODER | {"data.row_format": "doc_sentences"},
+    "encoder, window": HALF | ENCODER | {"model.attention.window": 3},
+    "encoder, offsets": HALF | ENCODER | {"data.position_offsets": (0, 2), "model.position.kind": "learned"},
+    "encoder, documents": HALF | ENCODER | {"data.isolate_documents": True},
+    "encoder, global": HALF | ENCODER | LONG | {"model.attention.window": 9, "model.attention.global_tokens": 1},
+    "both sides": HALF | BOTH,
+    "both sides, a window": HALF | BOTH | LONG | {"model.decoder.attention.window": 9, "objective.prefix_length": 20},
+    "both sides, T5": HALF | BOTH | {"model.position.kind": "relative_bias", "model.position.max_distance": 32},
+    "spans": HALF | BOTH | {"objective.kind": "span", "objective.sentinels": 4, "model.vocab_size": 20},
+    "denoising": HALF | BOTH | {"objective.kind": "denoising"},
+    "translation, T5": HALF | BOTH | {"objective.kind": "translation"} | T5,
+    "both sides, dropout": HALF | BOTH | {"model.attention.dropout": 0.1},
+    "translation": HALF | BOTH | {"objective.kind": "translation"},
+    "task": HALF | ENCODER | TASK,
+    "task of a decoder": HALF | TASK,
+    "frozen task": HALF | TASK | {"model.attention.dropout": 0.1, "training.trained_layers": 0},
+    "task, dropout": HALF | TASK | {"model.attention.dropout": 0.1},
+}  # fmt: skip
+
+
+def resolved(name):
+    changes = dict(CASES[name])
+    if changes.get("objective.kind") != "prefix":
+        changes.pop("objective.prefix_length", None)
+    return tiny(changes)
+
+
+def batch_of(config):
+    B, T = config.data.batch_size, config.data.sequence_length
+    if config.objective.kind == "classification":
+        return {"tokens": jnp.ones((B, T), jnp.int32), "labels": jnp.zeros(B, jnp.int32)}
+    if config.objective.kind == "translation":
+        return {name: jnp.ones((B, T), jnp.int32) for name in ("source", "targets")}
+    return abstract_batch(config)
+
+
+def traced(config, platform, monkeypatch):
+    """{layers: kernel} of the calls when a training step is traced as for a platform."""
+    found, now = {}, []
+
+    def noted(name, kernel):
+        def attend(q, k, v, context, scoring):
+            if now:
+                layers, banded = now[-1]
+                found.setdefault(layers, set()).add(f"banded {name}" if banded else name)
+            # No machine has all kernels; all have the same shapes.
+            return KERNELS["einsum"](q, k, v, context, scoring)
+
+        return attend
+
+    def banded(*arguments):
+        now[-1] = now[-1][0], True
+        return original_banded(*arguments)
+
+    def softmax(self, q, k, v, context, shared):
+        scope = context.scope.removeprefix("model").removeprefix(".layers.kinds").removeprefix(".")
+        layers = "cross-attention" if self.cross else scope or "all layers"
+        now.append((f"kind {layers}" if "kinds" in context.scope else layers, False))
+        out = original_softmax(self, q, k, v, context, shared)
+        now.pop()
+        return out
+
+    original_banded, original_softmax = softmax_attention.banded_attention, SoftmaxAttention._softmax
+    model, objective = make_model(config), make_objective(config, PlaceholderTokenizer(13))
+    constants = {name: jnp.asarray(table) for name, table in objective.constants.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(softmax_attention, "KERNELS", {name: noted(name, kernel) for name, kernel in KERNELS.items()})
+        patch.setattr(softmax_attention, "banded_attention", banded)
+        patch.setattr(SoftmaxAttention, "_softmax", softmax)
+        patch.setattr(Platform, "here", classmethod(lambda cls: platform))
+
+        def step(batch):
+            key = DropoutKey(jax.random.key(0)) if uses_dropout(config) else None
+            mode = ForwardMode(key, training=True)
+            params, stats = initialise(model, 0), initialise_statistics(model, 0)
+            return objective.sums(split(model)[0], params, stats, batch, constants, mode)[0]
+
+        jax.eval_shape(step, batch_of(config))
+    assert all(len(kernels) == 1 for kernels in found.values())
+    return {layers: kernel for layers, (kernel,) in found.items()}
+
+
+EVERY = [(name, platform) for name in CASES for platform in PLATFORMS]
+# Every config on one platform; on the others every fifth.
+OFTEN = [case for number, case in enumerate(EVERY) if case[1] == "Hopper" or number % 5 == 0]
+
+
+@pytest.mark.parametrize(("name", "platform"), slow_but(OFTEN, EVERY))
+def test_what_is_told_is_what_is_traced(name, platform, monkeypatch):
+    config, platform = resolved(name), PLATFORMS[platform]
+    found = attention_kernels(config, platform)
+    assert {each.layers: each.kernel for each in found} == traced(config, platform, monkeypatch)
+    assert all(bool(each.reason) != each.kernel.endswith("cudnn") for each in found)
+
+
+BIAS_OF_ROWS = "a bias on the scores that differs between rows or blocks"
+OF_QUERIES = "a bias on the scores that depends on the queries"
+
+
+@pytest.mark.parametrize(("name", "reasons"), [
+    ("float32", ["float32 activations"]),
+    ("float32, narrow heads", ["float32 activations; head_dim=4, no multiple of 8 up to 256"]),
+    ("half", [""]),
+    ("window", [""]),
+    ("banded, half", [""]),
+    ("wide heads", [""]),
+    ("odd heads", ["head_dim=12, no multiple of 8 up to 256"]),
+    ("alibi", [""]),
+    ("alibi, window", [""]),
+    ("alibi, banded", [BIAS_OF_ROWS]),
+    ("alibi, documents", [BIAS_OF_ROWS]),
+    ("T5", [""]),
+    ("T5 by layer", [""]),
+    ("T5, encoder", [""]),
+    ("T5, shorter rows", [BIAS_OF_ROWS]),
+    ("Shaw", [f"{OF_QUERIES}; a bias on the values"]),
+    ("Shaw's keys", [OF_QUERIES]),
+    ("documents", [""]),
+    ("documents, banded", [""]),
+    ("offsets", [""]),
+    ("dropout", ["dropout on the probabilities"]),
+    ("dropout elsewhere", [""]),
+    ("soft-cap", ["a soft-cap on the scores"]),
+    ("sinks", ["sinks"]),
+    ("dilations", ["dilated windows"]),
+    ("prefix", [""]),
+    ("pattern of heads", ["sinks", ""]),
+    ("encoder", [""]),
+    ("encoder, float32", ["float32 activations"]),
+    ("encoder, shorter rows", [""]),
+    ("encoder, window", [""]),
+    ("encoder, offsets", [""]),
+    ("encoder, documents", [""]),
+    ("encoder, global", [""]),
+    ("both sides", ["", "", ""]),
+    ("both sides, T5", ["", "", ""]),
+    ("spans", ["", "", ""]),
+    ("translation", ["", "", ""]),
+    ("translation, T5", [BIAS_OF_ROWS, BIAS_OF_ROWS, ""]),
+    ("both sides, dropout", ["dropout on the probabilities"] * 3),
+    ("task", [""]),
+    ("task of a decoder", [""]),
+    ("frozen task", [""]),
+])  # fmt: skip
+def test_the_reason_is_what_a_layer_needs(name, reasons):
+    assert [each.reason for each in attention_kernels(resolved(name), HOPPER)] == reasons
+
+
+def test_other_mixers_are_reported_by_their_kind():
+    found = attention_kernels(tiny({"model.attention.kind": "performer"}), HOPPER)
+    assert found == [LayerKernel("all layers", "performer", "model.attention.kind=performer")]
+    elmo = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.ffn.hidden_dim": "auto"}
+    assert attention_kernels(tiny(elmo), CPU) == []
+
+
+def test_there_is_a_line_for_each_distinct_kernel():
+    assert kernel_lines(attention_kernels(resolved("both sides"), HOPPER)) == [
+        "cudnn (encoder; decoder; cross-attention)"
+    ]
+    assert kernel_lines(attention_kernels(resolved("translation, T5"), HOPPER)) == [
+        f"einsum (encoder; decoder), not fused: {BIAS_OF_ROWS}",
+        "cudnn (cross-attention)",
+    ]
+    assert kernel_lines(attention_kernels(resolved("pattern"), CPU)) == [
+        "banded rows (kind local), not fused: no GPU",
+        "rows (kind global), not fused: no GPU",
+    ]

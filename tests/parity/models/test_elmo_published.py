@@ -1,0 +1,181 @@
+"""The authors' own small ELMo models: their files, read, give the states that their implementations
+gave.
+"""
+
+import functools
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.parity.harness import relative_difference
+from tests.support.building import call, compiled, random_values, with_values
+from tests.support.checkpoints_of_others import zoo
+from zoo import data
+from zoo.config import default, finetuned, override, resolve
+from zoo.data.labelled.labelled_dataset import HELD_OUT
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.interop.families.bilm import read_config, read_hdf5, read_weights
+from zoo.models.architectures import make_model
+from zoo.models.elmo import ELMo
+from zoo.objectives import make_objective
+from zoo.objectives.objective import ForwardMode
+from zoo.training.checkpoints import warm_start
+from zoo.training.mesh import make_mesh
+from zoo.training.startup import resolve_with_vocabulary
+from zoo.training.step import make_program
+from zoo.training.trained_run import load_trained
+
+pytest.importorskip("h5py")
+pytestmark = pytest.mark.parity
+
+ROOT = Path(__file__).parents[3]
+FOLDER = Path(os.environ.get("ZOO_TEST_DATA", ROOT.parent / "shared" / "data")) / "checkpoints"
+BEGIN, END = 257, 258
+CASES = [("elmo_allennlp", "sentences.json"), ("elmo_bilm_tf/model", "lm_embeddings_sentences.json")]
+
+
+def published(name):
+    """The folder of a published model: its weights, and the states that were computed with them."""
+    if not (FOLDER / name / "lm_weights.hdf5").is_file():
+        pytest.skip(f"no {FOLDER / name}/lm_weights.hdf5; set ZOO_TEST_DATA to a folder that holds checkpoints/{name}")
+    return FOLDER / name
+
+
+def model_of(folder):
+    """The published model; its softmax was never published and is not read here."""
+    options = json.loads((folder / "options.json").read_text())
+    settings = resolve(override(default(), read_config(options) | {"model.vocab_size": 300})).model
+    values = read_weights(read_hdf5(folder / "lm_weights.hdf5"), settings)
+    return with_values(ELMo(settings), values | {"head": random_values(ELMo(settings))["head"]})
+
+
+@functools.cache
+def spelled(word):
+    """A word's 50 ids: its bytes, or the mark of a sentence's begin or end, between those of a
+    word's, filled up.
+    """
+    inside = [word] if isinstance(word, int) else [byte + 1 for byte in word.encode()[:48]]
+    ids = [259, *inside, 260]
+    return ids + [261] * (50 - len(ids))
+
+
+def states(folder, sentences, model=None):
+    """Ours and theirs of three streams of sentences, [words, 2 D] each; `model` in place of that of
+    the folder.
+
+    Ten batches of three sentences; from one to the next both directions go on with the state they
+    stopped in.
+    """
+    streams = json.loads((folder / sentences).read_text())
+    expected = [read_hdf5(folder / f"lm_embeddings_{stream}.hdf5") for stream in range(len(streams))]
+    model = model or model_of(folder)
+    width = 2 + max(len(sentence.split()) for stream in streams for sentence in stream)
+    run, carry, ours, theirs = compiled(model.read), model.empty_carry(len(streams)), [], []
+    for number in range(10):
+        rows = [[BEGIN, *stream[number].split(), END] for stream in streams]
+        characters, filled = np.zeros((len(rows), width, 50), np.int32), np.zeros((len(rows), width), bool)
+        for row, words in enumerate(rows):
+            characters[row, : len(words)], filled[row, : len(words)] = [spelled(word) for word in words], True
+        layers, carry = run(characters, filled, carry)
+        for row, words in enumerate(rows):
+            ours.append(layers[-1, row, 1 : len(words) - 1])
+            theirs.append(np.concatenate(expected[row][str(number)], axis=-1))
+            assert len(theirs[-1]) == len(words) - 2
+    return np.concatenate(ours), np.concatenate(theirs)
+
+
+def measure():
+    """For the table of `docs/parity.md`."""
+    folders = [FOLDER / name for name, _ in CASES]
+    if not all((folder / "lm_weights.hdf5").is_file() for folder in folders):
+        return None
+    digests = [hashlib.sha256((folder / "lm_weights.hdf5").read_bytes()).hexdigest()[:8] for folder in folders]
+    worst = max(relative_difference(*states(folder, case[1])) for folder, case in zip(folders, CASES, strict=True))
+    return worst, None, f"lm_weights.hdf5 of SHA-256 {' and '.join(f'{digest}...' for digest in digests)}"
+
+
+@pytest.mark.parametrize(("name", "sentences"), CASES)
+def test_three_streams_of_sentences(name, sentences):
+    ours, theirs = states(published(name), sentences)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
+
+
+def test_a_run_made_of_it_computes_the_same(tmp_path):
+    """`zoo import` and what it leaves behind, in place of the functions beneath it."""
+    folder = published("elmo_bilm_tf/model")
+    code, out, errors = zoo(
+        "import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run"
+    )
+    assert (code, errors) == (0, [])
+    assert "the head has its initial values" in out
+    trained = load_trained(tmp_path / "run")
+    model = with_values(trained.model, trained.params, trained.stats)
+    ours, theirs = states(folder, "lm_embeddings_sentences.json", model)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
+    assert np.abs(np.asarray(trained.params["head"]["weights"])).max() > 0
+    about = json.loads((tmp_path / "run" / "meta.json").read_text())["imported"]
+    assert (about["class"], sorted(about["files"])) == ("ELMo", ["lm_weights.hdf5", "options.json"])
+
+
+def test_features_of_a_task_are_the_published_states(tmp_path):
+    """From words in a file, through an imported run's body, to what the head of a task reads, where
+    the last layer has all the weight.
+    """
+    folder = published("elmo_allennlp")
+    code, _, errors = zoo(
+        "import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run"
+    )
+    assert (code, errors) == (0, [])
+    sentences = [stream[0].split() for stream in json.loads((folder / "sentences.json").read_text())]
+    (tmp_path / "words.conll").write_text(
+        "\n\n".join("\n".join(f"{word} {'AB'[number % 2]}" for number, word in enumerate(words)) for words in sentences)
+    )
+    source = f"conll:{tmp_path / 'words.conll'}"
+    made = finetuned(
+        f"from={tmp_path / 'run'}", {"objective.kind": "tagging", "data.source": source, "data.held_out": source}
+    )
+    resolved = resolve_with_vocabulary(made)
+    assert (resolved.data.tokenizer.kind, resolved.training.trained_layers) == ("words", 0)
+    dataset = data.load(resolved)
+    objective = make_objective(resolved, dataset.tokenizer)
+    program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
+    taken, _ = warm_start.read_weights(
+        tmp_path / "run", program.abstract_state, replaceable=warm_start.replaceable_parts(resolved, dataset.labels)
+    )
+    values = random_values(make_model(resolved)) | taken["params"]
+    values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
+    (batch,) = dataset.evaluation_batches()
+    model, mode, constants = (with_values(make_model(resolved), values), ForwardMode(), program.constants(0))
+    states = call(lambda batch: model.mix(objective.features(model, batch, constants, mode)), batch)
+    for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
+        words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]
+        np.testing.assert_allclose(
+            states[row, 1 : len(words) + 1], np.concatenate(expected, axis=-1), rtol=0, atol=3e-6
+        )
+        assert (batch["labels"][row] >= 0).sum() == len(words)
+
+
+class Words:
+    """The words of the published vocabulary as tokens; those that open and end a sentence are
+    special tokens.
+    """
+
+    def __init__(self, words):
+        self.pieces, self.vocab_size = [word.encode() for word in words], len(words)
+        self.bos_id, self.separator_id = words.index("<S>"), words.index("</S>")
+
+    token_characters = Tokenizer.token_characters
+
+
+def test_token_vectors():
+    folder = published("elmo_allennlp")
+    words = [word for word in (folder / "vocab_test.txt").read_text().split("\n") if word]
+    expected = read_hdf5(folder / "elmo_token_embeddings.hdf5")["embedding"]
+    characters = Words(words).token_characters(50)
+    np.testing.assert_array_equal(characters, [spelled({"<S>": BEGIN, "</S>": END}.get(word, word)) for word in words])
+    np.testing.assert_allclose(call(model_of(folder).characters, characters), expected, rtol=0, atol=1e-5)

@@ -1,0 +1,72 @@
+"""Cosine attention against Swin V2's, whose bias by position is made a constant, which a softmax does
+not see.
+"""
+
+import jax.numpy as jnp
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+import transformers
+from transformers.models.swinv2 import modeling_swinv2 as swinv2
+
+from tests.parity.layers import largest, layer_differences
+from tests.parity.references import fill
+from tests.support.building import tiny
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Transform, linear
+from zoo.layers.attention import make_attention
+from zoo.layers.context import Context
+
+pytestmark = pytest.mark.parity
+# A window of 4 x 4 places is a row of 16 tokens that all see each other.
+B, T, D, H = 2, 16, 32, 4
+RULES = [
+    *(rule for name in ("query", "key", "value") for rule in linear(name, f"inside.{name}")),
+    *linear("output", "output"),
+    IgnoredTensors(r"inside\.continuous_position_bias_mlp\..*"),
+    Rule(
+        "inside.logit_scale",
+        ("query_norm/log_factor",),
+        Transform(lambda x: (x.reshape(H),), lambda parts: parts[0].reshape(H, 1, 1)),
+    ),
+]
+
+
+def differences():
+    """Of the output and of the gradients."""
+    layer = swinv2.Swinv2SelfAttention(swinv2.Swinv2Config(attention_probs_dropout_prob=0.0), D, H, 4)
+    # Ours has a bias of the keys.
+    layer.key = torch.nn.Linear(D, D)
+    whole = torch.nn.ModuleDict({"inside": layer, "output": torch.nn.Linear(D, D)}).eval()
+    fill(whole)
+    with torch.no_grad():
+        for parameter in layer.continuous_position_bias_mlp.parameters():
+            parameter.zero_()
+        # The last factor is beyond the largest one.
+        layer.logit_scale.copy_(torch.tensor([0.5, 2.0, 4.0, 5.0])[:, None, None])
+    ours = tiny(
+        {
+            "model.architecture": "encoder",
+            "objective.kind": "masked",
+            "model.dim": D,
+            "model.attention.num_heads": H,
+            "model.attention.qk_norm": "cosine",
+            "model.position.kind": "none",
+            "data.sequence_length": T,
+        }
+    ).model
+    context = Context(jnp.arange(T)[None], causal=False, in_order=True, no_padding=True)
+    return layer_differences(
+        make_attention(ours), context, whole, lambda x: whole["output"](layer(x)[0]), RULES, (B, T, D)
+    )
+
+
+def measure():
+    """For the table of `docs/parity.md`."""
+    return *largest([differences()]), f"transformers {transformers.__version__}"
+
+
+def test_cosine_attention_is_swin_v2_s():
+    assert max(differences()) < 5e-5

@@ -1,0 +1,83 @@
+"""The elementwise output gate against Qwen3-Next's layer of full attention. The rest of that model is
+linear attention and a mixture of experts.
+"""
+
+import jax.numpy as jnp
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+import transformers
+from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
+
+from tests.parity.layers import largest, layer_differences
+from tests.parity.references import fill
+from tests.support.building import tiny
+from zoo.interop.weights.mapping import TRANSPOSED, Rule, fused, linear
+from zoo.layers.attention import make_attention
+from zoo.layers.context import Context
+
+pytestmark = pytest.mark.parity
+B, T, D, H, G, K = 2, 16, 32, 4, 2, 12
+# `q_proj` has, for each head in turn, the rows of its query and those of its gate.
+RULES = [
+    Rule(
+        "q_proj.weight",
+        ("query/kernel", "output_gate/projection/kernel"),
+        fused((H * K, H * K), groups=H).then(TRANSPOSED),
+    ),
+    *(rule for name in ("key", "value", "output") for rule in linear(name, f"{name[0]}_proj", bias=False)),
+    *(Rule(f"{name[0]}_norm.weight", (f"{name}_norm/scale",)) for name in ("query", "key")),
+]
+
+
+def differences():
+    """Of the output and of the gradients."""
+    config = qwen3_next.Qwen3NextConfig(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=G,
+        head_dim=K,
+        rope_theta=100.0,
+        num_hidden_layers=1,
+        partial_rotary_factor=0.5,
+        layer_types=["full_attention"],
+    )
+    config._attn_implementation = "eager"
+    layer = qwen3_next.Qwen3NextAttention(config, 0).eval()
+    fill(layer)
+    turned = qwen3_next.Qwen3NextRotaryEmbedding(config)(torch.zeros(B, T, D), torch.arange(T)[None])
+    mask = torch.triu(torch.full((T, T), -torch.inf), 1)[None, None]
+    ours = tiny(
+        {
+            "model.dim": D,
+            "model.attention.num_heads": H,
+            "model.attention.num_kv_heads": G,
+            "model.attention.head_dim": K,
+            "model.attention.bias": False,
+            "model.attention.gate": "elementwise",
+            "model.attention.qk_norm": "head",
+            "model.norm.kind": "rmsnorm",
+            "model.norm.unit_offset": True,
+            "model.norm.epsilon": config.rms_norm_eps,
+            "model.position.kind": "rope",
+            "model.position.theta": 100.0,
+            "model.position.fraction": 0.5,
+            "data.sequence_length": T,
+        }
+    ).model
+    context = Context(jnp.arange(T)[None], in_order=True)
+    return layer_differences(
+        make_attention(ours), context, layer, lambda x: layer(x, turned, mask)[0], RULES, (B, T, D)
+    )
+
+
+def measure():
+    """For the table of `docs/parity.md`."""
+    return *largest([differences()]), f"transformers {transformers.__version__}"
+
+
+def test_the_elementwise_gate_is_qwen3_next_s():
+    assert max(differences()) < 1e-5

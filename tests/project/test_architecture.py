@@ -1,0 +1,192 @@
+"""Limits on the structure of `zoo/`: imports point one way, and files, folders and functions stay
+small.
+
+Every import counts, also those inside functions and under TYPE_CHECKING. docs/architecture.md shows
+`LEVELS`.
+"""
+
+import ast
+import functools
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# From the bottom up. A module imports only from lower levels and from its own package; packages on
+# one level do not import each other. A dotted name is a subpackage with a level of its own; the
+# other modules of its parent (say `data`) are on the parent's level.
+LEVELS = (
+    ("terminal",),
+    ("errors", "files", "nested"),
+    ("config",),
+    ("layers", "data.sources"),
+    ("models", "data.tokenizers"),
+    ("data.rows",),
+    ("data.pipeline",),
+    ("data.labelled", "data.translation"),
+    ("data",),
+    ("objectives", "decoding"),
+    ("training.runtime", "training.records"),
+    ("training.checkpoints",),
+    ("training",),
+    ("interop.weights",),
+    ("interop.settings",),
+    ("interop.families",),
+    ("interop",),
+    ("lab.formatting", "lab.measures", "lab.statistics"),
+    ("lab.metrics",),
+    ("lab.declarations",),
+    ("lab.experiment",),
+    ("lab.sizes", "lab.planning"),
+    ("lab.results",),
+    ("lab.launch", "lab.report"),
+    ("analysis", "resources"),
+    ("draw",),
+    ("variants",),
+    ("plugin", "inference"),
+    ("cli",),
+)
+LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}
+
+MODULES_PER_FOLDER, LINES_PER_FILE, LINES_PER_FUNCTION, PARAMETERS = 16, 350, 70, 8
+
+
+def source_files():
+    return sorted((ROOT / "zoo").rglob("*.py"))
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(tree, module, modules):
+    """Yields the modules of zoo that a parsed file imports, including imports inside functions and
+    conditions.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "zoo")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            if node.module.split(".")[0] == "zoo":
+                for alias in node.names:
+                    submodule = f"{node.module}.{alias.name}"
+                    yield submodule if submodule in modules else node.module
+
+
+def read_imports():
+    """Returns {module: modules that it imports} of all of zoo."""
+    paths = {module_name(path): path for path in source_files()}
+    return {module: set(imports_of(parsed(path), module, paths)) - {module} for module, path in paths.items()}
+
+
+def package_of(module):
+    """Returns the longest entry of LEVELS that contains a module."""
+    parts = module.split(".")[1:]
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in LEVEL_OF:
+            return ".".join(parts[:length])
+    raise AssertionError(f"{module} has no level: name its package in LEVELS")
+
+
+def cycles(graph):
+    """Returns the sets of modules that import each other directly or indirectly."""
+    below = {node: reachable(graph, node) for node in graph}
+    return {frozenset(other for other in below[node] if node in below[other]) for node in graph if node in below[node]}
+
+
+def reachable(graph, start):
+    found, waiting = set(), [start]
+    while waiting:
+        for node in graph.get(waiting.pop(), ()):
+            if node not in found:
+                found.add(node)
+                waiting.append(node)
+    return found
+
+
+def functions():
+    for path in source_files():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+
+
+def test_imports_point_one_way():
+    upwards = [
+        f"{module} imports {imported}"
+        for module, imports in read_imports().items()
+        for imported in imports
+        if module != "zoo"
+        and imported != "zoo"
+        and package_of(module) != package_of(imported)
+        and LEVEL_OF[package_of(imported)] >= LEVEL_OF[package_of(module)]
+    ]
+    assert not upwards, "\n".join(sorted(upwards))
+
+
+def test_no_import_cycles():
+    assert not cycles(read_imports())
+
+
+def test_import_cycles_are_detected():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
+
+
+@pytest.mark.parametrize("where", ["module", "function", "type checking"])
+def test_imports_are_found_in_functions_and_conditions(where):
+    line = "from zoo.lab import metrics"
+    source = {
+        "module": line,
+        "function": f"def late():\n    {line}",
+        "type checking": f"if TYPE_CHECKING:\n    {line}",
+    }[where]
+    assert list(imports_of(ast.parse(source), "zoo.x", {"zoo.lab.metrics"})) == ["zoo.lab.metrics"]
+
+
+def test_files_are_short():
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in source_files()
+    }
+    assert not {path: lines for path, lines in lengths.items() if lines > LINES_PER_FILE}
+
+
+def test_folders_have_few_modules():
+    counts = Counter(path.parent.relative_to(ROOT) for path in source_files() if path.name != "__init__.py")
+    assert not {str(folder): count for folder, count in counts.items() if count > MODULES_PER_FOLDER}
+
+
+def test_functions_are_short():
+    lengths = {name: node.end_lineno - node.lineno + 1 for name, node in functions()}
+    assert not {name: lines for name, lines in lengths.items() if lines > LINES_PER_FUNCTION}
+
+
+def test_functions_have_few_parameters():
+    def count(node):
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return len([argument for argument in every if argument.arg not in ("self", "cls")])
+
+    assert not {name: count(node) for name, node in functions() if count(node) > PARAMETERS}
+
+
+def test_module_and_class_names_are_unique():
+    """No two modules and no two public classes of zoo share a name."""
+    modules = Counter(path.stem for path in source_files() if not path.stem.startswith("__"))
+    classes = Counter(
+        node.name
+        for path in source_files()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    repeated = [name for name, count in itertools.chain(modules.items(), classes.items()) if count > 1]
+    assert not repeated

@@ -1,0 +1,51 @@
+"""Type and shape annotations hold in training, evaluation and decoding of every architecture."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Cases that cover each architecture, kind of attention, position scheme and kind of examples.
+FEW = (
+    "gpt",
+    "llama",
+    "buckets, deepnorm",
+    "shaw, post-norm",
+    "kinds, scanned",
+    "band",
+    "bert",
+    "longformer",
+    "performer",
+    "prefix",
+    "translation",
+    "elmo",
+    "tagging",
+    "extraction",
+)
+
+
+def problems(cases):
+    """Returns the violations that an annotation-checking process prints for `cases` (all by
+    default); empty if there are none.
+    """
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.project.shape_checks", *cases],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    return run.stdout + run.stderr if run.returncode else ""
+
+
+@pytest.mark.promise
+def test_annotations_hold_in_selected_cases():
+    assert problems(FEW) == ""
+
+
+@pytest.mark.slow
+def test_annotations_hold_in_all_cases():
+    assert problems(()) == ""

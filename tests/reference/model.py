@@ -1,0 +1,176 @@
+"""Blocks, stacks and whole models in float64 numpy, from the papers' equations.
+
+A config is the `model` part of a resolved one. Parameters are the nested dict of a model, its layers
+stacked along the first dimension; running statistics stand among them, under their names.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.reference import positions as schemes
+from tests.reference.convolutions import convolved_rows
+from tests.reference.layers import activation, activation_name, attention_layer, feed_forward, linear, norm
+from tests.reference.rows import Rows, overlaid
+
+
+def deepnorm_alpha(config, sides):
+    """Wang et al. 2022, figure 2: the factor on the residual stream for N encoder and M decoder
+    layers.
+    """
+    if sides is None:
+        return (2 * config.num_layers) ** (1 / 4)
+    N, M = sides
+    return 0.81 * (N**4 * M) ** (1 / 16) if config.architecture == "encoder" else (3 * M) ** (1 / 4)
+
+
+def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
+    """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
+    where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
+    al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
+    norm) and Black et al. 2022 (own norms). The `number` of the layer counts from 1 (Sun et al. 2025,
+    eq. 6); `first` is what entered the first block.
+    """
+    keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
+
+    def before(place, name, y):
+        return convolved_rows(config, place, y, rows, params.get(f"{name}_convolution"))
+
+    sublayers = {
+        "attention": lambda y: attention_layer(
+            config, params["attention"], before("A", "attention", y), rows, table=table
+        )
+    }
+    if "cross_attention" in params:
+        sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
+
+    def normed(name, y):
+        if name == "attention" and not config.attention.input_norm:
+            return y
+        return norm(config, params.get(f"{name}_norm"), y, rows)
+
+    if config.parallel == "shared_norm":
+        same = normed("attention", x)
+        return keep * x + sublayers["attention"](same) + sublayers["ffn"](same)
+    if config.parallel == "own_norms":
+        return keep * x + sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x))
+    if placement == "x0_shortcut":
+        x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
+    for name, f in sublayers.items():
+        if placement in ("pre", "x0_shortcut"):
+            x = keep * x + f(normed(name, x))
+        elif placement == "pre_scaled":
+            x = keep * x + f(normed(name, x) / np.sqrt(number))
+        elif placement == "layerscale":
+            # Touvron et al. 2021, eq. 4.
+            x = keep * x + params[f"{name}_scale"] * f(normed(name, x))
+        elif placement == "post":
+            x = normed(name, keep * x + f(x))
+        elif placement == "sandwich":
+            x = keep * x + normed(f"{name}_output", f(normed(name, x)))
+        elif placement == "reordered":
+            x = keep * x + normed(name, f(x))
+        else:
+            assert placement == "deepnorm"
+            x = normed(name, deepnorm_alpha(config, sides) * x + f(x))
+    return x
+
+
+def layer(params, index):
+    """The parameters of one layer of a stack."""
+    return {name: layer(value, index) if isinstance(value, dict) else value[index] for name, value in params.items()}
+
+
+def tower(config, params, x, rows, segments=None, sides=None):
+    """The stack between the token embedding and the head, [B, T, D] to [B, T, D]."""
+    position = config.position
+    if position.kind == "learned":
+        x = x + params["position"]["table"][np.maximum(rows.positions, 0) + position.offset]
+    elif position.kind == "sinusoidal":
+        x = x + np.array(
+            [
+                [schemes.sinusoid(p + position.offset, x.shape[-1], position.layout, position.endpoint) for p in row]
+                for row in rows.positions
+            ]
+        )
+    if "segments" in params:
+        x = x + params["segments"][np.zeros_like(rows.positions) if segments is None else segments]
+    if config.embedding.norm:
+        x = norm(config, params.get("embedding_norm"), x, rows)
+    if config.embedding.dim:
+        x = linear(params["embedding_projection"], x)
+    table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
+    layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
+    first = x
+    for index in range(config.num_layers):
+        place = {"number": index + 1, "first": first}
+        if pattern:
+            kind = pattern[index % len(pattern)]
+            number = seen[kind] = seen.get(kind, -1) + 1
+            x = block(
+                overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
+            )
+        else:
+            stored = index * (config.layers.distinct or config.num_layers) // config.num_layers
+            x = block(config, layer(layers, stored), x, rows, table, sides, **place)
+    if config.norm.placement not in ("post", "deepnorm"):
+        x = norm(config, params.get("final_norm"), x, rows)
+    return x
+
+
+def embed(config, params, tokens, table="embedding"):
+    """Rows of the table, with `embedding.scale` times sqrt(width) (Vaswani et al. 2017, 3.4)."""
+    rows = params[table][tokens]
+    return rows * (np.sqrt(rows.shape[-1]) if config.embedding.scale == "sqrt_dim" else 1)
+
+
+def head(config, params, hidden, rows=None):
+    """From hidden states to scores: Devlin et al. 2019's transform, T5's 1 / sqrt(D), a bias, Gemma
+    2's cap.
+    """
+    own = params.get("head", {})
+    if config.head.transform:
+        hidden = norm(config, own.get("norm"), activation(activation_name(config), linear(own["dense"], hidden)), rows)
+    if config.head.scale == "rsqrt_dim":
+        hidden = hidden / np.sqrt(hidden.shape[-1])
+    scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T + own.get("bias", 0.0)
+    return config.head.softcap * np.tanh(scores / config.head.softcap) if config.head.softcap else scores
+
+
+def hidden_states(config, params, tokens, rows, segments=None):
+    """A decoder or an encoder up to the head: [B, T] to [B, T, D]."""
+    rows = replace(rows, causal=config.architecture == "decoder", tokens=tokens, values={})
+    return tower(config, params, embed(config, params, tokens), rows, segments)
+
+
+def batch_logits(config, params, tokens, rows, segments=None):
+    """A whole decoder or encoder: [B, T] to [B, T, V]."""
+    return head(config, params, hidden_states(config, params, tokens, rows, segments), rows)
+
+
+def logits(config, params, tokens, positions, documents=None, prefix=0):
+    """A whole decoder or encoder for one row of tokens: [T] to [T, V]."""
+    documents = None if documents is None else np.asarray(documents)[None]
+    return batch_logits(
+        config, params, np.asarray(tokens)[None], Rows(np.asarray(positions)[None], documents, prefix=prefix)
+    )[0]
+
+
+def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
+    """Vaswani et al. 2017, figure 1: an encoder, and a decoder that reads its output; [B, S] and
+    [B, T] to [B, T, V].
+
+    Each side is the whole config with its own overrides.
+    """
+    sides = {}
+    for name in ("encoder", "decoder"):
+        sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
+    depths = sides["encoder"].num_layers, sides["decoder"].num_layers
+    source_rows = replace(source_rows, causal=False, tokens=source, values={})
+    rows = replace(rows, causal=True, tokens=targets, values={})
+    table = "embedding" if config.embedding.shared else "source_embedding"
+    memory = tower(sides["encoder"], params["encoder"], embed(config, params, source, table), source_rows, sides=depths)
+    rows = replace(rows, memory=memory, memory_positions=source_rows.positions)
+    hidden = tower(sides["decoder"], params["decoder"], embed(config, params, targets), rows, sides=depths)
+    return head(config, params, hidden, rows)

@@ -1,0 +1,212 @@
+"""Finds which inputs influence an output, from runs or gradients, and computes the expected answer
+by a loop over tokens.
+"""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.support.building import ENCODER, call, compiled, random_statistics, random_values, tiny, with_values
+from zoo.layers.attention import make_attention
+from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
+
+ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
+T = 12
+COUNTING = np.arange(T)[None]
+# Rows of three documents, of one and part of another, and of one that fills the row; positions
+# restart at 0. Short documents come first, so that tokens of two documents are near each other in
+# place and in position, and only the document number separates them.
+NUMBERS = np.array([[1] * 2 + [2] * 3 + [3] * 7, [0] * 9 + [1] * 3, [0] * T])
+WITHIN = np.array([[*range(2), *range(3), *range(7)], [*range(9), *range(3)], [*range(T)]])
+# Full rows, rows that end in empty slots and, without a causal mask, rows with gaps; each token's
+# place is its position.
+ENDING = np.array([[*range(T)], [*range(8)] + [-1] * 4])
+HOLED = np.where(np.isin(np.arange(T), [4, 5, 11]), -1, np.stack([np.arange(T)] * 2))
+# Empty slots in front, so that no token's place is its position.
+SHIFTED = np.array([[-1, -1, *range(10)], [*range(5), *[-1] * 7]])
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Rows of tokens and the mask of a layer, for the layer and for the loop.
+
+    Attributes:
+        positions, documents, causal, in_order, prefix: as in `Context`.
+        fields: of `model.attention`.
+    """
+
+    positions: np.ndarray
+    documents: np.ndarray | None = None
+    causal: bool = True
+    in_order: bool = False
+    fields: dict = field(default_factory=dict)
+    prefix: int = 0
+
+    @property
+    def overrides(self):
+        """Config fields."""
+        own = {f"model.attention.{name}": value for name, value in self.fields.items()}
+        return {"data.sequence_length": T, "model.dim": 8} | ({} if self.causal else ENCODER) | own
+
+    @property
+    def rows(self):
+        """Number of rows."""
+        return 2 if len(self.positions) == 1 else len(self.positions)
+
+    @property
+    def context(self):
+        """The context."""
+        documents = None if self.documents is None else jnp.asarray(self.documents)
+        return Context(jnp.asarray(self.positions), documents, self.causal, self.in_order, prefix=self.prefix)
+
+    def filled(self):
+        """[B, T]: whether the slot holds a token."""
+        return np.broadcast_to(self.positions >= 0, (self.rows, T))
+
+    def seen(self):
+        """[B, T, T], by a loop over tokens: whether a token sees another one of its row in any
+        head.
+        """
+        positions = np.broadcast_to(self.positions, (self.rows, T))
+        documents = [None] * self.rows if self.documents is None else self.documents
+        window, first = self.fields.get("window", 0), self.fields.get("global_tokens", 0)
+        heads = [
+            np.stack(
+                [
+                    reference.visible(row, numbers, window, self.causal, first, prefix=self.prefix, dilation=dilation)
+                    for row, numbers in zip(positions, documents)
+                ]
+            )
+            for dilation in self.fields.get("dilations", (1,))
+        ]
+        return np.any(heads, axis=0)
+
+
+def check(found, situation, seen=None):
+    """Compares [B, T, B, T] with the expected visibility (by default the situation's) of every
+    token that is not an empty slot.
+    """
+    filled = situation.filled()
+    for b, expected in enumerate(situation.seen() if seen is None else seen):
+        np.testing.assert_array_equal(found[b, :, b][filled[b]], expected[filled[b]])
+        for other in set(range(situation.rows)) - {b}:
+            assert not found[b, :, other].any()
+
+
+def of_layer(situation, way, overrides=None):
+    """[B, T, B, T]: whether token s of row c influences the attention output of token t of row b,
+    found by one of `WAYS`.
+    """
+    layer = make_attention(tiny(situation.overrides | (overrides or {})).model)
+    values, stats = random_values(layer, 1), random_statistics(layer, 2)
+    return WAYS[way](lambda x: with_values(layer, values, stats)(x, situation.context), normal(situation.rows, T, 8))
+
+
+def of_model(situation, way, overrides=None):
+    """The same for a whole model of 2 layers or as many as `overrides` say. Every token has an
+    embedding of its own.
+    """
+    rows = situation.rows
+    changes = situation.overrides | {"model.vocab_size": rows * T + (not situation.causal)} | (overrides or {})
+    model = make_model(tiny(changes))
+    values, stats = random_values(model, 1), random_statistics(model, 2)
+    tokens = jnp.arange(rows * T).reshape(rows, T)
+    own, others = np.split(np.asarray(values["embedding"]), [rows * T])
+
+    def outputs(own):
+        embedding = jnp.concatenate([own.reshape(-1, 8), others])
+        return with_values(model, values | {"embedding": embedding}, stats)(tokens, situation.context)
+
+    return WAYS[way](outputs, own.reshape(rows, T, 8))
+
+
+def by_runs(outputs, x):
+    """Which vectors of `x` [*places, D] enter which vectors of `outputs(x)` [*tokens, D], as an array
+    [*tokens, *places]: those that are other numbers in a run of the same program in which that
+    vector is another.
+    """
+    program, changed = compiled(outputs), []
+    before = program(x)
+    assert np.isfinite(before).all()
+    for place in np.ndindex(x.shape[:-1]):
+        other = np.array(x)
+        other[place] = -1.5 * other[place][::-1]
+        changed.append((program(other) != before).any(axis=-1))
+    return np.stack(changed, axis=-1).reshape(before.shape[:-1] + x.shape[:-1])
+
+
+def by_gradients(outputs, x):
+    """Like `by_runs`, from the nonzero gradients of a random projection of the outputs."""
+    jacobian = call(jax.jacrev(lambda x: outputs(x) @ normal(x.shape[-1], seed=4)), x)
+    assert np.isfinite(jacobian).all()
+    return (jacobian != 0).any(axis=-1)
+
+
+# The program of `by_runs` compiles in a third of the time.
+WAYS = {"runs": by_runs, "gradients": by_gradients}
+either_way = pytest.mark.parametrize("way", ["runs", pytest.param("gradients", marks=pytest.mark.promise)])
+
+
+def through(*layers):
+    """Combines the visibility [.., T, T] of successive layers, the first layer first."""
+    seen = np.eye(T, dtype=bool)
+    for layer in layers:
+        seen = (layer.astype(int) @ seen) > 0
+    return seen
+
+
+def normal(*shape, seed=3):
+    """Returns standard normal numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+CAUSAL = {
+    "causal": Situation(COUNTING, in_order=True),
+    "causal, in any order": Situation(COUNTING),
+    "causal, ending in empty slots": Situation(ENDING, in_order=True),
+    "causal, after empty slots": Situation(SHIFTED),
+    "causal documents": Situation(WITHIN, NUMBERS, in_order=True),
+    "causal documents with empty slots": Situation(np.where(np.arange(T) == 3, -1, WITHIN), NUMBERS),
+}  # fmt: skip
+FULL = {
+    "bidirectional": Situation(COUNTING, causal=False, in_order=True),
+    "bidirectional, with holes": Situation(HOLED, causal=False, in_order=True),
+    "bidirectional, after empty slots": Situation(SHIFTED, causal=False),
+    "bidirectional documents": Situation(WITHIN, NUMBERS, causal=False, in_order=True),
+}
+
+
+def windowed(situations, window, **more):
+    """Returns the situations with a window."""
+    return {
+        f"{name}, " + ", ".join(f"{key} {value}" for key, value in {"window": window, **more}.items()): Situation(
+            one.positions, one.documents, one.causal, one.in_order, {"window": window, **more}
+        )
+        for name, one in situations.items()
+        if "global_tokens" not in more or one.documents is None
+    }
+
+
+PREFIX = {
+    "prefix": Situation(COUNTING, in_order=True, prefix=5),
+    "prefix, in any order": Situation(COUNTING, prefix=5),
+    "prefix, ending in empty slots": Situation(ENDING, in_order=True, prefix=10),
+    "prefix, after empty slots": Situation(SHIFTED, prefix=4),
+    "prefix of all": Situation(COUNTING, in_order=True, prefix=T),
+}  # fmt: skip
+CAUSAL_WINDOWS = windowed(CAUSAL, 3)
+WINDOWS = windowed(FULL, 5)
+GLOBAL = windowed(FULL, 3, global_tokens=2) | windowed(FULL, 3, global_tokens=1, global_projections=True)
+# Heads with and without dilated windows, all heads dilated, and dilation beside global tokens.
+DILATED = (
+    windowed(CAUSAL, 2, dilations=(1, 3))
+    | windowed(FULL, 3, dilations=(2, 3))
+    | windowed(FULL, 3, dilations=(1, 2), global_tokens=1)
+)
+SITUATIONS = CAUSAL | FULL | PREFIX | CAUSAL_WINDOWS | WINDOWS | GLOBAL | DILATED
