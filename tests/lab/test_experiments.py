@@ -112,11 +112,14 @@ TRAINED_CLAIMS = [
 ]
 
 
+@functools.cache
+def claims_of(name):
+    return re.split(r", *", load_experiment(str(ROOT / "experiments" / name)).claim.id)
+
+
 @pytest.mark.parametrize("claim", TRAINED_CLAIMS)
 def test_every_trained_claim_has_a_documented_experiment(claim):
-    of_claim = [
-        name for name in FILES if claim in re.split(r", *", load_experiment(str(ROOT / "experiments" / name)).claim.id)
-    ]
+    of_claim = [name for name in FILES if claim in claims_of(name)]
     assert of_claim
     rows = [
         line
