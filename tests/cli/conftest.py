@@ -1,4 +1,4 @@
-"""Runs here share what they compile; `zoo run` works in a folder with a config file."""
+"""Runs here share compiled programs; `zoo run` works in a folder with a config file."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`zoo config` on parts of a model that differ from the rest."""
+"""`zoo config` on models whose parts have settings of their own, and `zoo describe`."""
 
 import json
 from pathlib import Path
@@ -21,12 +21,12 @@ def marked(text):
     return {line[2:].split()[0]: (line[0], line[2:].split()[1]) for line in lines}
 
 
-def test_show_lists_what_the_parts_set_for_themselves(capsys):
+def test_show_lists_fields_set_by_parts(capsys):
     assert main.main(["config", "show", GEMMA]) == 0
     shown = marked(capsys.readouterr().out)
     assert shown["model.layers.pattern"] == ("*", "local,global")
     assert shown["model.layers.kinds.local.attention.window"] == ("*", "4")
-    # A kind that says what is the default anyway says it all the same.
+    # A value that a kind sets is marked even where it equals the default.
     assert shown["model.layers.kinds.global.attention.window"] == ("*", "0")
     assert shown["model.attention.window"] == (" ", "0")
     assert main.main(["config", "show", BYT5, "--config.model.decoder.attention.num_heads=2"]) == 0
@@ -57,7 +57,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
-def test_show_tells_the_attention_kernels_of_this_platform(capsys, monkeypatch):
+def test_show_names_the_attention_kernels_of_this_platform(capsys, monkeypatch):
     monkeypatch.setattr(Platform, "here", classmethod(lambda cls: Platform("cpu")))
     assert main.main(["config", "show", GEMMA]) == 0
     assert "\nattention rows (kind local; kind global), not fused: no GPU\n" in capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_a_group_without_parameters_is_not_valid(capsys):
     assert "optimizer.group.tables.select=path:x: no parameter is left" in capsys.readouterr().err
 
 
-def test_shown_as_json_it_is_a_config_again(capsys):
+def test_show_as_json_is_a_loadable_config(capsys):
     assert main.main(["config", "show", GEMMA, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["config"]["model"]["layers"]["pattern"] == ["local", "global"]
@@ -93,19 +93,19 @@ def test_shown_as_json_it_is_a_config_again(capsys):
         ),
     ],
 )
-def test_diff_tells_what_one_side_has_and_the_other_has_not(one, other, line, capsys):
+def test_diff_shows_fields_set_on_one_side_only(one, other, line, capsys):
     assert main.main(["config", "diff", one, other]) == 0
     assert capsys.readouterr().out.split() == line
 
 
-def test_validate_names_what_was_meant_inside_a_part(capsys):
+def test_validate_suggests_fields_of_parts(capsys):
     assert main.main(["config", "validate", BYT5, "--config.model.decoder.num_layer=2"]) == 2
     errors = capsys.readouterr().err
     assert 'unknown field model.decoder.num_layer (did you mean "model.decoder.num_layers"?)' in errors
     assert main.main(["config", "validate", GEMMA, "--config.model.layers.pattern=global,local"]) == 0
 
 
-def test_describe_a_field_that_a_switch_opens(capsys):
+def test_describe_shows_the_condition_of_a_field(capsys):
     assert main.main(["describe", "next_sentence"]) == 0
     assert "read only when model.head.pooler is true" in capsys.readouterr().out
 
@@ -122,11 +122,11 @@ def test_every_variant_is_listed_with_the_fields_that_choose_it(capsys):
 
 
 @pytest.mark.parametrize("word", describe.SYNONYMS)
-def test_other_names_lead_to_what_they_mean(word, capsys):
+def test_describe_accepts_synonyms(word, capsys):
     assert main.main(["describe", word.upper().replace("-", "_")]) == 0
     meant = describe.SYNONYMS[word]
     assert capsys.readouterr().out.startswith((f"# {meant}\n", f"{meant} ("))
-    # No name of this project is hidden.
+    # A synonym must not hide a variant or a field.
     assert word not in {variant.name for variant in VARIANTS} | set(configs.BY_PATH)
 
 
@@ -142,17 +142,17 @@ def test_other_names_lead_to_what_they_mean(word, capsys):
         (["learning rate"], "optimizer.learning_rate ("),
     ],
 )
-def test_names_of_several_words_and_in_any_case_are_found(words, begins, capsys):
+def test_describe_accepts_several_words_in_any_case(words, begins, capsys):
     assert main.main(["describe", *words]) == 0
     assert capsys.readouterr().out.startswith(begins)
 
 
-def test_an_unknown_name_of_several_words_is_one_line(capsys):
+def test_describe_suggests_a_name_for_several_words(capsys):
     assert main.main(["describe", "gropued", "query"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "grouped-query" in line
 
 
-def test_a_difference_of_configs_as_json(capsys):
+def test_diff_as_json(capsys):
     assert main.main(["config", "diff", "gpt2:tiny", "llama:tiny", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["model.norm.kind"] == ["layernorm", "rmsnorm"]

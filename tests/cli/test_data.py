@@ -1,4 +1,4 @@
-"""`zoo data show`: what a person sees is what the model gets."""
+"""`zoo data show` prints the batches that the model is trained on."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ def test_pairs_show_their_segments_masks_targets_and_label(flags, capsys):
     assert text.count("segment 1, which follows:") + text.count("segment 1, which comes before it:") == 8
 
 
-def test_a_text_of_ones_own(flags, capsys):
+def test_text_from_the_command_line(flags, capsys):
     pair = ["--text", "a fox", "--second", "ran"]
     record = json.loads(show(capsys, *PAIRS, *flags, *pair, "--json"))
     assert record["tokens"] == ["[CLS]", *"a fox", "[SEP]", *"ran", "[SEP]"]
@@ -59,7 +59,7 @@ def test_a_text_of_ones_own(flags, capsys):
     assert "--second needs --text" in capsys.readouterr().err
 
 
-def test_json_has_the_very_batch(flags, capsys):
+def test_json_shows_the_exact_batch(flags, capsys):
     record = json.loads(show(capsys, *PAIRS, *flags, "--rows", "2", "--step", "3", "--json"))
     config = configs.resolve(configs.override(configs.load(PAIRS[0]), configs.parse_overrides([*PAIRS[1:], *flags])))
     dataset = data.load(config)
@@ -79,7 +79,7 @@ def test_every_objective_is_shown(flags, capsys, name, line):
     assert line in show(capsys, f"configs/{name}.py:smoke", *flags, "--rows", "1", "--held-out")
 
 
-def test_what_is_predicted_stands_at_its_place():
+def test_predicted_tokens_are_shown_at_their_positions():
     tokenizer = ByteTokenizer()
     batch = {
         "tokens": np.array([[256, 72, 257, 257, -1]]),

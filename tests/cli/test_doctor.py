@@ -6,16 +6,16 @@ from zoo.cli import doctor
 from zoo.cli.main import main
 
 
-def test_it_shows_what_is_there_and_measures(monkeypatch, capsys):
+def test_doctor_reports_versions_devices_and_speed(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "SECONDS", 0.05)
     monkeypatch.setattr(doctor, "PRODUCT", (64, 64, 64))
     monkeypatch.setenv("ZOO_KEEP_FREED_MEMORY", "0")
     assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["versions"]["jax"]
-    assert found["devices"]["platform"] == "cpu"
-    assert found["keeps_freed_memory"] is False
-    speed = found["speed"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["versions"]["jax"]
+    assert report["devices"]["platform"] == "cpu"
+    assert report["keeps_freed_memory"] is False
+    speed = report["speed"]
     assert speed["product_gflops"] > 0
     # 8 rows of 128 tokens in a step.
     assert abs(speed["tokens_per_second"] * speed["step_milliseconds"] / 1e3 - 1024) < 1

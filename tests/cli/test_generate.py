@@ -13,13 +13,13 @@ from zoo.terminal import escape
 SHORT = {"model__num_layers": 1, "model__dim": 16}
 
 
-def made(folder, **overrides):
+def untrained_run(folder, **overrides):
     return str(untrained(folder, small(**SHORT | overrides)))
 
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory):
-    return made(tmp_path_factory.mktemp("runs") / "decoder", model__position__kind="rope")
+    return untrained_run(tmp_path_factory.mktemp("runs") / "decoder", model__position__kind="rope")
 
 
 def generate(capsys, *arguments, code=0):
@@ -33,29 +33,29 @@ def answers(capsys, *arguments):
     return [json.loads(line) for line in generate(capsys, *arguments, "--json").out.splitlines()]
 
 
-def test_a_text_follows_its_prompt(decoder, capsys):
+def test_generated_text_follows_its_prompt(decoder, capsys):
     (answer,) = answers(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8")
     assert set(answer) == {"prompt", "text", "tokens", "stopped"}
     assert (answer["prompt"], answer["tokens"], answer["stopped"]) == ("def ", 8, False)
     printed = generate(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8")
-    # Control characters are shown, not obeyed.
+    # Control characters are escaped.
     assert printed.out == f"def {escape(answer['text'])}\n"
     assert not printed.err
 
 
-def test_the_seed_decides(decoder, capsys):
-    # Random parameters leave little to chance.
-    drawn = ("--prompt", "def ", "--max-new-tokens", "8", "--temperature", "50")
-    one, again, other = (generate(capsys, decoder, *drawn, "--seed", seed).out for seed in "112")
+def test_sampled_text_depends_on_the_seed_and_greedy_text_does_not(decoder, capsys):
+    # Samples of an untrained model differ only at a high temperature.
+    sampling = ("--prompt", "def ", "--max-new-tokens", "8", "--temperature", "50")
+    one, again, other = (generate(capsys, decoder, *sampling, "--seed", seed).out for seed in "112")
     assert one == again != other
-    cold = [
+    greedy = [
         generate(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8", "--temperature", "0", "--seed", seed).out
         for seed in "12"
     ]
-    assert cold[0] == cold[1]
+    assert greedy[0] == greedy[1]
 
 
-def test_prompts_of_a_file(decoder, tmp_path, capsys):
+def test_prompts_from_a_file(decoder, tmp_path, capsys):
     file = tmp_path / "prompts.txt"
     file.write_text("def f\n\nimport é\n")
     found = answers(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--max-new-tokens", "8")
@@ -66,18 +66,18 @@ def test_prompts_of_a_file(decoder, tmp_path, capsys):
     assert alone == found[0]
 
 
-def test_a_text_ends_before_a_stop(decoder, capsys):
-    # Nearly flat draws of bytes: one of so many letters comes soon.
-    hot = (decoder, "--prompt", "def ", "--max-new-tokens", "8", "--temperature", "50")
-    (free,) = answers(capsys, *hot)
-    letter = next(letter for letter in free["text"][2:] if letter.isascii() and letter != "\0")
-    (ended,) = answers(capsys, *hot, "--stop", letter, "--stop", "not in the text at all")
-    assert ended["text"] == free["text"][: free["text"].index(letter)]
-    assert ended["stopped"]
-    assert ended["tokens"] <= 8
+def test_text_ends_before_a_stop_string(decoder, capsys):
+    # At this temperature bytes are almost uniform, so a letter comes soon.
+    sampling = (decoder, "--prompt", "def ", "--max-new-tokens", "8", "--temperature", "50")
+    (unstopped,) = answers(capsys, *sampling)
+    letter = next(letter for letter in unstopped["text"][2:] if letter.isascii() and letter != "\0")
+    (stopped,) = answers(capsys, *sampling, "--stop", letter, "--stop", "not in the text at all")
+    assert stopped["text"] == unstopped["text"][: unstopped["text"].index(letter)]
+    assert stopped["stopped"]
+    assert stopped["tokens"] <= 8
 
 
-def test_beams(decoder, capsys):
+def test_beam_search_scores(decoder, capsys):
     (found,) = answers(
         capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "3", "--length-penalty", "0"
     )
@@ -85,24 +85,26 @@ def test_beams(decoder, capsys):
         capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "0"
     )
     assert 0 > found["score"] >= greedy["score"] - 1e-6
-    (halved,) = answers(
+    (penalised,) = answers(
         capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "1"
     )
-    assert halved["score"] == pytest.approx(greedy["score"] / halved["tokens"], rel=1e-5)
+    assert penalised["score"] == pytest.approx(greedy["score"] / penalised["tokens"], rel=1e-5)
 
 
-def test_a_longer_text_than_in_training(decoder, capsys, monkeypatch):
-    asked, plain = [], TextGenerator.sample
-    monkeypatch.setattr(TextGenerator, "sample", lambda self, **how: asked.append(how["cache"]) or plain(self, **how))
+def test_texts_longer_than_in_training(decoder, capsys, monkeypatch):
+    caches, original = [], TextGenerator.sample
+    monkeypatch.setattr(
+        TextGenerator, "sample", lambda self, **how: caches.append(how["cache"]) or original(self, **how)
+    )
     printed = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0")
     assert printed.err == "note: a text may have 41 tokens; the model was trained with 16\n"
     uncached = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0", "--no-cache")
     assert uncached == printed
-    assert asked == [True, False]
+    assert caches == [True, False]
 
 
-def test_a_text_past_the_table_of_positions(tmp_path, capsys):
-    learned = made(tmp_path / "learned")
+def test_texts_beyond_the_learned_positions(tmp_path, capsys):
+    learned = untrained_run(tmp_path / "learned")
     printed = generate(capsys, learned, "--prompt", "x", "--max-new-tokens", "40", "--no-cache")
     assert printed.err == (
         "note: a text may have 41 tokens; learned positions end at 16, and without a cache the oldest tokens are dropped\n"
@@ -139,15 +141,15 @@ def test_bad_input_is_one_line(decoder, arguments, words, capsys):
     assert not printed.out
 
 
-def test_a_file_of_prompts_that_is_no_text(decoder, tmp_path, capsys):
+def test_a_prompts_file_that_is_not_utf8(decoder, tmp_path, capsys):
     file = tmp_path / "prompts.txt"
     file.write_bytes(b"\xff\xfe\xff")
     assert "is not UTF-8" in generate(capsys, decoder, "--prompts", str(file), code=3).err
 
 
 @pytest.mark.parametrize("kind", ["masked", "bidirectional"])
-def test_what_makes_no_tokens(kind, tmp_path, capsys):
-    folder = made(tmp_path / "run", **OBJECTIVES[kind])
+def test_models_that_do_not_generate_are_refused(kind, tmp_path, capsys):
+    folder = untrained_run(tmp_path / "run", **OBJECTIVES[kind])
     printed = generate(capsys, folder, "--prompt", "x", code=2)
     assert "does not continue a text token by token" in printed.err
     assert len(printed.err.splitlines()) == 1

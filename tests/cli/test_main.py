@@ -1,4 +1,4 @@
-"""What `zoo` does not understand is told in one line, whatever the subcommand."""
+"""Usage errors are reported in one line, whatever the subcommand of `zoo`."""
 
 import pytest
 
@@ -32,11 +32,11 @@ from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
         (["eval", "run", "--lengths", "0"], "'0' is not a list of lengths, e.g. 128,256; see eval.py --help"),
     ],
 )
-def test_one_line(arguments, line, capsys):
+def test_usage_errors_are_reported_in_one_line(arguments, line, capsys):
     assert main(arguments) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith("error: ")
-    assert told.endswith(line)
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert error.endswith(line)
 
 
 @pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if name not in WHOLE_COMMANDS])

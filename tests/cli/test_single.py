@@ -72,7 +72,7 @@ def test_bad_flags_are_plain_lines_and_write_nothing(arguments, code, words, tmp
     assert not list(tmp_path.rglob("config.json"))
 
 
-def test_bad_content_of_data_is_exit_code_3(tmp_path, capsys):
+def test_unreadable_data_gives_exit_code_3(tmp_path, capsys):
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"fine \xff\xfe not")
     assert train.main([f"--config={SMOKE}", f"--workdir={tmp_path / 'run'}", f"--config.data.source=text:{bad}"]) == 3
@@ -81,8 +81,8 @@ def test_bad_content_of_data_is_exit_code_3(tmp_path, capsys):
     assert train.main([f"--config={SMOKE}", f"--workdir={tmp_path / 'run'}", f"--config.data.source=text:{bad}"]) == 3
 
 
-def test_training_ends_with_its_status_and_scores_as_json(trained, capsys):
-    # Done already: the same object, without another training.
+def test_train_prints_status_and_scores_as_json(trained, capsys):
+    # The run is finished, so this prints its status without training.
     assert train.main([f"--config={SMOKE}", f"--workdir={trained}", "--json"]) == 0
     printed = capsys.readouterr()
     assert "is done already" in printed.err
@@ -125,7 +125,7 @@ def test_evaluation_at_lengths_on_a_text_with_a_sample(trained, tmp_path, capsys
     ],
 )
 @pytest.mark.promise
-def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_path, capsys):
+def test_every_objective_is_evaluated_and_sampled_if_it_generates(kind, tmp_path, capsys):
     folder, text = tmp_path / "run", tmp_path / "other.txt"
     text.write_text("def f(x):\n    return x\n" * 40)
     run(small(**kind, model__num_layers=1, training__steps=2), folder, lambda line: None)
@@ -170,7 +170,7 @@ def test_greedy_samples_do_not_depend_on_the_seed(trained, capsys):
     assert texts[0] == texts[1]
 
 
-def test_a_text_is_scored_by_the_run_s_own_tokenizer_and_a_changed_source_refused(tmp_path, capsys):
+def test_eval_uses_the_tokenizer_of_the_run_and_refuses_a_changed_source(tmp_path, capsys):
     source, other, folder = tmp_path / "source.txt", tmp_path / "other.txt", tmp_path / "run"
     source.write_text("the quick brown fox jumps over the lazy dog " * 60)
     other.write_text("the lazy fox " * 30)
@@ -208,7 +208,7 @@ def test_bad_evaluations(trained, arguments, words, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_a_damaged_checkpoint_is_refused_and_left_where_it_is(trained, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_refused_and_kept(trained, tmp_path, capsys):
     import shutil
 
     copy = tmp_path / "run"
@@ -275,7 +275,7 @@ def test_describe(capsys):
     assert "alibi" in capsys.readouterr().err
 
 
-def test_help_is_there_and_imports_no_accelerator():
+def test_help_imports_no_accelerator_library():
     program = f"""
 import sys
 from zoo.cli.main import main
@@ -295,7 +295,7 @@ for name in {["", *main.SUBCOMMANDS]!r}:
     assert done.stdout.count("usage: ") >= len(main.SUBCOMMANDS) + 1
 
 
-def test_importing_zoo_is_light():
+def test_importing_zoo_loads_no_heavy_libraries():
     program = (
         "import sys, zoo, zoo.config, zoo.data, zoo.lab; "
         "print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'sklearn', 'seqeval'} & set(sys.modules))"

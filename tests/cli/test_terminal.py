@@ -1,4 +1,4 @@
-"""Control characters of foreign text are shown and not obeyed, wherever the text comes from."""
+"""Control characters in output are escaped, wherever the text comes from."""
 
 import io
 import json
@@ -14,15 +14,15 @@ from zoo.errors import ConfigError, reported
 from zoo.terminal import escape, escape_line
 
 NASTY = "a\x1b[2Jb\x07c\rd\x9be\u202ef\x00g\udc80"
-SHOWN = r"a\x1b[2Jb\x07c\rd\x9be\u202ef\x00g\udc80"
+ESCAPED = r"a\x1b[2Jb\x07c\rd\x9be\u202ef\x00g\udc80"
 
 
-def test_only_what_a_terminal_obeys_is_escaped():
-    assert escape(f"{NASTY}\n\tx") == f"{SHOWN}\n\tx"
-    assert escape_line(f"{NASTY}\n\tx") == rf"{SHOWN}\n\tx"
+def test_only_control_characters_are_escaped():
+    assert escape(f"{NASTY}\n\tx") == f"{ESCAPED}\n\tx"
+    assert escape_line(f"{NASTY}\n\tx") == rf"{ESCAPED}\n\tx"
     harmless = "grün, 漢字, ⏎, \N{NO-BREAK SPACE}, \U0001f469\u200d\U0001f52c, C:\\dir"
     assert escape(harmless) == harmless
-    assert escape(escape(NASTY)) == SHOWN
+    assert escape(escape(NASTY)) == ESCAPED
 
 
 @reported
@@ -37,12 +37,12 @@ def command(how):
     return 0
 
 
-def test_output_and_errors_of_every_command(capsys):
+def test_output_and_errors_are_escaped(capsys):
     streams = sys.stdout, sys.stderr
     assert command("stdout") == command("stderr") == 0
-    assert capsys.readouterr() == (f"name {SHOWN}\n", f"name {SHOWN}\n")
+    assert capsys.readouterr() == (f"name {ESCAPED}\n", f"name {ESCAPED}\n")
     assert command("error") == 2
-    assert capsys.readouterr().err == f"error: runs/{SHOWN}\\nerror: of another line\nerror: second\n"
+    assert capsys.readouterr().err == f"error: runs/{ESCAPED}\\nerror: of another line\nerror: second\n"
     assert command("errors") == 2
     lines = capsys.readouterr().err.splitlines()
     assert (len(lines), lines[49:]) == (51, ["error: tensor 49 is missing", "error: and 5,950 more"])
@@ -52,8 +52,8 @@ def test_output_and_errors_of_every_command(capsys):
 
 
 @pytest.mark.parametrize("closed", ["1", "2", "1 2"])
-def test_a_command_without_output_runs(closed, tmp_path):
-    """The shell closes the streams; a file of the command must not get their descriptors."""
+def test_commands_run_with_closed_output_streams(closed, tmp_path):
+    """Files that the command opens must not take the descriptors of the closed streams."""
     words = " ".join(f"{one}>&-" for one in closed.split())
     script = f'"{sys.executable}" -m zoo.cli.main new experiment mine {words}'
     done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
@@ -62,7 +62,7 @@ def test_a_command_without_output_runs(closed, tmp_path):
     assert (tmp_path / "mine.py").read_text().startswith('"""')
 
 
-def test_tables_and_colours_of_a_terminal():
+def test_tables_are_escaped_and_keep_their_colours():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -74,30 +74,30 @@ def test_tables_and_colours_of_a_terminal():
     console.print(table)
     console.print(Text(NASTY), soft_wrap=True)
     written = file.getvalue()
-    # Rich itself leaves out some; a cell is as wide as what it was given.
-    assert written.endswith(SHOWN.replace(r"\x07", "").replace(r"\r", "") + "\n")
+    # Rich drops some control characters itself; a cell keeps the width of its original text.
+    assert written.endswith(ESCAPED.replace(r"\x07", "").replace(r"\r", "") + "\n")
     assert "\x1b[31ma" + r"\x1b[2J" in written
     assert "\x1b[2J" not in written
     assert not {"\x9b", "\x07", "\u202e"} & set(written)
 
 
 def test_the_console_of_a_command_is_not_escaped_twice(monkeypatch):
-    """The colours are its own, and are for the stream inside."""
+    """The console writes past the escaping stream, which would escape its colour codes."""
     file = io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
 
     @reported
     def run():
-        made = make_console()
-        assert made.file is file
-        made.print(Text("a\x1b[2Jb"))
+        console = make_console()
+        assert console.file is file
+        console.print(Text("a\x1b[2Jb"))
         return 0
 
     assert run() == 0
     assert file.getvalue() == r"a\x1b[2Jb" + "\n"
 
 
-def test_names_and_reasons_in_status(command_line, tmp_path):
+def test_status_escapes_names_and_reasons(command_line, tmp_path):
     (tmp_path / "sweep" / "run").mkdir(parents=True)
     record = {"name": "x\x1b[31m", "runs": [{"folder": "run"}, {"folder": "r\x1b]0;t\x07"}]}
     (tmp_path / "sweep" / "experiment.json").write_text(json.dumps(record))

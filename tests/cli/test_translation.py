@@ -1,4 +1,4 @@
-"""Commands on a run that translates: zoo data show, eval.py, zoo generate, zoo average."""
+"""Commands on a translation run: zoo data show, eval.py, zoo generate, zoo average."""
 
 import json
 
@@ -15,7 +15,7 @@ from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
 pytest.importorskip("sacrebleu")
-# The same things without the commands: tests/training/test_translations.py.
+# tests/training/test_translations.py covers translation without the commands.
 pytestmark = pytest.mark.promise
 
 
@@ -46,28 +46,28 @@ def trained(files):
     return files / "run"
 
 
-def said(capsys, command, *arguments):
+def output_of(capsys, command, *arguments):
     assert (
         main([command, *map(str, arguments)]) if command != "eval.py" else evaluate.main([*map(str, arguments)])
     ) == 0
     return capsys.readouterr().out
 
 
-def test_eval_gives_the_run_s_own_scores(trained, capsys):
-    found = json.loads(said(capsys, "eval.py", trained, "--translate", "--json"))
+def test_eval_reproduces_the_scores_of_the_run(trained, capsys):
+    found = json.loads(output_of(capsys, "eval.py", trained, "--translate", "--json"))
     last = lines(trained)[-1]
     assert found["lengths"]["24"]["loss"] == pytest.approx(last["eval/loss"], rel=1e-6)
     assert {f"eval/{name}": found["translations"][name] for name in ("bleu", "chrf", "exact_match")} == {
         name: last[name] for name in ("eval/bleu", "eval/chrf", "eval/exact_match")
     }
-    text = said(capsys, "eval.py", trained, "--translate")
+    text = output_of(capsys, "eval.py", trained, "--translate")
     assert f"10 translations: BLEU {last['eval/bleu']:.2f}" in text
     assert "beams 2" in text
 
 
-def test_eval_scores_other_pairs_with_the_run_s_tokenizer(trained, files, capsys):
+def test_eval_scores_other_pairs_with_the_tokenizer_of_the_run(trained, files, capsys):
     found = json.loads(
-        said(capsys, "eval.py", trained, "--translate", "--json", "--pairs", f"parallel:{files}/test.{{en,de}}")
+        output_of(capsys, "eval.py", trained, "--translate", "--json", "--pairs", f"parallel:{files}/test.{{en,de}}")
     )
     assert found["translations"]["pairs"] == 3
     assert found["lengths"]["24"]["loss"] > 0
@@ -77,32 +77,32 @@ def test_eval_scores_other_pairs_with_the_run_s_tokenizer(trained, files, capsys
     (["--pairs", "parallel:none.{en,de}"], "--pairs: no such file"), (["--text", __file__], "scored on pairs of texts, --pairs SOURCE"),
     (["--pairs", "text:x"], "has no pairs of texts"), (["--pairs", "split:test"], "has no splits; name a source"),
 ])  # fmt: skip
-def test_what_eval_cannot_score_is_reported(trained, arguments, problem, capsys):
+def test_eval_refuses_unsuitable_data(trained, arguments, problem, capsys):
     assert evaluate.main([str(trained), *arguments]) == 2
     assert problem in capsys.readouterr().err
 
 
 def test_generate_translates_and_shows_no_prompt(trained, capsys):
     (first, *_) = (json.loads(line) for line in (trained / "translations.jsonl").read_text().splitlines())
-    text = said(capsys, "generate", trained, "--prompt", first["source"], "--beams", 2, "--max-new-tokens", 24)
+    text = output_of(capsys, "generate", trained, "--prompt", first["source"], "--beams", 2, "--max-new-tokens", 24)
     assert text.strip() == first["translation"]
 
 
-def test_data_show_tells_shapes_and_padding(trained, capsys):
-    found = json.loads(said(capsys, "data", "show", trained, "--json", "--rows", 2))
+def test_data_show_prints_batch_shapes_and_padding(trained, capsys):
+    found = json.loads(output_of(capsys, "data", "show", trained, "--json", "--rows", 2))
     assert [(shape["width"], shape["rows"]) for shape in found["shapes"]] == [(12, 16), (24, 8)]
-    # Of 60 pairs two fill no batch.
+    # Some of the 60 pairs do not fill a batch and are left out.
     assert sum(shape["rows"] * shape["batches"] for shape in found["shapes"]) in range(53, 61)
     assert 0 < found["padding"] < 1
     assert len(found["rows"]) == 2
-    text = said(capsys, "data", "show", trained, "--held-out", "--rows", "1")
+    text = output_of(capsys, "data", "show", trained, "--held-out", "--rows", "1")
     assert "10 pairs" in text
     assert "batches of     8 pairs of up to 24 tokens per side" in text
     assert text.count("reads:") == text.count("writes:") == 1
 
 
-def test_an_average_is_the_mean_of_the_last_parameters(trained, tmp_path, capsys):
-    text = said(capsys, "average", trained, "--last", 3, "--out", tmp_path / "mean")
+def test_average_is_the_mean_of_the_last_checkpoints(trained, tmp_path, capsys):
+    text = output_of(capsys, "average", trained, "--last", 3, "--out", tmp_path / "mean")
     assert "at steps 4, 6, 8" in text
     each = [load_trained(trained, str(step)).params for step in (4, 6, 8)]
     mean = load_trained(tmp_path / "mean")
@@ -114,10 +114,10 @@ def test_an_average_is_the_mean_of_the_last_parameters(trained, tmp_path, capsys
         (np.asarray(one) != np.asarray(other)).any() for one, other in zip(*map(jax.tree.leaves, each[1:]), strict=True)
     )
     assert read_json(tmp_path / "mean" / "meta.json")["averaged"]["steps"] == [4, 6, 8]
-    assert json.loads(said(capsys, "eval.py", tmp_path / "mean", "--json"))["step"] == 8
+    assert json.loads(output_of(capsys, "eval.py", tmp_path / "mean", "--json"))["step"] == 8
 
 
-def test_averages_that_cannot_be_are_reported(trained, tmp_path, capsys):
+def test_impossible_averages_are_refused(trained, tmp_path, capsys):
     assert main(["average", str(trained), "--last", "9", "--out", str(tmp_path / "mean")]) == 2
     error = capsys.readouterr().err
     assert "--last 9" in error
@@ -131,7 +131,7 @@ def test_averages_that_cannot_be_are_reported(trained, tmp_path, capsys):
     assert "not an empty folder" in capsys.readouterr().err
 
 
-def test_a_preset_needs_no_files():
+def test_presets_need_no_files():
     for preset in ("tiny", "smoke"):
         config = configs.resolve(configs.load(f"configs/translation.py:{preset}"))
         assert config.data.source == "stdlib"

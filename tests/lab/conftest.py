@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 ARMS = {("pre", "0"): 2.50, ("pre", "100"): 2.45, ("post", "0"): 3.50, ("post", "100"): 2.48}
-# Seeds do not move all arms alike.
-WOBBLE = (0.004, -0.006, 0.001, 0.008, -0.003)
+# Noise of single runs, so that a seed does not shift all arms by the same amount.
+RUN_NOISE = (0.004, -0.006, 0.001, 0.008, -0.003)
 
 
 class SweepWriter:
@@ -112,7 +112,7 @@ class SweepWriter:
                 runs.append({"folder": folder, "arm": arm, "seed": seed, "identity": folder})
                 settings: dict[str, Any] = {
                     "seed": seed,
-                    "final": loss + 0.02 * seed + WOBBLE[len(runs) % 5],
+                    "final": loss + 0.02 * seed + RUN_NOISE[len(runs) % 5],
                     "torn": seed == 1,
                     "config": {
                         "model": {"dim": 64, "norm": {"placement": norm}},

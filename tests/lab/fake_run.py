@@ -1,9 +1,9 @@
-"""A stand-in for the training process, with the same files and exit codes, and what tests of the
-laboratory share.
+"""A stand-in for the training process, with the same files and exit codes, and helpers that
+tests of the laboratory share.
 
-As a program, `fake_run.py --config FILE --workdir DIR` does what $FAKE_RUNS, a JSON object {folder:
-[behaviour of the first attempt, of the second, ...]}, says of the folder; the last behaviour
-repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss}, says where they end.
+As a program, `fake_run.py --config FILE --workdir DIR` behaves as $FAKE_RUNS tells for the folder. It
+is a JSON object {folder: [behaviour of the first attempt, of the second, ...]}; the last behaviour
+repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss}, sets the final losses.
 `fake_run.py zoo run ...` is the command line with these stand-ins in place of real runs.
 """
 
@@ -135,7 +135,7 @@ class Child:
         print("Traceback (most recent call last):\nValueError: boom\n")
         return 3
 
-    def fail_in_silence(self):
+    def fail_without_output(self):
         return 9
 
     def diverge(self):
@@ -153,28 +153,28 @@ class Child:
         self.train(20)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def lie(self):
+    def succeed_without_status(self):
         self.status("running")
         return 0
 
     def wait(self):
-        """Runs until it is told to stop, then saves."""
-        asked = []
-        signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+        """Trains until SIGTERM, then saves."""
+        terminated = []
+        signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
         signal.signal(signal.SIGINT, lambda *_: (self.folder / "interrupted").write_text(""))
         self.train(20)
         self.status("running")
         deadline = time.monotonic() + 60
-        while not asked and time.monotonic() < deadline:
+        while not terminated and time.monotonic() < deadline:
             time.sleep(0.02)
-        if not asked:
+        if not terminated:
             return 1
         (self.folder / "checkpoint").write_text(str(self.step))
         self.status("preempted")
         return 75
 
     def ignore(self):
-        """Cannot be asked to stop."""
+        """Ignores SIGTERM."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self.status("running")
         time.sleep(60)
@@ -192,7 +192,7 @@ def behaviours_of(folder):
 
 
 class Popen:
-    """Stands in for `subprocess.Popen`: what ends by itself runs in this process, which is faster."""
+    """Stands in for `subprocess.Popen`: runs without signals run in this process, which is faster."""
 
     def __new__(cls, arguments, **options):
         inside = arguments[1] == str(Path(__file__)) and not SIGNALLED.intersection(behaviours_of(Path(arguments[-1])))

@@ -1,4 +1,4 @@
-"""What an experiment may declare, and how everything wrong with it is told at once."""
+"""What an experiment may declare; all of its problems are reported at once."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
 PRE, POST = {"norm": "pre", "warm-up": "0"}, {"norm": "post", "warm-up": "0"}
 
 
-def refused(**changes):
+def problems_of(**changes):
     with pytest.raises(ConfigError) as error:
         fake.experiment(**changes)
     return error.value.problems
@@ -42,7 +42,7 @@ def test_a_level_given_twice_is_refused():
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a b", "x" * 101])
 def test_names_that_are_no_folder_names_are_refused(name):
-    assert "folder name" in refused(name=name)[0]
+    assert "folder name" in problems_of(name=name)[0]
 
 
 @pytest.mark.parametrize(
@@ -56,37 +56,37 @@ def test_names_that_are_no_folder_names_are_refused(name):
     ],
 )
 def test_seeds(seeds, text):
-    assert any(text in problem for problem in refused(seeds=seeds))
+    assert any(text in problem for problem in problems_of(seeds=seeds))
 
 
 def test_metric_with_a_typo():
-    assert 'did you mean "eval/loss"' in refused(metric="eval/los")[0]
+    assert 'did you mean "eval/loss"' in problems_of(metric="eval/los")[0]
 
 
-def test_factors_that_set_one_field_are_refused():
+def test_factors_that_set_the_same_field_are_refused():
     both = {"norm": levels("model.norm.placement", "pre", "post"), "other": {"x": {"model.norm.placement": "pre"}}}
-    assert 'factors "norm" and "other" both set model.norm.placement' in refused(factors=both, contrasts=())[0]
+    assert 'factors "norm" and "other" both set model.norm.placement' in problems_of(factors=both, contrasts=())[0]
 
 
 def test_a_factor_cannot_be_the_seed():
-    assert "the seed cannot be a factor" in refused(factors={"seed": levels("seed", 1, 2)}, contrasts=())[0]
+    assert "the seed cannot be a factor" in problems_of(factors={"seed": levels("seed", 1, 2)}, contrasts=())[0]
 
 
 def test_unknown_field_of_a_level():
-    (problem,) = refused(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
+    (problem,) = problems_of(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
     assert (
         problem
         == 'factor "norm", level "pre": unknown field model.norm.placment (did you mean "model.norm.placement"?)'
     )
 
 
-def test_fields_of_parts_of_a_model_are_fields():
+def test_factors_can_set_fields_of_parts_of_a_model():
     depth = levels("model.decoder.num_layers", 1, 2)
     window = levels("model.layers.kinds.local.attention.window", 4, 8)
     assert fake.experiment(factors={"depth": depth, "window": window}, contrasts=())
-    (problem,) = refused(factors={"depth": levels("model.decoder.num_layer", 1)}, contrasts=())
+    (problem,) = problems_of(factors={"depth": levels("model.decoder.num_layer", 1)}, contrasts=())
     assert problem.endswith('unknown field model.decoder.num_layer (did you mean "model.decoder.num_layers"?)')
-    (problem,) = refused(factors={"window": levels("model.layers.kinds.local.window", 1)}, contrasts=())
+    (problem,) = problems_of(factors={"window": levels("model.layers.kinds.local.window", 1)}, contrasts=())
     assert problem.endswith('(did you mean "model.layers.kinds.local.attention.window"?)')
 
 
@@ -108,16 +108,16 @@ def test_fields_of_parts_of_a_model_are_fields():
         ),
     ],
 )
-def test_contrasts_that_cannot_be_judged(wrong, text):
-    assert any(text in problem for problem in refused(contrasts=(wrong,)))
+def test_bad_contrasts_are_refused(wrong, text):
+    assert any(text in problem for problem in problems_of(contrasts=(wrong,)))
 
 
-def test_all_problems_come_at_once():
+def test_all_problems_are_reported_at_once():
     wrong = contrast(a=Side({"nrom": "pre"}), rule="better")
-    assert len(refused(name="a/b", seeds=(), contrasts=(wrong, wrong))) >= 7
+    assert len(problems_of(name="a/b", seeds=(), contrasts=(wrong, wrong))) >= 7
 
 
-def test_a_file_gets_the_part_after_the_colon(tmp_path):
+def test_a_file_receives_the_argument_after_the_colon(tmp_path):
     file = tmp_path / "norms.py"
     file.write_text(fake.EXPERIMENT_FILE)
     assert load_experiment(str(file)).size == "tiny"
@@ -154,36 +154,38 @@ def config_file(tmp_path):
 
 def test_experiment_from_flags(tmp_path):
     file = config_file(tmp_path)
-    made = experiment_from_flags(file, ["model.norm.kind=rmsnorm,layernorm", "schedule.warmup_steps=0,10"])
-    assert made.name == "small-norm.kind-warmup_steps"
-    assert made.factors["norm.kind"]["rmsnorm"] == {"model.norm.kind": "rmsnorm"}
-    assert list(made.factors["warmup_steps"]) == ["0", "10"]
-    assert made.metric == "eval/loss"
-    assert not made.contrasts
+    experiment = experiment_from_flags(file, ["model.norm.kind=rmsnorm,layernorm", "schedule.warmup_steps=0,10"])
+    assert experiment.name == "small-norm.kind-warmup_steps"
+    assert experiment.factors["norm.kind"]["rmsnorm"] == {"model.norm.kind": "rmsnorm"}
+    assert list(experiment.factors["warmup_steps"]) == ["0", "10"]
+    assert experiment.metric == "eval/loss"
+    assert not experiment.contrasts
     assert experiment_from_flags(file, ["model.dim=32,64"], name="widths").name == "widths"
 
 
-def test_arms_that_are_configs_of_their_own_resolve_to_those_configs():
-    made = experiment_from_flags(None, [], arms=["bert=bert:tiny", "t5=t5:tiny", "gemma=gemma3:smoke,model.dim=32"])
-    assert made.name == "bert-t5-gemma"
+def test_arms_given_as_configs_resolve_to_those_configs():
+    experiment = experiment_from_flags(
+        None, [], arms=["bert=bert:tiny", "t5=t5:tiny", "gemma=gemma3:smoke,model.dim=32"]
+    )
+    assert experiment.name == "bert-t5-gemma"
     for name, spec in (("bert", "bert:tiny"), ("t5", "t5:tiny"), ("gemma", "gemma3:smoke,model.dim=32")):
-        arm = config.override(made.base, made.factors["arm"][name])
+        arm = config.override(experiment.base, experiment.factors["arm"][name])
         assert config.identity(config.resolve(arm, vocab_size=300)) == config.identity(
             config.resolve(config.load(spec), vocab_size=300)
         )
-    # What all of them say alike is not a level, so that --set can change it for all of them.
-    arms = list(made.factors["arm"].values())
+    # Fields that all arms set alike are not part of the levels, so that --set can change them.
+    arms = list(experiment.factors["arm"].values())
     assert all(any(arm.get(path) != arms[0].get(path) for arm in arms) for path in {**arms[0], **arms[1], **arms[2]})
 
 
 def test_arms_that_set_several_fields(tmp_path):
     arms = ["plain=", "llama=model.norm.kind=rmsnorm,model.ffn.kind=swiglu"]
-    made = experiment_from_flags(config_file(tmp_path), ["model.dim=32,64"], arms=arms)
-    assert made.name == "small-plain-llama-dim"
-    assert made.factors["arm"] == {
+    experiment = experiment_from_flags(config_file(tmp_path), ["model.dim=32,64"], arms=arms)
+    assert experiment.name == "small-plain-llama-dim"
+    assert experiment.factors["arm"] == {
         "plain": {}, "llama": {"model.norm.kind": "rmsnorm", "model.ffn.kind": "swiglu"}
     }  # fmt: skip
-    assert list(made.factors) == ["arm", "dim"]
+    assert list(experiment.factors) == ["arm", "dim"]
     fresh = experiment_from_flags(
         config_file(tmp_path), [], arms=["a=training.start_from=runs/a", "b=training.start_from="]
     )
@@ -191,7 +193,7 @@ def test_arms_that_set_several_fields(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "arms", "says"),
+    ("spec", "arms", "message"),
     [
         (None, ["a=llama:tiny"], "one arm has nothing to be compared with"),
         (None, ["a=llama:tiny", "a=bert:tiny"], "--arm a is given twice"),
@@ -206,14 +208,14 @@ def test_arms_that_set_several_fields(tmp_path):
         (None, ["a=lama:tiny", "b=bert:tiny"], 'did you mean "llama"'),
     ],
 )
-def test_arms_that_cannot_be_read(spec, arms, says):
-    with pytest.raises(ConfigError, match=says):
+def test_bad_arms_are_refused(spec, arms, message):
+    with pytest.raises(ConfigError, match=message):
         experiment_from_flags(spec, [], arms=arms)
 
 
-def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
+def test_factors_over_parts_of_a_model_are_named_by_the_part(tmp_path):
     file = config_file(tmp_path)
-    made = experiment_from_flags(
+    experiment = experiment_from_flags(
         file,
         [
             "model.decoder.num_layers=1,2",
@@ -222,13 +224,13 @@ def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
             "model.layers.kinds.local.attention.window=4,8",
         ],
     )
-    assert list(made.factors) == ["decoder.num_layers", "encoder.num_layers", "num_layers", "local.window"]
-    assert made.factors["local.window"]["4"] == {"model.layers.kinds.local.attention.window": "4"}
+    assert list(experiment.factors) == ["decoder.num_layers", "encoder.num_layers", "num_layers", "local.window"]
+    assert experiment.factors["local.window"]["4"] == {"model.layers.kinds.local.attention.window": "4"}
     # A kind may have the name of a side.
-    made = experiment_from_flags(
+    experiment = experiment_from_flags(
         file, ["model.decoder.attention.window=1,2", "model.layers.kinds.decoder.attention.window=1,2"]
     )
-    assert list(made.factors) == ["model.decoder.attention.window", "model.layers.kinds.decoder.attention.window"]
+    assert list(experiment.factors) == ["model.decoder.attention.window", "model.layers.kinds.decoder.attention.window"]
     with pytest.raises(ConfigError) as error:
         experiment_from_flags(file, ["model.decoder.num_layer=1,2", "model.layers.pattern=a,b"])
     unknown, commas = error.value.problems
@@ -236,7 +238,7 @@ def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
     assert "commas" in commas
 
 
-def test_flags_with_problems_tell_all_of_them(tmp_path):
+def test_all_problems_of_flags_are_reported(tmp_path):
     with pytest.raises(ConfigError) as error:
         experiment_from_flags(
             config_file(tmp_path),
@@ -256,7 +258,7 @@ def get_experiment(size="tiny"):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("seeds=3", "line 6: seeds: expected a sequence of whole numbers, got 3 (int)"),
         ("base=None", "line 6: base: expected a config, got None (NoneType)"),
@@ -268,16 +270,16 @@ def get_experiment(size="tiny"):
         ("name=nothing", "line 6, fails: NameError"),
     ],
 )
-def test_wrong_types_name_the_line_and_the_field(tmp_path, change, told):
+def test_errors_of_type_name_the_line_and_the_field(tmp_path, change, message):
     file = tmp_path / "mine.py"
     file.write_text(BAD.replace("CHANGE", change))
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         load_experiment(str(file))
-    (line,) = refused.value.problems
-    assert told in line
+    (line,) = error.value.problems
+    assert message in line
 
 
-def test_a_match_may_be_a_text(tmp_path):
+def test_a_match_may_be_a_string(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(BAD.replace("CHANGE", "match='parameters:model.ffn.hidden_dim'"))
     assert load_experiment(str(file)).match == Match("parameters", "model.ffn.hidden_dim")

@@ -31,10 +31,12 @@ from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
 # Experiments that need a trained run; see test_students_need_a_teacher.
-OF_A_RUN = ("distillation.py",)
+NEEDING_A_RUN = ("distillation.py",)
 # Experiments on public data sets; see tests/data/sources/test_hubs.py.
-OF_A_HUB = ("feedforward_wikitext.py",)
-FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in OF_A_RUN + OF_A_HUB)
+NEEDING_A_HUB = ("feedforward_wikitext.py",)
+FILES = sorted(
+    path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in NEEDING_A_RUN + NEEDING_A_HUB
+)
 
 
 def sizes_of(name):
@@ -44,18 +46,23 @@ def sizes_of(name):
 
 
 # Experiments that claim S1 compares along the ladder of sizes.
-OF_SCALES = ("heads.py", "positions_extrapolation.py", "shared_heads.py")
+ALONG_THE_LADDER = ("heads.py", "positions_extrapolation.py", "shared_heads.py")
 # Sizes of the ladder differ from tiny only in numbers: all are loaded, but only some are planned by
 # default.
-ON_LADDER = [size for size in LADDER if size != "tiny"]
-SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name) if size not in ON_LADDER or name in OF_SCALES]
+LARGER_SIZES = [size for size in LADDER if size != "tiny"]
+SPECS = [
+    f"{name}:{size}"
+    for name in FILES
+    for size in sizes_of(name)
+    if size not in LARGER_SIZES or name in ALONG_THE_LADDER
+]
 # Sizes for larger machines are only planned with `-m promise`.
-IN_TURN = [
+MARKED_SPECS = [
     pytest.param(spec, marks=() if spec.endswith((":tiny", ":quick")) else pytest.mark.promise) for spec in SPECS
 ]
 # Experiments whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
-EQUAL_FLOPS_BEFORE = ("span_corruption.py",)
+EQUAL_PREREQUISITE_FLOPS = ("span_corruption.py",)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -119,17 +126,17 @@ def claims_of(name):
 
 @pytest.mark.parametrize("claim", TRAINED_CLAIMS)
 def test_every_trained_claim_has_a_documented_experiment(claim):
-    of_claim = [name for name in FILES if claim in claims_of(name)]
-    assert of_claim
+    named = [name for name in FILES if claim in claims_of(name)]
+    assert named
     rows = [
         line
         for line in (ROOT / "docs/experiments.md").read_text().splitlines()
         if re.search(rf"^\|[^|]*\b{claim}\b", line)
     ]
-    assert any(name in row for name in of_claim for row in rows)
+    assert any(name in row for name in named for row in rows)
 
 
-@pytest.mark.parametrize("spec", IN_TURN)
+@pytest.mark.parametrize("spec", MARKED_SPECS)
 def test_every_size_gives_a_valid_plan(spec):
     plan = plan_of(spec)
     name, size = spec.split(".py:")
@@ -146,9 +153,9 @@ def test_every_size_gives_a_valid_plan(spec):
 def test_files_with_shared_sizes_have_the_ladder_sizes():
     for name in FILES:
         if sizes_of(name) is SIZES:
-            for size in ON_LADDER:
-                made = load_experiment(f"{ROOT / 'experiments' / name}:{size}")
-                assert (made.name, made.size) == (f"{name.removesuffix('.py')}-{size}", size)
+            for size in LARGER_SIZES:
+                experiment = load_experiment(f"{ROOT / 'experiments' / name}:{size}")
+                assert (experiment.name, experiment.size) == (f"{name.removesuffix('.py')}-{size}", size)
 
 
 def test_ladder_quadruples_parameters_and_tokens_at_each_size():
@@ -175,7 +182,7 @@ def read_by_choice(declared):
     }
 
 
-@pytest.mark.parametrize("spec", IN_TURN)
+@pytest.mark.parametrize("spec", MARKED_SPECS)
 def test_arms_differ_only_in_declared_fields(spec):
     plan = plan_of(spec)
     declared = {path for factor in plan.experiment.factors.values() for changes in factor.values() for path in changes}
@@ -186,7 +193,7 @@ def test_arms_differ_only_in_declared_fields(spec):
         assert set(configs.difference(first, arm.config)) <= declared | following
 
 
-@pytest.mark.parametrize("spec", IN_TURN)
+@pytest.mark.parametrize("spec", MARKED_SPECS)
 def test_prerequisites_differ_only_in_listed_fields(spec):
     """Arms that start from different runs differ in the fields in which those runs differ."""
     plan = plan_of(spec)
@@ -217,15 +224,17 @@ def test_prerequisites_differ_only_in_listed_fields(spec):
         assert set(configs.difference(first, other)) <= named | read_by_choice(named)
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS + EQUAL_FLOPS_BEFORE])
+@pytest.mark.parametrize(
+    "spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS + EQUAL_PREREQUISITE_FLOPS]
+)
 def test_arms_with_promised_equal_flops_have_equal_flops(spec):
     plan = plan_of(spec)
-    before = [run.arm for run in plan.prerequisites]
-    totals = [arm.flops_per_token * arm.tokens for arm in before or plan.arms]
+    prerequisites = [run.arm for run in plan.prerequisites]
+    totals = [arm.flops_per_token * arm.tokens for arm in prerequisites or plan.arms]
     assert max(totals) < 1.01 * min(totals)
 
 
-@pytest.mark.parametrize("spec", IN_TURN)
+@pytest.mark.parametrize("spec", MARKED_SPECS)
 def test_docstring_margins_are_those_of_the_contrasts(spec):
     plan = plan_of(spec)
     text = docstring_of(spec.partition(".py")[0])

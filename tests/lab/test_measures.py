@@ -1,5 +1,5 @@
-"""What is measured on trained runs: the numbers against plain ones, what a run has to have, and
-when it is measured again.
+"""Measures of trained runs: their values against plain computations, their requirements, and when
+they are computed again.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
 GROWTH, START = "measured/residual_growth", "measured/residual_growth@initial"
 
 
-def recorded(folder, *lines):
+def run_with_dynamics(folder, *lines):
     (folder / "dynamics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return MeasuredRun(folder)
 
@@ -65,7 +65,7 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert measures.midpoints((0, 64, 64, 128, 65)) == (32, 96)
 
 
-def test_what_is_read_of_the_dynamics(tmp_path):
+def test_measures_of_the_dynamics(tmp_path):
     first = {
         "step": 1,
         "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 3.0},
@@ -85,16 +85,16 @@ def test_what_is_read_of_the_dynamics(tmp_path):
         "gradient_norm": first["gradient_norm"] | {"layer 0 attention": None},
     }
     jump = {"step": 10, "spikes": {"loss": 7.5}}
-    subject = recorded(tmp_path, first, last, jump, jump | {"step": 12})
+    subject = run_with_dynamics(tmp_path, first, last, jump, jump | {"step": 12})
     assert FUNCTIONS["residual_growth"](subject) == {"": 4.0, "@initial": 1.5}
     kept = FUNCTIONS["gradient_kept"](subject)
     assert kept["@initial"] == pytest.approx(0.5)
     assert math.isnan(kept[""])
     assert FUNCTIONS["spikes"](subject) == {"": 2.0}
-    # Of a run that was not watched from its start nothing is known of the start.
-    assert FUNCTIONS["residual_growth"](recorded(tmp_path, last)) == {"": 4.0}
+    # Without a record of the start there is no value at @initial.
+    assert FUNCTIONS["residual_growth"](run_with_dynamics(tmp_path, last)) == {"": 4.0}
     with pytest.raises(ConfigError, match="has no residual_rms"):
-        FUNCTIONS["residual_growth"](recorded(tmp_path, jump))
+        FUNCTIONS["residual_growth"](run_with_dynamics(tmp_path, jump))
 
 
 def test_divergence_of_heads():
@@ -119,15 +119,15 @@ def test_divergence_of_heads():
 
 
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory):
+def learned_run(tmp_path_factory):
     return untrained(
         tmp_path_factory.mktemp("learned") / "run", small(model__position__kind="learned", data__sequence_length=16)
     )
 
 
-def test_what_is_read_of_a_checkpoint(learned):
-    found = measure_run(learned, ["position_locality", "head_divergence"])
-    table = np.asarray(load_trained(learned).params["position"]["table"], np.float64)[:16]
+def test_measures_of_a_checkpoint(learned_run):
+    found = measure_run(learned_run, ["position_locality", "head_divergence"])
+    table = np.asarray(load_trained(learned_run).params["position"]["table"], np.float64)[:16]
 
     def cosine(i, j):
         return table[i] @ table[j] / np.linalg.norm(table[i]) / np.linalg.norm(table[j])
@@ -137,12 +137,12 @@ def test_what_is_read_of_a_checkpoint(learned):
     assert found["measured/position_locality"] == pytest.approx(near - far)
     assert found["measured/position_locality@initial"] != pytest.approx(near - far)
     assert 0 < found["measured/head_divergence@initial"] < found["measured/head_divergence"] < math.log(2)
-    again = load_run(learned)
+    again = load_run(learned_run)
     assert {metric: again.final(metric) for metric in found} == found
 
 
-def test_rows_that_begin_elsewhere(tmp_path):
-    """Vectors of no position tell no place; random ones do, and the gap is that of two evaluations."""
+def test_offset_gap(tmp_path):
+    """The gap is 0 without positions; with random vectors it is the difference of two evaluations."""
     losses = {}
     changes = {
         "data__position_offsets": (0, 16),
@@ -155,8 +155,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
         losses[kind] = measure_run(folder, ["offset_gap"])["measured/offset_gap"]
     assert losses["none"] == pytest.approx(0, abs=1e-5)
     run = load_trained(tmp_path / "learned")
-    # 16 positions on from 8 are those of the middle, in rows that begin at 0 of a table that is so
-    # cut.
+    # A row of 16 positions that begins at 8 equals a row that begins at 0 of the table cut at 8.
     table = run.params["position"]["table"]
     rows = np.asarray(next(data.load(run.config).evaluation_batches(limit_batches=1))["tokens"])
 
@@ -168,7 +167,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
                 config.override(run.config, {"data.position_offsets": (), "model.position.max_length": 16})
             )
             model = make_model(plain)
-            scores = look_up_logits(model, params, run.stats, row[None, :-1])
+            scores = decoder_logits(model, params, run.stats, row[None, :-1])
             scores = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
             total -= scores[0, np.arange(16), row[1:]].mean()
         return total / len(rows)
@@ -178,7 +177,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
         measure_run(untrained(tmp_path / "plain", small()), ["offset_gap"])
 
 
-def test_the_loss_on_code_of_a_run_that_read_prose(tmp_path):
+def test_code_gap_of_a_run_trained_on_prose(tmp_path):
     changes = {"training__eval_batches": 1, "data__sequence_length": 16, "data__batch_size": 4}
     folder = untrained(tmp_path / "prose", small(data__source="stdlib:docstrings", **changes))
     run = load_trained(folder)
@@ -192,50 +191,50 @@ def test_the_loss_on_code_of_a_run_that_read_prose(tmp_path):
     assert found == pytest.approx(losses["stdlib"] - losses["stdlib:docstrings"], abs=1e-6)
 
 
-def look_up_logits(model, params, stats, rows):
-    """[B, T, V], of a decoder whose rows begin at 0."""
+def decoder_logits(model, params, stats, rows):
+    """Returns the logits [B, T, V] of a decoder whose rows begin at position 0."""
     import jax.numpy as jnp
 
-    made = with_values(model, params, stats)
-    return np.asarray(made.logits(made(jnp.asarray(rows), Context(jnp.arange(rows.shape[1])[None]))), np.float64)
+    bound = with_values(model, params, stats)
+    return np.asarray(bound.logits(bound(jnp.asarray(rows), Context(jnp.arange(rows.shape[1])[None]))), np.float64)
 
 
-def test_the_loss_of_the_run_that_another_started_from(writer):
+def test_pretraining_loss_is_that_of_the_run_started_from(writer):
     first = writer.run("pre-trained", final=2.5)
-    tuned = writer.run("tuned", final=0.5, config={"training": {"start_from": str(first)}})
-    assert measure_run(tuned, ["pretraining_loss"]) == {"measured/pretraining_loss": 2.5}
+    fine_tuned = writer.run("tuned", final=0.5, config={"training": {"start_from": str(first)}})
+    assert measure_run(fine_tuned, ["pretraining_loss"]) == {"measured/pretraining_loss": 2.5}
     write_json(first / "status.json", read_json(first / "status.json") | {"state": "running"})
     with pytest.raises(ConfigError, match="has no eval/loss of its end"):
-        measure_run(tuned, ["pretraining_loss"])
+        measure_run(fine_tuned, ["pretraining_loss"])
     alone = writer.run("alone", config={"training": {"start_from": ""}})
     with pytest.raises(ConfigError, match="alone started from no other run"):
         measure_run(alone, ["pretraining_loss"])
 
 
-def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypatch):
-    measure_run(learned, ["position_locality"])
-    status = read_json(learned / "status.json")
-    assert missing_measures(learned, ["position_locality"]) == []
+def test_measures_expire_when_the_run_or_the_definition_changes(learned_run, monkeypatch):
+    measure_run(learned_run, ["position_locality"])
+    status = read_json(learned_run / "status.json")
+    assert missing_measures(learned_run, ["position_locality"]) == []
     for change in ({"step": 3}, {"parameters_sha256": "other"}, {"state": "running"}):
-        assert read_measured(learned, status | change) == {}
+        assert read_measured(learned_run, status | change) == {}
     monkeypatch.setitem(
         MEASURES, "position_locality", MEASURES["position_locality"]._replace(definition="something else")
     )
-    assert missing_measures(learned, ["position_locality"]) == ["position_locality"]
+    assert missing_measures(learned_run, ["position_locality"]) == ["position_locality"]
     monkeypatch.undo()
-    write_json(learned / "status.json", status | {"step": 3})
-    assert missing_measures(learned, ["position_locality"]) == ["position_locality"]
-    assert load_run(learned).final("measured/position_locality") is None
-    write_json(learned / "status.json", status | {"state": "preempted"})
-    assert missing_measures(learned, ["position_locality"]) == []
+    write_json(learned_run / "status.json", status | {"step": 3})
+    assert missing_measures(learned_run, ["position_locality"]) == ["position_locality"]
+    assert load_run(learned_run).final("measured/position_locality") is None
+    write_json(learned_run / "status.json", status | {"state": "preempted"})
+    assert missing_measures(learned_run, ["position_locality"]) == []
     with pytest.raises(ConfigError, match="preempted; only runs that are done can be measured"):
-        measure_run(learned, ["position_locality"])
-    write_json(learned / "status.json", status)
+        measure_run(learned_run, ["position_locality"])
+    write_json(learned_run / "status.json", status)
 
 
-def test_rows_of_the_metrics_file_stay_as_they_are(writer):
+def test_measured_values_do_not_replace_logged_metrics(writer):
     folder = writer.run("one", final=2.5)
-    # What a run wrote under the name of a measure, and values that are no numbers, are none.
+    # Values under other names and values that are not numbers are ignored.
     entry = {"from": measures.measure_provenance(folder, read_json(folder / "status.json"), "position_locality")}
     write_json(
         folder / "measured.json",
@@ -259,29 +258,31 @@ def test_rows_of_the_metrics_file_stay_as_they_are(writer):
 
 
 @pytest.fixture
-def cheap(monkeypatch):
+def fake_cost(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
 
 
-def stating(metric=GROWTH, other=None, changes=None, **more):
-    made = fake.experiment(**more)
+def experiment_with_metric(metric=GROWTH, other=None, changes=None, **more):
+    declared = fake.experiment(**more)
     contrast = dataclasses.replace(
-        made.contrasts[0], a=Side(made.contrasts[0].a.arm, metric), b=Side(made.contrasts[0].b.arm, other or metric)
+        declared.contrasts[0],
+        a=Side(declared.contrasts[0].a.arm, metric),
+        b=Side(declared.contrasts[0].b.arm, other or metric),
     )
-    base = config.override(made.base, {"training.dynamics_every": 10} | (changes or {}))
-    return dataclasses.replace(made, contrasts=(contrast,), base=base)
+    base = config.override(declared.base, {"training.dynamics_every": 10} | (changes or {}))
+    return dataclasses.replace(declared, contrasts=(contrast,), base=base)
 
 
-@pytest.mark.usefixtures("cheap")
-def test_a_plan_records_what_is_measured_and_tunes_without_it():
-    made = stating(other=START, measures=("spikes",))
-    assert make_plan(made).record()["measures"] == ["residual_growth", "spikes"]
+@pytest.mark.usefixtures("fake_cost")
+def test_plans_record_measures_and_tuning_omits_them():
+    declared = experiment_with_metric(other=START, measures=("spikes",))
+    assert make_plan(declared).record()["measures"] == ["residual_growth", "spikes"]
     assert "measures" not in make_plan(fake.experiment()).record()
-    tuned = dataclasses.replace(made, tune=Tune("optimizer.learning_rate", (0.1, 0.2)))
-    assert required_measures(tuning.tuning_experiment(tuned)) == []
+    with_tuning = dataclasses.replace(declared, tune=Tune("optimizer.learning_rate", (0.1, 0.2)))
+    assert required_measures(tuning.tuning_experiment(with_tuning)) == []
 
 
-@pytest.mark.usefixtures("cheap")
+@pytest.mark.usefixtures("fake_cost")
 @pytest.mark.parametrize(
     ("metric", "changes", "reason"),
     [
@@ -303,9 +304,9 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
         ),
     ],
 )
-def test_what_a_run_will_not_have_is_refused_before_it_is_trained(metric, changes, reason):
+def test_measures_that_a_run_cannot_have_are_refused_by_the_plan(metric, changes, reason):
     with pytest.raises(ConfigError, match=reason):
-        make_plan(stating(metric, changes=changes))
+        make_plan(experiment_with_metric(metric, changes=changes))
 
 
 @pytest.mark.parametrize(
@@ -315,19 +316,19 @@ def test_what_a_run_will_not_have_is_refused_before_it_is_trained(metric, change
         (GROWTH, "eval/loss", "measured/residual_growth and eval/loss are different metrics"),
     ],
 )
-def test_names_that_there_are_not(metric, other, message):
+def test_unknown_and_mixed_metrics_are_refused(metric, other, message):
     with pytest.raises(ConfigError, match=message):
-        stating(metric, other)
+        experiment_with_metric(metric, other)
 
 
 @pytest.mark.promise
-def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
-    """Two runs, the second of which is then trained again."""
+def test_measures_are_computed_once_and_judged(tmp_path, capsys):
+    """Measures two runs, then the second one again after it has been retrained."""
     names = ("norm=pre", "norm=post")
     for name in names:
         folder = untrained(tmp_path / name, small(model__norm__placement=name[5:]))
         growth = 3.0 if name == names[0] else 1.0
-        recorded(
+        run_with_dynamics(
             folder,
             *({"step": step, "residual_rms": {"layer 0": 2.0, "layer 1": 2.0 * growth + step}} for step in (1, 2)),
         )
@@ -352,14 +353,14 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
             "contrasts": [{"name": "less", **sides, "rule": "superiority", "margin": 0, "expected": ""}],
         },
     )
-    said = []
-    compute_missing_measures(tmp_path, said.append)
-    assert said == ["measuring residual_growth, head_divergence of 2 runs ..."]
+    messages = []
+    compute_missing_measures(tmp_path, messages.append)
+    assert messages == ["measuring residual_growth, head_divergence of 2 runs ..."]
     sweep = load_sweep(tmp_path)
     pre, post = (sweep.run(name, 0) for name in names)
     assert (pre.final(START), pre.final(GROWTH), post.final(START), post.final(GROWTH)) == (3.5, 4.0, 1.5, 2.0)
     assert judge(sweep).outcomes[0].difference.mean == -2.0
-    # Against the model itself, on the same rows.
+    # The stored divergence is that of the model on the same rows.
     trained = load_trained(pre.folder)
     batch = next(data.load(trained.config).evaluation_batches(limit_batches=1))
     rows = np.asarray(trained.objective.inputs(batch))[:8]
@@ -369,13 +370,13 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     assert pre.final("measured/head_divergence") == pytest.approx(
         np.mean([pairwise_divergence(one, rows >= 0) for one in maps]), rel=1e-5
     )
-    # In the report, in the tables that stay, and not a second time.
+    # The report and the archive contain the measures, and nothing is measured twice.
     assert "residual growth@initial" in measured_table(sweep)
     kept = archive_results(sweep, tmp_path / "results")
     assert read_json(kept / "result.json")["arms"][0]["measured"][GROWTH]["mean"] == 4.0
     assert ",4,3.5" in (kept / "runs.csv").read_text()
-    compute_missing_measures(tmp_path, said.append)
-    assert len(said) == 1
+    compute_missing_measures(tmp_path, messages.append)
+    assert len(messages) == 1
     status = read_json(post.folder / "status.json")
     write_json(post.folder / "status.json", status | {"parameters_sha256": "of another training"})
     assert main(["report", str(tmp_path)]) == 0
@@ -384,13 +385,13 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
 
 
 @pytest.mark.promise
-def test_what_cannot_be_measured_is_reported_and_stops_nothing(tmp_path, learned):
+def test_a_failing_measure_does_not_stop_the_others(tmp_path, learned_run):
     done = subprocess.run(
         [
             sys.executable,
             "-m",
             "zoo.analysis.run_measures",
-            str(learned),
+            str(learned_run),
             "--measures",
             "residual_growth,position_locality",
         ],

@@ -1,6 +1,4 @@
-"""Which metrics there are, which of two values is the better one, and that nothing is written that
-is not known.
-"""
+"""The known metrics and their directions; tasks write known metrics only."""
 
 import json
 
@@ -31,7 +29,7 @@ TASKS = {
     "tagging": {"word_accuracy": 1.0} | entity_scores([["B-x"]], [["B-x"]]),
     "extraction": answer_scores(["a"], [["a"]]),
 }
-# By hand: what the larger value of is better.
+# Listed by hand: metrics of which a larger value is better.
 SCORES = {
     "accuracy",
     "word_accuracy",
@@ -78,20 +76,20 @@ def test_the_direction_of_every_metric():
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_what_a_task_measures_is_known_and_is_what_a_plan_expects(kind):
+def test_tasks_write_the_known_metrics_that_plans_expect(kind):
     flat = flatten(config.default()) | {"objective.kind": kind, "model.head.classes": 2}
-    beside = {"classification": {"accuracy"}, "tagging": {"accuracy"}}.get(kind, set())
-    assert set(written_metrics(flat)) == {f"eval/{name}" for name in {"loss", *beside, *TASKS[kind]}}
+    extra = {"classification": {"accuracy"}, "tagging": {"accuracy"}}.get(kind, set())
+    assert set(written_metrics(flat)) == {f"eval/{name}" for name in {"loss", *extra, *TASKS[kind]}}
     assert all(is_known_metric(name) for name in written_metrics(flat))
 
 
-def test_f1_is_that_of_two_classes():
+def test_f1_is_for_two_classes_only():
     flat = flatten(config.default()) | {"objective.kind": "classification", "model.head.classes": 3}
     assert "eval/f1" not in written_metrics(flat)
     assert "f1" not in class_scores(np.array([0, 1]), np.array([0, 1]), 3)
 
 
-def test_translations_are_scored_beside_their_tokens():
+def test_metrics_of_translation():
     pytest.importorskip("sacrebleu")
     assert sacrebleu_metrics()
     flat = flatten(config.default()) | {"objective.kind": "translation"}
@@ -109,7 +107,7 @@ def test_translations_are_scored_beside_their_tokens():
         ("eval/loss", "pre-100", "a below b", "refuted", "Left"),
     ],
 )
-def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side):
+def test_reports_follow_the_direction_of_the_metric(writer, metric, best, rule, outcome, side):
     a, b = "norm=post,warm-up=0", "norm=pre,warm-up=0"
     folder = writer.sweep(
         metric=metric,
@@ -133,14 +131,21 @@ def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side)
     assert f"superiority: {rule}" in page
     assert f"{side} of zero is better than the baseline" in page
     assert ("highest seen" in page) == (side == "Right")
-    without = load_sweep(folder.parent / "sweep")
+    without_contrasts = load_sweep(folder.parent / "sweep")
     verdict = judge(
-        type(without)(without.folder, without.name, metric, without.arms, without.runs, without.seeds)
+        type(without_contrasts)(
+            without_contrasts.folder,
+            without_contrasts.name,
+            metric,
+            without_contrasts.arms,
+            without_contrasts.runs,
+            without_contrasts.seeds,
+        )
     ).paragraph
     assert ", reached by " + ", warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
 
 
-def test_the_loss_of_numbers_is_no_surprisal(writer):
+def test_regression_losses_are_not_in_nats(writer):
     folder = writer.sweep()
     assert "within 0.1 nats" in judge(load_sweep(folder)).paragraph
     for path in folder.glob("*/config.json"):

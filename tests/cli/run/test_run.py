@@ -17,7 +17,7 @@ def attempts(folder):
     return {path.parent.name: len(path.read_text()) for path in folder.glob("runs/norms/*/attempts")}
 
 
-def test_from_file_to_report(zoo, folder):
+def test_an_experiment_file_is_trained_and_reported(zoo, folder):
     code, out, err = zoo("norms.py", figures=True)
     assert (code, err) == (0, "")
     assert list((folder / "runs/norms/report").glob("*.png"))
@@ -32,7 +32,7 @@ def test_from_file_to_report(zoo, folder):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asked"),
+    ("arguments", "recorded"),
     [
         (("norms.py:big", "--seeds", "0,1", "--jobs", "2"), ["norms.py:big", "--seeds", "2"]),
         (
@@ -86,17 +86,17 @@ def test_from_file_to_report(zoo, folder):
         ),
     ],
 )
-def test_how_it_was_asked_for_is_recorded(zoo, folder, arguments, asked):
+def test_the_command_is_recorded(zoo, folder, arguments, recorded):
     def record(name):
         return json.loads((folder / name / "experiment.json").read_text())
 
     zoo(*arguments, "--output", "one")
-    assert record("one")["command"] == ["zoo", "run", *asked]
-    zoo(*asked, "--output", "two")
+    assert record("one")["command"] == ["zoo", "run", *recorded]
+    zoo(*recorded, "--output", "two")
     assert record("two") == record("one")
 
 
-def test_a_second_run_repeats_nothing(zoo, folder):
+def test_a_repeated_command_trains_nothing(zoo, folder):
     zoo("norms.py")
     (folder / "runs/norms/report.html").unlink()
     code, out, _ = zoo("norms.py")
@@ -115,7 +115,7 @@ def test_seeds_can_be_added(zoo, folder):
     assert attempts(folder)["norm=pre,warm-up=0-seed0"] == attempts(folder)["norm=pre,warm-up=0-seed5"] == 1
 
 
-def test_a_failed_run_is_reported_and_tried_again_next_time(zoo, folder):
+def test_a_failed_run_is_reported_and_retried_by_the_next_command(zoo, folder):
     code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status"]})
     assert code == 1
     assert f"failed: norm=pre,warm-up=0 seed 0: ValueError: boom (see runs/norms/{PRE0}/log.txt)" in out
@@ -133,19 +133,19 @@ def test_a_diverged_run_is_no_failure_and_is_not_run_again(zoo, folder):
     assert "8 of 8 runs were done already" in out
 
 
-@pytest.mark.parametrize("before", [False, True])
-def test_a_dry_run_writes_nothing(zoo, folder, before):
-    if before:
+@pytest.mark.parametrize("started", [False, True])
+def test_a_dry_run_writes_nothing(zoo, folder, started):
+    if started:
         zoo("norms.py", "--seeds", "1")
     files = tree(folder)
     code, out, err = zoo("norms.py", "--dry-run", "--jobs", "3")
     assert (code, err) == (0, "")
-    assert f"dry run: {4 if before else 8} of 8 runs would be trained, 3 at a time, in runs/norms" in out
-    assert ("1 done, 1 new" in out) == before
+    assert f"dry run: {4 if started else 8} of 8 runs would be trained, 3 at a time, in runs/norms" in out
+    assert ("1 done, 1 new" in out) == started
     assert tree(folder) == files
 
 
-def test_other_runs_in_the_folder_are_refused(zoo, folder):
+def test_a_folder_with_other_runs_is_refused(zoo, folder):
     zoo("norms.py")
     for extra in ([], ["--dry-run"]):
         code, _, err = zoo("norms.py", "--set", "model.dim=128", *extra)
@@ -182,11 +182,11 @@ def test_output(zoo, folder):
     assert code == 2
     assert "the folder of a single run" in err
     before = tree(folder)
-    for output, told in (("..", 'not ".."'), (".", 'not "."'), (str(folder), "(a, file, norms.py and 1 more)")):
+    for output, message in (("..", 'not ".."'), (".", 'not "."'), (str(folder), "(a, file, norms.py and 1 more)")):
         for extra in ([], ["--fresh"], ["--dry-run"]):
             code, _, err = zoo("norms.py", "--output", output, *extra)
             assert (code, len(err.splitlines())) == (2, 1)
-            assert told in err
+            assert message in err
     assert tree(folder) == before
 
 
@@ -198,7 +198,7 @@ def test_output(zoo, folder):
         ["--config.optimizer.learning_rate", "1e-4"],
     ],
 )
-def test_changes_of_the_base_reach_every_run(zoo, folder, flags):
+def test_overrides_reach_every_run(zoo, folder, flags):
     assert zoo("norms.py", "--seeds", "1", *flags)[0] == 0
     rates = [
         json.loads(path.read_text())["optimizer"]["learning_rate"] for path in folder.glob("runs/norms/*/config.json")
@@ -206,7 +206,7 @@ def test_changes_of_the_base_reach_every_run(zoo, folder, flags):
     assert rates == [1e-4] * 4
 
 
-def test_ad_hoc(zoo, folder):
+def test_an_experiment_from_flags(zoo, folder):
     code, out, err = zoo(
         "--config=small.py:x",
         "--vary",
@@ -224,12 +224,12 @@ def test_ad_hoc(zoo, folder):
     assert "What does norm.kind and dim change in small.py:x?" in out
     sweep = folder / "runs/small-norm.kind-dim"
     assert len(list(sweep.glob("*/status.json"))) == 8
-    made = json.loads((sweep / "norm.kind=rmsnorm,dim=32-seed1" / "config.json").read_text())
-    assert (made["model"]["norm"]["kind"], made["model"]["dim"]) == ("rmsnorm", 32)
-    assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
+    config = json.loads((sweep / "norm.kind=rmsnorm,dim=32-seed1" / "config.json").read_text())
+    assert (config["model"]["norm"]["kind"], config["model"]["dim"]) == ("rmsnorm", 32)
+    assert (config["data"]["batch_size"], config["seed"]) == (4, 1)
 
 
-def test_what_differs_besides_is_refused_or_allowed_or_matched(zoo, folder):
+def test_confounds_are_refused_allowed_or_matched(zoo, folder):
     flags = ("--config=small.py", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64")
     code, _, err = zoo(*flags)
     assert code == 2
@@ -245,7 +245,7 @@ def test_what_differs_besides_is_refused_or_allowed_or_matched(zoo, folder):
     assert (code, "warning" in out) == (0, False)
 
 
-def test_seeds_alone_are_enough(zoo, folder):
+def test_a_sweep_over_seeds_only(zoo, folder):
     code, out, err = zoo("--config=small.py", "--seeds", "2")
     assert (code, err) == (0, "")
     assert "How much does small.py vary with the seed?" in out
@@ -302,7 +302,7 @@ def test_seeds(zoo, folder, text, seeds):
     assert {int(path.parent.name.partition("-seed")[2]) for path in folder.glob("runs/*/*/status.json")} == seeds
 
 
-def test_help_is_cheap_and_has_an_example(zoo):
+def test_help_shows_an_example_and_imports_no_heavy_libraries(zoo):
     code, out, _ = zoo("--help")
     assert code == 0
     assert "zoo run experiments/norm_placement.py" in out

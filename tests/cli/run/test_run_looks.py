@@ -1,4 +1,4 @@
-"""`zoo run` with seeds that are added until it is decided, and changes of the analysis afterwards."""
+"""`zoo run --until-decided`, and changes of the analysis after runs have finished."""
 
 import json
 
@@ -14,7 +14,7 @@ NOISE = {"post": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6], "pre": [2.0] * 8}
 
 @pytest.fixture
 def noise(monkeypatch):
-    """Losses of which three seeds do not tell whether pre-norm is better, and some more do."""
+    """Losses that show pre-norm to be better only with more than three seeds."""
     monkeypatch.setenv(
         "FAKE_LOSSES",
         json.dumps(
@@ -28,7 +28,7 @@ def noise(monkeypatch):
 
 
 @pytest.mark.promise
-def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
+def test_seeds_are_added_until_the_verdict_is_decided(zoo, folder, noise):
     code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "8")
     assert (code, err) == (0, "")
     record = json.loads((folder / "runs/norms/experiment.json").read_text())
@@ -37,11 +37,11 @@ def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
     assert list(map(int, record["looks"])) == list(range(3, 9))
     assert out.count("Undecided:") == seeds - 3
     assert out.count("Supported:") == 1
-    # The interval is that of the look: wider than one that was looked at once.
+    # The interval of a look is wider than that of a single look.
     assert f"({100 * (1 - record['looks'][str(seeds)]):.3g} % interval" in out.rpartition("Supported:")[2]
     assert set(attempts(folder).values()) == {1}
     assert not [line for line in record["warnings"] if "after runs" in line]
-    # Repeated as it was asked or with the seeds that it came to, it stays as it is.
+    # Repeating the command with its first or its final number of seeds changes nothing.
     for count in ("3", str(seeds)):
         assert zoo("norms.py", "--seeds", count, "--until-decided", "--max-seeds", "8")[0] == 0
         again = json.loads((folder / "runs/norms/experiment.json").read_text())
@@ -53,7 +53,7 @@ def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
     assert set(attempts(folder).values()) == {1}
 
 
-def test_the_budget_ends_it_undecided(zoo, folder, noise):
+def test_max_seeds_can_leave_the_verdict_undecided(zoo, folder, noise):
     code, out, _ = zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3")
     assert code == 0
     assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 3
@@ -63,7 +63,7 @@ def test_the_budget_ends_it_undecided(zoo, folder, noise):
     assert any(line.endswith("added after the last planned look: 3") for line in record["warnings"])
 
 
-def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
+def test_a_dry_run_shows_the_detectable_difference(zoo, folder, noise):
     out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
     assert "3 seeds detect a difference of 3.3 SD of the paired differences with 80 % power" in out
     zoo("norms.py", "--seeds", "3")
@@ -83,16 +83,16 @@ def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
     )
 
 
-def test_looks_that_come_too_late_are_reported(zoo, folder, noise):
-    def told():
+def test_late_changes_of_seeds_and_looks_are_reported(zoo, folder, noise):
+    def late_changes():
         lines = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
         return [line for line in lines if "after runs had finished" in line]
 
     zoo("norms.py", "--seeds", "2")
     zoo("norms.py", "--seeds", "3")
-    assert [line.split(";")[0] for line in told()] == ["seeds changed after runs had finished"]
+    assert [line.split(";")[0] for line in late_changes()] == ["seeds changed after runs had finished"]
     zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "3")
-    assert [line.split()[0] for line in told()] == ["seeds", "looks"]
+    assert [line.split()[0] for line in late_changes()] == ["seeds", "looks"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_looks_that_come_too_late_are_reported(zoo, folder, noise):
         (["--config=small.py", "--seeds", "2", "--until-decided"], "has no contrasts"),
     ],
 )
-def test_looks_that_cannot_be(zoo, folder, arguments, text):
+def test_impossible_looks_are_refused(zoo, folder, arguments, text):
     code, _, err = zoo(*arguments)
     assert code == 2
     assert text in err
@@ -123,13 +123,13 @@ def test_planned_looks_are_kept(zoo, folder, noise):
     planned = json.loads((folder / "runs/norms/experiment.json").read_text())["looks"]
     assert zoo("norms.py", "--seeds", "3")[0] == 0
     record = json.loads((folder / "runs/norms/experiment.json").read_text())
-    # These looks with these seeds are what no command asks for.
+    # No command line gives these looks with these seeds.
     assert (record["looks"], record["command"]) == (planned, [])
     assert code == 2
     assert "were planned for at most 3 seeds" in err
 
 
-def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
+def test_changed_contrasts_and_seeds_are_reported(zoo, folder):
     def warnings():
         return json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
 
@@ -141,8 +141,8 @@ def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
             "return fake_run.experiment(size=size)",
             """
     import dataclasses
-    made = fake_run.experiment(size=size)
-    return dataclasses.replace(made, contrasts=tuple(dataclasses.replace(contrast, margin=3.0) for contrast in made.contrasts))""",
+    experiment = fake_run.experiment(size=size)
+    return dataclasses.replace(experiment, contrasts=tuple(dataclasses.replace(contrast, margin=3.0) for contrast in experiment.contrasts))""",
         )
     )
     assert zoo("norms.py", "--seeds", "1")[0] == 0
@@ -156,7 +156,7 @@ def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
     assert [line for line in warnings() if "after runs had finished" in line] == changed
 
 
-def test_entirely_other_seeds_are_a_choice_too(zoo, folder):
+def test_replaced_seeds_are_reported(zoo, folder):
     assert zoo("norms.py", "--seeds", "2")[0] == 0
     assert zoo("norms.py", "--seeds", "5,6")[0] == 0
     warnings = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]

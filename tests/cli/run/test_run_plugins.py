@@ -41,7 +41,7 @@ def test_a_sweep_stores_its_plugins(zoo, tmp_path):
     assert (sweep / "plugins" / "mine.py").read_text() == POWER
     for run in record["runs"]:
         assert (sweep / run["folder"] / "plugins" / "mine.py").read_text() == POWER
-        # Also of the arm that uses a built-in kind: it was trained with the file loaded.
+        # The plug-in was loaded for the arm with the built-in kind too.
         assert json.loads((sweep / run["folder"] / "config.json").read_text())["plugins"] == [reference]
     code, out, _ = zoo("--plugin", "mine.py")
     assert code == 0
@@ -53,11 +53,11 @@ def test_a_dry_run_writes_nothing(zoo, tmp_path):
     code, out, _ = zoo("--plugin", "mine.py", "--dry-run")
     assert code == 0
     assert "2 of 2 runs would be trained" in out
-    # The text is trusted, because the user has named the file.
+    # Naming the file makes its text trusted, which is recorded in the cache.
     assert {path for path in files(tmp_path) if "cache" not in path.parts} == set(before)
 
 
-def test_a_sweep_is_not_resumed_with_another_text(zoo, tmp_path):
+def test_a_sweep_is_not_resumed_with_a_changed_plugin(zoo, tmp_path):
     assert zoo("--plugin", "mine.py")[0] == 0
     (tmp_path / "mine.py").write_text(POWER.replace("(x) **", "(x) * 2 **"))
     before = files(tmp_path / "runs")
@@ -85,7 +85,7 @@ def test_a_sweep_is_not_resumed_without_its_plugins(zoo, tmp_path):
 @pytest.mark.parametrize(
     "words", [("--plugin",), ("--plugin", "none.py"), ("--plugin", "mine.py", "--plugin", "none.py")]
 )
-def test_a_wrong_flag_is_one_line(zoo, words):
+def test_bad_plugin_flags_are_reported_in_one_line(zoo, words):
     code, _, err = zoo(*words)
     assert code == 2
     assert len(err.splitlines()) == 1

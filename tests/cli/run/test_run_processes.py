@@ -1,4 +1,4 @@
-"""`zoo run` as a process: signals, a killed parent, and two at once."""
+"""`zoo run` as a process: signals, a killed parent, and concurrent commands."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def attempts(folder):
 
 
 def start(folder, *arguments, behaviours):
-    """`zoo run` as a process of its own; its own session, as under a terminal of its own."""
+    """Starts `zoo run` as a process in a session of its own, as a terminal does."""
     return subprocess.Popen(
         [sys.executable, str(HELPER), "zoo", "run", *arguments],
         cwd=folder,
@@ -31,7 +31,7 @@ def start(folder, *arguments, behaviours):
     )
 
 
-def until_running(process, folder, run=PRE0):
+def wait_until_running(process, folder, run=PRE0):
     deadline = time.monotonic() + 120
     while not (folder / "runs/norms" / run / "status.json").exists():
         assert process.poll() is None, process.communicate()
@@ -40,10 +40,10 @@ def until_running(process, folder, run=PRE0):
 
 
 @pytest.mark.faults
-def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
+def test_ctrl_c_saves_the_runs_and_says_how_to_continue(zoo, folder):
     process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
-    until_running(process, folder)
-    # As a terminal does it: to every process of the foreground group.
+    wait_until_running(process, folder)
+    # A terminal sends the signal to every process of the foreground group.
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 75
@@ -58,10 +58,10 @@ def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
     assert "norm=pre,warm-up=0 seed 0, continues from about step 20" in out
 
 
-def test_two_at_once_do_not_collide(zoo, folder):
+def test_a_folder_in_use_is_refused(zoo, folder):
     process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
     try:
-        until_running(process, folder)
+        wait_until_running(process, folder)
         for extra in ([], ["--fresh"]):
             code, _, err = zoo("norms.py", *extra)
             assert code == 2
@@ -78,7 +78,7 @@ def test_two_at_once_do_not_collide(zoo, folder):
 @pytest.mark.faults
 def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
     process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
-    until_running(process, folder)
+    wait_until_running(process, folder)
     process.kill()
     process.communicate()
     code, _, err = zoo("norms.py")

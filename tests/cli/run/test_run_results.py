@@ -19,8 +19,8 @@ def test_arms_from_the_command_line(zoo, folder):
     assert "How do plain and norm differ?" in out
     record = json.loads((folder / "runs/small-plain-norm/experiment.json").read_text())
     assert record["command"][:6] == ["zoo", "run", "--config=small.py", "--arm", "plain=", "--arm"]
-    made = json.loads((folder / "runs/small-plain-norm/arm=norm-seed1/config.json").read_text())
-    assert made["model"]["norm"]["kind"] == "rmsnorm"
+    config = json.loads((folder / "runs/small-plain-norm/arm=norm-seed1/config.json").read_text())
+    assert config["model"]["norm"]["kind"] == "rmsnorm"
 
 
 def test_the_table_of_results_comes_before_the_verdict(zoo, folder):

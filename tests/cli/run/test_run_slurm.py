@@ -16,7 +16,7 @@ RUNS = [f"norm={norm},warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in
 
 @pytest.fixture
 def zoo(tmp_path, monkeypatch, command_line):
-    """Calls `zoo` without SLURM's commands, until `cluster` is there."""
+    """Calls `zoo` with a PATH without SLURM's commands, which the fixture `cluster` adds."""
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/bin")
     monkeypatch.setattr(
         "shutil.which", lambda name: path if (path := f"{tmp_path}/bin/{name}") and os.path.exists(path) else None
@@ -26,8 +26,8 @@ def zoo(tmp_path, monkeypatch, command_line):
 
 
 class Cluster:
-    """sbatch numbers jobs from 100 on and notes how it was called; squeue says what `queue` was
-    given.
+    """Stand-ins: sbatch numbers jobs from 100 and logs its calls; squeue prints the lines given to
+    `queue`.
     """
 
     def __init__(self, folder):
@@ -58,7 +58,7 @@ def cluster(zoo, tmp_path):
     return Cluster(tmp_path)
 
 
-def status(folder, **content):
+def write_status(folder, **content):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "status.json").write_text(json.dumps({"steps": 40, "reason": None, **content}))
 
@@ -77,28 +77,27 @@ def test_a_sweep_is_submitted_as_one_array(zoo, cluster, tmp_path):
     assert json.loads((sweep / "experiment.json").read_text())["name"] == "norms"
 
 
-def test_what_is_in_the_queue_is_not_submitted_again(zoo, cluster, tmp_path):
+def test_queued_runs_are_not_submitted_again(zoo, cluster, tmp_path):
     zoo("run", "norms.py", "--slurm")
     sweep = tmp_path / "runs/norms"
     cluster.queue(*(f"100_{index}|PENDING|Priority" for index in range(8)))
     code, out, _ = zoo("run", "norms.py", "--slurm")
     assert code == 0
     assert "all runs that are left are in the queue already" in out
-    # One is done, one failed, the others wait.
-    status(sweep / RUNS[0], state="done", step=40)
-    status(sweep / RUNS[1], state="failed", step=3, reason="boom")
+    write_status(sweep / RUNS[0], state="done", step=40)
+    write_status(sweep / RUNS[1], state="failed", step=3, reason="boom")
     cluster.queue(*(f"100_{index}|PENDING|Priority" for index in range(2, 8)))
     assert "submitted: 1 runs as jobs 101\n" in zoo("run", "norms.py", "--slurm")[1]
     assert f"(\n    {RUNS[1]}\n)" in (sweep / "slurm/2.sh").read_text()
     assert len(cluster.calls()) == 2
-    # Nor are its runs started here, or moved away.
+    # Queued runs are neither trained here nor moved aside.
     line = "{} runs of runs/norms are in SLURM's queue: wait for them, or cancel them with scancel {}"
     cluster.queue("101_0|RUNNING|None", "100_4|PENDING|None")
     for arguments in ((), ("--fresh", "--slurm"), ("--fresh",)):
         assert zoo("run", "norms.py", *arguments)[::2] == (2, f"error: {line.format(2, '101 100')}\n")
 
 
-def test_once_all_is_done_the_report_is_written(zoo, cluster, tmp_path):
+def test_the_report_is_written_when_all_runs_are_done(zoo, cluster, tmp_path):
     assert zoo("run", "norms.py")[0] == 0
     (tmp_path / "runs/norms/report.html").unlink()
     code, out, _ = zoo("run", "norms.py", "--slurm")
@@ -107,7 +106,7 @@ def test_once_all_is_done_the_report_is_written(zoo, cluster, tmp_path):
     assert (tmp_path / "runs/norms/report.html").exists()
 
 
-def test_arms_wait_for_what_they_start_from(zoo, cluster, tmp_path):
+def test_arms_wait_for_the_jobs_of_their_prerequisites(zoo, cluster, tmp_path):
     assert zoo("run", "staged.py", "--slurm")[0] == 0
     assert [arguments for _, arguments in cluster.calls()] == [
         "--parsable slurm/1.sh",
@@ -121,7 +120,7 @@ def test_arms_wait_for_what_they_start_from(zoo, cluster, tmp_path):
     assert "(\n    start=trained-seed1\n)" in scripts[2]
     arm = json.loads((sweep / "start=trained-seed1/config.json").read_text())
     assert arm["training"]["start_from"] == f"runs/staged/{bodies[1]}"
-    # A later command lets new arms wait for a job that is still in the queue.
+    # Arms of a later command wait for jobs that are still in the queue.
     cluster.queue("100_0|RUNNING|None", "100_2|PENDING|None")
     assert zoo("run", "staged.py", "--slurm")[0] == 0
     assert [arguments for _, arguments in cluster.calls()[3:]] == [
@@ -165,19 +164,19 @@ def test_a_dry_run_needs_no_cluster_and_writes_nothing(zoo, tmp_path):
         ),
     ],
 )
-def test_what_makes_no_sense_is_one_line(zoo, tmp_path, arguments, line):
+def test_bad_flags_are_reported_in_one_line(zoo, tmp_path, arguments, line):
     code, _, err = zoo("run", "norms.py", *arguments)
     assert (code, err) == (2, f"error: {line.format(tmp_path)}\n")
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_sbatch_says_is_passed_on(zoo, cluster):
+def test_errors_of_sbatch_are_passed_on(zoo, cluster):
     cluster.program("sbatch", "echo 'sbatch: error: invalid partition specified: gpuu' >&2; exit 1")
     code, _, err = zoo("run", "norms.py", "--slurm", "--partition", "gpuu")
     assert (code, err) == (2, "error: sbatch: invalid partition specified: gpuu\n")
 
 
-def stand(zoo, folder="runs/norms"):
+def run_statuses(zoo, folder="runs/norms"):
     code, out, err = zoo("status", folder, "--json")
     assert (code, err) == (0, "")
     return {run["folder"]: run for run in json.loads(out)["runs"]}
@@ -186,18 +185,18 @@ def stand(zoo, folder="runs/norms"):
 def test_status_of_a_sweep_in_the_queue(zoo, cluster, tmp_path):
     zoo("run", "norms.py", "--slurm")
     sweep = tmp_path / "runs/norms"
-    status(sweep / RUNS[1], state="running", step=0)
+    write_status(sweep / RUNS[1], state="running", step=0)
     (sweep / RUNS[1] / "metrics.jsonl").write_text('{"step": 12, "train/loss": 3.0}\n')
     long_ago = time.time() - 500
     for name in ("metrics.jsonl", "status.json"):
         os.utime(sweep / RUNS[1] / name, (long_ago, long_ago))
-    status(sweep / RUNS[2], state="preempted", step=20, reason="stopped at step 20 of 40 and saved")
-    status(sweep / RUNS[3], state="failed", step=3, reason="ValueError: boom")
-    status(sweep / RUNS[4], state="done", step=40)
-    status(sweep / RUNS[5], state="running", step=7)
-    status(sweep / RUNS[6], state="diverged", step=9, reason="loss nan")
+    write_status(sweep / RUNS[2], state="preempted", step=20, reason="stopped at step 20 of 40 and saved")
+    write_status(sweep / RUNS[3], state="failed", step=3, reason="ValueError: boom")
+    write_status(sweep / RUNS[4], state="done", step=40)
+    write_status(sweep / RUNS[5], state="running", step=7)
+    write_status(sweep / RUNS[6], state="diverged", step=9, reason="loss nan")
     cluster.queue("100_0|PENDING|Priority", "100_1|RUNNING|None", "100_2|PENDING|BeginTime")
-    found = stand(zoo)
+    found = run_statuses(zoo)
     assert [(run["state"], run["step"]) for run in found.values()] == [
         ("waiting", 0),
         ("running", 12),
@@ -226,20 +225,19 @@ def test_status_of_a_sweep_in_the_queue(zoo, cluster, tmp_path):
     lines = out.splitlines()
     assert lines[2].split() == [RUNS[1], "running", "12/40", "8", "min", "ago", "100_1"]
     assert lines[-1] == "norms: 1 running, 1 waiting, 2 preempted, 2 failed, 1 diverged, 1 done"
-    # What is running is so whatever its files say, and what was submitted again does not count as
-    # failed.
+    # The queue takes precedence over the files of a run, so a resubmitted run is not failed.
     cluster.queue("100_2|RUNNING|None", "100_3|RUNNING|None")
-    found = stand(zoo)
+    found = run_statuses(zoo)
     assert (found[RUNS[2]]["state"], found[RUNS[3]]["state"]) == ("running", "running")
 
 
-def test_status_tells_why_an_arm_never_started(zoo, cluster, tmp_path):
+def test_status_says_why_an_arm_never_started(zoo, cluster, tmp_path):
     zoo("run", "staged.py", "--slurm")
     sweep = tmp_path / "runs/staged"
     body = next(sweep.glob("body-seed0-*"))
-    status(body, state="diverged", step=9, reason="loss nan")
+    write_status(body, state="diverged", step=9, reason="loss nan")
     cluster.queue("100_2|RUNNING|None", "102_0|PENDING|Dependency")
-    found = stand(zoo, "runs/staged")
+    found = run_statuses(zoo, "runs/staged")
     assert next(iter(found)) == body.name
     assert (found["start=trained-seed0"]["state"], found["start=trained-seed0"]["reason"]) == (
         "failed",
@@ -254,23 +252,23 @@ def test_status_tells_why_an_arm_never_started(zoo, cluster, tmp_path):
 def test_status_of_a_sweep_on_this_machine(zoo, tmp_path):
     zoo("run", "norms.py")
     sweep = tmp_path / "runs/norms"
-    assert {run["state"] for run in stand(zoo).values()} == {"done"}
+    assert {run["state"] for run in run_statuses(zoo).values()} == {"done"}
     for run in RUNS[:3]:
-        status(sweep / run, state="running", step=3)
-    # Whoever holds a run's folder writes down who it is.
+        write_status(sweep / run, state="running", step=3)
+    # The lock names the process that holds the folder of a run.
     (sweep / RUNS[0] / ".lock").write_text(f"process {os.getpid()} on {os.uname().nodename}")
     (sweep / RUNS[1] / ".lock").write_text(f"process {2**22 + 1} on {os.uname().nodename}")
     (sweep / RUNS[2] / ".lock").write_text(f"process {2**22 + 1} on another-machine")
     (sweep / RUNS[3] / "status.json").unlink()
-    found = stand(zoo)
+    found = run_statuses(zoo)
     assert [found[run]["state"] for run in RUNS[:4]] == ["running", "preempted", "running", "waiting"]
     assert found[RUNS[1]]["reason"] == "its process ended without a status; zoo run continues it"
     assert found[RUNS[2]]["silent"] < 60
 
 
-def test_status_of_what_is_no_sweep(zoo, cluster, tmp_path):
+def test_status_refuses_folders_that_are_not_sweeps(zoo, cluster, tmp_path):
     (tmp_path / "empty").mkdir()
-    status(tmp_path / "single", state="done", step=3)
+    write_status(tmp_path / "single", state="done", step=3)
     for name, text in (
         ("torn", "{"),
         ("outside", '{"name": "x", "runs": [{"folder": "../single"}]}'),
@@ -297,7 +295,7 @@ def test_status_of_what_is_no_sweep(zoo, cluster, tmp_path):
     )
 
 
-def test_status_is_light():
+def test_status_imports_no_heavy_libraries():
     import subprocess
 
     program = "import sys, zoo.cli.sweeps.status, zoo.lab.launch.run_status; print([name for name in ('jax', 'rich', 'scipy') if name in sys.modules])"
@@ -307,7 +305,7 @@ def test_status_is_light():
     assert done.stdout.strip() == "[]"
 
 
-def test_what_is_tuned_comes_first_and_the_arms_with_the_next_command(zoo, cluster, tmp_path):
+def test_arms_wait_for_their_tuning_runs(zoo, cluster, tmp_path):
     arguments = ("run", "norms.py", "--slurm", "--tune", "optimizer.learning_rate=0.001,0.002")
     code, out, err = zoo(*arguments)
     assert (code, err) == (0, "")
@@ -319,7 +317,7 @@ def test_what_is_tuned_comes_first_and_the_arms_with_the_next_command(zoo, clust
     assert trials.exists()
     cluster.queue()
     for config_file in trials.glob("*/config.json"):
-        status(config_file.parent, state="done", step=40)
+        write_status(config_file.parent, state="done", step=40)
         (config_file.parent / "metrics.jsonl").write_text('{"step": 40, "eval/loss": 2.0}\n')
     code, out, err = zoo(*arguments)
     assert (code, err) == (0, "")

@@ -38,8 +38,8 @@ def planned():
     return make_plan(config.import_file(Path("staged.py"), "experiment file").get_experiment())
 
 
-def folders():
-    """What a prerequisite run's folder is called, by seed: its name ends in its identity."""
+def prerequisite_folders():
+    """{seed: folder name} of the prerequisite runs; a name ends in the identity of its run."""
     return {path.name.partition("seed")[2][0]: path.name for path in sorted(Path("runs/staged").glob("body-seed*"))}
 
 
@@ -51,7 +51,7 @@ def status(folder):
     return json.loads((Path("runs/staged") / folder / "status.json").read_text())
 
 
-def test_it_is_trained_once_before_what_starts_from_it(zoo):
+def test_prerequisites_are_trained_once_before_their_arms(zoo):
     code, out, err = zoo("staged.py", "--jobs", "2")
     assert (code, err) == (0, "")
     assert set(attempts().values()) == {1}
@@ -59,25 +59,24 @@ def test_it_is_trained_once_before_what_starts_from_it(zoo):
     for seed in "01":
         assert out.index(f"done     body seed {seed}") < out.index(f"start    start=trained seed {seed}")
         arm = json.loads((Path("runs/staged") / f"start=trained-seed{seed}" / "config.json").read_text())
-        assert arm["training"]["start_from"] == f"runs/staged/{folders()[seed]}"
+        assert arm["training"]["start_from"] == f"runs/staged/{prerequisite_folders()[seed]}"
     page = Path("runs/staged/report.html").read_text()
     assert "Runs that others start from" in page
     assert "differ in fields other than the seed" not in page
     assert "2 arms, 2 seeds, 4 runs: 4 done" in page
-    # The same command again trains nothing.
     code, out, _ = zoo("staged.py")
     assert code == 0
     assert "6 of 6 runs were done already" in out
     assert set(attempts().values()) == {1}
 
 
-def test_once_is_trained_once(zoo):
+def test_a_prerequisite_with_once_is_shared_by_all_seeds(zoo):
     assert zoo("staged.py:0.5")[0] == 0
     assert len([name for name in attempts() if name.startswith("body-")]) == 1
     assert len(attempts()) == 5
 
 
-def test_a_dry_run_shows_it_and_writes_nothing(zoo):
+def test_a_dry_run_shows_prerequisites_and_writes_nothing(zoo):
     code, out, err = zoo("staged.py", "--dry-run")
     assert (code, err) == (0, "")
     assert "trained first" in out
@@ -87,10 +86,10 @@ def test_a_dry_run_shows_it_and_writes_nothing(zoo):
     assert not Path("runs").exists()
 
 
-def test_a_half_done_one_is_continued(zoo):
+def test_an_unfinished_prerequisite_is_continued(zoo):
     first = planned().prerequisites[0].folder
-    # Interrupted twice it is left as it is; the third attempt, of the next command, goes on from
-    # its checkpoint.
+    # After two interruptions the command leaves the run unfinished; the next command continues it
+    # from its checkpoint.
     code, out, _ = zoo("staged.py", behaviours={first: ["preempt", "preempt", "finish"]})
     assert code == 1
     assert status("start=trained-seed0")["state"] == "failed"
@@ -110,13 +109,13 @@ def test_a_half_done_one_is_continued(zoo):
         ("diverge", "it starts from body seed 1, which is diverged: loss is not finite at step 20"),
     ],
 )
-def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
+def test_arms_of_a_failed_prerequisite_fail_with_its_reason(zoo, behaviour, reason):
     code, out, _ = zoo("staged.py", "--jobs", "2", behaviours={planned().prerequisites[1].folder: [behaviour]})
     assert code == 1
     assert f"failed: start=trained seed 1: {reason}" in out
     assert f"failed: start=trained seed 1: {reason} (see" not in out
     assert status("start=trained-seed1") == {"state": "failed", "step": 0, "steps": fake.STEPS, "reason": reason}
-    # Whatever does not start from it runs all the same.
+    # Runs that do not start from the failed run are trained.
     assert {name for name in attempts() if name.startswith("start")} == {
         "start=trained-seed0",
         "start=fresh-seed0",
@@ -126,7 +125,7 @@ def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
     assert "1 prerequisite run not done, so the runs that start from them cannot start" in page
 
 
-def test_another_pre_training_is_refused_in_the_same_folder(zoo):
+def test_a_changed_prerequisite_is_refused_in_the_same_folder(zoo):
     zoo("staged.py")
     before = attempts()
     code, _, err = zoo("staged.py:0.002")
@@ -137,7 +136,7 @@ def test_another_pre_training_is_refused_in_the_same_folder(zoo):
     assert attempts() == before
 
 
-def test_a_sweep_that_was_moved_is_still_its_own(zoo):
+def test_a_moved_sweep_is_not_trained_again(zoo):
     zoo("staged.py")
     Path("runs/staged").rename("elsewhere")
     code, out, _ = zoo("staged.py", "--output", str(Path("elsewhere").resolve()))
@@ -145,11 +144,11 @@ def test_a_sweep_that_was_moved_is_still_its_own(zoo):
     assert "6 of 6 runs were done already" in out
 
 
-def test_what_is_finished_needs_nothing(zoo):
+def test_finished_arms_need_no_prerequisites(zoo):
     zoo("staged.py")
-    for folder in folders().values():
+    for folder in prerequisite_folders().values():
         shutil.rmtree(Path("runs/staged") / folder)
     code, out, _ = zoo("staged.py")
     assert code == 0
     assert "6 of 6 runs were done already" in out
-    assert not folders()
+    assert not prerequisite_folders()

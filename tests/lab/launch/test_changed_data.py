@@ -1,5 +1,5 @@
-"""A sweep goes on only with the text and the tokenizer that its runs were trained on; what makes it
-doubtful is printed where it ends.
+"""A sweep is continued only with the text and the tokenizer that its runs were trained on; caveats
+are printed at its end.
 """
 
 import json
@@ -14,8 +14,8 @@ from zoo import data
 RUN = "norm=pre,warm-up=0-seed0"
 
 
-@pytest.mark.parametrize("what", ["text", "tokenizer"])
-def test_what_has_changed_is_refused(command_line, tmp_path, what):
+@pytest.mark.parametrize("part", ["text", "tokenizer"])
+def test_changed_data_is_refused(command_line, tmp_path, part):
     assert command_line("run", "norms.py", "--seeds", "1")[0] == 0
     folder = tmp_path / "runs" / "norms"
     trained_on = data.load(configs.resolve(configs.load(str(folder / RUN)))).summary()
@@ -23,19 +23,19 @@ def test_what_has_changed_is_refused(command_line, tmp_path, what):
     meta.write_text(json.dumps({"data": trained_on}))
     assert command_line("run", "norms.py", "--seeds", "1")[0] == 0
 
-    entry = trained_on if what == "text" else trained_on["tokenizer"]
+    entry = trained_on if part == "text" else trained_on["tokenizer"]
     entry["fingerprint"] = "0123456789abcdef"
     meta.write_text(json.dumps({"data": trained_on}))
-    dry = () if what == "tokenizer" else ("--dry-run",)
+    dry = () if part == "tokenizer" else ("--dry-run",)
     code, _, err = command_line("run", "norms.py", "--seeds", "2", *dry)
     assert code == 2
     (line,) = err.splitlines()
-    assert f"{RUN} in runs/norms: the {what}" in line
+    assert f"{RUN} in runs/norms: the {part}" in line
     assert "has changed since the run was trained (fingerprint 0123456789ab, now " in line
     assert command_line("run", "norms.py", "--seeds", "1", "--fresh")[0] == 0
 
 
-def test_each_task_on_a_text_has_data_of_its_own(command_line, tmp_path, monkeypatch):
+def test_tasks_on_one_text_have_separate_fingerprints(command_line, tmp_path, monkeypatch):
     (tmp_path / "tasks.py").write_text(TWO_TASKS)
     records = (json.dumps({"text": f"number {n}", "label": n % 2}) for n in range(60))
     (tmp_path / "task.jsonl").write_text("\n".join(records))
@@ -50,7 +50,7 @@ def test_each_task_on_a_text_has_data_of_its_own(command_line, tmp_path, monkeyp
 
 
 def summary_of(config):
-    """Stands for the summary of the data of a task."""
+    """Stands in for the summary of the data of a task."""
     return {"fingerprint": f"text of {config.objective.kind}", "tokenizer": {"fingerprint": "bytes"}}
 
 
@@ -82,12 +82,12 @@ def test_caveats_are_printed(command_line, tmp_path):
     assert command_line("run", "norms.py", "--seeds", "1")[0] == 0
     for number, meta in enumerate((tmp_path / "runs" / "norms").glob("*/status.json")):
         meta.with_name("meta.json").write_text(json.dumps({"commit": str(number)}))
-    told = "caveat: the runs used different commits"
-    assert told in command_line("report", "runs/norms")[1]
-    assert told in command_line("run", "norms.py", "--seeds", "1")[1]
+    caveat = "caveat: the runs used different commits"
+    assert caveat in command_line("report", "runs/norms")[1]
+    assert caveat in command_line("run", "norms.py", "--seeds", "1")[1]
 
 
-def test_a_run_that_has_saved_nothing_begins_anew(command_line, tmp_path):
+def test_a_run_without_a_checkpoint_may_start_on_changed_data(command_line, tmp_path):
     behaviours = {RUN: ["fail", "finish"]}
     assert command_line("run", "norms.py", "--seeds", "1", behaviours=behaviours)[0] == 1
     (tmp_path / "runs" / "norms" / RUN / "meta.json").write_text('{"data": {"fingerprint": "of another text"}}')
@@ -103,7 +103,7 @@ TASK = {
 
 
 @pytest.mark.parametrize("kind", ["text", "mixture", "pairs", "task"])
-def test_the_fingerprint_needs_no_tokens(tmp_path, kind):
+def test_the_fingerprint_of_the_source_is_that_of_the_loaded_data(tmp_path, kind):
     changes = {}
     if kind == "mixture":
         source = small().data.source

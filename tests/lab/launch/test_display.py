@@ -1,4 +1,4 @@
-"""What is printed, on a terminal and in a log file, on a clock that tests set."""
+"""The display of a sweep on a terminal and in a log file, on a fake clock."""
 
 import io
 import json
@@ -19,7 +19,7 @@ fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 
 
 @pytest.fixture
-def made(monkeypatch):
+def plan(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     return make_plan(fake.experiment())
 
@@ -37,15 +37,15 @@ def write(folder, run, **row):
         print(json.dumps(row), file=file)
 
 
-def display_of(kind, made, tmp_path, **console):
+def display_of(kind, plan, tmp_path, **console):
     time = Clock()
     screen = Console(file=io.StringIO(), width=120, **console)
-    progress = SweepProgress(tmp_path, made.runs, made.runs, 1, "eval/loss")
+    progress = SweepProgress(tmp_path, plan.runs, plan.runs, 1, "eval/loss")
     return kind(screen, progress, time), time, screen.file
 
 
-def drama(display, time, tmp_path, run):
-    """One run from its start to its end; refreshed as often as the pool does."""
+def display_run(display, time, tmp_path, run):
+    """Displays one run from its start to its end, refreshed as often as by the pool."""
 
     def wait(seconds):
         for _ in range(int(seconds * 10)):
@@ -69,7 +69,7 @@ def drama(display, time, tmp_path, run):
     ("seconds", "text"),
     [(None, "–"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3661, "1:01:01"), (90000, "25:00:00")],
 )
-def test_clock(seconds, text):
+def test_format_duration(seconds, text):
     assert format_duration(seconds) == text
 
 
@@ -86,18 +86,18 @@ def test_clock(seconds, text):
         (3.5e14, "350 T"),
     ],
 )
-def test_human(value, text):
+def test_format_quantity(value, text):
     assert format_quantity(value) == text
 
 
-def test_plan_with_states(made):
+def test_plan_with_states(plan):
     screen = Console(file=io.StringIO(), width=160)
-    states = {run.folder: FolderState("new") for run in made.runs}
+    states = {run.folder: FolderState("new") for run in plan.runs}
     states["norm=pre,warm-up=10-seed0"] = FolderState("unfinished", 1250)
     states["norm=post,warm-up=0-seed0"] = FolderState("done", 40)
     states["norm=post,warm-up=0-seed1"] = FolderState("done", 40)
     states["norm=post,warm-up=10-seed0"] = FolderState("failed", 3)
-    print_plan(screen, made, states)
+    print_plan(screen, plan, states)
     text = screen.file.getvalue()
     lines = text.splitlines()
     assert lines[0] == "norms (tiny): Which norm?"
@@ -138,7 +138,7 @@ def test_plan_with_states(made):
 
 def test_names_with_markup_are_shown_as_they_are(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
-    made = make_plan(
+    plan = make_plan(
         fake.experiment(
             factors={"[bold]x": {"[red]a": {"model.dim": 64}, "[/]": {"model.dim": 32}}},
             contrasts=(),
@@ -147,16 +147,16 @@ def test_names_with_markup_are_shown_as_they_are(monkeypatch):
         )
     )
     screen = Console(file=io.StringIO(), width=140)
-    print_plan(screen, made, {run.folder: FolderState("new") for run in made.runs})
+    print_plan(screen, plan, {run.folder: FolderState("new") for run in plan.runs})
     text = screen.file.getvalue()
     assert all(
         part in text for part in ("[bold]x", "[red]a", "[/]", "[blink]why[/]?", 'warning: factor "[bold]x" changes')
     )
 
 
-def test_plain_lines(made, tmp_path):
-    display, time, file = display_of(PlainDisplay, made, tmp_path)
-    drama(display, time, tmp_path, made.runs[0])
+def test_plain_display(plan, tmp_path):
+    display, time, file = display_of(PlainDisplay, plan, tmp_path)
+    display_run(display, time, tmp_path, plan.runs[0])
     text = file.getvalue()
     assert "\x1b" not in text
     lines = text.splitlines()
@@ -167,29 +167,29 @@ def test_plain_lines(made, tmp_path):
     assert any(line.endswith("step 40/40, loss 2.0000, evaluating and saving") for line in lines)
     assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
     assert lines[-1].strip().startswith("runs 1/8, 1:04 elapsed, about ")
-    # A line about every fifteen seconds for the run and one for the whole, in a minute: a log file
-    # stays short.
+    # The run and the sweep have a line each about every fifteen seconds, so that a log file stays
+    # short.
     assert 8 <= len(lines) <= 13
 
 
-def test_live_picture(made, tmp_path):
-    display, time, file = display_of(LiveDisplay, made, tmp_path, force_terminal=True)
-    drama(display, time, tmp_path, made.runs[0])
+def test_live_display(plan, tmp_path):
+    display, time, file = display_of(LiveDisplay, plan, tmp_path, force_terminal=True)
+    display_run(display, time, tmp_path, plan.runs[0])
     text = file.getvalue()
     assert "loading and compiling (0:10)" in text
     assert "step 10/40, loss 3.2500, 1,230 tokens/s" in text
     assert "evaluating and saving" in text
     assert "runs 0/8" in text
     assert "━" in text
-    # The line of a finished run stays, above a picture that is wiped.
+    # The line of a finished run stays above the live picture, which is erased.
     assert "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)" in re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\x1b[?25h" in text[-40:]
 
 
 @pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])
-def test_interruptions_and_bad_ends(made, tmp_path, kind):
-    display, _, file = display_of(kind, made, tmp_path, force_terminal=kind is LiveDisplay, color_system=None)
-    first, second, third = made.runs[:3]
+def test_retries_failures_and_interruptions(plan, tmp_path, kind):
+    display, _, file = display_of(kind, plan, tmp_path, force_terminal=kind is LiveDisplay, color_system=None)
+    first, second, third = plan.runs[:3]
     with display:
         display.started(first, 20)
         display.retried(first, FolderState("unfinished", 20, "killed by SIGKILL"))
@@ -200,8 +200,8 @@ def test_interruptions_and_bad_ends(made, tmp_path, kind):
         display.started(third, 0)
         display.stopping()
         display.ended(third, FolderState("diverged", 5, "loss is not finite."))
-        display.started(made.runs[3], 0)
-        display.ended(made.runs[3], FolderState("unfinished", 7, "saved"))
+        display.started(plan.runs[3], 0)
+        display.ended(plan.runs[3], FolderState("unfinished", 7, "saved"))
     text = file.getvalue()
     assert "retry    norm=pre,warm-up=0 seed 0: killed by SIGKILL" in text
     assert "failed   norm=pre,warm-up=0 seed 0: step 20, ValueError: [boom] (0:00)" in text

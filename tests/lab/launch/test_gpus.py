@@ -1,5 +1,5 @@
-"""The GPUs of the processes of the local pool, on machines that are made up: a stand-in for
-nvidia-smi lists them.
+"""The GPUs assigned to processes of the local pool, on simulated machines: a stand-in for nvidia-smi
+lists their GPUs.
 """
 
 import os
@@ -26,7 +26,7 @@ NUMBERED = ("0", "1", "2", "3")
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path_factory):
-    """Makes up a machine: machine(what nvidia-smi does, device files, environment variables)."""
+    """Simulates a machine: machine(script of nvidia-smi, device files, environment variables)."""
 
     def make(program="exit 9", files=(), **variables):
         folder = tmp_path_factory.mktemp("bin")
@@ -51,7 +51,7 @@ def machine(monkeypatch, tmp_path_factory):
 
 
 def listing(number):
-    """What nvidia-smi does on a machine with this number of GPUs, the first of them divided by MIG."""
+    """The script of nvidia-smi for a machine with this many GPUs, the first one divided by MIG."""
     lines = [f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: GPU-{index}f3c)" for index in range(number)]
     lines[1:1] = ["  MIG 1g.10gb     Device  0: (UUID: MIG-6a1c)"] if number else []
     return 'test "$1" = -L || exit 2\n' + "\n".join(f"echo '{line}'" for line in lines)
@@ -69,12 +69,12 @@ def listing(number):
     (listing(4), (), {"CUDA_VISIBLE_DEVICES": "1,1"}, ("1",)),
     (listing(4), (), {"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}, UUIDS),
     (None, ("/dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": UUIDS[0]}, UUIDS[:1]),
-    # CUDA takes what stands before the first device that does not exist.
+    # CUDA uses the devices before the first one that does not exist.
     (listing(2), (), {"CUDA_VISIBLE_DEVICES": "0,2,1"}, ("0",)),
     (listing(2), (), {"CUDA_VISIBLE_DEVICES": "1,-1,0"}, ("1",)),
     (listing(2), (), {"CUDA_VISIBLE_DEVICES": ""}, ()),
     (listing(2), (), {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, ()),
-    # A variable that was left over does not make a GPU.
+    # The variable has no effect on a machine without GPUs.
     (None, (), {"CUDA_VISIBLE_DEVICES": "0,1"}, ()),
     (None, (), {"CUDA_VISIBLE_DEVICES": UUIDS[0]}, ()),
     (listing(2), (), {"JAX_PLATFORMS": "cpu"}, ()),
@@ -82,7 +82,7 @@ def listing(number):
     (listing(2), (), {"JAX_PLATFORMS": "cuda,cpu"}, ("0", "1")),
     (listing(2), (), {"JAX_PLATFORMS": ""}, ("0", "1")),
 ])  # fmt: skip
-def test_the_gpus_of_a_machine(machine, program, files, variables, found):
+def test_visible_gpus(machine, program, files, variables, found):
     machine(program, files, **variables)
     assert gpus.visible_gpus() == found
 
@@ -115,7 +115,7 @@ def test_each_slot_has_one_gpu(machine, jobs, names, devices, fraction):
 
 
 @pytest.mark.parametrize("name", ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"])
-def test_a_share_of_memory_that_is_set_stays(machine, name):
+def test_a_memory_fraction_that_is_set_is_kept(machine, name):
     machine(**{name: ".2"})
     assignment = GpuAssignment(3, ("0",))
     assert assignment.variables(1, resolved()) == {"CUDA_VISIBLE_DEVICES": "0"}
@@ -141,7 +141,7 @@ def test_without_gpus_nothing_is_set_or_refused(machine, jobs, mesh):
     ({"data": 2}, "5,4"),
     ({"data": 1, "fsdp": 3}, "5,4,7"),
 ])  # fmt: skip
-def test_one_process_has_all_gpus_or_those_of_its_mesh(machine, mesh, devices):
+def test_a_single_process_has_all_gpus_or_those_of_its_mesh(machine, mesh, devices):
     machine()
     given = GpuAssignment(1, ("5", "4", "7", "6")).variables(0, resolved(**mesh))
     assert given == ({} if devices is None else {"CUDA_VISIBLE_DEVICES": devices})
@@ -159,7 +159,7 @@ def test_one_process_has_all_gpus_or_those_of_its_mesh(machine, mesh, devices):
     (1, 1, {"data": 2}, "mesh.data=2 needs 2 GPUs, but there is 1: use a mesh of at most 1"),
     (1, 4, {"data": 2, "fsdp": 3}, "mesh.data=2 x mesh.fsdp=3 needs 6 GPUs, but there are 4: use a mesh of at most 4"),
 ])  # fmt: skip
-def test_a_mesh_has_to_fit_into_the_gpus_of_a_process(machine, jobs, number, mesh, problem):
+def test_a_mesh_must_fit_the_gpus_of_a_process(machine, jobs, number, mesh, problem):
     machine()
     runs = [SimpleNamespace(config=resolved()), *[SimpleNamespace(config=resolved(**mesh))] * 2]
     assert GpuAssignment(jobs, NUMBERED[:number]).problems(runs) == ([] if problem is None else [problem])
@@ -174,7 +174,7 @@ def test_a_mesh_has_to_fit_into_the_gpus_of_a_process(machine, jobs, number, mes
     (3, UUIDS, "GPU GPU-8f2c: 2 processes at a time; GPU MIG-41aa: one process at a time, each with 0.45 of its memory"),
     (4, ("0", "1"), "GPUs 0, 1: 2 processes at a time on each, each with 0.45 of its memory"),
 ])  # fmt: skip
-def test_the_assignment_in_a_line(machine, jobs, names, line):
+def test_description_of_the_assignment(machine, jobs, names, line):
     machine()
     assert GpuAssignment(jobs, names).describe() == line
 
@@ -201,7 +201,7 @@ def test_a_sweep_on_two_gpus(machine, command_line, environments):
     machine(listing(2))
     code, out, err = command_line("run", "norms.py", "--jobs", "3")
     assert (code, err) == (0, "")
-    # Stand-ins end at once, so that all slots are filled again and again.
+    # Stand-ins end at once, so all slots are free whenever the pool starts runs.
     assert assigned(environments) == ["0", "1", "0", "0", "1", "0", "0", "1"]
     assert {environment["XLA_CLIENT_MEM_FRACTION"] for environment in environments} == {"0.450"}
     line = "GPU 0: 2 processes at a time; GPU 1: one process at a time, each with 0.45 of its memory"
@@ -212,7 +212,7 @@ def test_a_sweep_on_two_gpus(machine, command_line, environments):
     assert (code, "GPU" in out) == (0, False)
 
 
-def test_a_sweep_on_the_gpus_of_an_outer_list(machine, command_line, environments):
+def test_a_sweep_on_the_gpus_of_cuda_visible_devices(machine, command_line, environments):
     machine(listing(4), CUDA_VISIBLE_DEVICES="3,1")
     assert command_line("run", "norms.py", "--jobs", "2")[0] == 0
     assert assigned(environments) == ["3", "1"] * 4
@@ -238,7 +238,7 @@ def test_a_sweep_of_one_run_at_a_time(machine, command_line, environments, chang
 
 
 @pytest.mark.parametrize(("jobs", "devices"), [("1", [None, None]), ("2", ["0", "1"])])
-def test_populations(machine, command_line, environments, monkeypatch, jobs, devices):
+def test_gpus_of_populations(machine, command_line, environments, monkeypatch, jobs, devices):
     machine(listing(2))
     script = "import subprocess, sys\nfor folder in sys.argv[2:]: subprocess.check_call([sys.executable, sys.argv[1], '--config', folder + '/config.json', '--workdir', folder])"
     monkeypatch.setattr(
@@ -270,15 +270,15 @@ def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(
     assert [path.name for path in (tmp_path / "runs").rglob("*")] == ["norms-tiny", "earlier.log"]
 
 
-def test_a_mesh_is_no_matter_of_this_machine_with_slurm(machine, command_line):
+def test_a_mesh_is_not_checked_against_local_gpus_with_slurm(machine, command_line):
     machine(listing(1))
     code, _, err = command_line("run", "norms.py", "--set", "mesh.fsdp=2", "--jobs", "2", "--slurm", "--dry-run")
     assert (code, err) == (0, "")
 
 
-class StandIn:
-    """In place of `WarmProcess`. Of arms it is told how many polls they take, which of them fail, and
-    which leave a plug-in in their process.
+class FakeProcess:
+    """Stands in for `WarmProcess`. Class attributes set how many polls an arm takes, which arms fail,
+    and which leave a plug-in in their process.
     """
 
     POLLS, FAIL, LEAVE_A_PLUGIN, started = {}, (), (), ()
@@ -286,8 +286,8 @@ class StandIn:
     def __init__(self, environment, inherited, log):
         self.environment, self.plugins, self.returncode, self.alive = dict(environment), None, None, True
         self.device, self.trained, self.pid = environment.get("CUDA_VISIBLE_DEVICES"), "", os.getpid()
-        assert self.device not in [other.device for other in StandIn.started if other.alive]
-        StandIn.started = (*StandIn.started, self)
+        assert self.device not in [other.device for other in FakeProcess.started if other.alive]
+        FakeProcess.started = (*FakeProcess.started, self)
 
     def train(self, folder, plugins):
         self.folder, self.arm = folder, folder.name[len("x=")]
@@ -318,13 +318,13 @@ def pool(machine, monkeypatch, tmp_path):
     """
     machine()
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
-    monkeypatch.setattr(process_pool, "WarmProcess", StandIn)
+    monkeypatch.setattr(process_pool, "WarmProcess", FakeProcess)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0)
-    monkeypatch.setattr(StandIn, "started", ())
+    monkeypatch.setattr(FakeProcess, "started", ())
 
     def go(jobs, data=(-1,) * 6, **behaviour):
         for name, value in behaviour.items():
-            monkeypatch.setattr(StandIn, name, value)
+            monkeypatch.setattr(FakeProcess, name, value)
         arms = {
             arm: {"schedule.warmup_steps": number, "mesh.data": size}
             for number, (arm, size) in enumerate(zip("abcdef", data))
@@ -334,8 +334,8 @@ def pool(machine, monkeypatch, tmp_path):
         lock = SimpleNamespace(record_children=list, descriptor=0)
         states = process_pool.ProcessPool(runs, tmp_path, jobs, lock, quiet, None, NUMBERED).run()
         assert len(states) == 6
-        assert not any(process.alive for process in StandIn.started)
-        return [(process.device, process.trained) for process in StandIn.started]
+        assert not any(process.alive for process in FakeProcess.started)
+        return [(process.device, process.trained) for process in FakeProcess.started]
 
     return go
 
@@ -344,7 +344,7 @@ def test_a_process_keeps_its_gpu(pool):
     assert pool(2, POLLS={"a": 3}) == [("0", "ae"), ("1", "bcdf")]
 
 
-def test_a_new_process_has_the_gpu_of_the_one_that_ended(pool):
+def test_a_new_process_gets_the_gpu_of_the_process_that_ended(pool):
     assert pool(2, POLLS={"a": 9}, FAIL="b") == [("0", "a"), ("1", "b"), ("1", "cdef")]
 
 
@@ -353,8 +353,8 @@ def test_a_new_process_has_the_gpu_of_the_one_that_ended(pool):
     ({"LEAVE_A_PLUGIN": "a"}, [("0", "a"), ("1", "bcf"), ("0", "de")]),
     ({"LEAVE_A_PLUGIN": "a", "FAIL": "b"}, [("0", "a"), ("1", "b"), ("1", "cf"), ("0", "de")]),
 ])  # fmt: skip
-def test_no_process_waits_on_a_gpu_beside_another(pool, behaviour, processes):
-    """One that cannot be used for the next run ends before another starts in its place."""
+def test_unusable_processes_end_before_their_gpu_is_reused(pool, behaviour, processes):
+    """A process that cannot be used for the next run ends before another one starts on its GPU."""
     assert pool(2, **behaviour) == processes
 
 

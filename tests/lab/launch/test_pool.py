@@ -1,4 +1,4 @@
-"""The pool with a stand-in for training: every way in which a run can end, and being told to stop."""
+"""The process pool with a stand-in for training: every outcome of a run, and signals to stop."""
 
 import errno
 import io
@@ -46,12 +46,12 @@ def run_all(monkeypatch, tmp_path, runs):
         console = Console(file=io.StringIO(), width=200)
         display = PlainDisplay(console, SweepProgress(tmp_path, runs, wanted, workers, "eval/loss"))
         lock = SweepLock(tmp_path)
-        made = process_pool.ProcessPool(wanted, tmp_path, workers, lock, display)
+        pool = process_pool.ProcessPool(wanted, tmp_path, workers, lock, display)
         thread = threading.Thread(target=during) if during else None
         if thread:
             thread.start()
         try:
-            return made.run(), console.file.getvalue(), made
+            return pool.run(), console.file.getvalue(), pool
         finally:
             lock.close()
             if thread:
@@ -69,14 +69,12 @@ def status(tmp_path, folder):
 
 
 def read_process(tmp_path):
-    """The process of the one run under way, as the lock file tells it, which may be a moment after
-    the run has begun.
-    """
-    until(lambda: json.loads((tmp_path / ".lock").read_text() or '{"runs": []}')["runs"])
+    """Returns the process id of the active run, once the lock file contains it."""
+    wait_until(lambda: json.loads((tmp_path / ".lock").read_text() or '{"runs": []}')["runs"])
     return json.loads((tmp_path / ".lock").read_text())["runs"][0]
 
 
-def until(condition):
+def wait_until(condition):
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
@@ -93,7 +91,7 @@ def test_the_command_is_the_training_module():
     ]
 
 
-def test_all_runs_end_well(run_all, tmp_path, runs):
+def test_all_runs_are_trained(run_all, tmp_path, runs):
     ends, output, _ = run_all({})
     assert [ends[folder].name for folder in (A, B, C)] == ["done"] * 3
     for run in runs:
@@ -107,16 +105,16 @@ def test_all_runs_end_well(run_all, tmp_path, runs):
     assert "runs 3/3" in output
 
 
-def test_one_at_a_time_or_many(run_all, tmp_path):
-    seen = []
+def test_no_more_runs_than_workers_are_active(run_all, tmp_path):
+    third_started = []
 
     def during():
-        until(lambda: all((tmp_path / folder / "status.json").exists() for folder in (A, B)))
-        seen.append((tmp_path / C).exists())
+        wait_until(lambda: all((tmp_path / folder / "status.json").exists() for folder in (A, B)))
+        third_started.append((tmp_path / C).exists())
         os.kill(os.getpid(), signal.SIGINT)
 
     ends, _, _ = run_all({A: ["wait"], B: ["wait"], C: ["wait"]}, workers=2, during=during)
-    assert seen == [False]
+    assert third_started == [False]
     assert set(ends) == {A, B}
 
 
@@ -125,8 +123,8 @@ def test_one_at_a_time_or_many(run_all, tmp_path):
     [
         ("fail", "the disk is full"),
         ("fail_without_status", "ValueError: boom"),
-        ("fail_in_silence", "ended with exit code 9 and no message"),
-        ("lie", "ended with exit code 0 and no message"),
+        ("fail_without_output", "ended with exit code 9 and no message"),
+        ("succeed_without_status", "ended with exit code 0 and no message"),
     ],
 )
 def test_a_run_that_fails_does_not_stop_the_others(run_all, tmp_path, behaviour, reason):
@@ -140,10 +138,10 @@ def test_a_run_that_fails_does_not_stop_the_others(run_all, tmp_path, behaviour,
     assert f"failed   x=a seed 0: step 0, {reason}" in output
 
 
-def test_the_reason_is_that_of_this_attempt(run_all, tmp_path):
+def test_the_reason_is_that_of_the_last_attempt(run_all, tmp_path):
     assert run_all({A: ["fail"]})[0][A].reason == "the disk is full"
     assert run_all({A: ["fail", "fail_without_status"]})[0][A].reason == "ValueError: boom"
-    assert run_all({A: ["fail", "fail_without_status", "fail_in_silence"]})[0][A].reason.startswith(
+    assert run_all({A: ["fail", "fail_without_status", "fail_without_output"]})[0][A].reason.startswith(
         "ended with exit code 9"
     )
     assert run_all({A: ["fail"]})[0][A].reason == "the disk is full"
@@ -178,14 +176,14 @@ def test_a_run_that_is_killed_twice_has_failed(run_all, tmp_path):
     assert ends[B].name == "done"
 
 
-def test_a_run_that_saves_and_ends_twice_is_left_half_done(run_all, tmp_path):
+def test_a_run_that_is_preempted_twice_is_left_unfinished(run_all, tmp_path):
     ends, _, _ = run_all({A: ["preempt"]})
     assert ends[A].name == "unfinished"
     assert attempts(tmp_path, A) == 2
 
 
 def test_a_killed_run_is_never_left_as_running(run_all, tmp_path):
-    run_all({A: ["kill", "fail_in_silence"]})
+    run_all({A: ["kill", "fail_without_output"]})
     assert status(tmp_path, A)["state"] == "failed"
     assert status(tmp_path, A)["reason"] == "ended with exit code 9 and no message"
 
@@ -193,17 +191,17 @@ def test_a_killed_run_is_never_left_as_running(run_all, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.faults
 def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number, request):
-    # The tests themselves may run under nohup.
-    found = signal.signal(number, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(number, found))
+    # Under nohup the tests themselves would ignore SIGHUP.
+    previous = signal.signal(number, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(number, previous))
     before = signal.getsignal(number)
 
     def during():
-        until(lambda: (tmp_path / A / "status.json").exists())
+        wait_until(lambda: (tmp_path / A / "status.json").exists())
         os.kill(os.getpid(), number)
 
-    ends, output, made = run_all({A: ["wait"]}, during=during)
-    assert made.stopped
+    ends, output, pool = run_all({A: ["wait"]}, during=during)
+    assert pool.stopped
     assert {folder: state.name for folder, state in ends.items()} == {A: "unfinished"}
     assert status(tmp_path, A)["state"] == "preempted"
     assert (tmp_path / A / "checkpoint").read_text() == "20"
@@ -211,25 +209,25 @@ def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number,
     assert not (tmp_path / B).exists()
     assert "stopping: 1 active run will save first" in output
     assert signal.getsignal(number) is before
-    # The same runs again: the unfinished one continues where it was.
+    # A second call continues the unfinished run.
     ends, output, _ = run_all({})
     assert [state.name for state in ends.values()] == ["done"] * 3
     assert "start    x=a seed 0, continues from about step 20" in output
 
 
 @pytest.mark.faults
-def test_under_nohup_a_hangup_is_not_heard(run_all, tmp_path):
+def test_sighup_is_ignored_under_nohup(run_all, tmp_path):
     def during():
-        until(lambda: (tmp_path / A / "status.json").exists())
+        wait_until(lambda: (tmp_path / A / "status.json").exists())
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(read_process(tmp_path), signal.SIGTERM)
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        ends, _, made = run_all({A: ["wait", "finish"]}, during=during)
+        ends, _, pool = run_all({A: ["wait", "finish"]}, during=during)
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert not made.stopped
+    assert not pool.stopped
     assert [state.name for state in ends.values()] == ["done"] * 3
 
 
@@ -238,15 +236,15 @@ def test_a_full_disk_stops_no_other_run(run_all, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(process_pool, "write_status", full)
-    ends, _, _ = run_all({A: ["fail_in_silence"]})
+    ends, _, _ = run_all({A: ["fail_without_output"]})
     assert [state.name for state in ends.values()] == ["failed", "done", "done"]
     assert "status.json: No space left on device" in ends[A].reason
 
 
 @pytest.mark.faults
-def test_signals_within_a_moment_are_one(run_all, tmp_path):
+def test_signals_in_quick_succession_count_as_one(run_all, tmp_path):
     def during():
-        until(lambda: (tmp_path / A / "status.json").exists())
+        wait_until(lambda: (tmp_path / A / "status.json").exists())
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -259,7 +257,7 @@ def test_signals_within_a_moment_are_one(run_all, tmp_path):
 @pytest.mark.faults
 def test_a_second_signal_kills(run_all, tmp_path):
     def during():
-        until(lambda: (tmp_path / A / "status.json").exists())
+        wait_until(lambda: (tmp_path / A / "status.json").exists())
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1.1)
         os.kill(os.getpid(), signal.SIGINT)
@@ -283,7 +281,7 @@ def test_an_error_of_the_display_leaves_no_run_behind(run_all, tmp_path, monkeyp
     assert status(tmp_path, A)["state"] == "preempted"
 
 
-def test_a_command_that_cannot_be_started(run_all, tmp_path, monkeypatch):
+def test_a_run_whose_command_cannot_be_started_fails(run_all, tmp_path, monkeypatch):
     monkeypatch.setattr(
         process_pool,
         "train_command",
@@ -295,7 +293,7 @@ def test_a_command_that_cannot_be_started(run_all, tmp_path, monkeypatch):
     assert ends[C].name == "done"
 
 
-def test_a_folder_that_cannot_be_made(run_all, tmp_path):
+def test_a_run_whose_folder_cannot_be_created_fails(run_all, tmp_path):
     (tmp_path / A).write_text("a file is in the way")
     ends, _, _ = run_all({})
     assert ends[A].name == "failed"

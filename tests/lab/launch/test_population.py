@@ -1,5 +1,5 @@
-"""Runs of a sweep that train as one program: which they are, how their process ends, and that what
-has other floating-point results is not mixed.
+"""Populations, runs of a sweep that train as one program: their members, the outcomes, and that runs
+with different floating-point results are not mixed.
 """
 
 import io
@@ -26,7 +26,7 @@ from zoo.lab.results.schema import numerics
 
 ROOT = Path(__file__).parents[3]
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
-# Trains the runs one after the other, each as the stand-in does alone.
+# Trains the runs of a population one after another with the stand-in for training.
 SCRIPT = """
 import subprocess, sys
 stand_in, *folders = sys.argv[1:]
@@ -54,7 +54,7 @@ def names(groups):
     return [[(run.arm.levels["norm"], run.arm.levels["rate"], run.seed) for run in members] for members in groups]
 
 
-def test_what_differs_in_numbers_and_seeds_is_one_population(runs):
+def test_runs_that_differ_in_numbers_and_seeds_are_one_population(runs):
     pre, post = ([(norm, rate, seed) for seed in (0, 1) for rate in ("0.001", "0.01")] for norm in ("pre", "post"))
     assert names(group_runs(runs, PopulationPolicy())) == [pre, post]
     assert names(group_runs(runs, PopulationPolicy(max_members=3))) == [pre[:3], post[:3], pre[3:], post[3:]]
@@ -103,20 +103,20 @@ def attempts(tmp_path, runs):
     return [len((tmp_path / run.folder / "attempts").read_text()) for run in runs]
 
 
-def test_every_member_ends_in_its_own_way(run_all, tmp_path, runs):
+def test_members_have_their_own_outcomes(run_all, tmp_path, runs):
     first, second, third = [run.folder for run in runs if run.arm.levels["norm"] == "pre"][:3]
     ends, output = run_all({first: ["diverge"], second: ["fail"], third: ["preempt", "finish"]})
     others = {folder: end for folder, end in ends.items() if folder not in (first, second, third)}
     assert (ends[first], ends[second], ends[third], set(others.values())) == ("diverged", "failed", "done", {"done"})
-    tried = dict(zip([run.folder for run in runs], attempts(tmp_path, runs), strict=True))
-    # Only what was interrupted is tried again.
-    assert tried.pop(third) == 2
-    assert set(tried.values()) == {1}
+    attempts_by_folder = dict(zip([run.folder for run in runs], attempts(tmp_path, runs), strict=True))
+    # Only the interrupted member is retried.
+    assert attempts_by_folder.pop(third) == 2
+    assert set(attempts_by_folder.values()) == {1}
     assert f"retry    {next(run.name for run in runs if run.folder == third)}" in output
 
 
 @pytest.mark.faults
-def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_path, runs, monkeypatch):
+def test_a_killed_population_is_retried_once(run_all, tmp_path, runs, monkeypatch):
     monkeypatch.setattr(
         PopulationPolicy,
         "command",
@@ -134,25 +134,25 @@ def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_
     assert "killed by SIGKILL" in read_json(tmp_path / runs[-1].folder / "status.json")["reason"]
 
 
-@pytest.mark.parametrize(("meta", "together", "mixed"), [
+@pytest.mark.parametrize(("meta", "policy", "mixed"), [
     ({"executor": "vmap"}, None, True), ({"executor": "vmap"}, PopulationPolicy("vmap"), False), ({"executor": "vmap"}, PopulationPolicy("map"), True),
     ({"executor": "single"}, None, False), ({}, None, False), ({"executor": "map"}, None, False), ({"executor": "single"}, PopulationPolicy(), False),
     ({"executor": "single"}, PopulationPolicy("vmap"), True), ({"executor": "map"}, PopulationPolicy(), False),
 ])  # fmt: skip
-def test_runs_whose_results_differ_do_not_stand_in_one_sweep(tmp_path, runs, meta, together, mixed):
+def test_runs_with_different_numerics_are_not_mixed_in_a_sweep(tmp_path, runs, meta, policy, mixed):
     (tmp_path / runs[0].folder).mkdir()
     write_json(tmp_path / runs[0].folder / "meta.json", meta | {"device": {"platform": "cpu"}})
-    # What has no checkpoint begins anew.
-    assert mixed_numerics(tmp_path, runs, together) == []
+    # A run without a checkpoint starts from the beginning, so nothing is mixed.
+    assert mixed_numerics(tmp_path, runs, policy) == []
     (tmp_path / runs[0].folder / "checkpoints" / "3").mkdir(parents=True)
-    lines = mixed_numerics(tmp_path, runs, together)
+    lines = mixed_numerics(tmp_path, runs, policy)
     assert bool(lines) == mixed
     if mixed:
         assert runs[0].folder in lines[0]
         assert "floating-point results differ" in lines[0]
 
 
-def test_what_rounds_alike():
+def test_numerics_of_executors_and_devices():
     cpu, gpu = {"device": {"platform": "cpu"}}, {"device": {"platform": "gpu"}}
     assert numerics(cpu) == numerics(cpu | {"executor": "map"}) == numerics(gpu | {"executor": "single"}) == "exact"
     assert numerics(gpu | {"executor": "map"}) == "map"
@@ -177,7 +177,7 @@ def get_experiment(size="tiny"):
 
 
 @pytest.mark.promise
-def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
+def test_a_sweep_by_populations_equals_a_sweep_by_single_runs(tmp_path):
     (tmp_path / "rates.py").write_text(EXPERIMENT)
 
     def zoo(*arguments):
@@ -202,26 +202,26 @@ def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
         assert found["state"] == "done"
         assert read_json(tmp_path / "together" / folder.name / "meta.json")["executor"] == "map"
     assert together.stdout.splitlines()[-1] == zoo("--output", "apart").stdout.splitlines()[-1]
-    # On a CPU both round alike, so one goes on for the other; vmap does not.
+    # On a CPU map and single runs have equal results and continue each other's sweeps; vmap does not.
     assert zoo("--output", "together", "--seeds", "2").returncode == 0
     refused = zoo("--population", "--executor", "vmap", "--output", "together", "--seeds", "3")
     assert refused.returncode == 2
     assert "floating-point results differ" in refused.stderr
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
+@pytest.mark.parametrize(("arguments", "message"), [
     (("--executor", "map"), "--executor needs --population"),
     (("--max-members", "3"), "--max-members needs --population"),
     (("--population", "--slurm"), "--population trains runs in one process on this machine, and --slurm makes each run a job"),
     (("--population", "--max-members", "0"), "'0' is not a positive integer"),
 ])  # fmt: skip
-def test_bad_flags(command_line, arguments, said):
+def test_bad_flags(command_line, arguments, message):
     code, _, err = command_line("run", "norms.py", *arguments)
     assert code == 2
-    assert said in err
+    assert message in err
 
 
-def test_a_dry_run_tells_the_populations(command_line):
+def test_a_dry_run_shows_the_populations(command_line):
     code, out, err = command_line("run", "norms.py", "--population", "--dry-run")
     assert (code, err) == (0, "")
     assert "8 of 8 runs would be trained, in 2 populations (4, 4)" in out
@@ -230,7 +230,7 @@ def test_a_dry_run_tells_the_populations(command_line):
 @pytest.mark.parametrize("arguments", [
     ("--tune", "optimizer.learning_rate=1e-3,1e-2"), ("--until-decided", "--seeds", "2", "--max-seeds", "3"),
 ])  # fmt: skip
-def test_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, arguments):
+def test_populations_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, arguments):
     started = []
 
     def command(self, folders):
@@ -246,7 +246,7 @@ def test_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, argume
     assert len(folders) == sum(started)
 
 
-def test_masks_that_vectorised_members_would_not_share_are_refused(tmp_path, capsys):
+def test_dropout_masks_that_differ_under_vmap_are_refused(tmp_path, capsys):
     from zoo.cli.sweeps import population
 
     folders = [tmp_path / "a", tmp_path / "b"]

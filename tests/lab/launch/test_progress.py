@@ -1,5 +1,5 @@
-"""What is read from the ends of files, and how the remaining time follows from it, on a clock that
-tests set.
+"""The newest metrics at the ends of files, and the remaining time estimated from them, on a fake
+clock.
 """
 
 import json
@@ -25,7 +25,7 @@ def runs(monkeypatch):
     return make_plan(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
 
 
-def at(folder, run, *steps, **values):
+def write_steps(folder, run, *steps, **values):
     (folder / run.folder).mkdir(exist_ok=True)
     with open(folder / run.folder / "metrics.jsonl", "a") as file:
         for step in steps:
@@ -46,7 +46,7 @@ def test_newest_values_and_a_torn_line(tmp_path):
     assert read_tail(tmp_path, "eval/loss") == MetricsTail(20, 2.5, 5.0, 2.0)
 
 
-def test_a_value_that_was_not_finite(tmp_path):
+def test_a_value_that_is_not_finite(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 3, "train/loss": null, "nonfinite": ["train/loss"]}\n')
     assert math.isnan(read_tail(tmp_path, "eval/loss").loss)
 
@@ -67,22 +67,22 @@ def test_phases_of_a_run(tmp_path, runs):
     progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
     phases = [progress.phase]
     for now, step in ((5, 10), (6, 20), (8, STEPS)):
-        at(tmp_path, runs[0], step)
+        write_steps(tmp_path, runs[0], step)
         progress.refresh(now)
         phases.append(progress.phase)
     assert phases == ["starting", "training", "training", "finishing"]
 
 
-def test_a_run_that_goes_back_to_its_checkpoint_still_starts(tmp_path, runs):
-    at(tmp_path, runs[0], 10, 20, 30)
+def test_a_resumed_run_is_starting_until_its_first_new_step(tmp_path, runs):
+    write_steps(tmp_path, runs[0], 10, 20, 30)
     progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
     progress.refresh(1)
     assert progress.phase == "starting"
     (tmp_path / runs[0].folder / "metrics.jsonl").unlink()
-    at(tmp_path, runs[0], 20)
+    write_steps(tmp_path, runs[0], 20)
     progress.refresh(2)
     assert progress.phase == "starting"
-    at(tmp_path, runs[0], 25)
+    write_steps(tmp_path, runs[0], 25)
     progress.refresh(3)
     assert progress.phase == "training"
     assert progress.first_step == 25
@@ -91,9 +91,9 @@ def test_a_run_that_goes_back_to_its_checkpoint_still_starts(tmp_path, runs):
 def test_remaining_time_of_a_run_from_its_own_pace(tmp_path, runs):
     progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
     assert progress.remaining(0, None, 0) is None
-    at(tmp_path, runs[0], 10)
+    write_steps(tmp_path, runs[0], 10)
     progress.refresh(5)
-    at(tmp_path, runs[0], 20)
+    write_steps(tmp_path, runs[0], 20)
     progress.refresh(7)
     # Ten steps took two seconds, twenty are left, and one second of them has passed.
     assert progress.remaining(8, None, 0) == pytest.approx(3)
@@ -105,35 +105,35 @@ def test_remaining_time_of_a_sweep(tmp_path, runs):
     assert sweep.remaining(0) is None
     sweep.start(runs[0], 0)
     assert sweep.remaining(1) is None
-    at(tmp_path, runs[0], 10)
+    write_steps(tmp_path, runs[0], 10)
     sweep.refresh(3)
-    at(tmp_path, runs[0], 20)
+    write_steps(tmp_path, runs[0], 20)
     sweep.refresh(4)
     # Left: 2 s of this run, one more of arm a (3 + 4 s), two of arm b (3 + 8 s each).
     assert sweep.remaining(4) == pytest.approx(2 + 7 + 11 + 11)
 
 
-def test_remaining_time_with_two_places(tmp_path, runs):
+def test_remaining_time_with_two_workers(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, runs, workers=2, metric="eval/loss")
     for run in runs[:2]:
         sweep.start(run, 0)
-        at(tmp_path, run, 10)
+        write_steps(tmp_path, run, 10)
     sweep.refresh(3)
-    at(tmp_path, runs[0], 20)
-    at(tmp_path, runs[1], 15)
+    write_steps(tmp_path, runs[0], 20)
+    write_steps(tmp_path, runs[1], 15)
     sweep.refresh(4)
     # a has 2 s left and b 5 s; the next a starts after 2 s (ends at 9), the next b after 5 s (ends
     # at 16).
     assert sweep.remaining(4) == pytest.approx(16)
 
 
-def test_what_follows_the_last_step_counts_for_the_runs_to_come(tmp_path, runs):
+def test_time_after_the_last_step_counts_for_later_runs(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
     assert (sweep.ended, sweep.total) == (2, 4)
     sweep.start(runs[0], 0)
-    at(tmp_path, runs[0], 20)
+    write_steps(tmp_path, runs[0], 20)
     sweep.refresh(2)
-    at(tmp_path, runs[0], STEPS)
+    write_steps(tmp_path, runs[0], STEPS)
     sweep.refresh(4)
     sweep.end(runs[0], 10)
     assert sweep.ended == 3
@@ -141,22 +141,22 @@ def test_what_follows_the_last_step_counts_for_the_runs_to_come(tmp_path, runs):
     assert sweep.remaining(10) == pytest.approx(18)
 
 
-def test_a_run_that_is_over_between_two_looks(tmp_path, runs):
+def test_a_run_that_ends_between_two_refreshes(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
     sweep.start(runs[0], 0)
-    at(tmp_path, runs[0], 10, STEPS)
+    write_steps(tmp_path, runs[0], 10, STEPS)
     sweep.end(runs[0], 6)
     assert sweep.remaining(6) == pytest.approx(6)
 
 
-def test_a_run_that_fails_at_once_says_nothing_about_time(tmp_path, runs):
+def test_a_run_that_fails_at_once_gives_no_estimate(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
     sweep.start(runs[0], 0)
     sweep.end(runs[0], 6)
     assert sweep.remaining(6) is None
 
 
-def test_a_dropped_attempt_waits_again(tmp_path, runs):
+def test_a_requeued_run_is_pending_again(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, runs, workers=1, metric="eval/loss")
     sweep.start(runs[0], 0)
     assert len(sweep.pending) == 3

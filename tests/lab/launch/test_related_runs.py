@@ -1,4 +1,4 @@
-"""Runs that others start from, or learn from, are looked for before anything is trained."""
+"""The runs that arms start from or distil must exist before anything is trained."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 START, TEACHER = "training.start_from", "objective.distillation.teacher"
 
 
-def test_a_run_that_is_missing_ends_the_sweep_before_it_begins(command_line):
+def test_missing_runs_are_refused_before_training(command_line):
     vary = ("--config=base.py", "--vary", f"{START}=gone,missing", "--seeds", "2")
     Path("base.py").write_text(
         "from zoo import config\n\ndef get_config():\n"
@@ -21,18 +21,18 @@ def test_a_run_that_is_missing_ends_the_sweep_before_it_begins(command_line):
     assert not Path("runs").exists()
 
 
-def test_only_runs_that_are_new_need_the_run_that_they_start_from(command_line, monkeypatch):
+def test_only_new_runs_are_checked_for_related_runs(command_line, monkeypatch):
     from zoo.lab.launch import workflow
 
-    asked = []
-    monkeypatch.setattr(workflow, "check_related_runs", lambda runs: asked.append(len(runs)))
+    checked = []
+    monkeypatch.setattr(workflow, "check_related_runs", lambda runs: checked.append(len(runs)))
     assert command_line("run", "norms.py")[0] == 0
     assert command_line("run", "norms.py")[0] == 0
-    assert asked == [8, 0]
+    assert checked == [8, 0]
 
 
 @pytest.mark.parametrize(("path", "lines"), [(START, 1), (TEACHER, 1)])
-def test_an_arm_is_named_once_for_all_its_seeds(path, lines):
+def test_a_problem_of_an_arm_is_reported_once_for_all_seeds(path, lines):
     from types import SimpleNamespace
 
     from zoo import config
@@ -41,7 +41,7 @@ def test_an_arm_is_named_once_for_all_its_seeds(path, lines):
 
     settings = config.override(config.default(), {path: "/nowhere"})
     run = SimpleNamespace(config=settings, arm=SimpleNamespace(name="a"))
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as caught:
         check_related_runs([run, run])
-    assert len(refused.value.problems) == lines
-    assert refused.value.problems[0].startswith(f"arm a: {path}=/nowhere is not a run")
+    assert len(caught.value.problems) == lines
+    assert caught.value.problems[0].startswith(f"arm a: {path}=/nowhere is not a run")

@@ -1,4 +1,4 @@
-"""Batch scripts for SLURM: what is in them, and what they do when bash runs them with stand-ins for
+"""Batch scripts for SLURM: their content, and their behaviour when bash runs them with stand-ins for
 SLURM's commands.
 """
 
@@ -49,7 +49,7 @@ def directives(text):
     return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH")]
 
 
-def test_the_script_says_what_was_asked_for(runs, tmp_path):
+def test_options_become_directives(runs, tmp_path):
     options = SlurmOptions(
         partition="gpu",
         account="lab",
@@ -84,7 +84,7 @@ def test_the_script_says_what_was_asked_for(runs, tmp_path):
         "--constraint=ib",
         "--exclusive",
     ]
-    # Nothing that SLURM reads comes after the first command.
+    # SLURM ignores directives after the first command.
     assert "#SBATCH" not in text[text.index("runs=(") :]
     assert "srun --kill-on-bad-exit=1 " in text
     assert [line.strip() for line in text[text.index("runs=(\n") + 7 : text.index("\n)")].splitlines()] == [
@@ -92,7 +92,7 @@ def test_the_script_says_what_was_asked_for(runs, tmp_path):
     ]
 
 
-def test_what_is_not_asked_for_is_left_to_the_cluster(runs, tmp_path):
+def test_unset_options_are_left_to_the_cluster(runs, tmp_path):
     text = batch_script(JobArray(tuple(runs[:1])), tmp_path, "x", SlurmOptions())
     assert directives(text) == [
         "--job-name=x",
@@ -108,8 +108,8 @@ def test_what_is_not_asked_for_is_left_to_the_cluster(runs, tmp_path):
 
 @pytest.fixture
 def task(runs, tmp_path, monkeypatch):
-    """Runs task 1 of a script in a sweep of a hostile name, with srun ending as told; returns (exit
-    code, commands that were called).
+    """Runs task 1 of a script in a sweep with a hostile name; srun writes `status` and ends with
+    `code`. Returns (exit code, commands that were called, folder of the run).
     """
     here, sweep, bin = (tmp_path / name for name in (HOSTILE, f"{HOSTILE} sweep", "bin"))
     for folder in (here, sweep, bin, sweep / runs[1].folder):
@@ -156,7 +156,7 @@ echo noise; echo "ValueError: boom" >&2; exit {code}""",
     return go
 
 
-def test_a_task_trains_its_run_whatever_folders_are_called(task, tmp_path):
+def test_a_task_trains_its_run_in_folders_with_hostile_names(task, tmp_path):
     code, calls, run = task(0, {"state": "done", "step": 40, "steps": 40})
     assert (code, calls) == (0, [])
     assert (tmp_path / "srun.txt").read_text().split("\n--kill-on-bad-exit=1\n") == [
@@ -166,18 +166,18 @@ def test_a_task_trains_its_run_whatever_folders_are_called(task, tmp_path):
     assert (run / "log.txt").read_text() == "noise\nValueError: boom\n"
 
 
-def test_a_run_that_saved_is_queued_again(task):
+def test_a_preempted_run_is_requeued(task):
     code, calls, run = task(75, {"state": "preempted", "step": 7, "steps": 40, "reason": "stopped at step 7"})
     assert (code, calls) == (75, ["scontrol requeue 77", "sleep 600"])
     assert json.loads((run / "status.json").read_text())["reason"] == "stopped at step 7"
 
 
-def test_of_several_processes_the_one_that_writes_decides(task):
+def test_the_status_decides_if_srun_killed_the_process_that_wrote_it(task):
     # srun kills process 0 as soon as another one has ended with 75.
     assert task(137, {"state": "preempted", "step": 7, "steps": 40})[:2] == (75, ["scontrol requeue 77", "sleep 600"])
 
 
-def test_a_run_that_is_told_to_stop_before_it_listens_is_queued_again(task):
+def test_a_run_that_is_terminated_during_startup_is_requeued(task):
     code, calls, run = task(143, {"state": "running", "step": 0, "steps": 40})
     assert (code, calls) == (75, ["scontrol requeue 77", "sleep 600"])
     assert json.loads((run / "status.json").read_text())["state"] == "preempted"
@@ -199,35 +199,35 @@ def test_a_run_that_is_told_to_stop_before_it_listens_is_queued_again(task):
         (0, {"state": "running", "step": 3, "steps": 40}, "failed", "ended without a status"),
     ],
 )
-def test_other_ends_are_noted(task, code, status, state, reason):
-    ended, calls, run = task(code, status)
-    assert (ended, calls) == (code or 1, [])
-    noted = json.loads((run / "status.json").read_text())
-    assert (noted["state"], noted["reason"]) == (state, reason)
+def test_other_outcomes_are_recorded(task, code, status, state, reason):
+    exit_code, calls, run = task(code, status)
+    assert (exit_code, calls) == (code or 1, [])
+    recorded = json.loads((run / "status.json").read_text())
+    assert (recorded["state"], recorded["reason"]) == (state, reason)
 
 
-def test_what_an_earlier_attempt_said_does_not_count(task):
+def test_the_status_of_an_earlier_attempt_is_ignored(task):
     task(75, {"state": "preempted", "step": 7, "steps": 40})
     code, calls, run = task(2)
     assert (code, calls) == (2, [])
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
 
 
-def test_a_run_that_gets_nowhere_is_not_queued_for_ever(task):
+def test_a_run_without_progress_is_not_requeued_forever(task):
     status = {"state": "preempted", "step": 7, "steps": 40}
-    ends = [task(75, status) for _ in range(3)]
-    assert [end[:2] for end in ends] == [(75, ["scontrol requeue 77", "sleep 600"])] * 2 + [(1, [])]
-    run = ends[0][2]
+    outcomes = [task(75, status) for _ in range(3)]
+    assert [end[:2] for end in outcomes] == [(75, ["scontrol requeue 77", "sleep 600"])] * 2 + [(1, [])]
+    run = outcomes[0][2]
     assert json.loads((run / "status.json").read_text())["reason"].startswith("was stopped 3 times at the same step")
 
 
-def test_a_run_that_comes_on_is_queued_again_and_again(tmp_path):
+def test_a_run_with_progress_is_always_requeued(tmp_path):
     for step in (5, 6, 7, 8, 9):
         (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
         assert record_outcome(tmp_path, 75) == 75
 
 
-def test_arrays_wait_for_what_they_start_from(monkeypatch):
+def test_arrays_wait_for_their_prerequisites(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     staged = make_plan(fake.experiment(**staged_changes()))
     grouped = group_into_arrays(staged.in_order)
@@ -237,7 +237,7 @@ def test_arrays_wait_for_what_they_start_from(monkeypatch):
         (["start=trained-seed0"], (bodies[0],)),
         (["start=trained-seed1"], (bodies[1],)),
     ]
-    # What is done is waited for by nobody.
+    # Nothing waits for prerequisites that are done.
     assert [array.needs for array in group_into_arrays(staged.runs)] == [()]
 
 
@@ -258,7 +258,7 @@ def staged_changes():
     }
 
 
-def test_long_arrays_are_cut(runs, monkeypatch):
+def test_long_arrays_are_split(runs, monkeypatch):
     monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", 3)
     assert [len(array.runs) for array in group_into_arrays(runs)] == [3, 1]
 
@@ -281,7 +281,7 @@ def test_long_arrays_are_cut(runs, monkeypatch):
         (SlurmOptions(time=""), "--time '': expected a value on one line"),
     ],
 )
-def test_options_that_no_script_can_hold(options, line):
+def test_bad_options_are_refused(options, line):
     assert line in next(options.problems())
 
 
@@ -291,24 +291,24 @@ def test_good_options_have_no_problems():
     )
 
 
-def test_words_that_sbatch_would_cut_are_quoted(runs, tmp_path):
+def test_options_that_sbatch_would_split_are_quoted(runs, tmp_path):
     text = batch_script(JobArray(tuple(runs)), tmp_path, "x", SlurmOptions(raw=('--comment=it\'s "so" # \\ big',)))
     assert directives(text)[-1] == '"--comment=it\'s \\"so\\" # \\\\ big"'
 
 
-def test_batches_have_to_divide(runs):
+def test_batch_size_must_be_divisible_by_the_processes(runs):
     assert batch_size_problems(runs, SlurmOptions()) == batch_size_problems(runs, SlurmOptions(nodes=2)) == []
     assert batch_size_problems(runs, SlurmOptions(nodes=2, tasks_per_node=2)) == [
         "--nodes: data.batch_size=2 is not divisible by 4 processes"
     ]
 
 
-def test_paths_that_no_script_can_hold(tmp_path):
+def test_bad_paths_are_refused(tmp_path):
     assert path_problems(tmp_path / "100 % it's") == []
     assert len(path_problems(tmp_path / "a\nb")) == len(path_problems(tmp_path / "a\\b")) == 1
 
 
-def test_percent_signs_of_a_path_stay(runs, tmp_path):
+def test_percent_signs_of_a_path_are_escaped(runs, tmp_path):
     assert f"#SBATCH --output={tmp_path}/%%j/slurm/%A_%a.txt" in batch_script(
         JobArray(tuple(runs)), tmp_path / "%j", "x", SlurmOptions()
     )
@@ -332,12 +332,14 @@ def test_jobs_are_recorded_and_found_in_the_queue(tmp_path, monkeypatch):
         "13_0|PENDING|Dependency",
         "14|RUNNING|None",
     )
-    program(bin, "squeue", f"echo \"$@\" >{tmp_path}/asked; printf '%s\\n' {' '.join(map(shlex.quote, lines))}")
+    program(
+        bin, "squeue", f"echo \"$@\" >{tmp_path}/squeue_arguments; printf '%s\\n' {' '.join(map(shlex.quote, lines))}"
+    )
     assert {run: (job.state, job.reason) for run, job in queued_jobs(tmp_path, jobs).items()} == {
         "a": ("RUNNING", ""),
         "c": ("PENDING", "Dependency"),
     }
-    assert f"--user={os.getuid()}" in (tmp_path / "asked").read_text()
+    assert f"--user={os.getuid()}" in (tmp_path / "squeue_arguments").read_text()
     program(bin, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(ConfigError, match=r"^squeue: slurm_load_jobs error: Unable to contact slurm controller$"):
         queued_jobs(tmp_path, jobs)
@@ -345,7 +347,7 @@ def test_jobs_are_recorded_and_found_in_the_queue(tmp_path, monkeypatch):
     assert queued_jobs(tmp_path, jobs) is None
 
 
-def test_a_record_that_is_none(tmp_path):
+def test_damaged_job_records_are_refused(tmp_path):
     (tmp_path / "slurm").mkdir()
     for text in ("{", "[]", '{"jobs": 3}', '{"jobs": [{"id": "3"}]}', '{"jobs": [3]}'):
         (tmp_path / "slurm/jobs.json").write_text(text)
@@ -353,7 +355,7 @@ def test_a_record_that_is_none(tmp_path):
             read_jobs(tmp_path)
 
 
-def test_several_steps_of_a_job_have_ports_of_their_own():
+def test_each_step_of_a_job_has_its_own_port():
     from zoo.training.runtime.processes import from_slurm
 
     def group(job, step, **more):
@@ -377,7 +379,7 @@ def test_several_steps_of_a_job_have_ports_of_their_own():
     assert from_slurm({"SLURM_JOB_ID": "3", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}) is None
 
 
-def test_what_was_submitted_before_an_error_is_said(runs, tmp_path, monkeypatch):
+def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch):
     bin = tmp_path / "bin"
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")

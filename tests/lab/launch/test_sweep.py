@@ -35,7 +35,7 @@ def runs(monkeypatch):
     return make_plan(fake.experiment()).runs
 
 
-def hold(folder, run, **changes):
+def write_run(folder, run, **changes):
     (folder / run.folder).mkdir()
     resolved = config.resolve(
         config.override(run.config, {path.replace("__", "."): value for path, value in changes.items()})
@@ -88,19 +88,19 @@ def test_the_step_of_a_killed_run_is_that_of_its_metrics(tmp_path):
     assert json.loads((tmp_path / "status.json").read_text())["step"] == 30
 
 
-def test_the_same_runs_are_no_conflict(tmp_path, runs):
+def test_equal_runs_are_no_conflict(tmp_path, runs):
     for run in runs:
-        hold(tmp_path, run)
+        write_run(tmp_path, run)
     assert find_conflicts(tmp_path, runs) == []
 
 
-def test_what_cannot_change_a_result_is_no_conflict(tmp_path, runs):
-    hold(tmp_path, runs[0], training__log_every=1, training__checkpoint_every=3)
+def test_fields_that_cannot_change_results_are_no_conflict(tmp_path, runs):
+    write_run(tmp_path, runs[0], training__log_every=1, training__checkpoint_every=3)
     assert find_conflicts(tmp_path, runs) == []
 
 
-def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
-    hold(tmp_path, runs[0])
+def test_a_field_missing_in_an_older_run_has_its_default(tmp_path, runs):
+    write_run(tmp_path, runs[0])
     path = tmp_path / runs[0].folder / "config.json"
     content = json.loads(path.read_text())
     del content["model"]["dropout"]
@@ -110,15 +110,15 @@ def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
 
 def test_other_runs_are_reported_once_with_what_differs(tmp_path, runs):
     for run in runs[:3]:
-        hold(tmp_path, run, model__dim=128, training__steps=99)
+        write_run(tmp_path, run, model__dim=128, training__steps=99)
     (line,) = find_conflicts(tmp_path, runs)
     assert line.startswith(f"{runs[0].folder} and 2 more in {tmp_path}: another run: ")
     assert "model.dim=128 there and 256 here" in line
     assert "training.steps=99 there and 40 here" in line
 
 
-def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_reported(tmp_path, runs):
-    hold(
+def test_parts_of_a_model_that_only_one_run_has_are_reported(tmp_path, runs):
+    write_run(
         tmp_path,
         runs[0],
         model__layers__pattern=("a",),
@@ -126,7 +126,7 @@ def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_reported(tm
         model__layers__kinds__a__residual=False,
     )
     (line,) = find_conflicts(tmp_path, runs)
-    # What follows from the rest comes last.
+    # Derived fields come last.
     assert "model.layers.pattern=('a',) there and () here" in line
     assert line.index("model.layers.kinds.a.residual=False there and unset here") < line.index(
         "kinds.a.attention.num_kv_heads=2 there"
@@ -136,7 +136,7 @@ def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_reported(tm
 def test_a_run_without_a_readable_config_is_a_conflict(tmp_path, runs):
     (tmp_path / runs[0].folder).mkdir()
     write_status(tmp_path / runs[0].folder, "done", 40, "")
-    hold(tmp_path, runs[1])
+    write_run(tmp_path, runs[1])
     (tmp_path / runs[1].folder / "config.json").write_text("{")
     without, broken = find_conflicts(tmp_path, runs)
     assert "without its config.json" in without
@@ -149,7 +149,7 @@ def test_an_empty_folder_is_no_conflict(tmp_path, runs):
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "named"),
     [
         ({}, None),
         ({".lock": "", "plugins/a.py": "", "slurm/1.sh": "", "tuning/.lock": "", "run.out": ""}, None),
@@ -160,22 +160,22 @@ def test_an_empty_folder_is_no_conflict(tmp_path, runs):
         ({"a": "", "b": "", "c": "", "d": "", ".git/HEAD": ""}, ".git, a, b and 2 more"),
     ],
 )
-def test_a_folder_with_something_else_in_it_is_refused(tmp_path, runs, entries, told):
+def test_a_folder_with_other_files_is_refused(tmp_path, runs, entries, named):
     for name, text in entries.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / runs[0].folder).mkdir()
-    if told is None:
+    if named is None:
         check_sweep_folder(tmp_path, runs)
         return
     with pytest.raises(ConfigError) as caught:
         check_sweep_folder(tmp_path, runs)
     assert caught.value.problems == [
-        f"--output {tmp_path} holds files that are not of a sweep ({told}); name a new or an empty folder"
+        f"--output {tmp_path} holds files that are not of a sweep ({named}); name a new or an empty folder"
     ]
 
 
-def test_moving_aside_takes_the_first_free_number(tmp_path):
+def test_archiving_a_folder_takes_the_first_free_number(tmp_path):
     for number in (1, 2):
         (tmp_path / "s").mkdir()
         (tmp_path / "s" / "x").write_text(str(number))
@@ -192,8 +192,8 @@ def test_a_second_lock_names_the_holder(tmp_path):
 
 
 @pytest.mark.faults
-def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
-    """A parent that is killed leaves a run behind: the folder stays taken, and the message names
+def test_a_lock_is_held_by_runs_that_outlive_their_parent(tmp_path):
+    """A parent that is killed leaves a run behind: the folder stays locked, and the message names
     the run.
     """
     program = (
@@ -212,7 +212,7 @@ def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
                 SweepLock(tmp_path)
         finally:
             os.kill(child, 9)
-    # Nobody is left who could be waited for, so the system lets go within moments.
+    # The killed run is not a child of this process, so it cannot be waited for.
     for _ in range(1000):
         try:
             SweepLock(tmp_path).close()
@@ -224,7 +224,7 @@ def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"process": 1}'])
-def test_a_lock_with_nothing_readable_in_it(tmp_path, content):
+def test_a_lock_with_unreadable_content(tmp_path, content):
     lock = SweepLock(tmp_path)
     (tmp_path / ".lock").write_text(content)
     with pytest.raises(ZooError, match="is in use by another process"):
@@ -233,7 +233,7 @@ def test_a_lock_with_nothing_readable_in_it(tmp_path, content):
 
 
 def finished(folder, run, steps, **changes):
-    hold(folder, run, training__steps=steps, **changes)
+    write_run(folder, run, training__steps=steps, **changes)
     (folder / run.folder / "checkpoints" / str(steps)).mkdir(parents=True)
     write_status(folder / run.folder, "done", steps, None)
 
@@ -255,8 +255,8 @@ def test_runs_of_fewer_steps_are_trained_longer(runs, tmp_path):
     assert not (tmp_path / runs[1].folder / "meta.json").exists()
     write_status(tmp_path / runs[0].folder, "done", 40, None)
     write_json(tmp_path / "experiment.json", {"name": "x", "runs": [{"folder": run.folder} for run in runs[:2]]})
-    told = [run.reason for run in read_sweep_status(tmp_path).runs]
-    assert told == ["training.steps grew from 30 to 40 at step 30", ""]
+    reasons = [run.reason for run in read_sweep_status(tmp_path).runs]
+    assert reasons == ["training.steps grew from 30 to 40 at step 30", ""]
 
 
 def test_runs_that_cannot_be_trained_longer_are_conflicts_with_the_reason(monkeypatch, tmp_path):

@@ -53,7 +53,7 @@ def train(monkeypatch, tmp_path):
     return go
 
 
-def until(condition):
+def wait_until(condition):
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
@@ -61,8 +61,8 @@ def until(condition):
 
 
 @pytest.mark.promise
-def test_runs_of_one_process_are_those_of_separate_processes_bit_for_bit(train, tmp_path):
-    """Two arms with programs of their own, two seeds each, in turns."""
+def test_runs_of_one_process_equal_runs_of_separate_processes(train, tmp_path):
+    """Two arms with different programs and two seeds each, in turn; equality is bit for bit."""
     states, started, folder = train(
         factors={"norm": levels("model.norm.placement", "pre", "post")}, base=small(model__dropout=0.1)
     )
@@ -82,7 +82,7 @@ def test_runs_of_one_process_are_those_of_separate_processes_bit_for_bit(train, 
         assert curves(alone) == curves(folder / name)
         one, other = (json.loads((place / "status.json").read_text()) for place in (alone, folder / name))
         assert one["parameters_sha256"] == other["parameters_sha256"]
-        # Each run's output is in its own folder, whole.
+        # Each run has its complete output in its own folder.
         log = (folder / name / "log.txt").read_text()
         assert log.count("step 1/12") == 1
         assert log.rstrip().splitlines()[-1].startswith("done: 12 steps")
@@ -113,10 +113,10 @@ def test_a_run_that_fails_ends_its_process_and_no_other_run(train):
 
 @pytest.mark.promise
 @pytest.mark.faults
-def test_a_process_that_is_killed_takes_one_run_with_it_which_is_tried_again(train, tmp_path):
+def test_a_killed_process_interrupts_one_run_which_is_retried(train, tmp_path):
     def kill(started):
         second = tmp_path / "norm=pre-seed1" / "metrics.jsonl"
-        until(lambda: second.exists() and second.read_text().count("\n") > 3)
+        wait_until(lambda: second.exists() and second.read_text().count("\n") > 3)
         os.kill(started[-1], signal.SIGKILL)
 
     states, started, folder = train(

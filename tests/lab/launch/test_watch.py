@@ -24,7 +24,7 @@ from zoo.lab.results.sweep_results import load_any
 
 @pytest.fixture
 def small(writer):
-    """A sweep of two arms, of which one run has been done and one is under way."""
+    """A sweep of two arms with one run each: one is done and one is running."""
     arms = [{"name": name, "factors": {"norm": name}} for name in ("pre", "post")]
     runs = [{"folder": f"{name}-0", "arm": name, "seed": 0} for name in ("pre", "post")]
     folder = writer.root / "small"
@@ -53,7 +53,7 @@ def parsed():
     return lambda *words: parser.parse_args(["watch", *map(str, words)])
 
 
-def end(folder, name, state, **more):
+def write_status(folder, name, state, **more):
     (folder / name / "status.json").write_text(
         json.dumps({"state": state, "step": 20, "steps": 20, "reason": None, **more})
     )
@@ -66,7 +66,7 @@ class Clock:
         return self.now
 
 
-def test_a_page_is_made_anew_when_files_change(small):
+def test_the_page_is_rebuilt_when_files_change(small):
     clock = Clock()
     pages = Pages(small, clock)
     first, page = pages.newest()
@@ -75,7 +75,7 @@ def test_a_page_is_made_anew_when_files_change(small):
     assert b"<a href" not in page
     clock.now += 10
     assert pages.newest() == (first, page)
-    end(small, "post-0", "done")
+    write_status(small, "post-0", "done")
     clock.now += 10
     second, newer = pages.newest()
     assert second != first
@@ -83,43 +83,43 @@ def test_a_page_is_made_anew_when_files_change(small):
     assert b"2 done" not in page
 
 
-def test_what_is_measured_afterwards_changes_the_page(small):
+def test_new_measures_change_the_signature_of_a_sweep(small):
     before = signature(small)
     (small / "pre-0" / "measured.json").write_text("{}")
     assert signature(small) != before
 
 
-def test_damage_leaves_the_page_before_it(small):
+def test_damaged_files_keep_the_previous_page(small):
     clock = Clock()
     pages = Pages(small, clock)
     before = pages.newest()
     (small / "pre-0" / "status.json").write_text('{"sta')
     clock.now += 10
     assert pages.newest() == before
-    end(small, "pre-0", "done")
+    write_status(small, "pre-0", "done")
     clock.now += 10
     assert pages.newest()[0] != before[0]
 
 
-def test_a_page_that_is_slow_to_make_is_not_made_all_the_time(small, monkeypatch):
+def test_a_slow_page_is_rebuilt_less_often(small, monkeypatch):
     clock = Clock()
     pages = Pages(small, clock)
-    made = []
+    builds = []
 
     def slow(folder):
-        made.append(1)
+        builds.append(1)
         clock.now += 3
         return load_any(folder)
 
     monkeypatch.setattr("zoo.lab.report.server.load_any", slow)
     for number in range(60):
-        end(small, "post-0", "running", number="x" * number)
+        write_status(small, "post-0", "running", number="x" * number)
         pages.newest()
         clock.now += 1
-    assert 2 <= len(made) <= 5
+    assert 2 <= len(builds) <= 5
 
 
-def test_the_server_answers_this_machine_alone(small):
+def test_the_server_answers_only_local_requests(small):
     with Server(Pages(small), 0) as server:
         assert server.server_address[0] == "127.0.0.1"
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -135,7 +135,7 @@ def test_the_server_answers_this_machine_alone(small):
         assert get("/")[1].startswith("<!doctype html>")
         assert get("/version") == (200, server.pages.newest()[0])
         assert get("/", "localhost:1234")[0] == 200
-        # On port 80 a browser names none.
+        # A browser omits port 80.
         assert get("/", "127.0.0.1")[0] == 200
         assert get("/", "evil.example:80")[0] == get("/", "evil.example")[0] == get("/", "")[0] == 403
         assert get("/experiment.json")[0] == get("/../small/experiment.json")[0] == 404
@@ -146,7 +146,7 @@ def test_the_server_answers_this_machine_alone(small):
         thread.join()
 
 
-def test_folders_that_cannot_be_watched(parsed, tmp_path):
+def test_bad_folders_are_refused(parsed, tmp_path):
     for more in ((), ("--terminal",)):
         for folder, message in ((tmp_path / "none", "there is no such folder"), (tmp_path, "not a sweep folder")):
             args = parsed(folder, *more)
@@ -156,7 +156,7 @@ def test_folders_that_cannot_be_watched(parsed, tmp_path):
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
-def test_ports_that_are_none(port, capsys):
+def test_bad_ports_are_refused(port, capsys):
     assert main(["watch", "runs", "--port", port]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert (
@@ -173,8 +173,8 @@ def test_a_single_run_is_watched_too(writer):
     assert [run.folder for run in watch_display.watched_runs(sweep)] == ["."]
 
 
-def script(folder):
-    """What happens to the run under way, look by look."""
+def run_events(folder):
+    """Changes the files of the active run, one event per look."""
 
     def step(number, **row):
         with open(folder / "post-0" / "metrics.jsonl", "a") as file:
@@ -187,26 +187,26 @@ def script(folder):
     yield
     step(20, **{"eval/loss": 2.75})
     yield
-    end(folder, "post-0", "done")
+    write_status(folder, "post-0", "done")
     while True:
         yield
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_terminal_shows_runs_until_all_have_ended(small, terminal):
-    clock, happens = Clock(), script(small)
+    clock, events = Clock(), run_events(small)
     screen = Console(file=io.StringIO(), width=140, force_terminal=terminal, color_system=None)
 
     def sleep(seconds):
         clock.now += 40
-        next(happens)
+        next(events)
 
     watch_display.follow(small, screen, clock, sleep)
     text = screen.file.getvalue()
     assert "Small: Which norm?" in text
     assert "step 12/20, loss 3.2500, 1,230 tokens/s" in text
     assert "done     norm=post seed 0: eval/loss 2.7500" in text
-    # What is left at the end: the arms, the better one first.
+    # The last lines are the arms, the better one first.
     assert [line.split() for line in text.splitlines()[-2:]] == [
         ["norm=pre", "2.500", "1/1"],
         ["norm=post", "2.750", "1/1"],
@@ -216,7 +216,7 @@ def test_the_terminal_shows_runs_until_all_have_ended(small, terminal):
         assert "\x1b[?25h" in text[-200:]
 
 
-def test_seeds_that_are_added_are_shown(small):
+def test_added_seeds_are_shown(small):
     clock = Clock()
     screen = Console(file=io.StringIO(), width=140)
     looks = []
@@ -230,9 +230,9 @@ def test_seeds_that_are_added_are_shown(small):
             (small / "experiment.json").write_text(json.dumps({**plan, "seeds": [0, 1]}))
         elif len(looks) == 2:
             (small / "pre-1").mkdir()
-            end(small, "pre-1", "failed", reason="boom")
+            write_status(small, "pre-1", "failed", reason="boom")
         elif len(looks) == 3:
-            end(small, "post-0", "diverged", reason="loss is not finite")
+            write_status(small, "post-0", "diverged", reason="loss is not finite")
 
     watch_display.follow(small, screen, clock, sleep)
     assert "failed   norm=pre seed 1: step 20, boom" in screen.file.getvalue()
@@ -242,8 +242,7 @@ def test_seeds_that_are_added_are_shown(small):
 
 @pytest.mark.parametrize("words", [("--port", "0"), pytest.param(("--terminal",), marks=pytest.mark.promise)])
 def test_ctrl_c_ends_quietly(small, words):
-    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would
-    # inherit that.
+    # In the background of a shell SIGINT is ignored, and the child process would inherit that.
     child = subprocess.Popen(
         [sys.executable, "-m", "zoo.cli.main", "watch", str(small), *words],
         stdout=subprocess.PIPE,
@@ -258,7 +257,7 @@ def test_ctrl_c_ends_quietly(small, words):
     assert (child.returncode, errors) == (0, "")
 
 
-def test_a_used_port_is_one_line(small):
+def test_a_used_port_is_reported_in_one_line(small):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,4 +1,4 @@
-"""An A/A sweep: one arm under two names, on other seeds, must not be told apart from itself."""
+"""An A/A sweep: one arm under two names, with different seeds, must be undecided."""
 
 import json
 
@@ -59,5 +59,5 @@ def test_one_arm_under_two_names_is_undecided(tmp_path):
     verdict = build_report(load_sweep(tmp_path), tmp_path / "report.html").verdict
     assert verdict.overall == "undecided"
     assert {outcome.outcome for outcome in verdict.outcomes} == {"undecided"}
-    # Not because nothing differs: the seeds do.
+    # The runs do differ, by their seeds.
     assert all(outcome.difference.sd > 1e-4 for outcome in verdict.outcomes)

@@ -1,5 +1,5 @@
-"""Runs that others start from: what a plan makes of them, what is refused before anything is
-trained, and that it can be trained.
+"""Prerequisite runs: their place in a plan, what is refused before anything is trained, and the
+training of the plan.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from zoo.training.trainer import run
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 START = {"start": {"trained": {"training.start_from": "prerequisite:body"}, "fresh": {"training.start_from": ""}}}
-# Of a decoder and of what goes on with it, over bytes, so that nothing has to be read.
+# A decoder and the arms that continue from it, over bytes, so that no data has to be read.
 BODY = {
     "model.dim": 16,
     "model.num_layers": 1,
@@ -33,7 +33,7 @@ BODY = {
 
 
 @pytest.fixture(autouse=True)
-def cheap(monkeypatch):
+def fake_cost(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
 
 
@@ -64,9 +64,9 @@ def identities(experiment):
     return {run.name: run.identity for run in make_plan(experiment).in_order}
 
 
-def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
-    made = make_plan(staged())
-    assert [run.name for run in made.in_order] == [
+def test_arms_follow_their_prerequisites_and_refer_to_their_identities():
+    plan = make_plan(staged())
+    assert [run.name for run in plan.in_order] == [
         "body seed 0",
         "start=trained seed 0",
         "start=fresh seed 0",
@@ -74,13 +74,13 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
         "start=trained seed 1",
         "start=fresh seed 1",
     ]
-    assert [run.name for run in made.runs] == [
+    assert [run.name for run in plan.runs] == [
         f"start={way} seed {seed}" for seed in (0, 1) for way in ("trained", "fresh")
     ]
-    for seed, first in enumerate(made.prerequisites):
+    for seed, first in enumerate(plan.prerequisites):
         assert first.config.seed == seed
         assert first.folder == f"body-seed{seed}-{first.identity}"
-        trained, fresh = (run for run in made.runs if run.seed == seed)
+        trained, fresh = (run for run in plan.runs if run.seed == seed)
         assert trained.needs == (first,)
         assert trained.config.training.start_from == f"prerequisite:{first.folder}"
         assert trained.identity == config.identity(trained.config)
@@ -91,7 +91,7 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
         )
 
 
-def test_another_pre_training_is_another_arm():
+def test_a_changed_prerequisite_changes_the_identity_of_its_arms():
     before, after = (
         identities(staged()),
         identities(staged(prerequisites={"body": Prerequisite(body(optimizer__learning_rate=0.1))})),
@@ -101,25 +101,25 @@ def test_another_pre_training_is_another_arm():
     assert before == identities(staged(prerequisites={"body": Prerequisite(body(training__log_every=7))}))
 
 
-def test_once_is_one_run_for_all_seeds():
-    made = make_plan(staged(prerequisites={"body": Prerequisite(body(), once=True)}, seeds=(3, 4)))
-    assert [run.name for run in made.in_order] == [
+def test_a_prerequisite_with_once_is_one_run_for_all_seeds():
+    plan = make_plan(staged(prerequisites={"body": Prerequisite(body(), once=True)}, seeds=(3, 4)))
+    assert [run.name for run in plan.in_order] == [
         "body seed 3",
         "start=trained seed 3",
         "start=fresh seed 3",
         "start=trained seed 4",
         "start=fresh seed 4",
     ]
-    assert made.prerequisites[0].folder == f"body-{made.prerequisites[0].identity}"
-    assert all(run.needs == (made.prerequisites[0],) for run in made.runs if run.arm.name == "start=trained")
-    assert len({run.identity for run in made.runs}) == 4
+    assert plan.prerequisites[0].folder == f"body-{plan.prerequisites[0].identity}"
+    assert all(run.needs == (plan.prerequisites[0],) for run in plan.runs if run.arm.name == "start=trained")
+    assert len({run.identity for run in plan.runs}) == 4
 
 
 def test_a_prerequisite_run_may_start_from_an_earlier_one():
     stages = {"first": Prerequisite(body()), "body": Prerequisite(body(training__start_from="prerequisite:first"))}
-    made = make_plan(staged(prerequisites=stages))
-    assert [run.arm.name for run in made.in_order[:3]] == ["first", "body", "start=trained"]
-    assert made.in_order[1].needs == (made.in_order[0],)
+    plan = make_plan(staged(prerequisites=stages))
+    assert [run.arm.name for run in plan.in_order[:3]] == ["first", "body", "start=trained"]
+    assert plan.in_order[1].needs == (plan.in_order[0],)
     before = identities(staged(prerequisites=stages))
     after = identities(staged(prerequisites=stages | {"first": Prerequisite(body(optimizer__learning_rate=0.1))}))
     assert before["start=trained seed 0"] != after["start=trained seed 0"]
@@ -129,21 +129,21 @@ def test_a_prerequisite_run_may_start_from_an_earlier_one():
     )
 
 
-def test_what_is_left_to_run_brings_what_it_needs():
-    made = make_plan(staged())
+def test_pending_runs_include_the_prerequisites_that_they_need():
+    plan = make_plan(staged())
 
-    def left(*finished):
-        return [run.name for run in made.pending(lambda run: run.name in finished)]
+    def pending_after(*finished):
+        return [run.name for run in plan.pending(lambda run: run.name in finished)]
 
-    assert left() == [run.name for run in made.in_order]
-    assert left("body seed 0") == [run.name for run in made.in_order[1:]]
-    # Nothing else needs the run of a seed whose arm is there already.
-    assert left("start=trained seed 0", "start=fresh seed 1") == [
+    assert pending_after() == [run.name for run in plan.in_order]
+    assert pending_after("body seed 0") == [run.name for run in plan.in_order[1:]]
+    # The prerequisite of a seed is not needed if the arm that starts from it is finished.
+    assert pending_after("start=trained seed 0", "start=fresh seed 1") == [
         "start=fresh seed 0",
         "body seed 1",
         "start=trained seed 1",
     ]
-    assert left(*(run.name for run in made.runs)) == []
+    assert pending_after(*(run.name for run in plan.runs)) == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_is_left_to_run_brings_what_it_needs():
         ),
     ],
 )
-def test_what_cannot_be_started_from_is_refused(changes, text):
+def test_bad_prerequisites_are_refused(changes, text):
     assert any(text in problem for problem in problems(staged(**changes))), problems(staged(**changes))
 
 
@@ -190,38 +190,38 @@ def test_problems_of_prerequisites_and_of_arms_are_reported_together():
         ({"body": {}}, "prerequisite run 'body': expected Prerequisite(config), got dict"),
     ],
 )
-def test_what_is_no_prerequisite_run(prerequisites, text):
+def test_bad_names_and_types_of_prerequisites_are_refused(prerequisites, text):
     with pytest.raises(ConfigError, match="prerequisite run") as error:
         staged(prerequisites=prerequisites)
     assert any(text in problem for problem in error.value.problems)
 
 
-def test_a_report_counts_prerequisite_runs_apart(tmp_path):
-    made = make_plan(staged())
-    (tmp_path / "experiment.json").write_text(json.dumps(made.record()))
-    for one in made.in_order:
+def test_reports_count_prerequisite_runs_separately(tmp_path):
+    plan = make_plan(staged())
+    (tmp_path / "experiment.json").write_text(json.dumps(plan.record()))
+    for one in plan.in_order:
         (tmp_path / one.folder).mkdir()
-        there = config.to_plain(resolve_references(one.config, lambda folder: str(tmp_path / folder)))
-        (tmp_path / one.folder / "config.json").write_text(json.dumps(there))
+        stored = config.to_plain(resolve_references(one.config, lambda folder: str(tmp_path / folder)))
+        (tmp_path / one.folder / "config.json").write_text(json.dumps(stored))
     sweep = load_sweep(tmp_path)
     assert [(run.arm, run.seed) for run in sweep.prerequisites] == [("body", 0), ("body", 1)]
     assert [arm.name for arm in sweep.arms] == ["start=trained", "start=fresh"]
     assert len(sweep.runs) == 4
-    # Runs of one arm start from other folders, and differ in nothing but the seed.
+    # Runs of one arm start from different folders, which must not count as a difference.
     assert {run.config["training"]["start_from"] for run in sweep.runs_of("start=trained")} == {"prerequisite:body"}
-    record = made.record()
-    # An older sweep has the former name of the entries.
+    record = plan.record()
+    # Older sweeps store the entries under their former name.
     older = {"prepared" if key == "prerequisites" else key: value for key, value in record.items()}
     (tmp_path / "experiment.json").write_text(json.dumps(older))
     assert load_sweep(tmp_path) == sweep
-    assert [run.folder for run in read_sweep_status(tmp_path).runs][:2] == [run.folder for run in made.prerequisites]
+    assert [run.folder for run in read_sweep_status(tmp_path).runs][:2] == [run.folder for run in plan.prerequisites]
     record["prerequisites"][0]["folder"] = "../elsewhere"
     (tmp_path / "experiment.json").write_text(json.dumps(record))
     with pytest.raises(ConfigError, match="needs a folder inside the sweep"):
         load_sweep(tmp_path)
 
 
-# Tasks: a body and a tokenizer that are not there yet
+# Tasks whose body and tokenizer come from a prerequisite run that is not trained yet
 
 ENCODER = {
     "model.architecture": "encoder",
@@ -234,7 +234,7 @@ ENCODER = {
 }
 
 
-def tasks(**changes):
+def task_experiment(**changes):
     trained = config.override(body(), ENCODER | {"data.source": "text:" + table("train").partition(":")[2]})
     base = config.with_body_of(
         trained,
@@ -265,40 +265,47 @@ def tasks(**changes):
     )
 
 
-def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
-    made = make_plan(tasks())
-    there = made.prerequisites[0].config.model
-    for arm in made.arms:
-        assert arm.config.model.vocab_size == there.vocab_size > 30
+def test_arms_are_resolved_from_the_config_of_their_prerequisite():
+    plan = make_plan(task_experiment())
+    prerequisite = plan.prerequisites[0].config.model
+    for arm in plan.arms:
+        assert arm.config.model.vocab_size == prerequisite.vocab_size > 30
         assert (
-            arm.config.model.position.max_length == there.position.max_length == arm.config.data.sequence_length == 32
+            arm.config.model.position.max_length
+            == prerequisite.position.max_length
+            == arm.config.data.sequence_length
+            == 32
         )
         assert arm.config.model.head.classes == 3
-    # The vocabulary of an arm from fresh values is that of the prerequisite run too.
-    assert [len(run.needs) for run in made.runs] == [1, 1]
+    # The arm with fresh parameters also needs the prerequisite run, for its vocabulary.
+    assert [len(run.needs) for run in plan.runs] == [1, 1]
 
 
 def test_metrics_are_those_of_the_task():
-    found = problems(tasks(metric="eval/perplexity"))
+    found = problems(task_experiment(metric="eval/perplexity"))
     assert found[0] == (
         'arm "start=fresh": no metric eval/perplexity under objective.kind=classification, which writes eval/loss, '
         "eval/accuracy, eval/macro_f1, eval/matthews"
     )
-    assert "no metric eval/f1" in problems(tasks(metric="eval/f1"))[0]
+    assert "no metric eval/f1" in problems(task_experiment(metric="eval/f1"))[0]
 
 
 @pytest.mark.promise
-def test_what_is_planned_trains(tmp_path):
-    made = make_plan(tasks())
-    for one in made.in_order:
-        said = []
-        run(resolve_references(one.config, lambda folder: str(tmp_path / folder)), tmp_path / one.folder, said.append)
-        starts = [line for line in said if line.startswith("starting from the parameters")]
+def test_a_plan_with_prerequisites_trains(tmp_path):
+    plan = make_plan(task_experiment())
+    for one in plan.in_order:
+        messages = []
+        run(
+            resolve_references(one.config, lambda folder: str(tmp_path / folder)),
+            tmp_path / one.folder,
+            messages.append,
+        )
+        starts = [line for line in messages if line.startswith("starting from the parameters")]
         assert len(starts) == (one.arm.name == "start=frozen")
     before, after = (
         {name: read_json(tmp_path / one.folder / "status.json")["parameters_sha256"] for name in ("params",)}
-        for one in (made.prerequisites[0], made.runs[1])
+        for one in (plan.prerequisites[0], plan.runs[1])
     )
     assert before != after
-    origin = read_json(tmp_path / made.runs[1].folder / "meta.json")["started_from"]
-    assert origin["folder"] == str(tmp_path / made.prerequisites[0].folder)
+    origin = read_json(tmp_path / plan.runs[1].folder / "meta.json")["started_from"]
+    assert origin["folder"] == str(tmp_path / plan.prerequisites[0].folder)

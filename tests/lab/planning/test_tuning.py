@@ -1,5 +1,5 @@
-"""Each arm's own value of a number: what the grid may be, what it comes to, and the sweeps that
-`zoo run` makes of it.
+"""Tuning a hyperparameter of each arm: which grids are valid, which value is chosen, and the sweeps
+that `zoo run --tune` trains.
 """
 
 import json
@@ -57,18 +57,18 @@ def experiment(**changes):
         (Tune(RATE, GRID, (5, 1)), "seed 1 is also a seed of the experiment"),
     ],
 )
-def test_a_grid_that_cannot_be_is_refused(tune, text):
+def test_bad_grids_are_refused(tune, text):
     with pytest.raises(ConfigError, match=text.replace("(", r"\(")):
         experiment(tune=tune)
 
 
-def test_the_search_has_every_arm_with_every_value_and_other_seeds():
-    searching = tuning.tuning_experiment(experiment())
-    assert list(searching.factors) == ["norm", "warm-up", "learning_rate"]
-    assert [level[RATE] for level in searching.factors["learning_rate"].values()] == list(GRID)
-    assert (searching.seeds, searching.contrasts, searching.claim) == ((1000,), (), None)
-    taken = experiment(factors={"learning_rate": levels("model.norm.placement", "pre", "post")}, contrasts=())
-    assert list(tuning.tuning_experiment(taken).factors) == ["learning_rate", RATE]
+def test_tuning_trains_every_arm_at_every_value_on_other_seeds():
+    search = tuning.tuning_experiment(experiment())
+    assert list(search.factors) == ["norm", "warm-up", "learning_rate"]
+    assert [level[RATE] for level in search.factors["learning_rate"].values()] == list(GRID)
+    assert (search.seeds, search.contrasts, search.claim) == ((1000,), (), None)
+    name_in_use = experiment(factors={"learning_rate": levels("model.norm.placement", "pre", "post")}, contrasts=())
+    assert list(tuning.tuning_experiment(name_in_use).factors) == ["learning_rate", RATE]
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def zoo(command_line):
     return partial(command_line, "run", "norms.py")
 
 
-# At 0.01 pre-norm is best; post-norm is at 0.003, where its two seeds disagree but their mean is
-# the lowest.
+# Pre-norm is best at 0.01. Post-norm is best at 0.003, where its two seeds disagree but their mean
+# is lowest.
 LOSSES = {
     f"norm={norm},warm-up={warmup},learning_rate={rate}-seed{seed}": loss
     for norm, by_rate in {
@@ -95,19 +95,19 @@ def rate_of(folder):
     return json.loads((Path("runs/norms") / folder / "config.json").read_text())["optimizer"]["learning_rate"]
 
 
-def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
+def test_each_arm_trains_at_its_best_rate_on_seeds_not_used_for_tuning(zoo):
     code, out, err = zoo(*FLAGS, losses=LOSSES, figures=True)
     assert (code, err) == (0, "")
-    tried = load_sweep("runs/norms/tuning")
-    assert sorted({run.seed for run in tried.runs}) == [1000, 1001]
-    assert len(tried.runs) == 4 * 3 * 2
+    trials = load_sweep("runs/norms/tuning")
+    assert sorted({run.seed for run in trials.runs}) == [1000, 1001]
+    assert len(trials.runs) == 4 * 3 * 2
     main = load_sweep("runs/norms")
     assert {run.seed for run in main.runs} == {0, 1}
     assert [rate_of(f"{arm}-seed{seed}") for arm in (PRE, POST) for seed in (0, 1)] == [0.01, 0.01, 0.003, 0.003]
     record = json.loads(Path("runs/norms/experiment.json").read_text())["tuning"]
     assert record["chosen"] == {PRE: 0.01, "norm=pre,warm-up=10": 0.01, POST: 0.003, "norm=post,warm-up=10": 0.003}
     assert (record["field"], record["values"], record["seeds"]) == (RATE, list(GRID), [1000, 1001])
-    # Post-norm's lies inside the grid, pre-norm's at its edge.
+    # Post-norm's best rate is inside the grid, pre-norm's at its edge.
     edge = next(line for line in main.warnings if "at its edge" in line)
     assert f"0.01 in {PRE}" in edge
     assert POST not in edge
@@ -127,7 +127,7 @@ def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
     assert "8 of 8 runs were done already" in out
 
 
-def test_a_run_that_diverges_is_never_the_best(zoo):
+def test_values_of_diverged_runs_are_never_chosen(zoo):
     losses = {name: 3.0 for name in LOSSES}
     losses |= {f"{PRE},learning_rate={rate}-seed1000": loss for rate, loss in zip(GRID, (1.5, 1.0, 1.6), strict=True)}
     code, _, _ = zoo(
@@ -142,7 +142,7 @@ def test_a_run_that_diverges_is_never_the_best(zoo):
     assert rate_of(f"{PRE}-seed0") == 0.001
 
 
-def test_of_scores_the_highest_is_the_best(zoo):
+def test_the_best_value_follows_the_direction_of_the_metric(zoo):
     zoo(*FLAGS, losses=LOSSES)
     found = tuning_choices(experiment(), load_sweep("runs/norms/tuning"))
     assert found[PRE].value == 0.01
@@ -150,7 +150,7 @@ def test_of_scores_the_highest_is_the_best(zoo):
     assert choose_best(list(found[PRE].tried), True).value == 0.001
 
 
-def test_nothing_is_decided_on_a_search_with_holes(zoo):
+def test_no_value_is_chosen_while_tuning_runs_are_missing(zoo):
     code, out, _ = zoo(*FLAGS, losses=LOSSES, behaviours={f"{POST},learning_rate=0.01-seed1001": ["fail"]})
     assert code == 1
     assert "the disk is full" in out
@@ -161,7 +161,7 @@ def test_nothing_is_decided_on_a_search_with_holes(zoo):
     assert rate_of(f"{POST}-seed0") == 0.003
 
 
-def test_all_at_once_and_nothing_written(zoo):
+def test_dry_runs_and_bad_flags_write_nothing(zoo):
     code, out, err = zoo(*FLAGS, "--dry-run")
     assert (code, err) == (0, "")
     assert "24 of 24 runs would be trained" in out
@@ -183,7 +183,7 @@ def test_all_at_once_and_nothing_written(zoo):
         assert not Path("runs").exists()
 
 
-def test_fresh_moves_the_search_too(zoo):
+def test_fresh_moves_the_tuning_runs_too(zoo):
     zoo(*FLAGS, losses=LOSSES)
     code, out, _ = zoo(*FLAGS, "--fresh", losses={**LOSSES, f"{PRE},learning_rate=0.003-seed1000": 0.0})
     assert code == 0
@@ -191,7 +191,7 @@ def test_fresh_moves_the_search_too(zoo):
     assert (rate_of(f"{PRE}-seed0"), rate_of(f"../norms.1/{PRE}-seed0")) == (0.003, 0.01)
 
 
-def test_runs_without_tuning_are_not_tuned_afterwards(zoo):
+def test_tuning_is_refused_after_runs_without_tuning(zoo):
     assert zoo(losses={})[0] == 0
     for more in ((), ("--dry-run",)):
         code, out, err = zoo(*FLAGS, *more)
@@ -201,7 +201,7 @@ def test_runs_without_tuning_are_not_tuned_afterwards(zoo):
     assert not Path("runs/norms/tuning").exists()
 
 
-def test_the_folder_is_seen_to_before_anything_is_tried(zoo):
+def test_the_folder_is_checked_before_tuning(zoo):
     Path("runs/norms").mkdir(parents=True)
     Path("runs/norms/status.json").write_text("{}")
     for more in ((), ("--fresh",)):
@@ -210,7 +210,7 @@ def test_the_folder_is_seen_to_before_anything_is_tried(zoo):
         assert "is the folder of a single run" in err
     assert [path.name for path in Path("runs/norms").iterdir()] == ["status.json"]
     Path("runs/norms/status.json").unlink()
-    # As another `zoo run` has it, and as trials do that outlived theirs.
+    # The folder is locked by another `zoo run`, or by trials that have outlived theirs.
     for held in ("runs/norms", "runs/norms/tuning"):
         with closing(SweepLock(Path(held))):
             code, _, err = zoo(*FLAGS, "--fresh")
@@ -220,22 +220,22 @@ def test_the_folder_is_seen_to_before_anything_is_tried(zoo):
     assert not list(Path("runs/norms").rglob("status.json"))
 
 
-def test_nobody_begins_with_the_arms_while_they_are_tuned(zoo, monkeypatch):
-    launch, seen = LocalLauncher.launch, []
+def test_the_sweep_is_locked_during_tuning(zoo, monkeypatch):
+    launch, launched = LocalLauncher.launch, []
 
-    def looked_at(self, runs, folder, lock):
+    def launch_with_check(self, runs, folder, lock):
         if folder.name == "tuning":
             with pytest.raises(ConfigError, match="runs/norms is in use"):
                 SweepLock(folder.parent)
-            seen.append(folder)
+            launched.append(folder)
         return launch(self, runs, folder, lock)
 
-    monkeypatch.setattr(LocalLauncher, "launch", looked_at)
+    monkeypatch.setattr(LocalLauncher, "launch", launch_with_check)
     assert zoo(*FLAGS, losses=LOSSES)[0] == 0
-    assert len(seen) == 1
+    assert len(launched) == 1
 
 
-def test_a_single_arm_has_its_value_too(command_line):
+def test_a_single_arm_can_be_tuned(command_line):
     Path("small.py").write_text("from zoo import config\ndef get_config():\n    return config.default()\n")
     assert (
         command_line(
@@ -260,7 +260,7 @@ def test_a_single_arm_has_its_value_too(command_line):
     assert "| 0.003 |" in Path("kept/alone/README.md").read_text()
 
 
-def test_other_rates_are_another_sweep(zoo):
+def test_runs_at_other_learning_rates_are_a_conflict(zoo):
     zoo(*FLAGS, losses=LOSSES)
     code, _, err = zoo("--jobs", "4")
     assert code == 2
@@ -268,25 +268,25 @@ def test_other_rates_are_another_sweep(zoo):
     assert math.isclose(rate_of(f"{PRE}-seed0"), 0.01)
 
 
-def test_a_chosen_value_belongs_to_one_arm(monkeypatch):
+def test_a_tuned_value_applies_to_one_arm(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
-    made = make_plan(replace(experiment(), tuned_values={POST: {RATE: 0.003}}))
-    assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.001, POST: 0.003}
-    assert {arm.name: arm.overrides.get(RATE) for arm in made.arms} == {PRE: None, POST: 0.003}
-    assert made.runs[0].folder == f"{PRE}-seed0"
+    plan = make_plan(replace(experiment(), tuned_values={POST: {RATE: 0.003}}))
+    assert {arm.name: arm.config.optimizer.learning_rate for arm in plan.arms} == {PRE: 0.001, POST: 0.003}
+    assert {arm.name: arm.overrides.get(RATE) for arm in plan.arms} == {PRE: None, POST: 0.003}
+    assert plan.runs[0].folder == f"{PRE}-seed0"
 
 
 @pytest.mark.parametrize("record", ["experiment.json", "result.json"])
-def test_values_of_another_size_stand_at_the_same_place_of_the_grid(tmp_path, monkeypatch, record):
+def test_values_tuned_at_another_size_are_mapped_by_grid_position(tmp_path, monkeypatch, record):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
     (tmp_path / record).write_text(json.dumps({"name": "norms", "tuning": other}))
-    made = make_plan(tuning.with_values_of(experiment(), tmp_path))
-    assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.01, POST: 0.001}
+    plan = make_plan(tuning.with_values_of(experiment(), tmp_path))
+    assert {arm.name: arm.config.optimizer.learning_rate for arm in plan.arms} == {PRE: 0.01, POST: 0.001}
     assert (
-        made.record()["tuning"] | {"tuned_at": "norms", "chosen": {PRE: 0.01, POST: 0.001}} == made.record()["tuning"]
+        plan.record()["tuning"] | {"tuned_at": "norms", "chosen": {PRE: 0.01, POST: 0.001}} == plan.record()["tuning"]
     )
-    assert any("was not tuned at this size" in warning and "norms" in warning for warning in made.warnings)
+    assert any("was not tuned at this size" in warning and "norms" in warning for warning in plan.warnings)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_values_of_another_size_stand_at_the_same_place_of_the_grid(tmp_path, mo
         (None, "neither a sweep nor an archived result"),
     ],
 )
-def test_another_size_that_tells_no_values_is_refused(tmp_path, changes, text):
+def test_unusable_tuning_of_another_size_is_refused(tmp_path, changes, text):
     other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
     if changes is not None:
         (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": {**other, **changes}}))
@@ -310,7 +310,7 @@ def test_another_size_that_tells_no_values_is_refused(tmp_path, changes, text):
         tuning.with_values_of(experiment(), tmp_path)
 
 
-def test_nothing_is_tuned_where_the_values_are_those_of_another_size(zoo, tmp_path):
+def test_values_tuned_at_another_size_need_no_tuning_runs(zoo, tmp_path):
     chosen = {f"norm={norm},warm-up={steps}": rate for norm, rate in (("pre", 0.4), ("post", 0.1)) for steps in (0, 10)}
     other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": chosen}
     (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": other}))

@@ -1,4 +1,4 @@
-"""Reports as the commands write them."""
+"""Writes reports as the commands do."""
 
 from pathlib import Path
 
@@ -22,11 +22,11 @@ def write_report(folder, output=None, figures=False):
 
 
 def write_comparison(folders, output):
-    """The comparison of run folders; returns its path."""
+    """Writes the comparison of run folders and returns its path."""
     return build.build_report(load_comparison(folders), output).path
 
 
 def write_page(sweep, output):
-    """The page alone, without its figures; returns its path."""
+    """Writes the page alone, without its figures, and returns its path."""
     output.write_text(render(sweep, judge(sweep), output.parent), encoding="utf-8")
     return output

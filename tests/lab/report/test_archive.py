@@ -1,4 +1,4 @@
-"""`zoo results`: what stays of sweeps, and the page over it."""
+"""`zoo results`: the archive of the results of sweeps, and its pages."""
 
 import csv
 import json
@@ -31,14 +31,15 @@ PUBLISHED = []
 def output(writer, tmp_path_factory):
     """The results of a sweep, written once and copied for each test."""
     if not PUBLISHED:
-        made = type(writer)(tmp_path_factory.mktemp("published"))
-        archive_results(load_sweep(made.sweep(name="norms", lengths=True)), made.root / "docs" / "results")
-        PUBLISHED.append(made.root)
+        module_writer = type(writer)(tmp_path_factory.mktemp("published"))
+        sweep = load_sweep(module_writer.sweep(name="norms", lengths=True))
+        archive_results(sweep, module_writer.root / "docs" / "results")
+        PUBLISHED.append(module_writer.root)
     shutil.copytree(PUBLISHED[0], writer.root, dirs_exist_ok=True)
     return writer.root / "docs" / "results"
 
 
-def test_tables_hold_the_runs_numbers(writer, output):
+def test_tables_contain_the_numbers_of_the_runs(writer, output):
     sweep = load_sweep(writer.root / "sweep")
     rows = rows_of(output / "norms" / "runs.csv")
     assert [(row["arm"], int(row["seed"])) for row in rows] == [
@@ -47,7 +48,7 @@ def test_tables_hold_the_runs_numbers(writer, output):
     for row, run in zip(rows, sweep.runs, strict=True):
         assert float(row["eval/loss"]) == pytest.approx(run.final("eval/loss"), rel=1e-5)
         assert (row["state"], int(row["step"]), int(row["tokens"])) == ("done", 200, 200 * 1024)
-    # A metric that some runs lack is empty there.
+    # A metric is empty for runs that lack it.
     assert {row["arm"] for row in rows if row["eval/loss@1024"]} == {"norm=post, warm-up=0", "norm=post, warm-up=100"}
     contrasts = rows_of(output / "norms" / "contrasts.csv")
     assert [row["contrast"] for row in contrasts] == ["post needs it", "pre does not"]
@@ -59,7 +60,7 @@ def test_tables_hold_the_runs_numbers(writer, output):
     assert contrasts[0]["outcome"] == "holds"
 
 
-def test_figures_and_verdict_are_there(output):
+def test_figures_and_verdict_are_archived(output):
     result = json.loads((output / "norms" / "result.json").read_text())
     assert result["verdict"] == "supported"
     assert result["tables"] == ["runs.csv", "contrasts.csv", "differences.csv"]
@@ -67,13 +68,13 @@ def test_figures_and_verdict_are_there(output):
     assert not list((output / "norms").glob("*.svg"))
 
 
-def test_what_the_numbers_come_from_is_kept(writer):
-    made = writer.sweep(name="norms")
-    for number, meta in enumerate(sorted(made.glob("*/meta.json"))):
+def test_the_provenance_of_the_numbers_is_recorded(writer):
+    sweep = writer.sweep(name="norms")
+    for number, meta in enumerate(sorted(sweep.glob("*/meta.json"))):
         record = json.loads(meta.read_text())
         record |= {"commit": "c" * 40, "identity": f"hash{number}", "processor": "A", "data": {"fingerprint": "f" * 64}}
         meta.write_text(json.dumps(record))
-    result = json.loads((archive_results(load_sweep(made), writer.root / "results") / "result.json").read_text())
+    result = json.loads((archive_results(load_sweep(sweep), writer.root / "results") / "result.json").read_text())
     assert (result["commits"], result["data"], result["processor"]) == (["c" * 40], ["f" * 64], "A")
     hashes = [each for arm in result["arms"] for each in arm["configs"]]
     assert sorted(hashes) == sorted(f"hash{number}" for number in range(12))
@@ -82,37 +83,37 @@ def test_what_the_numbers_come_from_is_kept(writer):
 
 
 def test_the_page_has_the_caveats_of_the_report(writer):
-    made = writer.sweep(name="norms")
-    for number, meta in enumerate(sorted(made.glob("*/meta.json"))):
+    sweep = writer.sweep(name="norms")
+    for number, meta in enumerate(sorted(sweep.glob("*/meta.json"))):
         meta.write_text(json.dumps(json.loads(meta.read_text()) | {"commit": "ab"[number % 2] * 40}))
-    archive_results(load_sweep(made), writer.root / "results")
+    archive_results(load_sweep(sweep), writer.root / "results")
     build(writer.root / "results")
     page = (writer.root / "results/norms/README.md").read_text()
     assert "* the runs used different commits: their results may differ for reasons other than the arms\n" in page
 
 
-def test_folders_of_this_machine_are_reported_by_their_name(writer):
-    made = writer.sweep(name="norms")
-    record = json.loads((made / "experiment.json").read_text())
+def test_local_paths_are_shortened_to_names(writer):
+    sweep = writer.sweep(name="norms")
+    record = json.loads((sweep / "experiment.json").read_text())
     record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")
-    (made / "experiment.json").write_text(json.dumps(record))
+    (sweep / "experiment.json").write_text(json.dumps(record))
     record["arms"][1]["overrides"]["objective.label_smoothing"] = math.nan
-    (made / "experiment.json").write_text(json.dumps(record))
-    text = (archive_results(load_sweep(made), writer.root / "results") / "result.json").read_text()
+    (sweep / "experiment.json").write_text(json.dumps(record))
+    text = (archive_results(load_sweep(sweep), writer.root / "results") / "result.json").read_text()
     assert '"training.start_from": "teacher"' in text
-    # What a hand wrote and JSON cannot hold is no crash.
+    # NaN, which JSON does not have, becomes null.
     assert '"objective.label_smoothing": null' in text
     assert str(writer.root) not in text
 
 
-def test_a_name_that_leads_elsewhere_is_refused(writer):
+def test_a_name_that_leaves_the_archive_is_refused(writer):
     (writer.root / "precious.csv").write_text("kept")
     with pytest.raises(ConfigError, match="is used as a folder name"):
         archive_results(load_sweep(writer.sweep(name="..")), writer.root / "docs")
     assert (writer.root / "precious.csv").exists()
 
 
-def test_a_table_of_tuned_rates_is_not_lost(writer, output):
+def test_losing_the_table_of_tuning_runs_is_refused(writer, output):
     (output / "norms/tuning.csv").write_text("arm,optimizer.learning_rate,seed,eval/loss,chosen\n")
     with pytest.raises(
         ConfigError, match=r"norms/tuning.csv would be lost, because .*sweep has no tuning runs; remove"
@@ -121,8 +122,8 @@ def test_a_table_of_tuned_rates_is_not_lost(writer, output):
     assert (output / "norms/runs.csv").exists()
 
 
-def test_the_page_says_how_it_was_asked_for(writer):
-    asked = [
+def test_the_page_shows_the_command(writer):
+    command = [
         "zoo",
         "run",
         f"{writer.root}/experiments/x.py:teacher={writer.root}/runs/teacher",
@@ -134,7 +135,7 @@ def test_the_page_says_how_it_was_asked_for(writer):
         "data.source=https://a.org/x",
     ]
     output = writer.root / "results"
-    folder = archive_results(load_sweep(writer.sweep(name="norms", command=asked)), output)
+    folder = archive_results(load_sweep(writer.sweep(name="norms", command=command)), output)
     build(output)
     page = (folder / "README.md").read_text()
     assert (
@@ -146,7 +147,7 @@ def test_the_page_says_how_it_was_asked_for(writer):
     assert f"The whole sweep: <code>zoo run {writer.root}/experiments/x.py" in report
 
 
-def test_what_was_not_recorded_is_not_told(writer, output):
+def test_a_page_without_a_recorded_command(writer, output):
     build(output)
     page = (output / "norms/README.md").read_text()
     assert "zoo run" not in page
@@ -155,7 +156,7 @@ def test_what_was_not_recorded_is_not_told(writer, output):
         assert load_sweep(writer.sweep(folder=str(number), command=command)).command == []
 
 
-def test_a_damaged_result_is_one_line(output):
+def test_a_damaged_result_is_reported_in_one_line(output):
     path = output / "norms" / "result.json"
     whole = path.read_text()
     for damage in (
@@ -167,13 +168,13 @@ def test_a_damaged_result_is_one_line(output):
         whole[:300],
     ):
         path.write_text(damage if isinstance(damage, str) else json.dumps(json.loads(whole) | damage))
-        with pytest.raises(ConfigError, match=r"norms/result\.json: not readable as a result") as told:
+        with pytest.raises(ConfigError, match=r"norms/result\.json: not readable as a result") as caught:
             build(output)
-        assert len(told.value.problems) == 1
-        assert "\n" not in told.value.problems[0]
+        assert len(caught.value.problems) == 1
+        assert "\n" not in caught.value.problems[0]
 
 
-def test_the_page_is_made_of_the_files_alone(writer, output):
+def test_the_page_is_built_from_the_archive_alone(writer, output):
     shutil.rmtree(writer.root / "sweep")
     (output / "by_hand.md").write_text("# A run of ours\n\nText.\n")
     tests = writer.root / "tests"
@@ -196,7 +197,7 @@ def test_the_page_is_made_of_the_files_alone(writer, output):
         assert (output / target).exists()
 
 
-def test_claims_stand_in_their_order(output):
+def test_claims_are_in_order(output):
     result = json.loads((output / "norms" / "result.json").read_text())
     for name, claim in (("x", "N10"), ("y", "N2"), ("z", "A1"), ("w", None)):
         (output / name).mkdir()
@@ -207,7 +208,7 @@ def test_claims_stand_in_their_order(output):
     assert places == sorted(places)
 
 
-def test_a_sweep_that_has_not_ended_is_refused(writer):
+def test_an_unfinished_sweep_is_refused(writer):
     output = writer.root / "results"
     with pytest.raises(ConfigError, match="have not ended"):
         archive_results(load_sweep(writer.sweep(broken=True)), output)
@@ -228,7 +229,7 @@ def test_the_command(writer, monkeypatch, capsys):
     assert main(["results", str(sweep)]) == 0
     assert capsys.readouterr().out.split() == ["docs/results/norms", "docs/results/README.md"]
     written = {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()}
-    # A second time everything is the same, and what is no longer written is gone.
+    # A second call writes the same files and removes a file that is no longer written.
     (Path("docs/results/norms") / "by_old.png").write_text("old")
     assert main(["results", str(sweep)]) == 0
     assert {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()} == written
@@ -238,7 +239,7 @@ def test_the_command(writer, monkeypatch, capsys):
     assert "docs/results/norms/result.json: not readable as a result" in capsys.readouterr().err
     assert main(["results", "nowhere"]) == 2
     capsys.readouterr()
-    # One name is one folder.
+    # Two sweeps must not share a folder of the archive.
     assert main(["results", str(sweep), f"{sweep}/", "--output", "other"]) == 2
     assert capsys.readouterr().err == f"error: {sweep.resolve()} is given twice\n"
     shutil.copytree(sweep, "again")
@@ -247,7 +248,7 @@ def test_the_command(writer, monkeypatch, capsys):
     assert not Path("other").exists()
 
 
-def test_an_archive_elsewhere_knows_nothing_of_this_project(writer, monkeypatch, capsys):
+def test_an_archive_elsewhere_has_no_links_to_this_project(writer, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     output = writer.root / "elsewhere"
     sweep = writer.sweep(name="norms")
@@ -281,6 +282,6 @@ def test_the_page_of_this_project_is_up_to_date(tmp_path):
     pictures = {path.relative_to(copy) for path in copy.glob("*/by_*.png")}
     assert Path("learning_rate_transfer/by_optimizer_learning_rate.png") in pictures
     assert pictures == {path.relative_to(ours) for path in ours.glob("*/by_*.png")}
-    # The front page tells the same counts.
+    # The README has the same counts.
     (counts,) = re.findall(r"^\d+ claims: .*$", page, re.MULTILINE)
     assert counts in (ROOT / "README.md").read_text()

@@ -28,9 +28,9 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture
-def shown(browser, writer):
-    """A page of a sweep in which everything occurs, opened; at the end nothing may have gone wrong
-    or left the page.
+def page(browser, writer):
+    """Opens the page of a sweep with every kind of content; at the end there must be no errors and no
+    requests to other addresses.
     """
     folder = writer.sweep(broken=True, lengths=True)
     with open(folder / "pre-0-0" / "dynamics.jsonl", "w") as file:
@@ -77,35 +77,35 @@ def texts(browser, selector):
     return browser.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((found) => found.textContent)")
 
 
-def test_tabs_by_keys_and_clicks(shown):
+def test_tabs_by_keys_and_clicks(page):
     names = ["overview", "curves", "differences", "factors", "dynamics", "runs", "configs", "samples", "reproduce"]
-    assert panels(shown) == ["overview"]
-    shown.run("document.querySelector('[role=tab]').focus()")
-    seen = []
+    assert panels(page) == ["overview"]
+    page.run("document.querySelector('[role=tab]').focus()")
+    opened = []
     for key in ("ArrowRight", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home"):
-        shown.key(key)
-        assert shown.run("document.activeElement.getAttribute('aria-selected')") == "true"
-        assert shown.run("document.querySelectorAll('[role=tab][tabindex=\"0\"]').length") == 1
-        seen += panels(shown)
-    assert seen == ["curves", "differences", "reproduce", "overview", "reproduce", "overview"]
-    assert shown.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        page.key(key)
+        assert page.run("document.activeElement.getAttribute('aria-selected')") == "true"
+        assert page.run("document.querySelectorAll('[role=tab][tabindex=\"0\"]').length") == 1
+        opened += panels(page)
+    assert opened == ["curves", "differences", "reproduce", "overview", "reproduce", "overview"]
+    assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     for name in names:
-        shown.click(f"#tab-{name}")
-        assert panels(shown) == [name]
-        assert shown.run("location.hash") == f"#{name}"
-        assert shown.run(f"[...document.querySelectorAll('#{name} .plot')].every((plot) => plot.querySelector('svg'))")
-    shown.key("Tab")
-    assert shown.run("document.activeElement.closest('[role=tabpanel]').id") == "reproduce"
+        page.click(f"#tab-{name}")
+        assert panels(page) == [name]
+        assert page.run("location.hash") == f"#{name}"
+        assert page.run(f"[...document.querySelectorAll('#{name} .plot')].every((plot) => plot.querySelector('svg'))")
+    page.key("Tab")
+    assert page.run("document.activeElement.closest('[role=tabpanel]').id") == "reproduce"
 
 
-def test_where_the_vertical_axis_ends(browser, writer):
+def test_the_vertical_axis_cuts_off_diverging_losses_only(browser, writer):
     folder = writer.sweep(broken=True)
     for path in folder.glob("*/metrics.jsonl"):
         path.write_text(path.read_text().replace('"eval/bits_per_byte": ', '"eval/accuracy": '))
     open_page(browser, write_page(load_sweep(folder), folder / "report.html").as_uri())
 
     def top():
-        # Updates are marked from 20 on.
+        # Labels of the horizontal axis begin at 20.
         return max(
             float(text)
             for text in texts(browser, "#curves-plot text")
@@ -124,12 +124,12 @@ def test_where_the_vertical_axis_ends(browser, writer):
     assert not cut("curves")
     assert top() > 10
     browser.click("#curves-whole")
-    # What should rise, here 0.4 of the same values, is shown to its end.
+    # A metric that should rise, here 0.4 times the losses, is shown in full.
     metrics = texts(browser, "#curves-metric option")
     choose(browser, "curves-metric", metrics.index("eval/accuracy"))
     assert not cut("curves")
     assert top() > 2.4
-    # Of differences the better ones lie below zero, and no axis of theirs is logarithmic.
+    # Differences can be negative, so their axis is never logarithmic.
     choose(browser, "curves-metric", metrics.index("eval/loss"))
     choose(browser, "curves-minus", 0)
     browser.click("#curves-late")
@@ -148,45 +148,45 @@ def test_the_steep_start_of_a_loss_does_not_flatten_the_rest(browser, writer):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     open_page(browser, write_page(load_sweep(folder), folder / "report.html").as_uri() + "#curves")
     assert "↑ values above 2 are not shown" in texts(browser, "#curves-plot text")
-    # Every line is named at its end, in order of its height; the axis begins at 0.
+    # Every line is labelled at its end, and the horizontal axis begins at 0.
     assert {"pre, 0", "post, 100", "0", "200"} <= set(texts(browser, "#curves-plot text"))
     assert texts(browser, "#curves .legend .title") == ["norm, warm-up:"]
     browser.click("#curves-log-x")
     assert not [text for text in texts(browser, "#curves-plot text") if "not shown" in text]
 
 
-def test_the_address_holds_what_is_shown(shown):
-    shown.click("#tab-curves")
-    shown.click("#curves-x button", 1)
-    choose(shown, "curves-metric", 1)
-    choose(shown, "curves-beside", 2)
-    choose(shown, "curves-band", "interval")
-    shown.click("#curves-log-y")
-    shown.click(LEGEND)
-    shown.run("document.querySelector('#curves-plot .picture').focus()")
-    shown.key("+")
-    shown.run("document.querySelector('#curves .arm-filter input').focus()")
-    shown.call("Input.insertText", text="norm=pre")
-    assert texts(shown, LEGEND + " span") == ["pre, 0", "pre, 100"]
-    words = texts(shown, "#curves-plot text")
-    assert shown.run("document.querySelectorAll('#curves .beside svg').length") > 0
-    address = shown.run("location.href")
-    open_page(shown, "about:blank")
-    shown.open(address)
-    assert shown.run("location.href") == address
-    assert panels(shown) == ["curves"]
-    assert texts(shown, "#curves-plot text") == words
-    assert shown.run("document.querySelectorAll('#curves .beside svg').length") > 0
-    assert shown.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
+def test_the_address_restores_the_view(page):
+    page.click("#tab-curves")
+    page.click("#curves-x button", 1)
+    choose(page, "curves-metric", 1)
+    choose(page, "curves-beside", 2)
+    choose(page, "curves-band", "interval")
+    page.click("#curves-log-y")
+    page.click(LEGEND)
+    page.run("document.querySelector('#curves-plot .picture').focus()")
+    page.key("+")
+    page.run("document.querySelector('#curves .arm-filter input').focus()")
+    page.call("Input.insertText", text="norm=pre")
+    assert texts(page, LEGEND + " span") == ["pre, 0", "pre, 100"]
+    words = texts(page, "#curves-plot text")
+    assert page.run("document.querySelectorAll('#curves .beside svg').length") > 0
+    address = page.run("location.href")
+    open_page(page, "about:blank")
+    page.open(address)
+    assert page.run("location.href") == address
+    assert panels(page) == ["curves"]
+    assert texts(page, "#curves-plot text") == words
+    assert page.run("document.querySelectorAll('#curves .beside svg').length") > 0
+    assert page.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
     # The filter also acts on the tables of arms.
-    shown.click("#tab-runs")
-    assert texts(shown, "#runs .tools span") == ["6 of 12 rows"]
-    shown.requests.clear()
-    shown.open(address.partition("#")[0])
+    page.click("#tab-runs")
+    assert texts(page, "#runs .tools span") == ["6 of 12 rows"]
+    page.requests.clear()
+    page.open(address.partition("#")[0])
 
 
 @pytest.mark.parametrize(
-    ("written", "left"),
+    ("query", "remaining"),
     [
         ("/^norm=p.*100$/", ["pre, 100", "post, 100"]),
         ("warmup_steps=0", ["pre, 0", "post, 0"]),
@@ -194,174 +194,174 @@ def test_the_address_holds_what_is_shown(shown):
         ("/(/", ["pre, 0", "pre, 100", "post, 0", "post, 100"]),
     ],
 )
-def test_arms_are_filtered(shown, written, left):
-    shown.run("document.querySelector('#overview .arm-filter input').focus()")
-    shown.call("Input.insertText", text=written)
-    assert texts(shown, "#overview .legend button span") == left
-    assert set(texts(shown, "#overview-plot [data-end]")) == set(left)
-    assert ("not a regular expression" in texts(shown, "#overview .arm-filter span")) == (written == "/(/")
+def test_arms_are_filtered(page, query, remaining):
+    page.run("document.querySelector('#overview .arm-filter input').focus()")
+    page.call("Input.insertText", text=query)
+    assert texts(page, "#overview .legend button span") == remaining
+    assert set(texts(page, "#overview-plot [data-end]")) == set(remaining)
+    assert ("not a regular expression" in texts(page, "#overview .arm-filter span")) == (query == "/(/")
 
 
-def test_arrows_go_from_point_to_point(shown):
-    shown.click("#tab-curves")
-    shown.run("document.querySelector('#curves-plot .picture').focus()")
-    said = []
+def test_arrow_keys_move_between_points(page):
+    page.click("#tab-curves")
+    page.run("document.querySelector('#curves-plot .picture').focus()")
+    announced = []
     for _ in range(11):
-        shown.key("ArrowRight")
-        said.append(shown.run("document.querySelector('#curves-plot .unseen').textContent"))
+        page.key("ArrowRight")
+        announced.append(page.run("document.querySelector('#curves-plot .unseen').textContent"))
     # The runs are evaluated every 20 of 200 updates.
-    assert [text.split(" ")[0] for text in said] == [str(step) for step in range(0, 201, 20)]
-    assert len(set(said)) == 11
-    shown.key("ArrowRight")
-    assert shown.run("document.querySelector('#curves-plot .unseen').textContent") == said[-1]
-    assert "2.521 norm=pre, warm-up=0 2.494 to 2.548, n = 3" in " ".join(said[-1].split())
-    assert "post, warm-up=0" not in said[-1]
-    shown.click("#tab-differences")
-    shown.run("document.querySelector('#differences-plot .picture').focus()")
-    shown.key("ArrowRight")
-    shown.key("ArrowRight")
-    assert shown.run("document.querySelector('#differences-plot .unseen').textContent").startswith(
+    assert [text.split(" ")[0] for text in announced] == [str(step) for step in range(0, 201, 20)]
+    assert len(set(announced)) == 11
+    page.key("ArrowRight")
+    assert page.run("document.querySelector('#curves-plot .unseen').textContent") == announced[-1]
+    assert "2.521 norm=pre, warm-up=0 2.494 to 2.548, n = 3" in " ".join(announced[-1].split())
+    assert "post, warm-up=0" not in announced[-1]
+    page.click("#tab-differences")
+    page.run("document.querySelector('#differences-plot .picture').focus()")
+    page.key("ArrowRight")
+    page.key("ArrowRight")
+    assert page.run("document.querySelector('#differences-plot .unseen').textContent").startswith(
         "norm=post, warm-up=0: 1.0"
     )
 
 
-def test_a_far_arm_does_not_flatten_the_differences(shown):
-    shown.click("#tab-differences")
+def test_an_outlying_arm_does_not_flatten_the_differences(page):
+    page.click("#tab-differences")
     # Post-norm without warm-up is 1 nat worse; the others differ by a few hundredths.
-    drawn = texts(shown, "#differences-plot text")
+    drawn = texts(page, "#differences-plot text")
     assert any("the axis is cut" in text for text in drawn)
     assert {"pre, 100", "post, 0", "post, 100", "mean", "95 % interval"} <= set(drawn)
     assert "1" not in drawn
-    shown.click("#tab-factors")
-    colours = shown.run(
+    page.click("#tab-factors")
+    colours = page.run(
         "[...document.querySelectorAll('#effects-plot [stroke-width=\"2.6\"]')].map((line) => line.getAttribute('stroke'))"
     )
     assert set(colours) <= {"#1b2027"}
 
 
-def test_curves_over_every_axis(shown):
-    shown.click("#tab-curves")
-    lines = shown.run(LINES)
+def test_curves_over_every_axis(page):
+    page.click("#tab-curves")
+    lines = page.run(LINES)
     assert lines > 4
     for nth, title in enumerate(("updates", "tokens", "training FLOPs", "seconds of training")):
-        shown.click("#curves-x button", nth)
-        assert title in texts(shown, "#curves-plot text")
-        assert shown.run(LINES) == lines
-    shown.click("#curves-x button", 2)
+        page.click("#curves-x button", nth)
+        assert title in texts(page, "#curves-plot text")
+        assert page.run(LINES) == lines
+    page.click("#curves-x button", 2)
     # 200 updates of 1,024 tokens at 7.4 MFLOP each: 1.5 TFLOP.
-    assert "1.4 T" in texts(shown, "#curves-plot text") or "1.5 T" in texts(shown, "#curves-plot text")
+    assert "1.4 T" in texts(page, "#curves-plot text") or "1.5 T" in texts(page, "#curves-plot text")
     for box in ("curves-log-x", "curves-log-y", "curves-late"):
-        shown.click(f"#{box}")
-        assert shown.run(f"{LINES} > 0 && !document.querySelector('#curves-plot').innerHTML.includes('NaN')")
-        shown.click(f"#{box}")
-    shown.click("#curves-seeds")
-    assert shown.run(LINES) < lines
-    assert len(texts(shown, "#curves-plot path title")) == 2
-    shown.click(LEGEND)
-    assert shown.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
-    assert shown.run(LINES) < lines
+        page.click(f"#{box}")
+        assert page.run(f"{LINES} > 0 && !document.querySelector('#curves-plot').innerHTML.includes('NaN')")
+        page.click(f"#{box}")
+    page.click("#curves-seeds")
+    assert page.run(LINES) < lines
+    assert len(texts(page, "#curves-plot path title")) == 2
+    page.click(LEGEND)
+    assert page.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
+    assert page.run(LINES) < lines
 
 
-def test_smoothing_is_drawn_over_the_raw_line_and_spikes_are_marked(shown):
-    shown.click("#tab-curves")
-    choose(shown, "curves-metric", 1)
-    choose(shown, "curves-window", 10)
+def test_smoothing_is_drawn_over_the_raw_line_and_spikes_are_marked(page):
+    page.click("#tab-curves")
+    choose(page, "curves-metric", 1)
+    choose(page, "curves-window", 10)
     faint = "document.querySelectorAll('#curves-plot [data-line][opacity]').length"
-    assert shown.run(faint) == 11
-    assert any("loss spike at step 100 (7.3 SD)" in text for text in texts(shown, "#curves-plot title"))
+    assert page.run(faint) == 11
+    assert any("loss spike at step 100 (7.3 SD)" in text for text in texts(page, "#curves-plot title"))
     rough = "document.querySelector('#curves-plot [data-line]:not([opacity])').getAttribute('d')"
-    smooth = shown.run(rough)
-    choose(shown, "curves-window", 0)
-    assert shown.run(rough) != smooth
+    smooth = page.run(rough)
+    choose(page, "curves-window", 0)
+    assert page.run(rough) != smooth
 
 
-def test_difference_to_an_arm(shown):
-    shown.click("#tab-curves")
-    choose(shown, "curves-minus", 0)
-    assert any(text.startswith("difference in eval/loss") for text in texts(shown, "#curves-plot text"))
-    shown.run("document.querySelector('#curves-plot .picture').focus()")
-    shown.key("ArrowLeft")
-    told = shown.run("document.querySelector('#curves-plot .tip').innerText")
-    # The arm minus itself, and pre-norm with warm-up, whose two seeds end 0.047 lower.
-    assert "0 norm=pre, warm-up=0" in " ".join(told.split())
-    assert "−0.047 norm=pre, warm-up=100" in " ".join(told.split())
+def test_difference_to_an_arm(page):
+    page.click("#tab-curves")
+    choose(page, "curves-minus", 0)
+    assert any(text.startswith("difference in eval/loss") for text in texts(page, "#curves-plot text"))
+    page.run("document.querySelector('#curves-plot .picture').focus()")
+    page.key("ArrowLeft")
+    tooltip = page.run("document.querySelector('#curves-plot .tip').innerText")
+    # The differences of the arm from itself and of pre-norm with warm-up, which ends 0.047 lower.
+    assert "0 norm=pre, warm-up=0" in " ".join(tooltip.split())
+    assert "−0.047 norm=pre, warm-up=100" in " ".join(tooltip.split())
 
 
-def test_reading_and_enlarging(shown):
-    shown.click("#tab-curves")
-    left, top, wide = shown.run(
+def test_tooltip_and_zoom(page):
+    page.click("#tab-curves")
+    left, top, wide = page.run(
         "(() => { const r = document.querySelector('#curves-plot .picture').getBoundingClientRect();"
         "return [r.x, r.y, r.width]; })()"
     )
-    shown.mouse("mouseMoved", left + wide / 2, top + 200, buttons=0)
-    assert shown.run("!document.querySelector('#curves-plot .tip').hidden")
-    assert "norm=pre, warm-up=0" in shown.run("document.querySelector('#curves-plot .tip').innerText")
-    before = texts(shown, "#curves-plot text")
-    shown.mouse("mousePressed", left + wide / 2, top + 200)
-    shown.mouse("mouseMoved", left + wide / 2 + 200, top + 203)
-    shown.mouse("mouseReleased", left + wide / 2 + 200, top + 203)
-    assert texts(shown, "#curves-plot text") != before
-    assert shown.run("!document.querySelector('#curves-plot .tools button').hidden")
-    shown.key("Escape")
-    shown.run("document.querySelector('#curves-plot .picture').focus()")
-    shown.key("Escape")
-    assert texts(shown, "#curves-plot text") == before
+    page.mouse("mouseMoved", left + wide / 2, top + 200, buttons=0)
+    assert page.run("!document.querySelector('#curves-plot .tip').hidden")
+    assert "norm=pre, warm-up=0" in page.run("document.querySelector('#curves-plot .tip').innerText")
+    before = texts(page, "#curves-plot text")
+    page.mouse("mousePressed", left + wide / 2, top + 200)
+    page.mouse("mouseMoved", left + wide / 2 + 200, top + 203)
+    page.mouse("mouseReleased", left + wide / 2 + 200, top + 203)
+    assert texts(page, "#curves-plot text") != before
+    assert page.run("!document.querySelector('#curves-plot .tools button').hidden")
+    page.key("Escape")
+    page.run("document.querySelector('#curves-plot .picture').focus()")
+    page.key("Escape")
+    assert texts(page, "#curves-plot text") == before
 
 
-def test_figures_are_saved(shown):
-    shown.scheme("dark")
-    shown.click("#tab-curves")
-    shown.click("#curves-plot .tools button", 1)
-    picture = ElementTree.parse(shown.downloaded("eval-loss.svg"))
+def test_figures_are_saved(page):
+    page.scheme("dark")
+    page.click("#tab-curves")
+    page.click("#curves-plot .tools button", 1)
+    picture = ElementTree.parse(page.downloaded("eval-loss.svg"))
     names = [node.text for node in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"eval/loss", "updates", "norm, warm-up:", "pre, 0", "post, 100"} <= set(names)
-    # On white, whatever the page looks like.
+    # A saved figure is white even in dark mode.
     assert next(picture.iter("{http://www.w3.org/2000/svg}rect")).get("fill") == "#ffffff"
-    shown.click("#curves-plot .tools button", 0)
-    assert shown.downloaded("eval-loss.png").read_bytes().startswith(b"\x89PNG")
+    page.click("#curves-plot .tools button", 0)
+    assert page.downloaded("eval-loss.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_tables_are_sorted_filtered_and_saved(shown):
-    shown.click("#tab-runs")
+def test_tables_are_sorted_filtered_and_saved(page):
+    page.click("#tab-runs")
     column = "[...document.querySelectorAll('#runs tbody tr')].filter((row) => !row.hidden).map((row) => row.cells[4].textContent)"
-    shown.click("#runs th .sort", 4)
-    values = [text for text in shown.run(column) if text != "–"]
+    page.click("#runs th .sort", 4)
+    values = [text for text in page.run(column) if text != "–"]
     assert values == sorted(values)
-    assert shown.run(column)[-3:] == ["–", "–", "–"]
-    shown.run("document.querySelectorAll('#runs th .sort')[4].focus()")
-    shown.key("Enter")
-    shown.run("document.activeElement.click()")
-    assert [text for text in shown.run(column) if text != "–"] == values[::-1]
-    assert shown.run("document.querySelectorAll('#runs th')[4].getAttribute('aria-sort')") == "descending"
-    shown.click("#runs input")
-    shown.call("Input.insertText", text="post DONE")
-    assert "4 of 12 rows" in texts(shown, "#runs .tools span")
+    assert page.run(column)[-3:] == ["–", "–", "–"]
+    page.run("document.querySelectorAll('#runs th .sort')[4].focus()")
+    page.key("Enter")
+    page.run("document.activeElement.click()")
+    assert [text for text in page.run(column) if text != "–"] == values[::-1]
+    assert page.run("document.querySelectorAll('#runs th')[4].getAttribute('aria-sort')") == "descending"
+    page.click("#runs input")
+    page.call("Input.insertText", text="post DONE")
+    assert "4 of 12 rows" in texts(page, "#runs .tools span")
     for nth in range(3):
-        shown.click("#runs .tools button", nth)
-    rows = list(csv.reader(shown.downloaded("runs.csv").open(newline="")))
+        page.click("#runs .tools button", nth)
+    rows = list(csv.reader(page.downloaded("runs.csv").open(newline="")))
     assert rows[0][:4] == ["run", "arm", "seed", "state"]
     assert len(rows) == 5
     assert rows[1][1] == "norm=post, warm-up=0"
-    markdown = shown.downloaded("runs.md").read_text().splitlines()
+    markdown = page.downloaded("runs.md").read_text().splitlines()
     assert len(markdown) == 6
     assert markdown[1].startswith("|---|---|---:|")
-    latex = shown.downloaded("runs.tex").read_text()
+    latex = page.downloaded("runs.tex").read_text()
     row = "post-0-0 & norm=post, warm-up=0 & 0 & done &"
     assert all(part in latex for part in ("\\toprule", "\\midrule", "\\bottomrule", "{llrlrrrrrrrl}", row))
 
 
-def test_heat_maps(shown):
-    shown.click("#tab-dynamics")
-    assert {"layer 0", "layer 2"} <= set(texts(shown, "#dynamics text"))
-    area = shown.run(
+def test_heat_maps(page):
+    page.click("#tab-dynamics")
+    assert {"layer 0", "layer 2"} <= set(texts(page, "#dynamics text"))
+    area = page.run(
         "(() => { const r = document.querySelector('#dynamics image').getBoundingClientRect();"
         "return [r.x, r.y, r.width, r.height]; })()"
     )
-    shown.mouse("mouseMoved", area[0] + area[2] - 5, area[1] + area[3] - 5, buttons=0)
-    assert shown.run("document.querySelector('#dynamics .tip').innerText") == "layer 2, update 190: 190.3"
-    shown.click("#dynamics-statistic button", 1)
-    assert texts(shown, "#dynamics-statistic [aria-pressed=true]") == ["logit scale"]
-    assert "head" in texts(shown, "#dynamics text")
+    page.mouse("mouseMoved", area[0] + area[2] - 5, area[1] + area[3] - 5, buttons=0)
+    assert page.run("document.querySelector('#dynamics .tip').innerText") == "layer 2, update 190: 190.3"
+    page.click("#dynamics-statistic button", 1)
+    assert texts(page, "#dynamics-statistic [aria-pressed=true]") == ["logit scale"]
+    assert "head" in texts(page, "#dynamics text")
 
 
 def test_heat_maps_of_values_around_zero(browser, writer):
@@ -379,50 +379,50 @@ def test_heat_maps_of_values_around_zero(browser, writer):
     ticks = "[...document.querySelectorAll('#dynamics svg text')].map((text) => text.textContent)"
     # Halfway between 1 and 1000 of a logarithmic scale.
     assert any(text.startswith("31.") for text in browser.run(ticks))
-    # Its axis is that of a picture, which is not enlarged.
+    # Heat maps cannot be zoomed.
     before = browser.run(ticks)
     browser.run("document.querySelector('#dynamics .picture').focus()")
     browser.key("+")
     assert browser.run(ticks) == before
 
 
-def test_colours_follow_the_system_and_the_choice(shown):
+def test_colours_follow_the_system_and_the_choice(page):
     paper = "getComputedStyle(document.body).backgroundColor"
-    light = shown.run(paper)
-    shown.scheme("dark")
-    dark = shown.run(paper)
+    light = page.run(paper)
+    page.scheme("dark")
+    dark = page.run(paper)
     assert light != dark
-    shown.click("#theme")
-    assert shown.run(paper) == light
-    shown.click("#theme")
-    shown.scheme("light")
-    assert shown.run(paper) == dark
-    shown.until("document.querySelector('#overview-plot text').getAttribute('fill') === '#a0abb8'")
-    shown.click("#theme")
+    page.click("#theme")
+    assert page.run(paper) == light
+    page.click("#theme")
+    page.scheme("light")
+    assert page.run(paper) == dark
+    page.until("document.querySelector('#overview-plot text').getAttribute('fill') === '#a0abb8'")
+    page.click("#theme")
 
 
 @pytest.mark.parametrize("width", [360, 768])
-def test_nothing_is_wider_than_the_screen(shown, width):
-    shown.resize(width, 800)
-    for name in shown.run("[...document.querySelectorAll('[role=tabpanel]')].map((panel) => panel.id)"):
-        shown.run(f"document.getElementById('tab-{name}').click()")
-        assert shown.run("document.documentElement.scrollWidth") <= width, name
+def test_nothing_is_wider_than_the_screen(page, width):
+    page.resize(width, 800)
+    for name in page.run("[...document.querySelectorAll('[role=tabpanel]')].map((panel) => panel.id)"):
+        page.run(f"document.getElementById('tab-{name}').click()")
+        assert page.run("document.documentElement.scrollWidth") <= width, name
 
 
-def test_lines_do_not_break_at_the_hyphens_of_names(shown):
+def test_lines_do_not_break_at_the_hyphens_of_names(page):
     lines = "[...document.querySelectorAll('.verdict .short, th .short')].map((word) => word.getClientRects().length)"
     for width in range(360, 460, 10):
-        shown.resize(width, 800)
-        assert max(shown.run(lines)) == 1, width
-    assert {"warm-up=100", "warm-up"} <= set(texts(shown, ".verdict .short, th .short"))
+        page.resize(width, 800)
+        assert max(page.run(lines)) == 1, width
+    assert {"warm-up=100", "warm-up"} <= set(texts(page, ".verdict .short, th .short"))
 
 
-def test_without_scripts_everything_is_there(browser, writer):
+def test_all_tabs_are_shown_without_javascript(browser, writer):
     folder = writer.sweep()
-    page = write_page(load_sweep(folder), folder / "report.html")
+    path = write_page(load_sweep(folder), folder / "report.html")
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
-        open_page(browser, page.as_uri())
+        open_page(browser, path.as_uri())
         assert panels(browser) == ["overview", "curves", "differences", "factors", "runs", "configs", "reproduce"]
         assert "This plot needs JavaScript" in browser.run("document.querySelector('#curves').innerText")
     finally:
@@ -454,7 +454,7 @@ def test_hostile_names_stay_text(browser, writer, tmp_path):
     assert "<b>bold</b>" in browser.run("document.querySelector('#configs').textContent")
 
 
-def test_what_begins_like_a_number_is_no_formula(browser, writer, tmp_path):
+def test_saved_cells_are_not_formulas_of_spreadsheets(browser, writer, tmp_path):
     reason = "-2+3+cmd|' /C calc'!A0"
     runs = [writer.run("plain"), writer.run("other", state="failed", stop=60, reason=reason)]
     open_page(browser, write_page(load_comparison(runs), tmp_path / "page.html").as_uri())
@@ -467,14 +467,14 @@ def test_what_begins_like_a_number_is_no_formula(browser, writer, tmp_path):
     assert reason not in cells
 
 
-def test_a_page_that_is_followed(browser, writer):
+def test_a_live_page_is_updated_in_place(browser, writer):
     folder = writer.sweep()
     (folder / "pre-0-2" / "status.json").write_text('{"state": "running", "step": 100, "steps": 200}')
 
-    def recorded(run):
+    def write_dynamics(run):
         (run / "dynamics.jsonl").write_text('{"step": 1, "residual_rms": {"layer 0": 1.0}}\n')
 
-    recorded(folder / "pre-100-1")
+    write_dynamics(folder / "pre-100-1")
     with Server(Pages(folder), 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -485,14 +485,14 @@ def test_a_page_that_is_followed(browser, writer):
         assert "running" in browser.run("document.querySelector('#runs tbody').textContent")
         (folder / "pre-0-2" / "status.json").write_text('{"state": "done", "step": 200, "steps": 200}')
         browser.until("!document.querySelector('#runs tbody').textContent.includes('running')")
-        # What was chosen and typed is still there.
+        # The chosen tab and the typed filter are kept.
         assert panels(browser) == ["runs"]
         assert texts(browser, "#runs .tools span") == ["3 of 12 rows"]
         assert browser.run("document.activeElement.type") == "search"
-        # So is what is shown of the layers, although another run comes before it now.
+        # The heat map stays on its run, although another run now precedes it.
         browser.click("#tab-dynamics")
         assert texts(browser, "#dynamics h3") == ["norm=pre, warm-up=100, seed 1"]
-        recorded(folder / "pre-0-0")
+        write_dynamics(folder / "pre-0-0")
         browser.until("document.querySelectorAll('#dynamics-runs select')[0].length === 2")
         assert texts(browser, "#dynamics h3") == ["norm=pre, warm-up=100, seed 1"]
         server.shutdown()

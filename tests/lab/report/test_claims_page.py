@@ -102,7 +102,7 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert (output / "effects.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_was_published_and_the_limits_may_be_those_of_an_experiment(output):
+def test_published_values_and_limits_can_be_given_per_experiment(output):
     own = ("A1", "one", "", "", "", "5 nats in another task", "mixed", "It asks half of the claim.")
     write_claims(output, [*CLAIMS, own])
     row = next(line for line in build(output).read_text().splitlines() if line.startswith("| A1"))
@@ -113,7 +113,7 @@ def test_what_was_published_and_the_limits_may_be_those_of_an_experiment(output)
     assert "It is small." not in page
 
 
-def test_a_claim_is_counted_by_all_of_its_rows_and_a_check_is_not(output):
+def test_a_claim_is_counted_once_and_a_check_is_not(output):
     write_claims(output, [*CLAIMS, ("S2", "", "two names", "us", "", "", "check")])
     record = {"verdict": "undecided", "effect": "0.9 of the time", "device": "1 x cpu"}
     write_measured(output, record | {"claim": "A1"})
@@ -156,14 +156,14 @@ def test_a_measured_claim_has_a_row_and_is_counted_once(output, tmp_path):
     assert "**exact**" in rows[1]
 
 
-def test_a_measurement_that_cannot_be_read(output):
+def test_damaged_measurements_are_refused(output):
     write_measured(output, {"claim": "A4", "verdict": "supported"})
     with pytest.raises(ConfigError, match=r"measured.json: not readable as a measurement \(KeyError: 'effect'\)"):
         build(output)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("id,statement\nA1,x\n", "no column direction, experiment, limits, page, published, source"),
         (f"{COLUMNS}\nA1,,,,,,,\nA1,,,,,,,\n", "A1 is listed more"),
@@ -173,9 +173,9 @@ def test_a_measurement_that_cannot_be_read(output):
         (f"{COLUMNS}\nA1,,,,,,,It is small, and short.\n", "A1 has more fields than columns"),
     ],
 )
-def test_a_list_of_claims_that_cannot_be_read(output, text, told):
+def test_bad_lists_of_claims_are_refused(output, text, message):
     (output / "claims.csv").write_text(text)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         read_claims(output)
 
 
@@ -190,13 +190,13 @@ def test_the_noise_of_a_paired_difference():
     assert paired_noise(two)[0] == pytest.approx((two[0] - two[1]).std(ddof=1))
 
 
-def test_an_arm_that_barely_trains_does_not_set_the_noise():
+def test_outlying_arms_do_not_affect_the_noise_floor():
     values = np.random.default_rng(0).normal(size=(4, 6))
     diverged = np.array([[1e3, 5e4, 2e2, 1e6, 10.0, 5.0]])
     assert (without_outlying(np.concatenate([values, diverged])) == values).all()
 
 
-def test_the_page_of_the_noise(output):
+def test_the_page_of_the_noise_floor(output):
     (floor,) = noise_floors(output)
     # The seed that one arm lacks is left out.
     assert (floor.metric, floor.arms, floor.seeds, floor.tokens, floor.parameters) == ("eval/loss", 3, 3, 512, 1000)
@@ -250,7 +250,7 @@ def test_a_table_of_a_page_can_have_means_over_seeds(output):
     assert "| a | 0.60 ± 0.10 | done, diverged |\n| b | 0.75 | done |\n" in page.read_text()
 
 
-def test_tables_of_a_page_are_made_of_data_files(output):
+def test_tables_of_a_page_are_filled_from_data_files(output):
     (output / "numbers.csv").write_text("step,loss,note\n1,2.123456789,\n2,,a | b\n")
     page = output / "page.md"
     text = "# A page\n\n<!-- table: numbers.csv; columns: loss, step; where: loss -->\nold\n<!-- end of table -->\n"
@@ -259,12 +259,12 @@ def test_tables_of_a_page_are_made_of_data_files(output):
     one = "<!-- table: numbers.csv; columns: loss, step; where: loss -->\n\n| loss | step |\n| --- | --- |\n| 2.123 | 1 |\n\n<!-- end"
     assert one in page.read_text()
     assert "| 2 |  | a \\| b |\n\n<!-- end of table -->\nEnd.\n" in page.read_text()
-    for wrong, told in (
+    for wrong, message in (
         ("numbers.csv; columns: stepp", "no column 'stepp' .did you mean"),
         ("numbers.csv; rows: step", "'rows' is not one of columns, where, by"),
         ("numbers.csv; by: arm", "no column 'arm'"),
         ("none.csv", "none.csv cannot be read"),
     ):
         page.write_text(f"<!-- table: {wrong} -->\n<!-- end of table -->\n")
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             build(output)

@@ -8,8 +8,8 @@ from zoo.lab.report.archive.level_plot import level_curves, write_level_plots
 
 
 def result(arms, **changes):
-    made = [{"name": name, "overrides": overrides} for name, overrides in arms.items()]
-    return {"arms": made, "metric": "eval/loss", "unit": " nats", "tuning": None, **changes}
+    entries = [{"name": name, "overrides": overrides} for name, overrides in arms.items()]
+    return {"arms": entries, "metric": "eval/loss", "unit": " nats", "tuning": None, **changes}
 
 
 def rates(*values, **others):
@@ -28,20 +28,20 @@ def test_a_line_for_each_combination_of_the_other_factors():
 
 
 @pytest.mark.parametrize(
-    "made",
+    "archived",
     [
         result(rates(0.1, 0.01)),
         result(rates(0.1, 0.01, 0.001), tuning={"field": "optimizer.learning_rate"}),
         result({f"kind={kind}": {"model.norm.kind": kind} for kind in ("rmsnorm", "layernorm", "none")}),
         result({f"tied={tied}": {"model.tie_embeddings": tied} for tied in (True, False)}),
-        # A second field changes beside the first.
+        # A second field changes along with the first.
         result({f"width={w}": {"model.dim": w, "model.attention.num_heads": w // 16} for w in (16, 32, 64)}),
     ],
     ids=["two values", "tuned", "words", "switches", "two fields"],
 )
-def test_other_factors_have_no_plot(made, tmp_path):
-    assert not level_curves(made)
-    assert not write_level_plots(made, [], tmp_path)
+def test_other_factors_have_no_plot(archived, tmp_path):
+    assert not level_curves(archived)
+    assert not write_level_plots(archived, [], tmp_path)
 
 
 def test_means_over_seeds_on_a_logarithmic_axis(tmp_path, monkeypatch):

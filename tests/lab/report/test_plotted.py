@@ -18,8 +18,8 @@ from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 
 
-def decoded(entry):
-    """What heat.js makes of it."""
+def decode(entry):
+    """Decodes the values of a heat map as heat.js does."""
     codes = np.frombuffer(base64.b64decode(entry["codes"]), "<u2").reshape(len(entry["rows"]), len(entry["steps"]))
     values = entry["low"] + codes / 65534 * (entry["high"] - entry["low"])
     return np.where(codes == 65535, np.nan, 10**values if entry["log"] else values)
@@ -29,25 +29,25 @@ def write_dynamics(folder, rows):
     (folder / "dynamics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_work_counts_the_tokens_of_rows(writer):
+def test_flops_per_update_count_the_tokens_of_rows(writer):
     shape = {"data": {"batch_size": 4, "sequence_length": 32}}
     assert flops_per_update(load_run(writer.run("a", config=shape))) == 4 * 32 * 7.4e6
-    # Without them what the run has counted: 1,024 per update.
+    # Without these fields the tokens that the run has counted are used: 1,024 per update.
     assert flops_per_update(load_run(writer.run("b"))) == 1024 * 7.4e6
     assert flops_per_update(load_run(writer.run("c", meta={"flops_per_token": "many"}))) is None
     assert flops_per_update(load_run(writer.run("d", stop=0))) is None
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_packed_numbers_come_back(log):
+def test_packed_heatmaps_decode_to_their_values(log):
     values = np.array([[1.0, 2.0, np.nan], [30.0, 4.5, 1000.0 if log else 7.0]])
     entry = pack_heatmap(["a", "b"], [1, 2, 5], values, 100)
     assert entry["log"] is log
-    np.testing.assert_allclose(decoded(entry), values, rtol=3e-4)
-    assert np.isnan(decoded(pack_heatmap(["a"], [1], np.array([[np.nan]]), 100))).all()
-    np.testing.assert_allclose(decoded(pack_heatmap(["a"], [1, 2], np.array([[3.0, 3.0]]), 100)), 3.0)
+    np.testing.assert_allclose(decode(entry), values, rtol=3e-4)
+    assert np.isnan(decode(pack_heatmap(["a"], [1], np.array([[np.nan]]), 100))).all()
+    np.testing.assert_allclose(decode(pack_heatmap(["a"], [1, 2], np.array([[3.0, 3.0]]), 100)), 3.0)
     np.testing.assert_allclose(
-        decoded(pack_heatmap(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02
+        decode(pack_heatmap(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02
     )
 
 
@@ -55,10 +55,10 @@ def test_many_steps_are_thinned_and_the_last_stays():
     entry = pack_heatmap(["a"], list(range(1001)), np.arange(1001.0)[None], 100)
     assert len(entry["steps"]) <= MAX_COLUMNS + 1
     assert (entry["steps"][0], entry["steps"][-1]) == (0, 1000)
-    np.testing.assert_allclose(decoded(entry)[0], entry["steps"], atol=0.02)
+    np.testing.assert_allclose(decode(entry)[0], entry["steps"], atol=0.02)
 
 
-def test_dynamics_are_read_as_they_are(writer):
+def test_malformed_dynamics_are_skipped(writer):
     folder = writer.run("a")
     write_dynamics(
         folder,
@@ -86,7 +86,7 @@ def test_dynamics_are_read_as_they_are(writer):
     assert heatmaps(load_comparison([writer.run("b")])) is None
 
 
-def test_big_sweeps_fit(writer):
+def test_pages_of_big_sweeps_stay_small(writer):
     arms = [{"name": f"dim={arm}", "factors": {"dim": str(arm)}} for arm in range(8)]
     runs = [{"folder": f"{arm}-{seed}", "arm": f"dim={arm}", "seed": seed} for arm in range(8) for seed in range(25)]
     folder = writer.sweep(folder="big", arms=arms, runs=runs, seeds=list(range(25)), contrasts=[])

@@ -56,7 +56,7 @@ def hostile(writer):
     return write_comparison([first, second], writer.root / "page.html")
 
 
-def test_report_holds_everything(writer):
+def test_a_report_contains_all_sections(writer):
     page = Elements(
         write_report(writer.sweep(broken=True, lengths=True, warnings=["arms differ in parameters by 3 %"]))
     )
@@ -122,7 +122,7 @@ def test_the_page_needs_no_network(writer):
     assert "@import" not in style
 
 
-def test_numbers_in_the_page_are_the_runs_numbers(writer):
+def test_numbers_in_the_page_are_those_of_the_runs(writer):
     folder = writer.sweep()
     page = Elements(write_report(folder))
     data = json.loads(page.scripts[0])
@@ -185,7 +185,7 @@ def test_figures_are_written(writer):
 def test_the_same_runs_give_the_same_bytes(writer):
     folder = writer.sweep(lengths=True)
     first, second = (write_report(folder, folder / name / "page.html", figures=True) for name in "ab")
-    # Only the relative links to the run folders could differ, and both pages lie equally deep.
+    # Only the relative links to the run folders could differ, and both pages are equally deep.
     assert first.read_bytes() == second.read_bytes()
     for image in (folder / "a" / "page").iterdir():
         assert image.read_bytes() == (folder / "b" / "page" / image.name).read_bytes()
@@ -215,7 +215,7 @@ def test_a_running_sweep_without_evaluation(writer):
     assert json.loads(page.scripts[0])["metrics"] == ["train/loss"]
 
 
-def test_doubts_about_fairness(writer):
+def test_unequal_conditions_are_caveats(writer):
     folder = writer.sweep()
     meta = json.loads((folder / "pre-0-0" / "meta.json").read_text())
     meta["device"]["kind"] = "gpu"
@@ -237,15 +237,15 @@ def test_runs_that_were_trained_longer_are_a_caveat(writer):
     folder = writer.sweep()
     for name in ("pre-0-0", "pre-0-1"):
         meta = json.loads((folder / name / "meta.json").read_text())
-        grown = [{"from": 100, "to": 200, "step": 100}, 3, {"from": "x"}]
-        (folder / name / "meta.json").write_text(json.dumps(meta | {"extensions": grown}))
+        extensions = [{"from": 100, "to": 200, "step": 100}, 3, {"from": "x"}]
+        (folder / name / "meta.json").write_text(json.dumps(meta | {"extensions": extensions}))
     assert sweep_caveats(load_sweep(folder)) == [
         "2 runs trained longer than first planned, which may have been decided from results: pre-0-0, pre-0-1 "
         "(training.steps grew from 100 to 200 at step 100)"
     ]
 
 
-def test_odd_meta_does_not_stop_a_report(writer):
+def test_malformed_records_do_not_stop_a_report(writer):
     folder = writer.sweep()
     (folder / "pre-0-0" / "meta.json").write_text(
         '{"parameters": 3, "device": [1], "data": null, "versions": "x", "command": 7}'
@@ -265,7 +265,7 @@ def test_odd_meta_does_not_stop_a_report(writer):
         ("file/page.html", "cannot be written"),
     ],
 )
-def test_outputs_that_cannot_be(writer, output, message):
+def test_bad_outputs_are_refused(writer, output, message):
     (writer.root / "file").write_text("")
     with pytest.raises(ConfigError, match=message) as caught:
         write_report(writer.sweep(), writer.root / output)

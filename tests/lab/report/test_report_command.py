@@ -15,7 +15,7 @@ from zoo.lab.report.server import Server, Site
 
 @pytest.fixture
 def run(monkeypatch, request):
-    # Pictures take most of the time of a report.
+    # Figures take most of the time of a report.
     if request.node.name != "test_report_writes_elsewhere":
         monkeypatch.setattr(build, "write_figures", lambda sweep, folder: [])
     parser = argparse.ArgumentParser()
@@ -50,7 +50,7 @@ def test_compare(run, writer, tmp_path, capsys, monkeypatch):
     assert "lowest final eval/loss is 2, reached by" in capsys.readouterr().out
 
 
-def test_arms_of_a_comparison_are_called_as_asked_or_by_their_folders(run, writer, tmp_path, capsys):
+def test_arms_of_a_comparison_are_named_by_flags_or_folders(run, writer, tmp_path, capsys):
     two = [writer.run("first"), writer.run("second", config={"model": {"dim": 128}})]
     four = {"dim": 32, "depth": 9, "heads": 3, "norm": {"placement": "post"}}
     many = [writer.run(f"deep/seed-{seed}", seed=seed, config={"model": four}, final=3.0 + seed) for seed in (0, 1)]
@@ -70,7 +70,7 @@ def test_arms_of_a_comparison_are_called_as_asked_or_by_their_folders(run, write
         run("compare", "--name", two[0].name)
 
 
-def test_notes_stay_with_a_sweep(run, writer, capsys):
+def test_notes_are_kept_with_a_sweep(run, writer, capsys):
     folder = writer.sweep()
     assert run("report", folder, "--note", "the rate is <high>") == 0
     assert run("report", folder, "--note", "a second one", "--json") == 0
@@ -81,7 +81,7 @@ def test_notes_stay_with_a_sweep(run, writer, capsys):
         run("report", folder, "--note", " ")
 
 
-def test_json_has_the_tables(run, writer, capsys):
+def test_json_contains_the_tables(run, writer, capsys):
     assert run("report", writer.sweep(), "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["verdict"], record["progress"], record["baseline"]) == ("supported", "", "norm=pre, warm-up=0")
@@ -105,14 +105,14 @@ def test_an_index_over_sweeps(run, writer, capsys):
     assert 'norm=post, <span class="short">warm-up=100</span> ends 1.022 nats below' in page
     assert "experiment.json: not readable as JSON" in page
     assert "<script" not in page
-    # What is up to date is not written again.
+    # Reports that are up to date are not written again.
     assert run("report", writer.root) == 0
     assert capsys.readouterr().out.split() == [str(writer.root / "index.html")]
     with pytest.raises(ConfigError, match="--json is for a single sweep"):
         run("report", writer.root, "--json")
 
 
-def test_a_folder_of_sweeps_is_followed(writer):
+def test_a_folder_of_sweeps_is_served(writer):
     writer.sweep(folder="a b", name="First")
     with Server(Site(writer.root), 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -130,7 +130,7 @@ def test_a_folder_of_sweeps_is_followed(writer):
         server.shutdown()
 
 
-def test_a_sweep_that_runs_tells_how_far_it_is(run, writer, capsys):
+def test_a_running_sweep_reports_its_progress(run, writer, capsys):
     folder = writer.sweep()
     for name, step in (("post-0-1", 100), ("post-0-2", 0), ("post-0-0", 0)):
         (folder / name / "status.json").write_text(json.dumps({"state": "running", "step": step, "steps": 200}))
@@ -152,7 +152,7 @@ def test_a_sweep_that_runs_tells_how_far_it_is(run, writer, capsys):
     assert capsys.readouterr().out.splitlines()[1] == "Unfinished, 9 of 12 runs"
 
 
-def test_bad_folders(run, tmp_path):
+def test_bad_folders_are_refused(run, tmp_path):
     with pytest.raises(ConfigError, match="no such folder"):
         run("report", tmp_path / "none")
     with pytest.raises(ConfigError, match="no such folder"):

@@ -48,39 +48,39 @@ def scaled(*effects):
         ((0.1, 0.1, 0.1), "holds", "unclear", "supported"),
         ((-0.3, -0.2, 0.1), "turns", "shrinks", "not supported"),
         ((-0.3, 0.0, -0.3), "undecided", "unclear", "undecided"),
-        # The smallest size that has an order counts.
+        # Sizes below the smallest one with an order do not count.
         ((0.0, -0.2, -0.2), "holds", "grows", "supported"),
         ((0.0, 0.0, -0.2), "no order", "grows", "undecided"),
         ((-0.2, -0.2), "too few sizes", "unclear", "undecided"),
         ((-0.2, 0.2), "turns", "shrinks", "not supported"),
     ],
 )
-def test_an_order_holds_where_every_larger_size_has_it(effects, order, trend, verdict):
+def test_an_order_holds_if_all_larger_sizes_have_it(effects, order, trend, verdict):
     found = scaled(*effects)
     assert [effect.size for effect in found.effects] == list(SIZES)[: len(effects)]
     assert [effect.difference.mean for effect in found.effects] == pytest.approx(effects)
     assert (found.order, found.trend, overall([found])) == (order, trend, verdict)
 
 
-def test_sizes_of_one_experiment_belong_together():
+def test_sizes_of_one_experiment_are_grouped():
     names = ("ffn", "ffn-micro", "muon-medium", "norm-kind")
     results = [{"name": name, "size": name.rpartition("-")[2] if "-m" in name else "tiny"} for name in names]
     # Muon has no result without a size; "kind" is no size.
     assert base_names(results) == {"ffn": "ffn", "ffn-micro": "ffn"}
 
 
-def test_the_change_is_compared_by_welch_s_interval():
+def test_the_change_has_the_interval_of_welch():
     small, large = (0.1, 0.3, 0.2, 0.4), (0.6, 0.5, 0.9)
     found = effect_change(*(mean_difference(dict(enumerate(values))) for values in (small, large)), -1)
-    theirs = stats.ttest_ind(small, large, equal_var=False)
-    bounds = theirs.confidence_interval(0.95)
+    welch = stats.ttest_ind(small, large, equal_var=False)
+    bounds = welch.confidence_interval(0.95)
     assert (found.mean, found.low, found.high) == pytest.approx(
         (np.mean(small) - np.mean(large), bounds.low, bounds.high)
     )
-    assert found.p == pytest.approx(theirs.pvalue)
+    assert found.p == pytest.approx(welch.pvalue)
 
 
-def test_the_page_is_made_beside_the_archive(tmp_path):
+def test_the_page_of_scales_is_written_with_the_index(tmp_path):
     for size, effect in zip(SIZES, (-0.3, -0.2, -0.1), strict=True):
         result, contrasts, runs = archived(size, effect)
         texts = {
@@ -117,7 +117,7 @@ def test_the_page_is_made_beside_the_archive(tmp_path):
         in index
     )
     assert "[Effects at several sizes](scales/README.md)" in index
-    # F1 has one row, from its own size; the others have their pages.
+    # F1 has one row, from the default size; the other sizes have only their pages.
     assert index.count("| F1 |") == 1
     assert "[ffn](ffn/README.md)" in index
     assert (tmp_path / "ffn-medium/README.md").exists()

@@ -19,7 +19,7 @@ def record(tmp_path, kind, dtype, **meta):
     ("NVIDIA H200", "bfloat16", {"flops_per_token": None}, ["593,000", "–", "–"]),
     ("NVIDIA H200", "bfloat16", {"device": None}, ["593,000", "593,000", "–"]),
 ])  # fmt: skip
-def test_the_share_of_the_peak_is_that_of_the_run_s_devices(tmp_path, kind, dtype, meta, cells):
+def test_the_share_of_peak_is_that_of_the_devices_of_the_run(tmp_path, kind, dtype, meta, cells):
     assert [cell.text for cell in speed_cells(593_400.0, record(tmp_path, kind, dtype, **meta))] == cells
 
 

@@ -1,4 +1,4 @@
-"""Runs that were picked by hand are compared with a warning for every doubt."""
+"""Comparisons of runs picked by hand have a caveat for each difference in their conditions."""
 
 import json
 
@@ -34,7 +34,7 @@ def caveats(*folders):
     return load_comparison(list(folders)).warnings
 
 
-def test_what_is_scored_is_compared(run):
+def test_differences_in_what_is_scored_are_caveats(run):
     causal, masked = run("a", {}), run("b", ENCODER)
     lines = caveats(causal, masked)
     assert [line.partition(" by eval/loss: ")[0] for line in lines] == [
@@ -51,7 +51,7 @@ def test_what_is_scored_is_compared(run):
     assert "The lowest final eval/loss is 2, reached by" in judge(load_comparison([causal, post])).paragraph
 
 
-def test_sizes_and_conditions_are_compared(run, tmp_path):
+def test_differences_in_size_and_conditions_are_caveats(run, tmp_path):
     def meta(total, kernel, tokenizer):
         return {
             "parameters": {"total": total},
@@ -84,7 +84,7 @@ def test_sizes_and_conditions_are_compared(run, tmp_path):
     (line,) = caveats(one, fewer_rows)
     assert line.startswith("arms differ in tokens of training")
     assert "1,536,000 (" in line
-    # One per cent is no difference.
+    # A difference of one per cent is no caveat.
     assert caveats(one, run("c", {"model.dim": 320}, **meta(1009, "einsum", "x"))) == []
 
 
@@ -94,7 +94,7 @@ def test_a_config_that_cannot_be_read_is_reported(run):
     assert any("what its evaluation scores cannot be told" in line for line in caveats(one, other))
 
 
-def test_the_command_prints_them(run, command_line):
+def test_the_command_prints_the_caveats(run, command_line):
     code, output, _ = command_line("compare", str(run("a", {})), str(run("b", ENCODER)))
     assert code == 0
     assert "caveat: arms are scored on different targets by eval/loss" in output

@@ -33,7 +33,7 @@ def test_band_ends_where_a_diverged_run_ends_and_leaves_out_failed_ones(writer):
     assert (failed.n, failed.step[-1]) == (2, 200)
 
 
-def test_band_of_unfinished_runs_covers_what_all_have_reached(writer):
+def test_band_of_unfinished_runs_covers_steps_that_all_have_reached(writer):
     folders = [writer.run(f"r{seed}", seed=seed, state="running", stop=stop) for seed, stop in enumerate((40, 80))]
     sweep = load_comparison(folders)
     assert curves.seed_band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40]
@@ -52,7 +52,7 @@ def test_colour_follows_the_first_factor_and_dash_the_second(writer):
 
 @pytest.mark.parametrize("levels", [(12, 1), (2, 9), (3, 3)], ids=str)
 def test_no_two_arms_look_alike(levels):
-    """Colours and dashes begin again after the last."""
+    """Colours and dashes are reused if there are many levels, but no combination is."""
     arms = [
         SimpleNamespace(name=f"{first} {second}", factors={"first": str(first), "second": str(second)})
         for first, second in itertools.product(*map(range, levels))
@@ -63,23 +63,23 @@ def test_no_two_arms_look_alike(levels):
 
 
 def top(folder):
-    """Where the axis of the curves of a sweep ends."""
+    """Returns the upper end of the vertical axis of a sweep's curves."""
     sweep = load_sweep(folder)
     return figures._curves(sweep, {arm.name: ("black", "solid") for arm in sweep.arms}).get_ylim()[1]
 
 
-def test_what_blows_up_is_cut_off_and_what_rises_is_not(writer):
+def test_the_axis_cuts_off_diverging_losses_but_not_rising_accuracies(writer):
     folder = writer.sweep(broken=True)
     # One run ends at five times its loss; all begin at 6.
     assert 6 < top(folder) < 7
     for path in folder.glob("*/metrics.jsonl"):
         path.write_text(path.read_text().replace('"eval/loss": ', '"eval/accuracy": '))
-    made = json.loads((folder / "experiment.json").read_text())
-    (folder / "experiment.json").write_text(json.dumps(made | {"metric": "eval/accuracy", "contrasts": []}))
+    experiment = json.loads((folder / "experiment.json").read_text())
+    (folder / "experiment.json").write_text(json.dumps(experiment | {"metric": "eval/accuracy", "contrasts": []}))
     assert top(folder) > 12
 
 
-def test_lengths_tell_impossible_from_unfinished(writer):
+def test_impossible_lengths_are_distinguished_from_unfinished_ones(writer):
     sweep = load_sweep(writer.sweep(lengths=True, broken=True))
     found = curves.loss_by_length(sweep)
     assert (found.trained, found.lengths) == (128, [64, 128, 256, 512, 1024])
@@ -131,7 +131,7 @@ def test_digits_follow_the_uncertainty():
     # Steps and other large numbers have no decimals.
     assert interval(-879.52, -753.1) == "-880 to -753"
     assert plus_minus(19169.83, 32950.7) == "19,170 ± 32,951"
-    # A bound that is not 0 does not look like it where that decides.
+    # A bound that excludes 0 must not be rounded to 0.
     assert interval(-0.2736, -0.003718) == "-0.274 to -0.004"
     assert interval(-0.2736, 0.003718) == "-0.27 to 0.00"
     # Small values are not printed as zeros.
@@ -140,7 +140,7 @@ def test_digits_follow_the_uncertainty():
     assert plus_minus(2.34567, 1e-7) == "2.34567 ± 0.00000"
 
 
-def test_what_is_not_finite_was_evaluated(writer):
+def test_values_that_are_not_finite_count_as_evaluated(writer):
     folder = writer.sweep(lengths=True)
     for seed in range(3):
         path = folder / f"pre-0-{seed}" / "metrics.jsonl"
@@ -153,9 +153,9 @@ def test_what_is_not_finite_was_evaluated(writer):
 
 
 @pytest.mark.parametrize("length", [[1, 2], "x", -1, {}])
-def test_a_length_that_is_none_is_no_trained_length(writer, length):
+def test_invalid_lengths_are_not_trained_lengths(writer, length):
     folder = writer.sweep(lengths=True)
     for path in folder.glob("*/config.json"):
-        made = json.loads(path.read_text())
-        path.write_text(json.dumps(made | {"data": {"sequence_length": length}}))
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps(config | {"data": {"sequence_length": length}}))
     assert curves.loss_by_length(load_sweep(folder)).trained is None

@@ -1,4 +1,4 @@
-"""Torn, huge and odd records: every reader takes them as they are or ends in one line."""
+"""Torn, huge and malformed records: every reader returns a result or reports problems of one line."""
 
 import contextlib
 import dataclasses
@@ -102,20 +102,20 @@ def put(path, content):
 
 @pytest.fixture(autouse=True)
 def alarm():
-    """A reader that waits for the writer of a FIFO would wait for ever."""
+    """Fails a reader that hangs, as one that waits for the writer of a FIFO does."""
 
-    def end(*_):
+    def fail(*_):
         raise AssertionError("it hangs")
 
-    before = signal.signal(signal.SIGALRM, end)
+    before = signal.signal(signal.SIGALRM, fail)
     signal.alarm(60)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
 
 
-def one_line_each(readers):
-    """Calls the readers; each ends in a result or in problems of one line that name a file."""
+def check_readers(readers):
+    """Calls the readers; each must return a result or raise problems of one line."""
     for name, read in readers.items():
         try:
             read()
@@ -155,12 +155,12 @@ def plan(writer, monkeypatch):
     """A plan whose first run is that of the folder pre-0-0."""
     fake = configs.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
-    made = make_plan(fake.experiment(seeds=(0,)))
-    return dataclasses.replace(made, runs=[dataclasses.replace(made.runs[0], folder="pre-0-0")])
+    full = make_plan(fake.experiment(seeds=(0,)))
+    return dataclasses.replace(full, runs=[dataclasses.replace(full.runs[0], folder="pre-0-0")])
 
 
 @pytest.mark.parametrize("content", CONTENTS)
-def test_every_reader_takes_every_content_of_every_file(content, writer, plan, capsys):
+def test_readers_handle_every_content_of_every_file(content, writer, plan, capsys):
     sweep = writer.sweep()
     run = sweep / "pre-0-0"
     (run / "checkpoints").mkdir()
@@ -168,15 +168,15 @@ def test_every_reader_takes_every_content_of_every_file(content, writer, plan, c
         path = run / name
         before = path.read_bytes() if path.exists() else None
         put(path, CONTENTS[content])
-        one_line_each(readers_of(sweep, run, plan))
+        check_readers(readers_of(sweep, run, plan))
         path.rmdir() if path.is_dir() else path.unlink()
         if before is not None:
             path.write_bytes(before)
     put(run / ".lock", CONTENTS[content])
     put(run / "log.txt", CONTENTS[content])
-    one_line_each(readers_of(sweep, run, plan))
+    check_readers(readers_of(sweep, run, plan))
     put(sweep / "experiment.json", CONTENTS[content])
-    one_line_each(readers_of(sweep, run, plan))
+    check_readers(readers_of(sweep, run, plan))
 
 
 @pytest.mark.parametrize("content", CONTENTS)
@@ -195,24 +195,24 @@ def test_a_run_is_not_continued_from_damaged_records(content, tmp_path):
             with contextlib.ExitStack() as stack:
                 check(RunRequest(config, tmp_path, print), "single", stack)
 
-        one_line_each({name: read})
+        check_readers({name: read})
         path = tmp_path / name
         path.rmdir() if path.is_dir() else path.unlink()
 
 
 @pytest.mark.parametrize("content", [*CONTENTS, *LINES])
-def test_curves_are_continued_from_any_lines(content, tmp_path):
+def test_metrics_files_are_continued_after_any_lines(content, tmp_path):
     path = tmp_path / "metrics.jsonl"
     put(path, CONTENTS.get(content) or json.dumps(LINES.get(content)) + "\n")
 
-    def go_on():
+    def resume():
         MetricsFile(path, 3, True).close()
 
-    one_line_each({"metrics": go_on})
+    check_readers({"metrics": resume})
 
 
 @pytest.mark.parametrize("content", LINES)
-def test_odd_lines_are_no_numbers_of_a_report(content, writer):
+def test_malformed_lines_do_not_enter_a_report(content, writer):
     sweep = writer.sweep()
     for run in ("pre-0-0", "pre-0-1"):
         with (sweep / run / "metrics.jsonl").open("a") as file:
@@ -232,7 +232,7 @@ def test_odd_lines_are_no_numbers_of_a_report(content, writer):
         assert "1 line of metrics.jsonl could not be read" in line
 
 
-def test_a_report_of_runs_with_all_odd_lines_has_finite_numbers(writer):
+def test_a_report_with_all_malformed_lines_has_finite_numbers(writer):
     sweep = writer.sweep()
     for run in ("pre-0-0", "pre-0-1", "post-0-0"):
         with (sweep / run / "metrics.jsonl").open("a") as file:
@@ -267,9 +267,9 @@ HOLDERS = {"an odd process": '{"process": "x", "host": 1, "runs": [null]}', "a n
 @pytest.mark.parametrize(
     "content", [name for name, text in (CONTENTS | HOLDERS).items() if isinstance(text, str | bytes)]
 )
-def test_a_sweep_that_is_in_use_by_somebody_is_refused_in_one_line(content, tmp_path):
-    held, text = SweepLock(tmp_path), (CONTENTS | HOLDERS)[content]
+def test_a_held_lock_with_unreadable_content_is_refused_in_one_line(content, tmp_path):
+    lock, text = SweepLock(tmp_path), (CONTENTS | HOLDERS)[content]
     (tmp_path / ".lock").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ZooError, match=r"is in use by another process$"):
         SweepLock(tmp_path)
-    held.close()
+    lock.close()

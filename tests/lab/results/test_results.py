@@ -59,7 +59,7 @@ def test_only_done_runs_have_a_final_value(writer, state):
     assert run.best("eval/loss") is not None
 
 
-def test_sweep_has_runs_that_never_started(writer):
+def test_a_sweep_contains_runs_that_never_started(writer):
     sweep = load_sweep(writer.sweep(broken=True))
     states = {run.folder.name: run.state for run in sweep.runs}
     assert len(states) == 12
@@ -85,13 +85,13 @@ def test_labels_name_only_what_differs(writer):
         (lambda root: root, "not a sweep folder, it has no experiment.json"),
     ],
 )
-def test_folders_that_are_no_sweeps(tmp_path, make, message):
+def test_folders_that_are_not_sweeps_are_refused(tmp_path, make, message):
     with pytest.raises(ConfigError, match=message) as caught:
         load_sweep(make(tmp_path))
     assert len(caught.value.problems) == 1
 
 
-def test_reports_and_comparisons_point_at_each_other(writer):
+def test_errors_suggest_the_other_command_for_runs_and_sweeps(writer):
     run, sweep = writer.run("x"), writer.sweep()
     with pytest.raises(ConfigError, match="use zoo compare"):
         load_sweep(run)
@@ -106,7 +106,7 @@ def test_damaged_experiment_files(tmp_path, text):
         load_sweep(tmp_path)
 
 
-def test_every_problem_of_an_experiment_is_named_at_once(writer):
+def test_all_problems_of_an_experiment_are_reported_at_once(writer):
     bad = [
         {
             "name": "x",
@@ -134,27 +134,27 @@ def test_two_runs_of_one_arm_and_seed_are_refused(writer):
         load_sweep(writer.sweep(runs=runs))
 
 
-def test_damaged_status_is_one_line(writer):
+def test_an_unknown_state_is_reported(writer):
     folder = writer.run("x")
     (folder / "status.json").write_text('{"state": "finished"}')
     with pytest.raises(ConfigError, match='state is "finished"'):
         load_run(folder)
 
 
-def test_differing():
+def test_differing_keys():
     a = {"seed": 0, "model": {"dim": 1, "layers": {}}, "list": [1, 2], "flag": 1}
     b = {"seed": 1, "model": {"dim": 1, "layers": {}}, "list": [2, 1], "flag": True, "extra": None}
     # A key that is absent counts as null: both mean that nothing was chosen.
     assert differing_keys([a, b]) == ["flag", "list"]
 
 
-def test_a_field_that_is_newer_than_a_run_has_its_default_there():
+def test_a_field_missing_in_an_older_run_has_its_default():
     default, changed = {"model": {"layers": {"distinct": 0}}}, {"model": {"layers": {"distinct": 2}}}
     assert differing_keys([{}, default]) == []
     assert differing_keys([{}, default, changed]) == ["model.layers.distinct"]
 
 
-def test_a_renamed_field_that_changed_nothing_is_none_of_a_run(writer):
+def test_a_renamed_field_at_its_default_is_dropped(writer):
     folder = writer.run("a", config={"optimizer": {"muon_warmup": 0, "kind": "adamw"}})
     assert load_run(folder).config["optimizer"] == {"kind": "adamw"}
 
@@ -176,18 +176,18 @@ def test_comparison_groups_by_what_differs(writer):
     assert sweep.metric == "eval/loss"
 
 
-def test_a_repeated_run_is_an_arm_of_its_own(writer):
+def test_a_repeated_run_is_a_separate_arm(writer):
     sweep = load_comparison([writer.run("first"), writer.run("again")])
     assert [arm.label for arm in sweep.arms] == ["first", "again"]
 
 
-def test_a_comparison_is_not_of_cadences_or_of_what_follows(writer):
+def test_comparisons_ignore_cadences_and_derived_fields(writer):
     def config(dim, every):
         return {"model": {"dim": dim, "attention": {"head_dim": dim // 4}}, "training": {"log_every": every}}
 
     folders = [writer.run(f"r{dim}", config=config(dim, every)) for dim, every in ((64, 10), (128, 20))]
     assert [arm.factors for arm in load_comparison(folders).arms] == [{"dim": "64"}, {"dim": "128"}]
-    # Unless it is what tells them apart.
+    # A derived field counts if the runs differ in nothing else.
     wide = {"model": {"dim": 64, "attention": {"head_dim": 32}}}
     assert len(load_comparison([folders[0], writer.run("wide", config=wide)]).arms) == 2
 

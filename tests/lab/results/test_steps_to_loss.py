@@ -1,5 +1,5 @@
 """Steps to the loss at which another arm ends: interpolated, paired by seed, never in favour of a
-run that does not get there.
+run that does not reach it.
 """
 
 import dataclasses
@@ -44,13 +44,13 @@ def test_the_step_at_which_a_loss_is_first_reached(target, step):
     assert steps_to(series((0, np.nan), (10, 2.0)), 2.5) == 10
 
 
-def test_the_metric_is_a_number_of_steps_of_which_less_is_better():
+def test_the_metric_is_a_number_of_steps_and_lower_is_better():
     assert is_known_metric(METRIC)
     assert not is_known_metric("steps_to/")
     assert (higher_is_better(METRIC), is_per_token(METRIC), unit_suffix(METRIC)) == (False, True, " steps")
 
 
-def test_runs_are_judged_and_archived_by_it(writer, tmp_path):
+def test_runs_are_judged_and_archived_by_steps_to_loss(writer, tmp_path):
     contrast = {key: {"arm": arm, "metric": METRIC} for key, arm in (("a", FAST), ("b", SLOW))}
     contrast |= {"name": "faster", "rule": "superiority", "margin": 0.0, "expected": ""}
     folder = writer.sweep(name="norms", contrasts=[contrast])
@@ -86,17 +86,17 @@ def test_every_other_length_is_archived(writer, tmp_path):
         (METRIC, {"training.eval_every": 0}, "without evaluations of eval/loss; set training.eval_every"),
     ],
 )
-def test_what_will_not_be_there_is_refused_before_it_is_trained(monkeypatch, metric, changes, problem):
+def test_targets_that_cannot_be_reached_are_refused_by_the_plan(monkeypatch, metric, changes, problem):
     monkeypatch.setattr(arm_resolution, "count_cost", cost)
-    made = experiment()
-    assert arm_name(made.contrasts[0].b.arm) == SLOW
+    declared = experiment()
+    assert arm_name(declared.contrasts[0].b.arm) == SLOW
     contrast = dataclasses.replace(
-        made.contrasts[0], a=Side(made.contrasts[0].a.arm, metric), b=Side(made.contrasts[0].b.arm, metric)
+        declared.contrasts[0], a=Side(declared.contrasts[0].a.arm, metric), b=Side(declared.contrasts[0].b.arm, metric)
     )
     factors = {
-        name: {key: {**level, **changes} for key, level in levels.items()} for name, levels in made.factors.items()
+        name: {key: {**level, **changes} for key, level in levels.items()} for name, levels in declared.factors.items()
     }
     if changes:
-        factors["warm-up"] = made.factors["warm-up"]
+        factors["warm-up"] = declared.factors["warm-up"]
     with pytest.raises(ConfigError, match=problem):
-        make_plan(dataclasses.replace(made, contrasts=(contrast,), factors=factors))
+        make_plan(dataclasses.replace(declared, contrasts=(contrast,), factors=factors))

@@ -78,10 +78,10 @@ def test_rules(rule, margin, low, high, expected):
         (["diverged", "diverged"], ["diverged", "diverged"], "undecided"),
         # So is a done run whose final value is not finite.
         ([1.0, 1.1], [math.nan, math.nan], "holds"),
-        # What was never written says nothing.
+        # A metric that was never written decides nothing.
         ([1.0, 1.1], [None, None], "undecided"),
         ([1.0, 1.1, 1.2], [2.0, 2.1, None], "undecided"),
-        # What failed or has not finished may not be dropped.
+        # Failed and unfinished runs must not be left out.
         ([1.0, 1.1, 1.2], [2.0, 2.1, "failed"], "undecided"),
         ([1.0, 1.1, "running"], [2.0, 2.1, 2.2], "undecided"),
         ([1.0, 1.1], [2.0, 2.1, 2.2], "undecided"),
@@ -92,20 +92,20 @@ def test_superiority_on_runs(a, b, expected):
     assert judge_contrast(sweep_of(a, b), sweep_of(a, b).contrasts[0]).outcome == expected
 
 
-def test_infinite_losses_and_missing_runs_are_said():
+def test_infinite_losses_and_missing_runs_are_reported():
     text = judge(sweep_of([1.0, 1.1, 1.2], ["diverged", 2.1, "failed"])).paragraph
     assert "B diverged in 1 of 3 seeds (counted as an infinite loss)" in text
     assert 'not finished: "B-2" (failed)' in text
     assert text.startswith("Undecided: ")
 
 
-def test_one_pair_is_said_to_be_too_few():
+def test_a_single_pair_is_reported_as_too_few():
     outcome = judge(sweep_of([1.0], [2.0])).outcomes[0]
     assert "1 seed, so no interval" in outcome.sentence
     assert outcome.notes == ["1 paired seed; at least 2 are needed"]
 
 
-def test_a_misspelt_metric_is_no_infinite_loss(writer):
+def test_a_misspelt_metric_is_not_an_infinite_loss(writer):
     folder = writer.sweep()
     experiment = json.loads((folder / "experiment.json").read_text())
     experiment["contrasts"][0]["b"]["metric"] = "eval/los"
@@ -125,7 +125,7 @@ def test_paragraph_of_a_supported_claim(writer):
     )
 
 
-def test_one_refuted_contrast_is_enough_against_the_claim(writer):
+def test_one_refuted_contrast_makes_the_claim_unsupported(writer):
     folder = writer.sweep(broken=True)
     experiment = json.loads((folder / "experiment.json").read_text())
     side = {"metric": "eval/loss"}
@@ -171,7 +171,7 @@ def test_without_a_claim_the_best_arm_is_named(writer):
 
 
 def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> SweepResults:
-    """The same sweep with an accuracy for a metric, of which more is better."""
+    """Returns the same sweep judged by an accuracy, of which higher values are better."""
     metric = "eval/next_accuracy"
     runs = [
         run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)
@@ -197,7 +197,7 @@ def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0)
         ([0.80, 0.81, "diverged"], [0.70, 0.71, 0.72], "superiority", 0.05, "undecided"),
     ],
 )
-def test_of_accuracies_more_is_better(a, b, rule, margin, expected):
+def test_higher_accuracies_are_better(a, b, rule, margin, expected):
     assert judge(accuracies(a, b, rule, margin)).outcomes[0].outcome == expected
 
 
@@ -207,11 +207,11 @@ def test_a_loss_above_the_limit_counts_as_diverged(limit, outcome):
     sweep.contrasts[0] = replace(sweep.contrasts[0], diverged_above=limit)
     found = judge(sweep).outcomes[0]
     assert found.outcome == outcome
-    told = "B ends with loss above 6 in 3 of 3 seeds (counted as an infinite loss)"
-    assert (told in found.notes) == (outcome == "holds")
+    note = "B ends with loss above 6 in 3 of 3 seeds (counted as an infinite loss)"
+    assert (note in found.notes) == (outcome == "holds")
 
 
-def test_accuracies_are_reported_as_they_are():
+def test_accuracies_are_reported_with_their_sign():
     sweep = accuracies([0.80, 0.81, 0.82], [0.70, 0.72, "diverged"], margin=0.01)
     text = judge(sweep).paragraph
     other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
@@ -227,9 +227,9 @@ def test_accuracies_are_reported_as_they_are():
         "a below b by more than 0.1 nats",
         "a at most 0.1 nats above b",
     ]
-    without = SweepResults(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
+    no_contrasts = SweepResults(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
     assert (
-        judge(without).paragraph
+        judge(no_contrasts).paragraph
         == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, reached by A (mean of 3 seeds)."
     )
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
@@ -243,8 +243,8 @@ def test_runs_of_executors_with_different_results_are_not_compared():
         runs = [replace(run, meta=kind if run.arm == "A" else {"executor": "single"}) for run in sweep.runs]
         found = judge_contrast(replace(sweep, runs=runs), sweep.contrasts[0])
         assert found.outcome == outcome
-        told = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "different executors" in line]
-        assert bool(told) == (outcome == "undecided")
+        caveats = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "different executors" in line]
+        assert bool(caveats) == (outcome == "undecided")
     assert (
         "its runs were computed by different executors (exact, vmap), so their results are not bit-comparable"
         in found.notes

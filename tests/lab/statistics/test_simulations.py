@@ -1,5 +1,5 @@
 """Simulated sweeps with known effects: how often the verdict is wrong, and how often the interval
-holds the truth.
+contains the true effect.
 """
 
 import math
@@ -29,9 +29,9 @@ def slack(simulations: int) -> float:
 SLACK = slack(SIMULATIONS)
 
 
-def simulated(random: np.random.Generator, effects: list[float], seeds: int) -> np.ndarray:
-    """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by
-    itself.
+def simulate_losses(random: np.random.Generator, effects: list[float], seeds: int) -> np.ndarray:
+    """Returns losses [arms, seeds]. A seed shifts all arms together, by far more than the noise of a
+    run.
     """
     return 3 + random.normal(0, 0.5, seeds) + np.array(effects)[:, None] + random.normal(0, 0.1, (len(effects), seeds))
 
@@ -63,20 +63,20 @@ def sweep_of(
     )
 
 
-def verdicts(
+def count_verdicts(
     true: list[float],
     contrasts: list[tuple[int, int, str, float]],
     first: int,
     max_seeds: int,
     simulations: int = SIMULATIONS,
 ) -> Counter:
-    """What `judge` says of simulated sweeps; with `max_seeds` above `first`, seeds are added until it
-    decides.
+    """Counts the verdicts on simulated sweeps; with `max_seeds` above `first`, seeds are added until
+    the verdict is decided.
     """
     random, found = np.random.default_rng(0), Counter()
     looks = dict(design_until_decided(first, max_seeds).levels) if max_seeds > first else {}
     for _ in range(simulations):
-        losses = simulated(random, true, max_seeds)
+        losses = simulate_losses(random, true, max_seeds)
         for seeds in looks or [first]:
             verdict = judge(sweep_of(losses[:, :seeds], contrasts, looks)).overall
             if verdict != "undecided":
@@ -88,10 +88,10 @@ def verdicts(
 @pytest.mark.parametrize(
     "max_seeds", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
 )
-def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(max_seeds):
-    found = verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, max_seeds)
+def test_equal_arms_are_decided_in_at_most_5_percent_of_sweeps(max_seeds):
+    found = count_verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, max_seeds)
     assert found["supported"] + found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
-    # Neither is it silent: both directions are found, each about as often.
+    # The bound is not met by never deciding: both directions occur.
     assert min(found["supported"], found["not supported"]) > 0.01 * SIMULATIONS
 
 
@@ -99,8 +99,8 @@ def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(max_seeds)
 @pytest.mark.parametrize(
     ("rule", "true"), [("superiority", -0.1), ("non_inferiority", 0.1), ("equivalence", 0.1), ("equivalence", -0.1)]
 )
-def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, true, max_seeds):
-    found = verdicts([true, 0], [(0, 1, rule, 0.1)], 3, max_seeds)
+def test_rules_at_the_margin_are_decided_in_at_most_5_percent_of_sweeps(rule, true, max_seeds):
+    found = count_verdicts([true, 0], [(0, 1, rule, 0.1)], 3, max_seeds)
     assert found["supported"] <= (0.05 + SLACK) * SIMULATIONS
     assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
 
@@ -108,45 +108,49 @@ def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, tru
 @pytest.mark.parametrize(
     "max_seeds", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
 )
-def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(max_seeds):
-    # Each stands at the edge of what is true, where it is refuted most often.
+def test_many_true_contrasts_are_refuted_in_at_most_5_percent_of_sweeps(max_seeds):
+    # Each effect is at its margin, where a true contrast is refuted most often.
     # Eight independent contrasts at 2.5 % each, without a correction, would reach 18 %.
     contrasts = [(arm, 0, "non_inferiority", 0.1) for arm in range(1, 9)]
-    found = verdicts([0, *[0.1] * 8], contrasts, 3, max_seeds, simulations=600)
+    found = count_verdicts([0, *[0.1] * 8], contrasts, 3, max_seeds, simulations=600)
     assert found["not supported"] <= (0.05 + slack(600)) * 600
 
 
 @pytest.mark.parametrize("max_seeds", [5, 10], ids=["five seeds", "added until decided"])
-def test_what_the_design_can_detect_is_found(max_seeds):
-    # Paired differences vary by 0.1 * sqrt(2); the seed's own part falls out.
-    found = verdicts([-detectable_effect(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, max_seeds)
+def test_detectable_effects_are_found(max_seeds):
+    # Paired differences have an SD of 0.1 * sqrt(2): the effect of the seed cancels.
+    found = count_verdicts([-detectable_effect(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, max_seeds)
     assert found["supported"] > 0.77 * SIMULATIONS
     assert found["not supported"] == 0
 
 
-def test_adding_seeds_decides_more():
+def test_adding_seeds_decides_more_sweeps():
     true, contrasts = [-0.15, 0], [(0, 1, "superiority", 0.0)]
-    assert verdicts(true, contrasts, 3, 10)["supported"] > 1.5 * verdicts(true, contrasts, 3, 3)["supported"]
+    assert (
+        count_verdicts(true, contrasts, 3, 10)["supported"] > 1.5 * count_verdicts(true, contrasts, 3, 3)["supported"]
+    )
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_intervals_cover_the_truth_as_often_as_they_say(seeds):
+def test_intervals_have_nominal_coverage(seeds):
     random, hits = np.random.default_rng(seeds), 0
     for _ in range(SIMULATIONS):
         difference = (
-            judge(sweep_of(simulated(random, [0.2, 0], seeds), [(0, 1, "superiority", 0.0)])).outcomes[0].difference
+            judge(sweep_of(simulate_losses(random, [0.2, 0], seeds), [(0, 1, "superiority", 0.0)]))
+            .outcomes[0]
+            .difference
         )
         hits += difference.low <= 0.2 <= difference.high
     assert hits / SIMULATIONS == pytest.approx(0.95, abs=0.01)
 
 
-def test_intervals_of_factors_cover_their_effects():
+def test_intervals_of_factor_effects_have_nominal_coverage():
     random, hits = np.random.default_rng(0), Counter()
-    # x = 0.3 of the first factor, -0.1 of the second, and 0.2 of both together.
+    # The first factor adds 0.3, the second -0.1, and both together 0.2 more.
     cells = {("a", "c"): 0.0, ("a", "d"): -0.1, ("b", "c"): 0.3, ("b", "d"): 0.4}
     truth = {("one",): 0.4, ("two",): 0.0, ("one", "two"): 0.2}
     for _ in range(SIMULATIONS):
-        sweep = sweep_of(simulated(random, list(cells.values()), 3), [])
+        sweep = sweep_of(simulate_losses(random, list(cells.values()), 3), [])
         arms = [Arm(arm.name, arm.name, {"one": one, "two": two}) for arm, (one, two) in zip(sweep.arms, cells)]
         for effect in estimate_effects(SweepResults(Path("."), "s", "eval/loss", arms, sweep.runs, sweep.seeds)):
             hits[effect.what] += effect.difference.low <= truth[effect.what] <= effect.difference.high

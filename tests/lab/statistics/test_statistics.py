@@ -32,14 +32,14 @@ def test_too_few_pairs_have_no_interval():
     assert all(math.isnan(value) for value in (none.mean, none.low, one.low, one.high, one.sd, one.p))
 
 
-def test_equal_differences_have_an_interval_without_width():
+def test_equal_differences_have_an_interval_of_zero_width():
     same = paired_difference({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0})
     apart = paired_difference({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5})
     assert (same.low, same.high, same.p) == (0.0, 0.0, 1.0)
     assert (apart.low, apart.high, apart.p) == (0.5, 0.5, 0.0)
 
 
-def test_interval_covers_the_truth_as_often_as_it_says():
+def test_interval_has_nominal_coverage():
     rng = np.random.default_rng(0)
     hits = 0
     for _ in range(2000):
@@ -77,7 +77,7 @@ def test_interval_at_another_level():
     np.testing.assert_allclose((found.low, found.high), (bounds.low, bounds.high), rtol=1e-9)
 
 
-def test_one_sided_p_is_scipys():
+def test_one_sided_p_agrees_with_scipy():
     values = [0.3, -0.1, 0.7, 0.2]
     found = mean_difference(dict(enumerate(values)))
     for bound, above, side in ((0.1, True, "greater"), (0.5, False, "less")):
@@ -92,14 +92,13 @@ def test_effect_is_hedges_g_of_the_differences():
     assert mean_difference({0: 1.0, 1: 2.0, 2: 3.0}).effect == pytest.approx(2 * (1 - 3 / 7))
 
 
-def test_bootstrap_begins_at_ten_and_is_the_same_every_time():
+def test_bootstrap_needs_ten_seeds_and_is_deterministic():
     values = dict(enumerate(np.random.default_rng(1).normal(1, 1, 10)))
     assert mean_difference({seed: values[seed] for seed in range(9)}).bootstrap() is None
     found = mean_difference(values)
     low, high = found.bootstrap()
     assert (low, high) == mean_difference(values).bootstrap()
-    # The percentile interval leaves out the factor of t, and divides by n where sd divides by n -
-    # 1.
+    # The percentile interval has no factor of t, and it divides by n where sd divides by n - 1.
     width = (found.high - found.low) * 1.96 / stats.t.ppf(0.975, 9) * math.sqrt(0.9)
     assert high - low == pytest.approx(width, rel=0.1)
 
