@@ -66,7 +66,7 @@ def halving(step):
 
 
 @contextlib.contextmanager
-def kinds_added(*pairs):
+def registered_kinds(*pairs):
     """Registers kinds together with their implementations, as a plug-in does."""
     with contextlib.ExitStack() as stack:
         for kind, implementation in pairs:
@@ -76,6 +76,6 @@ def kinds_added(*pairs):
         yield
 
 
-def both_added():
+def both_kinds_registered():
     """Registers `HEAVY_BALL` and `HALVING`."""
-    return kinds_added((HEAVY_BALL, heavy_ball), (HALVING, halving))
+    return registered_kinds((HEAVY_BALL, heavy_ball), (HALVING, halving))

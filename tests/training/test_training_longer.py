@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.added_kinds import HALVING, halving, kinds_added
+from tests.support.added_kinds import HALVING, halving, registered_kinds
 from tests.support.small_runs import curves, small, told_to_stop_at
 from zoo import config as configs
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS, horizon_free_updates
@@ -118,7 +118,7 @@ def held(folder, steps, done, **changes):
 @pytest.mark.parametrize("kind", ["cosine", "linear", "halving"])
 def test_schedule_over_all_steps_cannot_be_extended(kind, tmp_path):
     """This includes a plug-in's schedule without traits about its horizon."""
-    with kinds_added((HALVING, halving)):
+    with registered_kinds((HALVING, halving)):
         held(tmp_path, 8, 8, schedule__kind=kind)
         with pytest.raises(ConfigError) as caught:
             run(sized(16, schedule__kind=kind, seed=3), tmp_path, quiet)
