@@ -23,9 +23,9 @@ from zoo.nested import flatten
 # effect.
 READ_BY_THE_LOOP = {
     "plugins": "tests/plugins/test_loading.py::test_a_kind_is_a_choice_with_its_fields",
-    "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_name_is_read_at_its_commit",
-    "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_alike_at_once_and_streaming",
-    "data.hub.folder": "tests/data/sources/test_hubs.py::test_tfds_by_folder_and_by_name",
+    "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_hub_name_is_read_at_its_commit",
+    "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_the_same_with_and_without_streaming",
+    "data.hub.folder": "tests/data/sources/test_hubs.py::test_tfds_is_read_by_folder_and_by_name",
     "training.log_every": "tests/training/test_run.py::test_how_often_it_reports_is_no_other_run",
     "training.dynamics_every": "tests/training/test_dynamics.py::test_parameters_are_the_same_bit_for_bit",
     "training.trackers": "tests/training/records/test_trackers.py::test_a_run_is_shown_line_by_line",

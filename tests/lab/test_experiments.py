@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_library import in_place_of_the_whole
+from tests.support.small_library import small_standard_library
 from tests.support.small_runs import small
 from tests.support.untrained import untrained
 from zoo import config as configs
@@ -60,7 +60,7 @@ EQUAL_FLOPS_BEFORE = ("span_corruption.py",)
 
 @pytest.fixture(autouse=True, scope="module")
 def library(tmp_path_factory):
-    with in_place_of_the_whole(tmp_path_factory.mktemp("library")):
+    with small_standard_library(tmp_path_factory.mktemp("library")):
         yield
 
 

@@ -35,7 +35,7 @@ SOME = (
 
 
 @contextlib.contextmanager
-def in_place_of_the_whole(folder):
+def small_standard_library(folder):
     """Copies the part to a folder that the data source reads inside the context."""
     for name in SOME:
         place = Path(sysconfig.get_path("stdlib")) / name

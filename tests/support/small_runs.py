@@ -63,7 +63,7 @@ def curves(workdir: Path) -> list[tuple]:
 
 
 @contextlib.contextmanager
-def told_to_stop_at(step, monkeypatch):
+def stop_requested_at(step, monkeypatch):
     """Delivers SIGTERM at the step's metrics."""
     # Imported here, because tests that only make configs do not need JAX.
     from zoo.training.training_run import TrainingRun
