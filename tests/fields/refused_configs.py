@@ -1,4 +1,4 @@
-"""Combinations of fields, by what is refused of them."""
+"""Parts of configs that are refused, and the check that they are."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def refused(changes):
 
 
 def check_refused(changes, words):
-    """Checks that a config is refused in one line that has these words."""
+    """Checks that a config is refused in one line that contains these words."""
     lines = refused(changes)
     assert len(lines) == 1, lines
     assert all(word in lines[0] for word in words), lines[0]
@@ -38,5 +38,5 @@ def check_refused(changes, words):
 
 
 def case_id(value):
-    """The id of a case."""
+    """Returns the test id of a parameter."""
     return ",".join(f"{path}={level}" for path, level in value.items()) if isinstance(value, dict) else ""

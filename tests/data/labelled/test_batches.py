@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.sample_data import asked, table, tagged
+from tests.support.sample_data import questions, table, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_batches import ExampleBatches, widths
@@ -128,7 +128,7 @@ def test_padding_is_the_share_of_empty_slots():
 
 @pytest.mark.parametrize(
     ("kind", "source", "length"),
-    [("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", asked, 160)],
+    [("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", questions, 160)],
 )
 def test_scores_do_not_depend_on_the_widths(kind, source, length):
     fields = {

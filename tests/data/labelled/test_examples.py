@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.support.sample_data import asked, tagged
+from tests.support.sample_data import questions, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_rows import longest_first_lengths
@@ -401,7 +401,7 @@ def test_training_subsets_keep_the_vocabulary_of_all_examples(files):
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize(("kind", "source"), [("tagging", tagged), ("extraction", asked)])
+@pytest.mark.parametrize(("kind", "source"), [("tagging", tagged), ("extraction", questions)])
 def test_tagging_and_extraction_limit_examples_too(kind, source):
     dataset = data.load(config(source(), kind, data__examples=5))
     assert len(dataset.part("train")) == 5
