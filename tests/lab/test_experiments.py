@@ -233,7 +233,7 @@ def test_docstring_margins_are_those_of_the_contrasts(spec):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("in_haste")
+@pytest.mark.usefixtures("fast_compilation")
 @pytest.mark.parametrize("name", FILES)
 def test_every_arm_trains(name, tmp_path):
     plan = plan_of(f"{name}:tiny")
@@ -335,7 +335,7 @@ def test_students_need_a_teacher(argument):
 
 
 @pytest.mark.promise
-@pytest.mark.usefixtures("in_haste")
+@pytest.mark.usefixtures("fast_compilation")
 def test_every_student_trains(teacher, tmp_path):
     plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={teacher}"))
     for number, arm in enumerate(plan.arms):

@@ -16,7 +16,7 @@ def _sgd_problems(flat, architecture):
         yield "optimizer.nesterov=true needs optimizer.momentum above 0"
 
 
-# It reads neither moments nor epsilon.
+# Without traits, so it reads neither the betas nor epsilon.
 HEAVY_BALL = Kind(
     "optimizer.kind",
     "heavy_ball",
@@ -32,7 +32,7 @@ HEAVY_BALL = Kind(
 
 
 def heavy_ball(values, traits):
-    """m <- momentum * m + (1 - damping) * gradient, and once more for Nesterov's."""
+    """m <- momentum * m + (1 - damping) * gradient, applied once more with Nesterov's momentum."""
     del traits
     momentum = optax.trace(values["optimizer.momentum"], nesterov=values["optimizer.nesterov"])
     return optax.chain(optax.scale(1 - values["optimizer.damping"]), momentum)
