@@ -81,7 +81,7 @@ def pytest_unconfigure(config):
 
 
 @pytest.fixture
-def in_haste(monkeypatch):
+def fast_compilation(monkeypatch):
     """Compiles several times faster, to slower programs, for slow tests that do not compare results
     bit for bit.
     """
@@ -95,9 +95,9 @@ def in_haste(monkeypatch):
 @pytest.fixture(scope="module")
 def shared_programs():
     """Lets runs with equal configs share compiled programs; a module requests it by `usefixtures`."""
-    from tests.support.shared_programs import sharing
+    from tests.support.shared_programs import share_programs
 
-    with sharing():
+    with share_programs():
         yield
 
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.fields.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORMER, TWO, check_refused, shown
+from tests.fields.refused_configs import (
+    ENCODER,
+    ENCODER_DECODER,
+    ISOLATED,
+    LONGFORMER,
+    PERFORMER,
+    RELATIVE_BIAS,
+    case_id,
+    check_refused,
+)
 
 
 @pytest.mark.parametrize(
@@ -10,8 +19,8 @@ from tests.fields.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORME
     [
         # Windows and global tokens
         (ENCODER | {"model.attention.window": 4}, ["window=4", "odd"]),
-        (TWO | {"model.encoder.attention.window": 4}, ["model.encoder: model.attention.window=4", "odd"]),
-        (TWO | {"model.attention.window": 5}, ["mean different things", "model.encoder or model.decoder"]),
+        (ENCODER_DECODER | {"model.encoder.attention.window": 4}, ["model.encoder: model.attention.window=4", "odd"]),
+        (ENCODER_DECODER | {"model.attention.window": 5}, ["mean different things", "model.encoder or model.decoder"]),
         (
             ENCODER | {"model.attention.global_projections": True},
             ["global_projections=true", "global_tokens of at least 1"],
@@ -21,22 +30,22 @@ from tests.fields.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORME
             ["global_tokens=1", "early tokens", "encoder"],
         ),
         (
-            TWO | {"model.decoder.attention.window": 4, "model.decoder.attention.global_tokens": 1},
+            ENCODER_DECODER | {"model.decoder.attention.window": 4, "model.decoder.attention.global_tokens": 1},
             ["model.decoder: ", "early tokens"],
         ),
         (
             ENCODER | {"model.attention.global_tokens": 1},
             ["global_tokens=1", "no effect without model.attention.window"],
         ),
-        (LONG | ISOLATED, ["global_tokens=1", "data.isolate_documents=true"]),
-        (LONG | {"model.position.kind": "shaw"}, ["global_tokens", "shaw"]),
+        (LONGFORMER | ISOLATED, ["global_tokens=1", "data.isolate_documents=true"]),
+        (LONGFORMER | {"model.position.kind": "shaw"}, ["global_tokens", "shaw"]),
         # Performer
         (PERFORMER | {"model.attention.window": 4}, ["performer", "model.attention.window=4"]),
         (PERFORMER | {"model.attention.softcap": 4.0}, ["performer", "model.attention.softcap=4.0"]),
         (PERFORMER | {"model.attention.sinks": True}, ["performer", "model.attention.sinks=True"]),
         (PERFORMER | {"model.attention.dropout": 0.1}, ["performer", "model.attention.dropout=0.1"]),
         (PERFORMER | {"model.position.kind": "alibi"}, ["performer", "model.position.kind=alibi"]),
-        (PERFORMER | BIAS, ["performer", "model.position.kind=relative_bias"]),
+        (PERFORMER | RELATIVE_BIAS, ["performer", "model.position.kind=relative_bias"]),
         (PERFORMER | {"model.position.kind": "shaw"}, ["performer", "model.position.kind=shaw"]),
         (PERFORMER | ISOLATED, ["performer", "data.isolate_documents=True"]),
         (
@@ -62,7 +71,7 @@ from tests.fields.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORME
             ["cudnn", "model.position.kind=shaw", "einsum"],
         ),
         (
-            TWO
+            ENCODER_DECODER
             | {
                 "model.decoder.attention.implementation": "cudnn",
                 "model.dtype": "bfloat16",
@@ -71,7 +80,7 @@ from tests.fields.refused_configs import BIAS, ENCODER, ISOLATED, LONG, PERFORME
             ["model.decoder: ", "cudnn", "model.attention.dropout=0.1"],
         ),
     ],
-    ids=shown,
+    ids=case_id,
 )
-def test_what_cannot_be_is_refused_in_one_line(changes, words):
+def test_impossible_combinations_are_refused_in_one_line(changes, words):
     check_refused(changes, words)

@@ -1,23 +1,23 @@
-"""Combinations of scopes, positions and blocks that cannot be built: each is refused, in one line that
-names what is in the way.
+"""Combinations of scopes, positions and blocks that cannot be built: each is refused in one line that
+names the conflicting fields.
 """
 
 import pytest
 
 from tests.fields.refused_configs import (
-    BIAS,
+    DISTINCT_LAYERS,
+    EMBEDDING_DIM,
     ENCODER,
-    LONG,
-    NARROW,
+    ENCODER_DECODER,
+    LONGFORMER,
     PERFORMER,
+    RELATIVE_BIAS,
     ROPE,
-    SHARED,
-    TWICE,
-    TWO,
+    SCALED_ROPE,
+    case_id,
     check_refused,
     kind,
     refused,
-    shown,
 )
 from zoo import config as configs
 
@@ -29,7 +29,7 @@ from zoo import config as configs
         ({"training.eval_context": 128}, ["training.eval_context=128 leaves nothing of data.sequence_length=128"]),
         ({"model.encoder.num_layers": 2}, ["model.encoder is read only", "encoder_decoder", "it is decoder"]),
         (
-            TWO | {"model.layers.pattern": ("a",)} | kind("a", residual=True),
+            ENCODER_DECODER | {"model.layers.pattern": ("a",)} | kind("a", residual=True),
             ["model.layers.pattern is not for", "model.decoder"],
         ),
         (
@@ -46,27 +46,29 @@ from zoo import config as configs
             ["kinds.a.position.kind=sinusoidal", "embedding"],
         ),
         (
-            BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__kind="none"),
+            RELATIVE_BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__kind="none"),
             ["share one table", "model.position.shared=false"],
         ),
         (
-            BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__buckets=16),
+            RELATIVE_BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__buckets=16),
             ["kinds.a.position.buckets=16 has no effect", "one table"],
         ),
         (
-            BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__max_distance=64),
+            RELATIVE_BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__max_distance=64),
             ["max_distance=64 has no effect", "one table"],
         ),
         (
-            BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__shared=False),
+            RELATIVE_BIAS | {"model.layers.pattern": ("a",)} | kind("a", position__shared=False),
             ["shared=False has no effect", "model.position.shared"],
         ),
         (
-            BIAS | {"model.layers.pattern": ("a",)} | kind("a", attention__num_heads=2),
+            RELATIVE_BIAS | {"model.layers.pattern": ("a",)} | kind("a", attention__num_heads=2),
             ["kinds.a.attention.num_heads=2", "of 4 heads"],
         ),
         (
-            BIAS | {"model.position.shared": False, "model.layers.pattern": ("a",)} | kind("a", position__shared=True),
+            RELATIVE_BIAS
+            | {"model.position.shared": False, "model.layers.pattern": ("a",)}
+            | kind("a", position__shared=True),
             ["tables of its own"],
         ),
         (
@@ -94,15 +96,21 @@ from zoo import config as configs
             ["kinds.a.position.theta=5.0 has no effect", "there it is learn"],
         ),
         (
-            TWO | {"model.decoder.norm.bias": False, "model.norm.kind": "rmsnorm"},
+            ENCODER_DECODER | {"model.decoder.norm.bias": False, "model.norm.kind": "rmsnorm"},
             ["model.decoder.norm.bias=False has no effect", "rmsnorm"],
         ),
         # Heads and positions
         ({"model.attention.num_query_heads": 3}, ["num_heads=4", "num_query_heads=3"]),
-        (TWO | {"model.attention.cross_kv_heads": 3}, ["num_heads=4", "cross_kv_heads=3"]),
+        (ENCODER_DECODER | {"model.attention.cross_kv_heads": 3}, ["num_heads=4", "cross_kv_heads=3"]),
         ({"model.attention.cross_kv_heads": 2}, ["cross_kv_heads=2 has no effect", "encoder_decoder"]),
-        (TWO | {"model.encoder.attention.cross_kv_heads": 2}, ["model.encoder.attention.cross_kv_heads has no effect"]),
-        (TWO | {"mesh.tensor": 2, "model.attention.cross_kv_heads": 1}, ["cross_kv_heads=1", "mesh.tensor=2"]),
+        (
+            ENCODER_DECODER | {"model.encoder.attention.cross_kv_heads": 2},
+            ["model.encoder.attention.cross_kv_heads has no effect"],
+        ),
+        (
+            ENCODER_DECODER | {"mesh.tensor": 2, "model.attention.cross_kv_heads": 1},
+            ["cross_kv_heads=1", "mesh.tensor=2"],
+        ),
         ({"mesh.tensor": 2, "model.attention.num_query_heads": 1}, ["num_query_heads=1", "mesh.tensor=2"]),
         ({"model.attention.dilations": (1, 2)}, ["dilations=1,2 has no effect without model.attention.window"]),
         (
@@ -111,7 +119,7 @@ from zoo import config as configs
         ),
         ({"model.attention.dilations": (1, 1, 2), "model.attention.window": 3}, ["3 entries", "num_heads=4"]),
         ({"model.attention.dilations": (0,), "model.attention.window": 3}, ["dilations=0 must be at least 1"]),
-        (TWO | {"model.attention.dilations": (2,)}, ["dilations=2", "model.encoder or model.decoder"]),
+        (ENCODER_DECODER | {"model.attention.dilations": (2,)}, ["dilations=2", "model.encoder or model.decoder"]),
         *(
             (
                 {
@@ -137,7 +145,7 @@ from zoo import config as configs
             ["data.position_offsets=8", "global_tokens"],
         ),
         (
-            TWO | {"data.position_offsets": (0, 8)},
+            ENCODER_DECODER | {"data.position_offsets": (0, 8)},
             ["data.position_offsets=0,8 has no effect", "causal or multi_token or masked"],
         ),
         (
@@ -145,12 +153,16 @@ from zoo import config as configs
             ["model.layers.kinds.a: model.dim=256", "num_heads=3"],
         ),
         (
-            TWO | {"model.decoder.attention.num_kv_heads": 3},
+            ENCODER_DECODER | {"model.decoder.attention.num_kv_heads": 3},
             ["model.decoder: model.attention.num_heads=4", "num_kv_heads=3"],
         ),
-        (TWO | {"model.dim": 60, "model.encoder.position.kind": "rope"}, ["model.encoder: RoPE", "not an even number"]),
         (
-            TWO | {"model.dim": 5, "model.attention.num_heads": 1, "model.encoder.position.kind": "sinusoidal"},
+            ENCODER_DECODER | {"model.dim": 60, "model.encoder.position.kind": "rope"},
+            ["model.encoder: RoPE", "not an even number"],
+        ),
+        (
+            ENCODER_DECODER
+            | {"model.dim": 5, "model.attention.num_heads": 1, "model.encoder.position.kind": "sinusoidal"},
             ["model.encoder: sinusoidal"],
         ),
         (
@@ -167,15 +179,15 @@ from zoo import config as configs
             ["dynamic", "more than two", "got 2"],
         ),
         (
-            TWICE | {"model.position.scaling.kind": "yarn", "model.position.scaling.low": 40.0},
+            SCALED_ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.low": 40.0},
             ["low=40", "below", "high=32"],
         ),
         (
-            TWICE | {"model.position.scaling.kind": "llama3", "model.position.scaling.high": 0.5},
+            SCALED_ROPE | {"model.position.scaling.kind": "llama3", "model.position.scaling.high": 0.5},
             ["low=1", "below", "high=0.5"],
         ),
         (
-            TWICE | {"model.position.scaling.kind": "yarn", "model.position.theta": 0.5},
+            SCALED_ROPE | {"model.position.scaling.kind": "yarn", "model.position.theta": 0.5},
             ["yarn", "theta above 1", "0.5"],
         ),
         (
@@ -184,12 +196,12 @@ from zoo import config as configs
         ),
         (ROPE | {"model.position.scaling.kind": "linear"}, ["scaling.kind=linear has no effect", "factor=1"]),
         (
-            TWICE | {"model.position.scaling.kind": "linear", "model.position.scaling.original_length": 5},
+            SCALED_ROPE | {"model.position.scaling.kind": "linear", "model.position.scaling.original_length": 5},
             ["original_length=5 has no effect"],
         ),
-        (BIAS | {"model.position.buckets": 34}, ["buckets=34", "divisible by 4"]),
-        (BIAS | {"model.position.max_distance": 16}, ["max_distance=16", "above 16", "buckets=32"]),
-        (BIAS | ENCODER | {"model.position.max_distance": 8}, ["max_distance=8", "above 8"]),
+        (RELATIVE_BIAS | {"model.position.buckets": 34}, ["buckets=34", "divisible by 4"]),
+        (RELATIVE_BIAS | {"model.position.max_distance": 16}, ["max_distance=16", "above 16", "buckets=32"]),
+        (RELATIVE_BIAS | ENCODER | {"model.position.max_distance": 8}, ["max_distance=8", "above 8"]),
         (
             {"model.position.offset": 2, "model.position.kind": "alibi"},
             ["position.offset=2 has no effect", "learned or sinusoidal"],
@@ -203,9 +215,9 @@ from zoo import config as configs
             {"model.parallel": "shared_norm", "model.norm.kind": "none"},
             ["parallel=shared_norm", "pre-norm", "placement is pre", "kind is none"],
         ),
-        (TWO | {"model.parallel": "own_norms"}, ["does not support cross-attention"]),
+        (ENCODER_DECODER | {"model.parallel": "own_norms"}, ["does not support cross-attention"]),
         (
-            TWO | {"model.decoder.parallel": "own_norms"},
+            ENCODER_DECODER | {"model.decoder.parallel": "own_norms"},
             ["model.decoder: model.parallel", "does not support cross-attention"],
         ),
         ({"model.norm.placement": "deepnorm", "model.residual": False}, ["deepnorm", "model.residual=true"]),
@@ -273,31 +285,32 @@ from zoo import config as configs
             ["next_sentence=True has no effect", "model.head.pooler is True"],
         ),
     ],
-    ids=shown,
+    ids=case_id,
 )
-def test_what_cannot_be_is_refused_in_one_line(changes, words):
+def test_impossible_combinations_are_refused_in_one_line(changes, words):
     check_refused(changes, words)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        # The nearest neighbours of what is refused.
         ENCODER | {"model.attention.window": 5},
-        LONG | {"model.attention.global_projections": True},
-        TWO | {"model.encoder.attention.window": 5, "model.decoder.attention.window": 4},
-        TWO | {"model.encoder.attention.window": 5, "model.encoder.attention.global_tokens": 1},
-        TWO | {"model.encoder.parallel": "own_norms"},
-        TWO | {"model.decoder.attention.implementation": "xla"},
-        TWO | {"model.position.max_length": 65},
-        BIAS | {"model.position.max_distance": 17},
-        BIAS | ENCODER | {"model.position.max_distance": 9},
-        BIAS | {"model.position.shared": False, "model.layers.pattern": ("a",)} | kind("a", position__kind="none"),
+        LONGFORMER | {"model.attention.global_projections": True},
+        ENCODER_DECODER | {"model.encoder.attention.window": 5, "model.decoder.attention.window": 4},
+        ENCODER_DECODER | {"model.encoder.attention.window": 5, "model.encoder.attention.global_tokens": 1},
+        ENCODER_DECODER | {"model.encoder.parallel": "own_norms"},
+        ENCODER_DECODER | {"model.decoder.attention.implementation": "xla"},
+        ENCODER_DECODER | {"model.position.max_length": 65},
+        RELATIVE_BIAS | {"model.position.max_distance": 17},
+        RELATIVE_BIAS | ENCODER | {"model.position.max_distance": 9},
+        RELATIVE_BIAS
+        | {"model.position.shared": False, "model.layers.pattern": ("a",)}
+        | kind("a", position__kind="none"),
         {"model.layers.pattern": ("a",)} | kind("a", position__kind="relative_bias", position__shared=False),
-        BIAS
+        RELATIVE_BIAS
         | {"model.position.shared": False, "model.layers.pattern": ("a",)}
         | kind("a", position__buckets=16, attention__num_heads=2),
-        BIAS
+        RELATIVE_BIAS
         | {"model.layers.pattern": ("a",)}
         | kind("a", position__shared=True, position__buckets=32, attention__num_kv_heads=2),
         {"model.position.kind": "sinusoidal", "model.layers.pattern": ("a",)}
@@ -310,14 +323,14 @@ def test_what_cannot_be_is_refused_in_one_line(changes, words):
         PERFORMER | ROPE | {"model.attention.features": 8},
         ENCODER | {"model.head.pooler": True, "model.head.next_sentence": True, "model.vocab_size": 258},
         {"model.norm.placement": "deepnorm"},
-        TWO | {SHARED: 2, "model.decoder.num_layers": 6},
-        {SHARED: 4},
-        {NARROW: 256},
-        TWO | {NARROW: 8, "model.head.transform": True},
+        ENCODER_DECODER | {DISTINCT_LAYERS: 2, "model.decoder.num_layers": 6},
+        {DISTINCT_LAYERS: 4},
+        {EMBEDDING_DIM: 256},
+        ENCODER_DECODER | {EMBEDDING_DIM: 8, "model.head.transform": True},
     ],
     ids=str,
 )
-def test_what_is_next_to_it_can_be(changes):
+def test_nearest_valid_combinations_resolve(changes):
     assert configs.resolve(configs.override(configs.default(), changes))
 
 

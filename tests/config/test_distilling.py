@@ -1,5 +1,5 @@
-"""Students of runs as configs: what they share with their teacher, how layers are spaced, what is
-refused in one line.
+"""Configs of distilled students: what they take from their teacher's run, which of its layers they
+start from, and which teachers are refused.
 """
 
 from pathlib import Path
@@ -32,21 +32,27 @@ BERT = {
 
 
 def teacher(folder, changes=None):
-    """The folder of a run of which there is the config alone."""
+    """Writes the config of a teacher, without the rest of its run, and returns the folder."""
     config = configs.resolve(configs.override(configs.default(), BERT | (changes or {})), 300)
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", configs.to_plain(config))
     return folder
 
 
-def shipped(argument):
+def distill_config(argument):
     return configs.load(f"{ROOT / 'configs' / 'distill.py'}:{argument}")
 
 
 def test_a_student_is_its_teacher_with_half_the_layers(tmp_path):
     folder = teacher(tmp_path)
-    student, its = (configs.resolve(one, 300) for one in (shipped(f"from={folder}"), configs.load(str(folder))))
-    assert set(configs.difference(student.model, its.model)) == {"num_layers", "head.pooler", "head.next_sentence"}
+    student, teacher_config = (
+        configs.resolve(one, 300) for one in (distill_config(f"from={folder}"), configs.load(str(folder)))
+    )
+    assert set(configs.difference(student.model, teacher_config.model)) == {
+        "num_layers",
+        "head.pooler",
+        "head.next_sentence",
+    }
     assert student.model.num_layers == 3
     assert tuple(student.training.start_layers) == (0, 2, 4)
     assert (
@@ -61,11 +67,11 @@ def test_a_student_is_its_teacher_with_half_the_layers(tmp_path):
         0,
     )
     assert (student.data.sequence_length, student.training.eval_batches, student.training.steps) == (32, 7, 1000)
-    assert configs.teacher_config(student).model == its.model
+    assert configs.teacher_config(student).model == teacher_config.model
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted", "layers"),
+    ("teacher_layers", "student_layers", "layers"),
     [
         (12, 6, (0, 2, 4, 6, 8, 10)),
         (12, 4, (0, 3, 6, 9)),
@@ -75,44 +81,44 @@ def test_a_student_is_its_teacher_with_half_the_layers(tmp_path):
         (7, 3, (0, 2, 4)),
     ],
 )
-def test_layers_are_spaced_evenly(there, wanted, layers):
-    assert configs.spaced_layers(there, wanted) == layers
+def test_layers_are_spaced_evenly(teacher_layers, student_layers, layers):
+    assert configs.spaced_layers(teacher_layers, student_layers) == layers
 
 
-def test_its_depth_its_layers_and_all_else_can_be_chosen(tmp_path):
+def test_depth_start_layers_and_other_fields_can_be_overridden(tmp_path):
     folder = teacher(tmp_path)
-    assert tuple(shipped(f"from={folder},model.num_layers=2").training.start_layers) == (0, 3)
-    fresh = shipped(f"from={folder},training.start_from=,model.dim=16,objective.distillation.cosine=0")
+    assert tuple(distill_config(f"from={folder},model.num_layers=2").training.start_layers) == (0, 3)
+    fresh = distill_config(f"from={folder},training.start_from=,model.dim=16,objective.distillation.cosine=0")
     assert tuple(fresh.training.start_layers) == ()
     assert configs.resolve(fresh, 300).model.dim == 16
-    chosen = configs.override(shipped(f"from={folder}"), {"training.start_layers": "3,4,5"})
+    chosen = configs.override(distill_config(f"from={folder}"), {"training.start_layers": "3,4,5"})
     assert tuple(configs.resolve(chosen, 300).training.start_layers) == (3, 4, 5)
 
 
 def test_a_student_of_shared_layers_has_the_same_layers_fewer_times(tmp_path):
-    student = configs.resolve(shipped(f"from={teacher(tmp_path, {'model.layers.distinct': 1})}"), 300)
+    student = configs.resolve(distill_config(f"from={teacher(tmp_path, {'model.layers.distinct': 1})}"), 300)
     assert (student.model.num_layers, student.model.layers.distinct) == (3, 1)
     assert tuple(student.training.start_layers) == ()
 
 
-def test_distilbert_has_its_weights_and_layers(tmp_path):
+def test_distilbert_has_the_published_loss_weights_and_layers(tmp_path):
     folder = teacher(tmp_path / "twelve", {"model.num_layers": 12})
-    student = configs.resolve(shipped(f"distilbert,from={folder}"), 300)
+    student = configs.resolve(distill_config(f"distilbert,from={folder}"), 300)
     terms = student.objective.distillation
     assert (terms.kl, terms.hard, terms.cosine, terms.temperature) == (5.0, 2.0, 1.0, 2.0)
     assert (student.model.num_layers, tuple(student.training.start_layers)) == (6, (0, 2, 4, 7, 9, 11))
     optimizer, schedule = student.optimizer, student.schedule
     assert (optimizer.learning_rate, optimizer.epsilon, optimizer.clip_norm) == (5e-4, 1e-6, 5.0)
     assert (schedule.kind, schedule.warmup_steps / student.training.steps) == ("linear", 0.05)
-    plain = configs.resolve(shipped(f"from={folder}"), 300)
+    plain = configs.resolve(distill_config(f"from={folder}"), 300)
     assert {key.rpartition(".")[2] for key in configs.difference(student, plain)} == {"kl", "hard", "start_layers"}
     six = teacher(tmp_path / "six")
     with pytest.raises(ConfigError, match="from layers 0, 2, 4, 7, 9, 11 of 12, and the teacher has 6; choose model"):
-        shipped(f"distilbert,from={six}")
-    chosen = shipped(f"distilbert,from={six},model.num_layers=2,objective.distillation.hard=1")
+        distill_config(f"distilbert,from={six}")
+    chosen = distill_config(f"distilbert,from={six},model.num_layers=2,objective.distillation.hard=1")
     assert (chosen.objective.distillation.kl, chosen.objective.distillation.hard) == (5.0, 1.0)
     assert tuple(chosen.training.start_layers) == (0, 3)
-    fresh = configs.resolve(shipped(f"distilbert,from={folder},training.start_from="), 300)
+    fresh = configs.resolve(distill_config(f"distilbert,from={folder},training.start_from="), 300)
     assert (fresh.model.num_layers, tuple(fresh.training.start_layers)) == (6, ())
 
 
@@ -126,18 +132,18 @@ def test_distilbert_has_its_weights_and_layers(tmp_path):
         ("from=x,dim", "option 'dim' is not field=value"),
     ],
 )
-def test_an_argument_that_names_no_run_is_one_line(argument, words):
+def test_arguments_without_a_teacher_run_are_refused_in_one_line(argument, words):
     with pytest.raises(ConfigError, match=words) as refused:
-        shipped(argument)
+        distill_config(argument)
     assert len(refused.value.problems) == 1
 
 
-def test_a_run_that_predicts_no_tokens_has_no_student(tmp_path):
+def test_a_span_corruption_run_cannot_be_a_teacher(tmp_path):
     write_json(
         tmp_path / "config.json", configs.to_plain(configs.override(configs.default(), {"objective.kind": "span"}))
     )
     with pytest.raises(ConfigError, match=r"trained with objective\.kind=causal or masked, and this one with span"):
-        shipped(f"from={tmp_path}")
+        distill_config(f"from={tmp_path}")
 
 
 PLAIN = {
@@ -155,7 +161,7 @@ def student(folder, changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "its", "words"),
+    ("changes", "teacher_changes", "words"),
     [
         ({"model.vocab_size": 301}, {}, ["scores 300 token ids, and model.vocab_size is 301", "data.tokenizer.path="]),
         (
@@ -180,8 +186,8 @@ def student(folder, changes):
         ),
     ],
 )
-def test_what_cannot_teach_is_refused_by_name(tmp_path, changes, its, words):
-    folder = teacher(tmp_path, its)
+def test_unsuitable_teachers_are_refused_in_one_line(tmp_path, changes, teacher_changes, words):
+    folder = teacher(tmp_path, teacher_changes)
     with pytest.raises(ConfigError) as refused:
         configs.teacher_config(student(folder, changes))
     (line,) = refused.value.problems
@@ -189,11 +195,11 @@ def test_what_cannot_teach_is_refused_by_name(tmp_path, changes, its, words):
     assert all(word in line for word in words)
 
 
-def test_another_width_is_no_obstacle_without_the_cosine(tmp_path):
+def test_teacher_width_may_differ_without_the_cosine_loss(tmp_path):
     assert configs.teacher_config(student(teacher(tmp_path), {"model.dim": 16})).model.dim == 32
 
 
-def test_a_student_that_is_looked_at_has_no_teacher(tmp_path):
+def test_without_teacher_removes_all_distillation_fields(tmp_path):
     config = student(tmp_path, {"objective.distillation.kl": 3.0, "objective.distillation.cosine": 1.0})
     assert configs.resolve(configs.without_teacher(config)) == configs.resolve(
         configs.override(configs.default(), PLAIN), 300

@@ -10,11 +10,11 @@ from zoo.errors import ConfigError
 from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[2]
-# Of a run alone there is a student.
+# configs/distill.py needs the run of a teacher.
 SHIPPED = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "distill")
 
 
-def test_overrides_are_read_in_all_their_forms():
+def test_command_line_overrides_are_parsed():
     assert configs.parse_overrides(["--config.a.b=1", "--config.c", "2", "--noconfig.d"]) == {
         "a.b": "1",
         "c": "2",
@@ -34,7 +34,7 @@ def test_every_shipped_config_resolves(path, size):
     assert path.read_text().startswith('"""')
 
 
-def test_a_missing_or_broken_file_is_one_line(tmp_path):
+def test_missing_and_broken_files_are_refused_in_one_line(tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("def get_config(:\n")
     empty = tmp_path / "empty.py"
@@ -43,10 +43,10 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
     typo.write_text(
         "from zoo.config import default\ndef get_config():\n    c = default()\n    c.model.dimm = 3\n    return c\n"
     )
-    leaves = tmp_path / "leaves.py"
-    leaves.write_text("import sys\ndef get_config():\n    sys.exit(3)\n")
-    leaves_on_import = tmp_path / "leaves_on_import.py"
-    leaves_on_import.write_text("import sys\nsys.exit(3)\n")
+    exits = tmp_path / "exits.py"
+    exits.write_text("import sys\ndef get_config():\n    sys.exit(3)\n")
+    exits_on_import = tmp_path / "exits_on_import.py"
+    exits_on_import.write_text("import sys\nsys.exit(3)\n")
     not_json = tmp_path / "config.json"
     not_json.write_text("{")
     unknown = tmp_path / "unknown.json"
@@ -63,8 +63,8 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
         (empty, ["no function get_config"]),
         (typo, ["dimm", '"dim"']),
         (f"{typo}:tiny", ["takes no argument"]),
-        (leaves, ["leaves.py", "line 3", "fails: SystemExit: 3"]),
-        (leaves_on_import, ["fails on import: SystemExit: 3"]),
+        (exits, ["exits.py", "line 3", "fails: SystemExit: 3"]),
+        (exits_on_import, ["fails on import: SystemExit: 3"]),
         (not_json, ["is not a config"]),
         (unknown, ["unknown field model.nrm.kind", "model.norm.kind"]),
         (ROOT / "README.md", ["README.md is not a Python (.py) file"]),
@@ -87,7 +87,7 @@ def test_a_run_folder_is_a_config(tmp_path):
     assert configs.resolve(configs.load(str(tmp_path / "config.json"))) == resolved
 
 
-def test_shrinking_keeps_what_a_variant_is():
+def test_shrinking_keeps_the_choices_of_a_variant():
     tiny = configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:tiny")))
     full = configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:v2-70b")))
     for path, field in configs.BY_PATH.items():

@@ -1,18 +1,18 @@
-"""Combinations of objectives, teachers, heads, shared layers and training that cannot be."""
+"""Combinations of objectives, teachers, heads, shared layers and training that are refused."""
 
 import pytest
 
 from tests.fields.refused_configs import (
+    DISTILLED,
+    DISTINCT_LAYERS,
     ELMO,
+    EMBEDDING_DIM,
     ENCODER,
+    ENCODER_DECODER,
     ISOLATED,
-    NARROW,
-    SHARED,
-    TAUGHT,
-    TWO,
+    case_id,
     check_refused,
     kind,
-    shown,
 )
 
 
@@ -33,28 +33,31 @@ from tests.fields.refused_configs import (
             ["mask_token_fraction=0.9", "random_token_fraction=0.2", "than 1"],
         ),
         ({"objective.select_fraction": 0.3}, ["select_fraction=0.3 has no effect", "masked"]),
-        (TWO | {"objective.prefix_length": 128}, ["prefix_length=128", "leaves nothing", "sequence_length=128"]),
         (
-            TWO | {"model.position.max_length": 99, "objective.prefix_length": 100},
+            ENCODER_DECODER | {"objective.prefix_length": 128},
+            ["prefix_length=128", "leaves nothing", "sequence_length=128"],
+        ),
+        (
+            ENCODER_DECODER | {"model.position.max_length": 99, "objective.prefix_length": 100},
             ["max_length=99", "100 tokens of the encoder"],
         ),
         (
-            TWO | {"model.position.max_length": 64, "objective.prefix_length": 30},
+            ENCODER_DECODER | {"model.position.max_length": 64, "objective.prefix_length": 30},
             ["max_length=64", "99 tokens of the decoder"],
         ),
-        (TWO | {"model.decoder.position.max_length": 64}, ["max_length=64", "65 tokens of the decoder"]),
-        (TWO | ISOLATED, ["objective.kind=prefix", "isolate_documents"]),
+        (ENCODER_DECODER | {"model.decoder.position.max_length": 64}, ["max_length=64", "65 tokens of the decoder"]),
+        (ENCODER_DECODER | ISOLATED, ["objective.kind=prefix", "isolate_documents"]),
         (ELMO | ISOLATED, ["objective.kind=bidirectional", "isolate_documents"]),
-        # The masked objective needs an id more than the tokenizer has.
+        # The masked objective needs one id more than the tokenizer has.
         (ENCODER | {"model.vocab_size": 257}, ["model.vocab_size=257", "258 ids, [MASK] included"]),
         # Teachers, and layers of another run
         (
             {"objective.distillation.cosine": 1.0},
             ["cosine=1 has no effect without objective.distillation.teacher", "at 0"],
         ),
-        (TAUGHT | {"objective.distillation.kl": 0.0}, ["teacher=run has no effect", "both 0", "leave it empty"]),
+        (DISTILLED | {"objective.distillation.kl": 0.0}, ["teacher=run has no effect", "both 0", "leave it empty"]),
         (
-            TAUGHT
+            DISTILLED
             | {
                 "objective.distillation.kl": 0.0,
                 "objective.distillation.cosine": 1.0,
@@ -63,15 +66,15 @@ from tests.fields.refused_configs import (
             ["temperature=4 has no effect", "kl=0", "at 2"],
         ),
         (
-            TAUGHT | {"objective.distillation.hard": 0.0, "objective.z_loss": 1e-4},
+            DISTILLED | {"objective.distillation.hard": 0.0, "objective.z_loss": 1e-4},
             ["z_loss=0.0001 has no effect", "hard=0"],
         ),
         (
-            TAUGHT | {"objective.distillation.hard": 0.0, "objective.label_smoothing": 0.1},
+            DISTILLED | {"objective.distillation.hard": 0.0, "objective.label_smoothing": 0.1},
             ["label_smoothing=0.1 has no effect", "hard=0"],
         ),
         (
-            TAUGHT
+            DISTILLED
             | ENCODER
             | {
                 "data.row_format": "segment_pairs",
@@ -97,33 +100,39 @@ from tests.fields.refused_configs import (
         (ELMO | {"model.norm.kind": "rmsnorm"}, ["model.norm.kind=rmsnorm has no effect", "model.architecture=elmo"]),
         ({"model.elmo.highways": 1}, ["model.elmo.highways=1 has no effect", "elmo"]),
         # Embeddings of another width
-        ({NARROW: 8}, ["model.embedding.dim=8", "model.tie_embeddings=true", "model.head.transform=true"]),
-        ({NARROW: 256 // 2} | TWO, ["model.embedding.dim=128", "model.tie_embeddings=false"]),
+        ({EMBEDDING_DIM: 8}, ["model.embedding.dim=8", "model.tie_embeddings=true", "model.head.transform=true"]),
+        ({EMBEDDING_DIM: 256 // 2} | ENCODER_DECODER, ["model.embedding.dim=128", "model.tie_embeddings=false"]),
         (
-            {NARROW: 7, "model.tie_embeddings": False, "model.position.kind": "sinusoidal"},
+            {EMBEDDING_DIM: 7, "model.tie_embeddings": False, "model.position.kind": "sinusoidal"},
             ["model.embedding.dim=7 must be even"],
         ),
         # Layers that share their weights
-        ({SHARED: 3}, ["model.layers.distinct=3 does not divide model.num_layers=4"]),
-        (TWO | {SHARED: 4, "model.decoder.num_layers": 6}, [f"{SHARED}=4 does not divide model.num_layers=6"]),
-        ({SHARED: 1, "model.norm.kind": "batchnorm"}, [f"{SHARED}=1", "model.norm.kind=batchnorm"]),
-        (TWO | {SHARED: 1, "model.encoder.norm.kind": "batchnorm"}, [f"{SHARED}=1", "model.norm.kind=batchnorm"]),
+        ({DISTINCT_LAYERS: 3}, ["model.layers.distinct=3 does not divide model.num_layers=4"]),
         (
-            {SHARED: 1, "model.layers.pattern": ("a",)} | kind("a", attention__window=4),
-            [f"{SHARED}=1", "model.layers.pattern=a"],
+            ENCODER_DECODER | {DISTINCT_LAYERS: 4, "model.decoder.num_layers": 6},
+            [f"{DISTINCT_LAYERS}=4 does not divide model.num_layers=6"],
+        ),
+        ({DISTINCT_LAYERS: 1, "model.norm.kind": "batchnorm"}, [f"{DISTINCT_LAYERS}=1", "model.norm.kind=batchnorm"]),
+        (
+            ENCODER_DECODER | {DISTINCT_LAYERS: 1, "model.encoder.norm.kind": "batchnorm"},
+            [f"{DISTINCT_LAYERS}=1", "model.norm.kind=batchnorm"],
         ),
         (
-            {SHARED: 2, "training.start_from": "run", "training.start_layers": (0, 1, 2, 3)},
-            [f"{SHARED}=2", "training.start_layers=0,1,2,3"],
+            {DISTINCT_LAYERS: 1, "model.layers.pattern": ("a",)} | kind("a", attention__window=4),
+            [f"{DISTINCT_LAYERS}=1", "model.layers.pattern=a"],
+        ),
+        (
+            {DISTINCT_LAYERS: 2, "training.start_from": "run", "training.start_layers": (0, 1, 2, 3)},
+            [f"{DISTINCT_LAYERS}=2", "training.start_layers=0,1,2,3"],
         ),
         # Training
         ({"model.norm.kind": "batchnorm", "training.accumulation_steps": 2}, ["accumulation_steps=2", "batchnorm"]),
         (
-            TWO | {"model.encoder.norm.kind": "batchnorm", "training.accumulation_steps": 2},
+            ENCODER_DECODER | {"model.encoder.norm.kind": "batchnorm", "training.accumulation_steps": 2},
             ["accumulation_steps=2", "batchnorm"],
         ),
         (
-            TWO | {"mesh.tensor": 4, "model.decoder.attention.num_heads": 2},
+            ENCODER_DECODER | {"mesh.tensor": 4, "model.decoder.attention.num_heads": 2},
             ["model.decoder.attention.num_heads=2", "mesh.tensor=4"],
         ),
         (
@@ -131,7 +140,7 @@ from tests.fields.refused_configs import (
             ["kinds.a.attention.num_kv_heads=1"],
         ),
     ],
-    ids=shown,
+    ids=case_id,
 )
-def test_what_cannot_be_is_refused_in_one_line(changes, words):
+def test_impossible_combinations_are_refused_in_one_line(changes, words):
     check_refused(changes, words)

@@ -1,4 +1,4 @@
-"""Groups of parameters as fields of a config: what is refused, and what becomes of them."""
+"""Parameter groups in configs: how they are resolved, changed and refused."""
 
 import json
 
@@ -34,7 +34,7 @@ def refused(*changes):
     return caught.value.problems
 
 
-ONE = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector", "optimizer.group.a.beta1": 0.5}
+ONE_GROUP = {"optimizer.groups": ("a",), "optimizer.group.a.select": "role:vector", "optimizer.group.a.beta1": 0.5}
 
 
 def test_a_group_for_each_role():
@@ -63,7 +63,7 @@ def test_a_group_for_each_role():
             ],
         ),
         (
-            ONE | {"optimizer.group.c.select": "role:vector", "optimizer.group.c.beta1": 0.5},
+            ONE_GROUP | {"optimizer.group.c.select": "role:vector", "optimizer.group.c.beta1": 0.5},
             ["optimizer.group.c has no effect: optimizer.groups=a does not name it"],
         ),
         (
@@ -71,7 +71,7 @@ def test_a_group_for_each_role():
             ["optimizer.group.c has no effect: optimizer.groups=empty does not name it"],
         ),
         (
-            ONE | {"optimizer.group.a.select": "rol:matrix,role:matrx,axes:vocabulary,path:,"},
+            ONE_GROUP | {"optimizer.group.a.select": "rol:matrix,role:matrx,axes:vocabulary,path:,"},
             [
                 "optimizer.group.a.select: 'rol:matrix' is not role:NAME, axes:NAME or path:PATTERN",
                 "optimizer.group.a.select: 'role:matrx': matrx is not one of matrix, vector, embedding, head, scalar "
@@ -88,39 +88,39 @@ def test_a_group_for_each_role():
              "momentum_warmup, momentum_cooldown, momentum_start, weight_decay, weight_decay_form"],
         ),
         (
-            ONE | {"optimizer.group.a.rate_factor": 0.0},
+            ONE_GROUP | {"optimizer.group.a.rate_factor": 0.0},
             ["optimizer.group.a.beta1=0.5 has no effect with optimizer.group.a.rate_factor=0; leave it out"],
         ),
         (
-            ONE | {"optimizer.group.a.rate_factor": -1.0, "optimizer.group.a.beta1": "fast"},
+            ONE_GROUP | {"optimizer.group.a.rate_factor": -1.0, "optimizer.group.a.beta1": "fast"},
             ["optimizer.group.a.beta1='fast': expected a number", "optimizer.group.a.rate_factor=-1.0 must be at least 0"],
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line_each(changes, lines):
+def test_each_problem_of_a_group_is_reported_in_one_line(changes, lines):
     assert sorted(refused(changes)) == sorted(lines)
 
 
 @pytest.mark.parametrize("name", ["clip_norm", "learning_rate", "groups", "selct"])
 def test_a_field_that_no_group_has_is_unknown(name):
     with pytest.raises(ConfigError, match=rf"unknown field optimizer.group.a.{name}"):
-        changed(ONE, {f"optimizer.group.a.{name}": 1})
+        changed(ONE_GROUP, {f"optimizer.group.a.{name}": 1})
     assert configs.field_at("optimizer.select") is None
     assert configs.field_at("optimizer.group.a.select").path == "optimizer.group.a.select"
 
 
-def test_resolved_groups_stay_what_they_are(tmp_path):
+def test_resolving_groups_again_changes_nothing(tmp_path):
     resolved = resolve(GROUPS)
     assert GROUPS.items() <= flatten(resolved).items()
     assert configs.resolve(resolved) == resolved
     (tmp_path / "config.json").write_text(json.dumps(configs.to_plain(resolved)))
     assert configs.resolve(configs.load(str(tmp_path))) == resolved
     assert configs.identity(resolved) != configs.identity(resolve())
-    # Nothing of the rest of the config depends on them.
+    # Groups change no other field.
     assert configs.difference(resolved, resolve()).keys() == GROUPS.keys()
 
 
-def test_other_groups_and_other_models():
+def test_groups_follow_a_new_group_list_architecture_or_preset():
     alone = resolve(GROUPS, {"optimizer.groups": "vectors"})
     assert set(alone.optimizer.group) == {"vectors"}
     assert "group" not in resolve(GROUPS, {"optimizer.groups": ()}).optimizer
@@ -128,14 +128,14 @@ def test_other_groups_and_other_models():
     decoder = resolve(both_sides, GROUPS, {"model.architecture": "decoder", "objective.kind": "causal"})
     assert "decoder" not in decoder.model
     assert GROUPS.items() <= flatten(decoder).items()
-    # A field that is refused once is not refused once more for each group.
+    # A problem outside the groups is not reported again for each group.
     assert len(refused(GROUPS, {"model.attention.num_heads": 3, "mesh.tensor": 2})) == len(
         refused({"model.attention.num_heads": 3, "mesh.tensor": 2})
     )
     assert GROUPS.items() <= flatten(configs.resolve(configs.shrink(changed(GROUPS), "tiny"))).items()
 
 
-def test_runs_that_differ_only_in_numbers_of_groups_share_a_program():
+def test_runs_that_differ_only_in_group_hyperparameters_share_a_program():
     def key(**numbers):
         changes = {f"optimizer.group.{path.replace('__', '.')}": value for path, value in numbers.items()}
         return configs.program_key(flatten(resolve(GROUPS, changes)))

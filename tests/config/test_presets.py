@@ -1,4 +1,4 @@
-"""Configs made small: what a variant is stays, how large it is changes."""
+"""Presets shrink a config: they change its size and keep the choices that make it a variant."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ SPECS = [
     for path in sorted((ROOT / "configs").glob("*.py"))
     for size in configs.import_file(path, "config file").SIZES
 ]
-# All that may change, inside a scope too.
+# The fields that a preset may change, in scopes too.
 SIZE_FIELDS = {
     "model.dim",
     "model.num_layers",
@@ -27,7 +27,7 @@ SIZE_FIELDS = {
     "model.generator.num_layers",
     "model.position.max_length",
     "model.position.clip",
-    # Of a head's width, so that a whole number of pairs turns.
+    # Changes so that a whole number of pairs of a head is rotated.
     "model.position.fraction",
     "model.attention.num_heads",
     "model.attention.num_kv_heads",
@@ -56,18 +56,18 @@ SIZE_FIELDS = {
     "schedule.hold",
     "schedule.warmup_steps",
 }
-TWO = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
+ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 
 
 def shrink(changes, preset="tiny", base=None):
-    """A default config with `changes` at the size of `preset`, resolved."""
+    """Resolves the default config, or `base`, with `changes` at the size of `preset`."""
     return configs.resolve(configs.shrink(configs.override(base or configs.default(), changes), preset))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: Path(spec).name)
-def test_a_shipped_config_stays_what_it_is(spec, preset):
+def test_presets_change_only_size_fields_of_a_shipped_config(spec, preset):
     config = configs.load(spec)
     full, small = configs.resolve(config, vocab_size=90), configs.resolve(configs.shrink(config, preset))
     changed = {parts[1] if (parts := split_path(path)) else path for path in configs.difference(full, small)}
@@ -76,18 +76,18 @@ def test_a_shipped_config_stays_what_it_is(spec, preset):
     assert set(small.model.layers.pattern) == set(full.model.layers.pattern)
     assert small.model.dim == PRESETS[preset]["dim"]
     assert small.training.steps == PRESETS[preset]["steps"]
-    # A run's own config.json, where everything is derived already, comes to the same.
+    # A resolved config, such as a run's config.json, shrinks to the same.
     assert configs.resolve(configs.shrink(full, preset)) == small
 
 
-def test_windows_are_odd_where_they_reach_to_both_sides():
+def test_bidirectional_windows_stay_odd():
     assert shrink({"model.attention.window": 512}).model.attention.window == 16
     assert shrink({"model.attention.window": 512}, "smoke").model.attention.window == 4
     for preset, window in (("tiny", 17), ("smoke", 5)):
         small = shrink(ENCODER | {"model.attention.window": 513, "model.attention.global_tokens": 9}, preset).model
         assert small.attention.window == window
         assert small.attention.global_tokens == {"tiny": 4, "smoke": 1}[preset]
-    sides = shrink(TWO | {"model.encoder.attention.window": 65, "model.decoder.attention.window": 65}).model
+    sides = shrink(ENCODER_DECODER | {"model.encoder.attention.window": 65, "model.decoder.attention.window": 65}).model
     assert (sides.encoder.attention.window, sides.decoder.attention.window) == (17, 16)
 
 
@@ -102,7 +102,7 @@ def test_windows_keep_their_order(preset):
     assert a == d > b > c == 0
 
 
-def test_every_kind_of_layers_has_a_layer():
+def test_every_kind_of_layers_keeps_a_layer():
     kinds = {f"model.layers.kinds.{name}.residual": True for name in "xyz"}
     small = shrink({"model.num_layers": 40, "model.layers.pattern": ("x", "x", "y", "x", "z"), **kinds}).model
     assert small.layers.pattern == ("x", "y", "z")
@@ -113,20 +113,28 @@ def test_every_kind_of_layers_has_a_layer():
     assert (two.layers.pattern, two.num_layers) == (("x", "y"), 2)
 
 
-def test_the_deeper_side_stays_the_deeper_one():
-    assert shrink(TWO | {"model.num_layers": 36, "model.decoder.num_layers": 12}).model.decoder.num_layers == 1
-    assert shrink(TWO | {"model.num_layers": 6, "model.encoder.num_layers": 18}).model.encoder.num_layers == 6
-    assert shrink(TWO | {"model.num_layers": 36, "model.decoder.num_layers": 36}).model.decoder.num_layers == 2
+def test_the_deeper_side_stays_deeper():
+    assert (
+        shrink(ENCODER_DECODER | {"model.num_layers": 36, "model.decoder.num_layers": 12}).model.decoder.num_layers == 1
+    )
+    assert (
+        shrink(ENCODER_DECODER | {"model.num_layers": 6, "model.encoder.num_layers": 18}).model.encoder.num_layers == 6
+    )
+    assert (
+        shrink(ENCODER_DECODER | {"model.num_layers": 36, "model.decoder.num_layers": 36}).model.decoder.num_layers == 2
+    )
 
 
-def test_a_scale_of_one_stays_and_others_follow_the_width():
+def test_attention_scale_of_one_is_kept_and_others_follow_the_head_width():
     assert shrink({"model.attention.scale": 1.0}).model.attention.scale == 1.0
     assert shrink({"model.attention.scale": 0.0833}).model.attention.scale == 0.25
-    own = shrink(TWO | {"model.encoder.attention.scale": 1.0, "model.decoder.attention.scale": 0.0833}).model
-    assert (own.encoder.attention.scale, own.decoder.attention.scale) == (1.0, 0.25)
+    sides = shrink(
+        ENCODER_DECODER | {"model.encoder.attention.scale": 1.0, "model.decoder.attention.scale": 0.0833}
+    ).model
+    assert (sides.encoder.attention.scale, sides.decoder.attention.scale) == (1.0, 0.25)
 
 
-def test_heads_keep_what_they_share():
+def test_shared_heads_and_dilations_are_kept():
     heads = "model.attention.num_heads"
     assert shrink({heads: 1}).model.attention.num_heads == 1
     assert shrink({heads: 1}).model.attention.head_dim == 64
@@ -134,19 +142,21 @@ def test_heads_keep_what_they_share():
     assert shrink({heads: 32, "model.attention.num_kv_heads": 8}).model.attention.num_kv_heads == 2
     assert shrink({heads: 32, "model.attention.num_kv_heads": 1}).model.attention.num_kv_heads == 1
     assert shrink({heads: 32, "model.attention.num_query_heads": 8}).model.attention.num_query_heads == 2
-    assert shrink(TWO | {heads: 32, "model.attention.cross_kv_heads": 1}).model.attention.cross_kv_heads == 1
+    assert (
+        shrink(ENCODER_DECODER | {heads: 32, "model.attention.cross_kv_heads": 1}).model.attention.cross_kv_heads == 1
+    )
     dilated = {heads: 32, "model.attention.window": 64}
     assert shrink(dilated | {"model.attention.dilations": (1, 2)}).model.attention.dilations == (1, 2)
     assert shrink(dilated | {"model.attention.dilations": (1,) * 7 + (3,)}).model.attention.dilations == (1, 3)
     sides = shrink(
-        TWO | {heads: 8, "model.decoder.attention.num_heads": 4, "model.encoder.attention.num_kv_heads": 1}
+        ENCODER_DECODER | {heads: 8, "model.decoder.attention.num_heads": 4, "model.encoder.attention.num_kv_heads": 1}
     ).model
     assert (configs.side(sides, "encoder").attention.num_heads, sides.decoder.attention.num_heads) == (4, 2)
     assert (sides.encoder.attention.num_kv_heads, configs.side(sides, "decoder").attention.num_kv_heads) == (1, 2)
     assert sides.decoder.attention.head_dim == 32
 
 
-def test_a_wider_head_of_a_kind_stays_wider():
+def test_wider_heads_of_a_kind_of_layers_stay_wider():
     kinds = {
         "model.layers.pattern": ("a", "b"),
         "model.layers.kinds.a.residual": True,
@@ -158,16 +168,16 @@ def test_a_wider_head_of_a_kind_stays_wider():
 
 
 def test_hidden_widths_keep_their_proportion_on_each_side():
-    small = shrink(TWO | {"model.ffn.hidden_dim": 512, "model.decoder.ffn.hidden_dim": 1024}).model
+    small = shrink(ENCODER_DECODER | {"model.ffn.hidden_dim": 512, "model.decoder.ffn.hidden_dim": 1024}).model
     assert (small.ffn.hidden_dim, small.decoder.ffn.hidden_dim) == (128, 256)
 
 
-def test_a_learned_table_fits_the_sequence():
+def test_learned_position_tables_fit_the_sequence():
     table = {"model.position.max_length": 4096, "model.position.offset": 2, "data.sequence_length": 4096}
     small = shrink(ENCODER | table)
     assert (small.model.position.max_length, small.model.position.offset) == (64, 2)
     one = shrink(
-        TWO
+        ENCODER_DECODER
         | {
             "model.position.kind": "alibi",
             "model.decoder.position.kind": "learned",
@@ -178,7 +188,7 @@ def test_a_learned_table_fits_the_sequence():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_rope_is_stretched_as_much_as_before(preset):
+def test_rope_scaling_factor_is_kept(preset):
     length = PRESETS[preset]["length"]
     stretch = {"model.position.kind": "rope", "model.position.scaling.factor": 8.0, "data.sequence_length": 32768}
     for kind in ("dynamic", "yarn", "llama3"):
@@ -201,7 +211,7 @@ def test_rope_is_stretched_as_much_as_before(preset):
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("fraction", [1.0, 0.5, 0.4, 0.25, 0.01])
-def test_a_share_of_rotated_dimensions_stays_a_number_of_pairs(fraction, preset):
+def test_rotated_dimensions_form_whole_pairs(fraction, preset):
     given = {
         "model.position.kind": "rope",
         "model.position.fraction": fraction,
@@ -215,7 +225,7 @@ def test_a_share_of_rotated_dimensions_stays_a_number_of_pairs(fraction, preset)
     )
 
 
-def test_distances_are_clipped_within_a_row_and_features_drawn_within_a_run():
+def test_clip_distance_and_random_features_shrink():
     shaw = {"model.position.kind": "shaw", "model.position.clip": 16}
     assert [shrink(shaw, preset).model.position.clip for preset in PRESETS] == [16, 4]
     assert shrink(shaw | {"model.position.clip": 0}).model.position.clip == 0
@@ -231,7 +241,7 @@ def test_distances_are_clipped_within_a_row_and_features_drawn_within_a_run():
     assert shrink(mixed).model.layers.kinds.a.attention.features == 44
 
 
-def test_what_a_device_needs_is_left_to_the_device():
+def test_device_settings_return_to_their_defaults():
     kernel = {
         "model.layers.pattern": ("a",),
         "model.layers.kinds.a.attention.implementation": "cudnn",
@@ -246,9 +256,9 @@ def test_what_a_device_needs_is_left_to_the_device():
     assert small.objective.chunk_tokens == "auto"
 
 
-def test_data_that_a_small_run_brings_with_it():
+def test_presets_replace_data_and_tokenizer():
     small = shrink(
         ENCODER | {"model.vocab_size": 30522, "data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": 30521}
     )
     assert (small.data.source, small.data.tokenizer.kind, small.model.vocab_size) == ("stdlib", "bytes", 258)
-    assert shrink(TWO | {"objective.prefix_length": 100}, "smoke").objective.prefix_length == 8
+    assert shrink(ENCODER_DECODER | {"objective.prefix_length": 100}, "smoke").objective.prefix_length == 8

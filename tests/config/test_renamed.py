@@ -1,4 +1,4 @@
-"""The old name of a field is refused with the new one, wherever a config comes from."""
+"""The old name of a renamed field is refused with the new one in every source of configs."""
 
 import json
 
@@ -10,7 +10,7 @@ from zoo.errors import ConfigError
 from zoo.lab.experiment import Experiment
 from zoo.nested import flatten, unflatten
 
-WHERE = [*RENAMED.items()] + [
+RENAMED_IN_SCOPES = [*RENAMED.items()] + [
     (f"{scope}{old.removeprefix('model')}", f"{scope}{new.removeprefix('model')}")
     for old, new in RENAMED.items()
     if "position" in old or "attention" in old
@@ -18,7 +18,7 @@ WHERE = [*RENAMED.items()] + [
 ]
 
 
-@pytest.mark.parametrize(("old", "new"), WHERE)
+@pytest.mark.parametrize(("old", "new"), RENAMED_IN_SCOPES)
 def test_an_old_name_is_refused_with_the_new_one(old, new, tmp_path):
     line = f"unknown field {old}: it is now called {new}"
     folder = tmp_path / "run"
@@ -49,7 +49,7 @@ def test_an_old_name_in_a_config_file_is_refused_with_the_new_one(old, new, tmp_
             configs.load(str(file))
 
 
-def test_a_stored_value_that_changed_nothing_is_no_obstacle(tmp_path):
+def test_a_renamed_field_stored_at_its_default_is_ignored(tmp_path):
     plain = flatten(configs.to_plain(configs.resolve(configs.default())))
     for value in (0, 4):
         (tmp_path / "config.json").write_text(json.dumps(unflatten(plain | {"optimizer.muon_warmup": value})))
@@ -60,6 +60,6 @@ def test_a_stored_value_that_changed_nothing_is_no_obstacle(tmp_path):
             assert configs.resolve(configs.load(str(tmp_path))) == configs.resolve(configs.default())
 
 
-def test_new_names_are_fields_and_old_ones_are_none():
+def test_only_the_new_names_are_fields():
     assert set(RENAMED.values()) <= set(configs.BY_PATH)
     assert not set(RENAMED) & set(configs.BY_PATH)

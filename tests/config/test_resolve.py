@@ -1,4 +1,4 @@
-"""Configs: types, derived values, refusals, identity."""
+"""Configs: types, derived values, refusals and identity."""
 
 import dataclasses
 import json
@@ -103,7 +103,7 @@ def test_a_bad_config_is_refused_in_one_line(overrides, words):
 
 
 def test_every_integer_has_an_upper_bound():
-    # Another rule may refuse it too: the bound of the field is the first.
+    # Other rules may refuse the value too; the bound of the field is reported first.
     for field in configs.FIELDS:
         if field.kind is int:
             assert f"{field.path}={10**18} must be at most" in problems({field.path: 10**18})[0]
@@ -142,7 +142,7 @@ def test_every_problem_is_reported_at_once():
     )
 
 
-def test_unknown_fields_are_named_with_what_was_meant():
+def test_unknown_fields_are_refused_with_suggestions():
     with pytest.raises(ConfigError) as caught:
         configs.override(configs.default(), {"model.norm.knd": 1, "model.num_heads": 1, "zzz": 1})
     lines = caught.value.problems
@@ -153,7 +153,7 @@ def test_unknown_fields_are_named_with_what_was_meant():
         configs.resolve({"model": {"nrm": 1}})
 
 
-def test_numbers_as_people_type_them():
+def test_values_are_parsed_from_strings():
     resolved = resolve(
         training__steps="1e4",
         training__eval_lengths="256,512",
@@ -168,20 +168,20 @@ def test_numbers_as_people_type_them():
     assert resolve(model__attention__head_dim="auto").model.attention.head_dim == 64
 
 
-def test_what_was_set_for_a_choice_goes_with_it():
+def test_changing_a_choice_drops_the_fields_set_for_it():
     gpt = configs.override(
         configs.default(), {"model.position.max_length": 512, "model.ffn.gelu_approximation": "tanh"}
     )
     rope = configs.resolve(configs.override(gpt, {"model.position.kind": "rope", "model.ffn.kind": "swiglu"}))
     assert rope.model.position.max_length == configs.AUTO
-    still = configs.resolve(configs.override(gpt, {"model.position.kind": "learned", "model.ffn.kind": "geglu"}))
-    assert (still.model.position.max_length, still.model.ffn.gelu_approximation) == (512, "tanh")
-    # What is asked for together with the choice is never dropped in silence.
+    kept = configs.resolve(configs.override(gpt, {"model.position.kind": "learned", "model.ffn.kind": "geglu"}))
+    assert (kept.model.position.max_length, kept.model.ffn.gelu_approximation) == (512, "tanh")
+    # A field set together with the choice is refused, not dropped silently.
     with pytest.raises(ConfigError, match="no effect"):
         configs.resolve(configs.override(gpt, {"model.position.kind": "rope", "model.position.max_length": 512}))
 
 
-def test_the_tokenizers_sizes_are_the_data_package_s():
+def test_vocabulary_size_agrees_with_the_data_package():
     from zoo import data
 
     for changes in ({}, {"data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": 300}):
@@ -189,7 +189,7 @@ def test_the_tokenizers_sizes_are_the_data_package_s():
         assert resolved.model.vocab_size == data.vocabulary_size(resolved)
 
 
-def test_identity_is_of_what_changes_the_result():
+def test_identity_depends_only_on_fields_that_change_the_result():
     base = configs.resolve(configs.default())
     for path in configs.NOT_RESULT_RELEVANT:
         default = configs.BY_PATH[path].default
@@ -208,11 +208,11 @@ def test_identity_is_of_what_changes_the_result():
         assert configs.identity(other) == configs.identity(one) or path == "mesh.data"
     assert configs.identity(resolve(seed=1)) != configs.identity(base)
     assert configs.identity(resolve(model__norm__kind="rmsnorm")) != configs.identity(base)
-    # Whether a derived value is written out or left to be derived is no difference.
+    # Writing out a derived value does not change the identity.
     assert configs.identity(resolve(model__attention__head_dim=64)) == configs.identity(base)
 
 
-def test_field_table_is_sound():
+def test_field_table_is_consistent():
     for field in configs.FIELDS:
         assert field.meaning
         assert field.default != configs.AUTO or field.auto
@@ -240,7 +240,7 @@ def test_any_override_resolves_or_is_refused_in_plain_lines(overrides):
     assert problems is None or (problems and all(any(name in line for name in names) for line in problems))
 
 
-def test_a_generator_without_dropout_is_refused():
+def test_a_dropout_generator_without_dropout_is_refused():
     with pytest.raises(
         ConfigError, match=r"dropout_generator=rbg has no effect: no dropout rate of the model is above 0"
     ):
@@ -250,7 +250,7 @@ def test_a_generator_without_dropout_is_refused():
     assert configs.resolve(configs.override(configs.default(), sides | {"training.dropout_generator": "rbg"}))
 
 
-@pytest.mark.parametrize(("name", "kept"), [("gpt2:tiny", "bca54790e2ebe0e2"), ("t5:tiny", "cfb9ef962ae143eb")])
-def test_a_new_field_leaves_the_identity_of_kept_runs(name, kept):
-    # A sweep finds its runs by it. A field that is added later needs `Field.added`.
-    assert configs.identity(configs.resolve(configs.load(name))) == kept
+@pytest.mark.parametrize(("name", "identity"), [("gpt2:tiny", "bca54790e2ebe0e2"), ("t5:tiny", "cfb9ef962ae143eb")])
+def test_new_fields_do_not_change_the_identity_of_existing_runs(name, identity):
+    # Sweeps find their runs by identity, so a field that is added later needs `Field.added`.
+    assert configs.identity(configs.resolve(configs.load(name))) == identity

@@ -1,4 +1,4 @@
-"""Parts of a model that differ from the rest: sides and kinds of layers, as fields of a config."""
+"""Scopes: config fields of one side of an encoder-decoder or of one kind of layers."""
 
 import json
 
@@ -37,7 +37,7 @@ def refused(*changes):
 
 
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "suggestion"),
     [
         ("model.decoder.num_layer", "model.decoder.num_layers"),
         ("model.encoder.attention.windw", "model.encoder.attention.window"),
@@ -45,25 +45,25 @@ def refused(*changes):
         ("model.layers.kinds.local.attention.windows", "model.layers.kinds.local.attention.window"),
         ("model.layers.kinds.local.window", "model.layers.kinds.local.attention.window"),
         ("model.layers.patern", "model.layers.pattern"),
-        # What all parts of a model share is no field of a scope.
+        # Fields that all parts of a model share are not fields of a scope.
         ("model.decoder.dim", None),
         ("model.layers.kinds.local.norm.kind", None),
         ("model.decoder.vocab_size", None),
         ("model.layers.kinds.local", None),
     ],
 )
-def test_unknown_fields_of_a_scope_are_refused_with_what_was_meant(path, meant):
+def test_unknown_fields_of_a_scope_are_refused_with_suggestions(path, suggestion):
     with pytest.raises(ConfigError) as caught:
         configs.override(configs.default(), {path: 1})
     (line,) = caught.value.problems
     assert line.startswith(f"unknown field {path}")
-    if meant:
-        assert line.endswith(f'(did you mean "{meant}"?)')
+    if suggestion:
+        assert line.endswith(f'(did you mean "{suggestion}"?)')
     with pytest.raises(ConfigError, match="unknown field"):
         configs.resolve(unflatten({path: 1}))
 
 
-def test_known_paths_are_fields_and_take_no_auto():
+def test_known_paths_of_a_scope_are_fields_without_auto():
     for example in ("model.decoder.x", "model.encoder.x", "model.layers.kinds.any.x"):
         paths = configs.known_paths(example)
         assert len(paths) > 30
@@ -73,7 +73,7 @@ def test_known_paths_are_fields_and_take_no_auto():
     ]
 
 
-def test_a_derivable_value_is_so_in_every_scope():
+def test_derivable_fields_are_derivable_in_every_scope():
     assert configs.derivable("model.attention.head_dim")
     assert configs.derivable("model.decoder.attention.head_dim")
     assert configs.derivable("model.layers.kinds.any.attention.head_dim")
@@ -82,7 +82,7 @@ def test_a_derivable_value_is_so_in_every_scope():
     assert not configs.derivable("no.such.field")
 
 
-def test_a_side_sees_its_own_fields_and_the_model_s():
+def test_a_side_combines_its_own_fields_with_those_of_the_model():
     model = resolve(
         TWO_SIDES, {"model.decoder.num_layers": 1, "model.encoder.norm.kind": "rmsnorm", "model.dropout": 0.2}
     ).model
@@ -94,14 +94,14 @@ def test_a_side_sees_its_own_fields_and_the_model_s():
     assert "decoder" not in encoder
 
 
-def test_a_kind_of_layers_sees_its_own_fields_and_the_model_s():
+def test_a_kind_of_layers_combines_its_own_fields_with_those_of_the_model():
     model = resolve(KINDS).model
-    local, everything = configs.layer_kind(model, "local"), configs.layer_kind(model, "global")
-    assert (local.attention.window, everything.attention.window) == (8, 0)
-    assert (local.position.kind, everything.position.kind) == ("rope", "none")
+    local, global_ = configs.layer_kind(model, "local"), configs.layer_kind(model, "global")
+    assert (local.attention.window, global_.attention.window) == (8, 0)
+    assert (local.position.kind, global_.position.kind) == ("rope", "none")
 
 
-def test_what_follows_is_derived_in_the_scope():
+def test_auto_values_are_derived_in_each_scope():
     resolved = resolve(TWO_SIDES, {"model.decoder.attention.num_heads": 8, "model.decoder.position.kind": "rope"})
     decoder, encoder = configs.side(resolved.model, "decoder"), configs.side(resolved.model, "encoder")
     assert (decoder.attention.head_dim, decoder.attention.num_kv_heads, decoder.attention.scale) == (32, 8, 32**-0.5)
@@ -124,29 +124,29 @@ def test_what_follows_is_derived_in_the_scope():
     ],
     ids=str,
 )
-def test_a_resolved_config_stays_what_it_is(changes, tmp_path):
+def test_resolving_scopes_again_changes_nothing(changes, tmp_path):
     resolved = resolve(changes)
     assert configs.resolve(resolved) == resolved
     path = tmp_path / "config.json"
     path.write_text(json.dumps(configs.to_plain(resolved)))
-    again = configs.resolve(configs.load(str(path)))
-    assert again == resolved
-    assert configs.identity(again) == configs.identity(resolved)
-    assert isinstance(again.model.layers.pattern, tuple)
+    reloaded = configs.resolve(configs.load(str(path)))
+    assert reloaded == resolved
+    assert configs.identity(reloaded) == configs.identity(resolved)
+    assert isinstance(reloaded.model.layers.pattern, tuple)
 
 
 def test_scopes_are_part_of_the_identity():
-    alike = resolve(TWO_SIDES)
-    assert configs.identity(resolve(TWO_SIDES, {"model.decoder.num_layers": 2})) != configs.identity(alike)
+    same_sides = resolve(TWO_SIDES)
+    assert configs.identity(resolve(TWO_SIDES, {"model.decoder.num_layers": 2})) != configs.identity(same_sides)
     one, other = (resolve(KINDS, {"model.layers.kinds.local.attention.window": window}) for window in (8, 9))
     assert configs.identity(one) != configs.identity(other)
     assert configs.difference(one, other) == {"model.layers.kinds.local.attention.window": (8, 9)}
-    assert configs.difference(alike, resolve(TWO_SIDES, {"model.decoder.num_layers": 2})) == {
+    assert configs.difference(same_sides, resolve(TWO_SIDES, {"model.decoder.num_layers": 2})) == {
         "model.decoder.num_layers": (None, 2)
     }
 
 
-def test_a_pattern_as_typed_on_a_command_line():
+def test_layer_patterns_are_parsed_from_the_command_line():
     flags = configs.parse_overrides(
         [
             "--config.model.layers.pattern=local, local,global",
@@ -167,21 +167,21 @@ def test_a_pattern_as_typed_on_a_command_line():
 
 
 @pytest.mark.parametrize("value", [3, True, None, (1, 2), ("a", 1)])
-def test_a_pattern_that_is_none(value):
+def test_bad_layer_patterns_are_refused(value):
     (line,) = refused({"model.layers.pattern": value})
     assert line == f"model.layers.pattern={value!r}: expected comma-separated names"
 
 
-def test_another_pattern_drops_the_kinds_that_it_does_not_name():
-    alone = changed(KINDS, {"model.layers.pattern": ("global",)})
-    assert configs.resolve(alone).model.layers.kinds.to_dict() == {"global": {"position": {"kind": "none"}}}
+def test_changing_the_pattern_drops_kinds_that_it_does_not_name():
+    only_global = changed(KINDS, {"model.layers.pattern": ("global",)})
+    assert configs.resolve(only_global).model.layers.kinds.to_dict() == {"global": {"position": {"kind": "none"}}}
     assert "kinds" not in resolve(KINDS, {"model.layers.pattern": ()}).model.layers
-    # What is asked for together with the pattern is never dropped in silence.
+    # A field set together with the pattern is refused, not dropped silently.
     (line,) = refused(KINDS, {"model.layers.pattern": ("global",), "model.layers.kinds.local.attention.window": 4})
     assert "model.layers.kinds.local has no effect" in line
 
 
-def test_another_architecture_drops_the_sides():
+def test_changing_the_architecture_drops_the_sides():
     sides = TWO_SIDES | {"model.decoder.num_layers": 2}
     decoder = resolve(sides, {"model.architecture": "decoder", "objective.kind": "causal"})
     assert "decoder" not in decoder.model
@@ -190,12 +190,12 @@ def test_another_architecture_drops_the_sides():
     assert "model.decoder is read only when model.architecture is encoder_decoder" in line
 
 
-def test_what_a_scope_set_for_a_choice_goes_with_it():
+def test_changing_a_choice_drops_the_fields_that_a_scope_set_for_it():
     rope = KINDS | {"model.layers.kinds.local.position.theta": 500.0}
     assert "position" not in resolve(rope, {"model.position.kind": "alibi"}).model.layers.kinds.local
     kinds = resolve(rope, {"model.layers.kinds.local.position.kind": "alibi"}).model.layers.kinds
     assert kinds.local.position.to_dict() == {"kind": "alibi"}
-    # A choice that the scope has made for itself stays, and so does what belongs to it.
+    # A choice made in the scope itself is kept, with the fields set for it.
     own = rope | {"model.layers.kinds.local.position.kind": "rope"}
     assert resolve(own, {"model.position.kind": "alibi"}).model.layers.kinds.local.position.theta == 500.0
     (line,) = refused(rope, {"model.position.kind": "alibi", "model.layers.kinds.local.position.theta": 500.0})
@@ -225,8 +225,8 @@ def values(path):
 def overrides_in(base_and_example):
     base, example = base_and_example
     paths = configs.known_paths(example)
-    # Fields that are always read more often than those that need a choice, or hardly any config
-    # would be valid.
+    # Fields that are always read are drawn more often than those that need a choice, or hardly any
+    # config would be valid.
     path = st.one_of(
         st.sampled_from([path for path in paths if not configs.field_at(path).when]), st.sampled_from(paths)
     )
@@ -235,7 +235,7 @@ def overrides_in(base_and_example):
 
 
 @given(st.sampled_from(SCOPED).flatmap(overrides_in))
-def test_any_scope_resolves_to_what_stays_or_is_refused_in_plain_lines(drawn):
+def test_any_scope_resolves_stably_or_is_refused_in_plain_lines(drawn):
     base, overrides = drawn
     resolved, problems = None, ["no problem in model."]
     try:

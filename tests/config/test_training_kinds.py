@@ -1,10 +1,12 @@
-"""Kinds of optimizer and schedule that are added: which fields they read, alone and in groups."""
+"""Kinds of optimizers and schedules that a plug-in adds: which fields they read, alone and in
+parameter groups.
+"""
 
 import re
 
 import pytest
 
-from tests.support.added_kinds import both_added, kinds_added
+from tests.support.added_kinds import both_kinds_registered, registered_kinds
 from zoo import config as configs
 from zoo.config.field import Field
 from zoo.config.fields import BY_PATH, group_fields, has_condition
@@ -21,9 +23,9 @@ READING = " or ".join(OPTIMIZER_KINDS.having("moments"))
 
 
 @pytest.fixture(autouse=True)
-def added():
-    """Adds both for each test, and shows that nothing of them stays."""
-    with both_added():
+def heavy_ball_and_halving():
+    """Registers both kinds for each test, and checks that nothing of them remains."""
+    with both_kinds_registered():
         yield
     assert "heavy_ball" not in BY_PATH["optimizer.kind"].choices
     assert "halving" not in BY_PATH["schedule.kind"].choices
@@ -48,7 +50,7 @@ def refused(*changes):
     return caught.value.problems
 
 
-def test_they_are_choices_with_own_fields():
+def test_added_kinds_are_choices_with_their_own_fields():
     resolved = resolve({"optimizer.kind": "heavy_ball", "optimizer.momentum": "0.8", "schedule.kind": "halving"})
     assert (resolved.optimizer.momentum, resolved.schedule.halvings) == (0.8, 3.0)
     assert configs.resolve(resolved) == resolved
@@ -97,11 +99,11 @@ def test_they_are_choices_with_own_fields():
         ),
     ],
 )
-def test_what_a_kind_does_not_read_is_refused(changes, line):
+def test_fields_that_a_kind_does_not_read_are_refused(changes, line):
     assert refused(changes) == [line]
 
 
-def test_a_group_may_be_of_another_kind():
+def test_a_group_may_use_another_optimizer_kind():
     resolved = resolve(GROUP | OWN | {"optimizer.beta1": 0.8})
     assert (resolved.optimizer.kind, resolved.optimizer.group.a.momentum) == ("adamw", 0.5)
     assert configs.resolve(resolved) == resolved
@@ -112,19 +114,19 @@ def test_a_group_may_be_of_another_kind():
     ]
 
 
-def test_a_group_derives_what_is_automatic_for_its_kind():
+def test_auto_values_are_derived_for_the_kind_of_a_group():
     assert resolve({"optimizer.kind": "heavy_ball", "optimizer.nesterov": True}).optimizer.damping == 0.25
     resolved = resolve(GROUP | OWN)
     assert resolved.optimizer.damping == configs.AUTO
     assert resolved.optimizer.group.a.damping == 0.0
     assert resolve(GROUP | OWN | {"optimizer.group.a.nesterov": True}).optimizer.group.a.damping == 0.25
-    # What is set, or as it is elsewhere, is not derived.
+    # A value that is set, or equal to that of the other parameters, is not derived.
     assert resolve(GROUP | OWN | {"optimizer.group.a.damping": 0.5}).optimizer.group.a.damping == 0.5
     assert "damping" not in resolve({"optimizer.kind": "heavy_ball", **GROUP, **OWN}).optimizer.group.a
     assert resolve({"optimizer.kind": "heavy_ball", "optimizer.damping": 0.5, **GROUP, **OWN}).optimizer.damping == 0.5
 
 
-def test_another_kind_leaves_nothing_of_the_last_one():
+def test_changing_the_kind_drops_the_fields_of_the_previous_one():
     before = {"optimizer.beta1": 0.5, "optimizer.epsilon": 1e-3, "schedule.kind": "wsd", "schedule.decay_fraction": 0.5}
     assert resolve(before, {"optimizer.kind": "heavy_ball", "schedule.kind": "halving"}) == resolve(
         {"optimizer.kind": "heavy_ball", "schedule.kind": "halving"}
@@ -133,13 +135,13 @@ def test_another_kind_leaves_nothing_of_the_last_one():
     assert set(after.optimizer.group.a) == {"select", "kind"}
 
 
-def test_problems_of_a_kind_are_said_once_and_for_each_group():
+def test_problems_of_a_kind_are_reported_once_for_the_run_or_group():
     line = "optimizer.nesterov=true needs optimizer.momentum above 0"
     wrong = {"optimizer.nesterov": True, "optimizer.momentum": 0.0}
     assert refused({"optimizer.kind": "heavy_ball", **wrong}) == [line]
     inside = {f"optimizer.group.a.{path.removeprefix('optimizer.')}": value for path, value in wrong.items()}
     assert refused(GROUP | OWN | inside) == [f"optimizer.group.a: {line}"]
-    # As those of one optimizer are not of layers, or again of a group like it.
+    # Sides of the model do not repeat it, nor do groups of the same kind.
     layers = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2}
     factor = GROUP | {"optimizer.group.a.rate_factor": 0.5}
     assert refused({"optimizer.kind": "heavy_ball", **wrong, **layers, **factor}) == [line]
@@ -149,18 +151,18 @@ def test_problems_of_a_kind_are_said_once_and_for_each_group():
                     "objective.kind": "bidirectional"}) == refused(stairs)  # fmt: skip
 
 
-def test_problems_of_a_schedule_are_not_asked_for_parts_of_a_model():
+def test_problems_of_a_schedule_are_not_repeated_for_parts_of_a_model():
     def problems(flat, architecture):
         yield f"schedule.kind={flat['schedule.kind']} is not for {architecture}"
 
-    with kinds_added((Kind("schedule.kind", "picky", "never right", problems=problems), constant)):
+    with registered_kinds((Kind("schedule.kind", "picky", "never right", problems=problems), constant)):
         assert refused({
             "schedule.kind": "picky", "model.architecture": "encoder_decoder", "objective.kind": "prefix",
             "model.encoder.num_layers": 2,
         }) == ["schedule.kind=picky is not for encoder_decoder"]  # fmt: skip
 
 
-def test_own_numbers_are_arguments_of_a_program_where_their_fields_say_so():
+def test_only_traced_fields_of_added_kinds_are_program_arguments():
     def key(changes):
         return configs.program_key(flatten(resolve(GROUP | OWN | {"schedule.kind": "halving"}, changes)))
 
@@ -182,12 +184,12 @@ def test_own_numbers_are_arguments_of_a_program_where_their_fields_say_so():
     ],
     ids=lambda field: field.path,
 )
-def test_what_cannot_be_an_argument_is_refused(field):
+def test_fields_that_cannot_be_traced_are_refused(field):
     with pytest.raises(ValueError, match=re.escape(f"{field.path} cannot be traced")):
         Field(field.path, field.default, field.kind, field.meaning, auto=field.auto, traced=True)
 
 
-def test_a_condition_is_one_only_where_a_choice_does_not_meet_it(monkeypatch):
+def test_a_field_that_every_choice_reads_has_no_condition(monkeypatch):
     assert has_condition(BY_PATH["optimizer.beta1"])
     assert has_condition(BY_PATH["schedule.final_fraction"])
     assert has_condition(BY_PATH["data.hub.split"])

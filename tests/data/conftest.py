@@ -1,4 +1,4 @@
-"""Every test here has its own cache; real texts are looked for and never needed."""
+"""A cache for each test, and real texts for the tests that use them if they are available."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def make_config():
 
 @pytest.fixture
 def real_text():
-    """real_text("tinyshakespeare.txt") -> its path; skips where it is not at hand."""
+    """real_text("tinyshakespeare.txt") -> its path; skips the test if the file is missing."""
 
     def find(name):
         beside_checkout = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -1,8 +1,8 @@
-"""Documents as whole texts, which the code never has in memory together."""
+"""Reads documents as whole texts; zoo itself never holds them all in memory."""
 
 
 def texts_of(documents):
-    """The texts, in order, as a tuple."""
+    """Returns the texts, in order, as a tuple."""
     texts = []
     for opens, text in documents.pieces():
         if opens:

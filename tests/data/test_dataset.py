@@ -39,7 +39,7 @@ KINDS = {"bytes": {}, "characters": {"data__tokenizer__kind": "characters"}, "bp
 
 
 @pytest.mark.parametrize(("kind", "size"), [("bytes", 257), ("characters", None), ("bpe", 280)])
-def test_load_gives_the_text_back(text_config, corpus, kind, size):
+def test_decoded_streams_are_the_source_text(text_config, corpus, kind, size):
     config = text_config(**KINDS[kind])
     dataset = zoo.data.load(config)
     stories = [story for story in corpus.read_text(encoding="utf-8").split("<end>") if story]
@@ -61,7 +61,7 @@ def test_load_gives_the_text_back(text_config, corpus, kind, size):
 
 
 @pytest.mark.parametrize("fraction", [0.5, 0.2])
-def test_a_share_of_the_training_part_with_the_same_vocabulary_and_the_same_held_out_text(text_config, fraction):
+def test_training_fraction_keeps_the_vocabulary_and_the_held_out_text(text_config, fraction):
     whole, part = (zoo.data.load(text_config(**BPE, data__training_fraction=share)) for share in (1.0, fraction))
     assert part.tokenizer.fingerprint == whole.tokenizer.fingerprint
     np.testing.assert_array_equal(streams(part)[1], streams(whole)[1])
@@ -72,7 +72,7 @@ def test_a_share_of_the_training_part_with_the_same_vocabulary_and_the_same_held
     assert part.summary()["train_bytes"] / whole.summary()["train_bytes"] == pytest.approx(fraction, abs=0.03)
 
 
-def test_a_share_of_one_long_document_is_its_beginning(make_config, tmp_path):
+def test_training_fraction_of_one_document_is_its_beginning(make_config, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text("".join(f"{number:04d} " for number in range(1000)))
     config = {"data.source": f"text:{path}", "data.validation_fraction": 0.2, "data.training_fraction": 0.25}
@@ -81,7 +81,7 @@ def test_a_share_of_one_long_document_is_its_beginning(make_config, tmp_path):
     assert bytes(validation[1:].astype(np.uint8)) == path.read_bytes()[4000:]
 
 
-def test_a_share_of_nothing_is_refused(make_config, tmp_path):
+def test_a_training_fraction_that_leaves_nothing_is_refused(make_config, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("only a few words here")
     with pytest.raises(DataError, match=r"data\.training_fraction: 0\.01 of .* leaves nothing"):
@@ -126,11 +126,11 @@ def test_training_batches_follow_the_config(text_config):
 
 
 def test_arms_with_other_models_see_the_same_batches(text_config):
-    seen = []
+    first_batches = []
     for fields in ({}, {"model__dim": 64, "optimizer__learning_rate": 0.1}):
         with zoo.data.load(text_config(**fields)).training_batches() as batches:
-            seen.append(next(batches)["tokens"])
-    np.testing.assert_array_equal(*seen)
+            first_batches.append(next(batches)["tokens"])
+    np.testing.assert_array_equal(*first_batches)
 
 
 def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):
@@ -144,7 +144,7 @@ def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):
     np.testing.assert_array_equal(whole[whole >= 0], streams(dataset)[1][1:])
 
 
-def test_the_rows_that_are_scored_do_not_depend_on_how_they_are_spread(text_config):
+def test_scored_rows_do_not_depend_on_the_number_of_devices(text_config):
     dataset = zoo.data.load(text_config(training__eval_batches=2))
     for length in (4, 8, 16, 100):
 
@@ -155,7 +155,7 @@ def test_the_rows_that_are_scored_do_not_depend_on_how_they_are_spread(text_conf
         assert rows(1) == rows(3) == rows(8)
 
 
-def test_another_text_file(text_config, tmp_path):
+def test_encoding_another_text_file(text_config, tmp_path):
     dataset = zoo.data.load(text_config(training__eval_batches=1))
     other = tmp_path / "other.txt"
     other.write_text("first<end>second")
@@ -180,12 +180,12 @@ def test_vocabulary_of_bytes_and_bpe_needs_no_data(text_config, corpus):
         zoo.data.vocabulary_size(configs["characters"])
 
 
-def test_importing_stays_light():
+def test_import_loads_no_heavy_packages():
     program = "import sys, zoo.data; print([name for name in ('grain', 'tokenizers', 'jax') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_loading_bytes_starts_no_device(text_config):
+def test_loading_bytes_does_not_import_jax(text_config):
     program = (
         "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), "
         "objective=n(kind='causal'), data=n("

@@ -1,4 +1,4 @@
-"""Data sets of runs that train as one program: which of them are one, and what they share."""
+"""Data sets of runs that train as one program: which runs use one data set, and what others share."""
 
 import itertools
 
@@ -29,8 +29,8 @@ def same(one, other):
     return all(np.array_equal(a[name], b[name]) for a, b in zip(one, other, strict=True) for name in a | b)
 
 
-# A value of each field in which masked runs of one program may differ and on which batches depend.
-DECIDING = {
+# Fields that change batches and may differ between masked runs of one program, with other values.
+BATCH_FIELDS = {
     "seed": 5,
     "data.training_fraction": 0.5,
     "objective.mask_token_fraction": 0.5,
@@ -40,27 +40,27 @@ DECIDING = {
 }
 
 
-@pytest.mark.parametrize("path", DECIDING)
-def test_what_batches_depend_on_makes_other_data_sets(make_config, tmp_path, path):
+@pytest.mark.parametrize("path", BATCH_FIELDS)
+def test_fields_that_change_batches_give_separate_data_sets(make_config, tmp_path, path):
     config = base(make_config, tmp_path, MASKED)
-    one, other = config({}), config({path: DECIDING[path]})
+    one, other = config({}), config({path: BATCH_FIELDS[path]})
     assert configs.program_key(flatten(one)) == configs.program_key(flatten(other))
     datasets = zoo.data.SharedDatasets()
-    made, alone = datasets.load(other), zoo.data.load(other)
-    assert datasets.load(one) is not made
-    assert same(first(datasets.load(other), 60), first(alone, 60))
-    # A row has 2.4 tokens to predict, or 2.24: only rows with padding tell the two apart.
+    shared, separate = datasets.load(other), zoo.data.load(other)
+    assert datasets.load(one) is not shared
+    assert same(first(datasets.load(other), 60), first(separate, 60))
+    # A row has 2.4 or 2.24 tokens to predict, which rounds differently only in rows with padding.
     if path != "objective.select_fraction":
-        assert not same(first(datasets.load(one), 60), first(alone, 60))
-    held_out = [list(dataset.evaluation_batches()) for dataset in (datasets.load(one), alone)]
+        assert not same(first(datasets.load(one), 60), first(separate, 60))
+    held_out = [list(dataset.evaluation_batches()) for dataset in (datasets.load(one), separate)]
     if configs.held_out_key(flatten(one)) == configs.held_out_key(flatten(other)):
         assert same(*held_out)
     else:
         assert path.startswith("objective.")
 
 
-def test_no_other_field_in_which_members_may_differ_is_read(make_config, tmp_path):
-    """Reads of all fields are recorded while data are loaded and batches are made."""
+def test_no_other_field_that_may_differ_within_a_program_is_read(make_config, tmp_path):
+    """Records which fields are read while data are loaded and batches are made."""
     config, read = base(make_config, tmp_path, MASKED)({}), set()
 
     class Recording:
@@ -79,7 +79,7 @@ def test_no_other_field_in_which_members_may_differ_is_read(make_config, tmp_pat
     flat = flatten(config)
     kept = dict(configs.program_key(flat))
     free = {path for path in flat if path not in kept or configs.is_traced(path) or path == "objective.select_fraction"}
-    assert read & free == set(DECIDING)
+    assert read & free == set(BATCH_FIELDS)
 
 
 def test_learning_rates_share_one_data_set_and_seeds_share_text_and_rows(make_config, tmp_path, monkeypatch):
@@ -105,13 +105,13 @@ def test_another_program_shares_nothing(make_config, tmp_path):
 
 
 def test_permutations_of_many_seeds_are_computed_once(monkeypatch):
-    made, original = [], packed_rows._epoch_sequence
-    monkeypatch.setattr(packed_rows, "_epoch_sequence", lambda *key: made.append(key) or original(*key))
+    computed, original = [], packed_rows._epoch_sequence
+    monkeypatch.setattr(packed_rows, "_epoch_sequence", lambda *key: computed.append(key) or original(*key))
     rows = packed_rows.PackedRows(np.arange(1001), 10)
     for step in range(3):
         for seed in range(1000, 1020):
             rows.order(np.arange(step * 8, step * 8 + 8), seed)
-    assert len(made) == 20
+    assert len(computed) == 20
 
 
 def test_permutations_take_no_more_memory_than_their_limit():

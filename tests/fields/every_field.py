@@ -1,15 +1,15 @@
-"""How each field of the config is changed: to which value, and what else has to be set with it."""
+"""Changes of each field of the config: another value, and the other fields that it requires."""
 
 import functools
 import tempfile
 from pathlib import Path
 
-from tests.support.sample_data import asked, bad_text, hub, mixture, pairs, records, table, tagged, text, vocabulary
+from tests.support.sample_data import bad_text, hub, mixture, pairs, questions, records, table, tagged, text, vocabulary
 from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.training.startup import resolve_with_vocabulary
 
-# Small enough to be traced at once: one layer, where nothing needs two.
+# Small enough to trace quickly; some fields need more than one layer.
 BASE = {
     "model.dim": 16,
     "model.num_layers": 1,
@@ -39,8 +39,8 @@ PERFORMER = {"model.attention.kind": "performer"}
 CANON = {"model.convolution.kind": "canon"}
 GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
-TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
-# What only tasks read: heads, labels, examples.
+DISTILLED = {"objective.distillation.teacher": lambda: teacher()}
+# For fields that only labelled tasks read: heads, labels and examples.
 TASK = {
     "model.architecture": "encoder",
     "objective.kind": "classification",
@@ -48,19 +48,19 @@ TASK = {
     "data.document_separator": "",
 }
 WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
-ASKED = TASK | {"objective.kind": "extraction", "data.source": lambda: asked()}
+EXTRACTION = TASK | {"objective.kind": "extraction", "data.source": lambda: questions()}
 MUP = {"model.parametrization": "mup", "model.base_dim": 8}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
 @functools.cache
 def teacher():
-    """A run of the base's shape, which a model can learn from."""
+    """Writes a run of the base's shape as a teacher, and returns its folder."""
     return str(untrained(Path(tempfile.mkdtemp(dir=text().parent)) / "teacher", resolve({})))
 
 
-# The value to compare with, where the default will not do. A function is called when it is needed.
-BEFORE = {
+# Values to compare with where the default is unsuitable. Functions are called on demand.
+COMPARED_VALUES = {
     "data.tokenizer.vocab_size": 270,
     "data.tokenizer.path": vocabulary,
     "data.bad_text": "replace",
@@ -69,7 +69,7 @@ BEFORE = {
 }
 # Streamed, so that nothing is kept in the library's own cache.
 HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": True}
-# What else must be set for a field to be read at all.
+# Other fields that must be set for a field to be read.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
     "model.layers.distinct": {"model.num_layers": 2},
@@ -137,7 +137,7 @@ NEEDS = {
     "objective.prefix_length": ENCODER_DECODER,
     "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
-    **{f"objective.distillation.{name}": TAUGHT for name in ("kl", "temperature", "cosine", "hard")},
+    **{f"objective.distillation.{name}": DISTILLED for name in ("kl", "temperature", "cosine", "hard")},
     "model.head.classes": TASK,
     "model.head.pooling": TASK,
     "data.second_column": TASK,
@@ -149,8 +149,8 @@ NEEDS = {
     "data.examples": TASK,
     "data.conll.words": WORDS,
     "data.conll.tags": WORDS,
-    "data.stride": ASKED,
-    "objective.longest_answer": ASKED,
+    "data.stride": EXTRACTION,
+    "objective.longest_answer": EXTRACTION,
     **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
     "data.mixture": {"data.source": "mixture"},
     "data.mixture_exponent": {"data.source": "mixture", "data.mixture": lambda: mixture(1, 1)},
@@ -187,7 +187,7 @@ NEEDS = {
     "optimizer.weight_decay_form": {"optimizer.weight_decay": 0.1},
     "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
-OTHER = {
+OTHER_VALUES = {
     "training.eval_every": 3,
     "model.num_layers": 3,
     "model.parametrization": "mup",
@@ -273,26 +273,30 @@ OTHER = {
     "training.microbatch_size": 1,
     "training.eval_batches": 1,
 }
-# What comes with a choice, because it could not be alone.
-WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
-WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
-WITH["objective.kind", "span"] = SPANS
-WITH |= {
+# Other fields that a choice requires.
+NEEDED_BY_CHOICE = {
+    ("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")
+}
+NEEDED_BY_CHOICE["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
+NEEDED_BY_CHOICE["objective.kind", "span"] = SPANS
+NEEDED_BY_CHOICE |= {
     ("model.parametrization", "mup"): MUP,
     ("model.parametrization", "completep"): MUP | {"model.base_num_layers": 2},
     ("objective.kind", "classification"): TASK,
     ("objective.kind", "tagging"): WORDS,
-    ("objective.kind", "extraction"): ASKED,
+    ("objective.kind", "extraction"): EXTRACTION,
     ("objective.kind", "regression"): TASK | {"data.label_column": "number"},
 }
-WITH["objective.kind", "translation"] = TRANSLATION
-WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
-WITH["objective.kind", "replaced_tokens"] = ENCODER
+NEEDED_BY_CHOICE["objective.kind", "translation"] = TRANSLATION
+NEEDED_BY_CHOICE["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
+NEEDED_BY_CHOICE["objective.kind", "replaced_tokens"] = ENCODER
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
-    # At its default of 1 most ways to stretch do nothing.
-    WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}
-# What comes with another value of a field, because it could not be alone.
-BESIDE = {
+    # With the default factor of 1 most kinds of scaling change nothing.
+    NEEDED_BY_CHOICE["model.position.scaling.kind", name] = {
+        "model.position.scaling.factor": 4.0 if name != "none" else 1.0
+    }
+# Other fields that the value in `OTHER_VALUES` requires.
+NEEDED_BY_VALUE = {
     "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
     "optimizer.groups": {"optimizer.group.a.select": "role:embedding", "optimizer.group.a.rate_factor": 0.25},
     "model.architecture": {"objective.kind": "masked"},
@@ -302,9 +306,9 @@ BESIDE = {
 
 
 def other_value(field):
-    """A valid value that is not the default's."""
-    if field.path in OTHER:
-        return OTHER[field.path]
+    """Returns a valid value other than the default."""
+    if field.path in OTHER_VALUES:
+        return OTHER_VALUES[field.path]
     if field.choices:
         return next(name for name in reversed(list(field.choices)) if name != field.default)
     if field.kind is bool:
@@ -314,16 +318,16 @@ def other_value(field):
     return field.default * (2.0 if field.default == field.minimum else 0.5) or 0.25
 
 
-def beside(field):
-    """What is set together with a field's other value."""
-    return BESIDE.get(field.path) or WITH.get((field.path, other_value(field)), {})
+def needed_with(field):
+    """Returns the fields that a field's other value requires."""
+    return NEEDED_BY_VALUE.get(field.path) or NEEDED_BY_CHOICE.get((field.path, other_value(field)), {})
 
 
 def resolve(changes):
-    """The resolved config of `BASE` and these changes.
+    """Returns the resolved config of `BASE` and these changes.
 
     Raises:
-        ConfigError: where they are refused.
+        ConfigError: the changes are refused.
     """
     changes = {
         path: value() if callable(value) else value

@@ -1,4 +1,4 @@
-"""Combinations of fields, by what is refused of them."""
+"""Parts of configs that are refused, and the check that they are."""
 
 import pytest
 
@@ -6,16 +6,16 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
-TWO = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
+ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional"}
 ROPE = {"model.position.kind": "rope"}
-TWICE = ROPE | {"model.position.scaling.factor": 2.0}
-BIAS = {"model.position.kind": "relative_bias"}
-TAUGHT = {"objective.distillation.teacher": "run"}
+SCALED_ROPE = ROPE | {"model.position.scaling.factor": 2.0}
+RELATIVE_BIAS = {"model.position.kind": "relative_bias"}
+DISTILLED = {"objective.distillation.teacher": "run"}
 PERFORMER = {"model.attention.kind": "performer"}
-LONG = ENCODER | {"model.attention.window": 5, "model.attention.global_tokens": 1}
-SHARED = "model.layers.distinct"
-NARROW = "model.embedding.dim"
+LONGFORMER = ENCODER | {"model.attention.window": 5, "model.attention.global_tokens": 1}
+DISTINCT_LAYERS = "model.layers.distinct"
+EMBEDDING_DIM = "model.embedding.dim"
 ISOLATED = {"data.isolate_documents": True}
 
 
@@ -30,13 +30,13 @@ def refused(changes):
 
 
 def check_refused(changes, words):
-    """Checks that a config is refused in one line that has these words."""
+    """Checks that a config is refused in one line that contains these words."""
     lines = refused(changes)
     assert len(lines) == 1, lines
     assert all(word in lines[0] for word in words), lines[0]
     assert "\n" not in lines[0]
 
 
-def shown(value):
-    """The id of a case."""
+def case_id(value):
+    """Returns the test id of a parameter."""
     return ",".join(f"{path}={level}" for path, level in value.items()) if isinstance(value, dict) else ""

@@ -1,5 +1,5 @@
-"""What an evaluation scores is told right from the config: no field can change the batches, what a
-model is given or the targets without changing the fingerprint.
+"""The fingerprint of an evaluation: no field can change the batches, the model's inputs or the targets
+without changing it.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ import pytest
 
 from tests.fields.every_field import (
     BASES,
-    BEFORE,
+    COMPARED_VALUES,
     ENCODER,
     NEEDS,
     PAIRS,
     SPANS,
     TASK,
     TRANSLATION,
-    beside,
+    needed_with,
     other_value,
     resolve,
 )
@@ -34,7 +34,7 @@ from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.objectives.objective import EVALUATION
 
-# Fields that change where a run computes, records or starts, or that no test here can change.
+# Fields that change where a run computes, records or starts, or that these tests cannot change.
 SKIPPED = (
     "plugins",
     "mesh.",
@@ -57,15 +57,15 @@ CHANGED = [
 ]
 
 
-class Given(Exception):
-    """What a model was called with."""
+class ModelCalled(Exception):
+    """Carries the arguments of the call."""
 
 
 class RecordingModel:
-    """Stands in for any model, and ends its first call."""
+    """Replaces any model and raises `ModelCalled` at its first call."""
 
     def __call__(self, *arguments, **named):
-        raise Given(arguments, named)
+        raise ModelCalled(arguments, named)
 
     def __getattr__(self, name):
         return self
@@ -87,7 +87,7 @@ def hashable(value):
 
 
 def scored(config):
-    """(what a model is given, targets that count) in the first batches of an evaluation."""
+    """Returns (inputs of the model, targets) of the first batches of an evaluation."""
     read = {path: value for path, value in flatten(config).items() if not path.startswith(("optimizer.", "schedule."))}
     dataset = load(json.dumps(read, default=list))
     objective = make_objective(config, dataset.tokenizer)
@@ -95,38 +95,38 @@ def scored(config):
     for batch in itertools.islice(dataset.evaluation_batches(), 2):
         try:
             objective.score(RecordingModel(), batch, objective.constants, EVALUATION)
-        except Given as call:
+        except ModelCalled as call:
             given.append(hashable(call.args))
         labels = [batch[name] for name in ("labels", "starts", "ends") if name in batch]
         targets.append(hashable(labels or objective.scored_targets(batch, EVALUATION)))
     if config.objective.kind == "translation":
-        # In batches of other widths, the same texts.
+        # The widths of batches may differ, so only the texts are compared.
         rows = itertools.chain.from_iterable(batch["targets"] for batch in dataset.evaluation_batches())
         given, targets = [], sorted(tuple(row[row >= 0].tolist()) for row in rows if row[0] >= 0)
     assert targets
     return given, targets
 
 
-def pair(path):
+def config_pair(path):
     field = configs.BY_PATH[path]
     needs = TRANSLATION if path in TRANSLATED else NEEDS.get(path, {})
-    changed = resolve({**needs, **beside(field), path: other_value(field)})
-    kept = {} if path in needs else {path: BEFORE.get(path, field.default)}
+    changed = resolve({**needs, **needed_with(field), path: other_value(field)})
+    kept = {} if path in needs else {path: COMPARED_VALUES.get(path, field.default)}
     return resolve({**needs, **kept}), changed
 
 
 @pytest.mark.parametrize("path", [field.path for field in CHANGED])
-def test_no_field_changes_what_is_scored_in_silence(path):
-    before, changed = pair(path)
+def test_fields_that_change_what_is_scored_change_the_fingerprint(path):
+    before, changed = config_pair(path)
     one, other = (evaluation_fingerprint(config) for config in (before, changed))
     (given, targets), (other_given, other_targets) = scored(before), scored(changed)
-    # How an example, or the characters of a token, are read is part of the model.
+    # How a model reads examples or the characters of tokens belongs to the model.
     of_the_model = one.per_example or path == "model.elmo.characters"
     differs = targets != other_targets or (given != other_given and not of_the_model)
     found = one.differences(other, per_token=True)
     if differs:
         assert found
-    # The generator makes the rows that the model is scored on.
+    # The generator produces the rows that the model is scored on.
     if path.startswith("model.generator."):
         assert set(found) == {"context"}
     elif path.startswith(("model.", "optimizer.", "schedule.", *TRAINING_ONLY)) and path != "model.architecture":
@@ -155,14 +155,14 @@ def differences(base, one, other, per_token=True):
     return prints[0].differences(prints[1], per_token)
 
 
-@pytest.mark.parametrize(("base", "one", "other", "what"), DIFFERENT.values(), ids=DIFFERENT)
-def test_what_differs_is_named(base, one, other, what):
+@pytest.mark.parametrize(("base", "one", "other", "parts"), DIFFERENT.values(), ids=DIFFERENT)
+def test_differences_are_named(base, one, other, parts):
     found = differences(base, one, other)
-    assert set(found) >= what
+    assert set(found) >= parts
     assert all(left != right for left, right in found.values())
 
 
-def test_equal_evaluations_of_unlike_models():
+def test_different_models_can_have_equal_evaluations():
     prefix = BASES["encoder_decoder"] | {"objective.prefix_length": 8}
     decoder = {"training.eval_context": 8}
     assert not differences({"training.eval_batches": 0}, prefix, decoder)
@@ -179,7 +179,7 @@ def experiment(factor, **changes):
     return Experiment("scored", "?", base, {"factor": factor}, **changes)
 
 
-def test_a_plan_refuses_what_is_not_allowed_by_name():
+def test_a_plan_refuses_different_targets_unless_they_are_allowed():
     factor = {"all": {}, "later": {"training.eval_context": 6}}
     with pytest.raises(ConfigError) as refused:
         make_plan(experiment(factor))
@@ -189,7 +189,7 @@ def test_a_plan_refuses_what_is_not_allowed_by_name():
     assert len(make_plan(experiment(factor, allow=("targets",))).warnings) == 1
 
 
-def test_a_length_has_its_own_rows():
+def test_metrics_at_one_length_are_computed_on_equal_rows():
     factor = {"short": {"data.sequence_length": 16}, "long": {"data.sequence_length": 32, "data.batch_size": 2}}
     allowed = ("flops", "levels")
     with pytest.raises(ConfigError, match="different rows by eval/loss"):

@@ -1,9 +1,9 @@
-"""Every field of the config changes what is computed, or is refused, or is on the short list of
-what changes only where and how.
+"""Every field of the config changes what is computed, is refused, or is on the short list of fields
+that are read elsewhere.
 
-A knob that does nothing is the worst defect of a laboratory of ablations. What is compared is the
-traced program of a training step (its equations, constants and shapes), that of the initial state,
-and the batches: all that a result comes from.
+A field without effect is the worst defect of a laboratory of ablations. The tests compare the traced
+program of a training step (its equations, constants and shapes), that of the initial state, and the
+batches: everything that a result is computed from.
 """
 
 import re
@@ -12,7 +12,18 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.fields.every_field import BASE, BASES, BEFORE, BESIDE, NEEDS, OTHER, WITH, beside, other_value, resolve
+from tests.fields.every_field import (
+    BASE,
+    BASES,
+    COMPARED_VALUES,
+    NEEDED_BY_CHOICE,
+    NEEDED_BY_VALUE,
+    NEEDS,
+    OTHER_VALUES,
+    needed_with,
+    other_value,
+    resolve,
+)
 from tests.support.config_fingerprint import differ, fingerprint, live
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY, has_condition
@@ -21,11 +32,11 @@ from zoo.nested import flatten
 
 # Fields that are read elsewhere than in the program and the data, with the test that shows their
 # effect.
-READ_BY_THE_LOOP = {
+TESTED_ELSEWHERE = {
     "plugins": "tests/plugins/test_loading.py::test_a_kind_is_a_choice_with_its_fields",
-    "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_name_is_read_at_its_commit",
-    "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_alike_at_once_and_streaming",
-    "data.hub.folder": "tests/data/sources/test_hubs.py::test_tfds_by_folder_and_by_name",
+    "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_hub_name_is_read_at_its_commit",
+    "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_the_same_with_and_without_streaming",
+    "data.hub.folder": "tests/data/sources/test_hubs.py::test_tfds_is_read_by_folder_and_by_name",
     "training.log_every": "tests/training/test_run.py::test_how_often_it_reports_is_no_other_run",
     "training.dynamics_every": "tests/training/test_dynamics.py::test_parameters_are_the_same_bit_for_bit",
     "training.trackers": "tests/training/records/test_trackers.py::test_a_run_is_shown_line_by_line",
@@ -45,16 +56,16 @@ READ_BY_THE_LOOP = {
     "mesh.fsdp": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "mesh.tensor": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
 }
-# One choice so far: nothing to change to.
-SINGLE = {field.path for field in configs.FIELDS if field.choices and len(field.choices) == 1}
-TESTED = [field for field in configs.FIELDS if field.path not in {*READ_BY_THE_LOOP, *SINGLE, "data.source"}]
+# Fields with only one choice so far.
+SINGLE_CHOICE = {field.path for field in configs.FIELDS if field.choices and len(field.choices) == 1}
+TESTED = [field for field in configs.FIELDS if field.path not in {*TESTED_ELSEWHERE, *SINGLE_CHOICE, "data.source"}]
 READ_ONLY_WHEN = [field for field in configs.FIELDS if has_condition(field)]
 
 
 def changed_and_before(field, needs):
-    """The config with another value of a field, and the one without."""
-    changed = resolve({**needs, **beside(field), field.path: other_value(field)})
-    kept = {} if field.path in {**BASE, **needs} else {field.path: BEFORE.get(field.path, field.default)}
+    """Returns the config with another value of a field, and the config without it."""
+    changed = resolve({**needs, **needed_with(field), field.path: other_value(field)})
+    kept = {} if field.path in {**BASE, **needs} else {field.path: COMPARED_VALUES.get(field.path, field.default)}
     return changed, resolve({**needs, **kept})
 
 
@@ -66,13 +77,13 @@ def test_a_field_changes_the_result(field):
     assert differ(changed, before, forward_only)
 
 
-def test_the_fingerprint_itself_is_stable():
+def test_the_fingerprint_ignores_how_often_a_run_logs():
     one, other = (resolve({"training.log_every": every}) for every in (1, 2))
     assert one != other
     assert fingerprint(one) == fingerprint(other)
 
 
-def test_what_is_never_used_is_no_change():
+def test_the_fingerprint_ignores_unused_computations():
     def program(x, scale, useless):
         if useless:
             jnp.sin(x) @ jnp.full((3, 3), 2.0)
@@ -88,7 +99,7 @@ def test_what_is_never_used_is_no_change():
 @pytest.mark.parametrize("field", READ_ONLY_WHEN, ids=lambda field: field.path)
 def test_a_field_that_nothing_reads_is_refused(field):
     path, values = field.when
-    # Of sources the one that every test here has is no other field's condition.
+    # The source that all tests here use is not a condition of any field.
     others = [name for name in configs.BY_PATH[path].choices or (False, True) if name not in values]
     elsewhere = {} if path == "data.source" else {path: others[0]}
     with pytest.raises(ConfigError, match=re.escape(field.path) + ".* has no effect"):
@@ -96,8 +107,8 @@ def test_a_field_that_nothing_reads_is_refused(field):
 
 
 def test_the_lists_name_fields_that_exist():
-    assert set(READ_BY_THE_LOOP) | set(NEEDS) | set(OTHER) | set(BESIDE) <= set(configs.BY_PATH)
-    assert set(configs.NOT_RESULT_RELEVANT) <= set(READ_BY_THE_LOOP)
+    assert set(TESTED_ELSEWHERE) | set(NEEDS) | set(OTHER_VALUES) | set(NEEDED_BY_VALUE) <= set(configs.BY_PATH)
+    assert set(configs.NOT_RESULT_RELEVANT) <= set(TESTED_ELSEWHERE)
 
 
 # Other architectures than the default one, and other choices
@@ -115,7 +126,7 @@ MASKED = tuple(
     )
 )
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
-# Of examples with labels, which the bases do not have.
+# Fields of labelled examples, which the bases do not have.
 LABELLED = (
     "data.labels",
     "data.conll.words",
@@ -134,7 +145,7 @@ DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl",
 FUTURE = ("objective.future_tokens", "objective.future_decay")
 REPLACED = ("model.generator.num_layers", "model.generator.width_fraction", "objective.discriminator_weight")
 STAGES = ("data.length_stages", "data.batch_stages")
-# What needs a row that is read from left to right by one decoder.
+# Fields that need rows that one decoder reads from left to right.
 ORDERED = (
     *FUTURE,
     *STAGES,
@@ -177,8 +188,8 @@ def test_every_architecture_reads_a_field_or_refuses_it(architecture):
             assert differ(changed, before, forward_only), field.path
     assert set(refused) == set(REFUSED_BY[architecture])
     if architecture == "elmo":
-        # What a field needs is refused already; each has a line of its own too, but for what is
-        # read of a source that has no text.
+        # The fields that a field needs are refused too, but each field also has a line of its own,
+        # except those of sources without text.
         assert all(
             any(path in problem for problem in problems) for path, problems in refused.items() if path not in LABELLED
         )
@@ -188,17 +199,17 @@ def test_every_architecture_reads_a_field_or_refuses_it(architecture):
 @pytest.mark.parametrize(
     "field", [field for field in TESTED if field.choices and len(field.choices) > 2], ids=lambda field: field.path
 )
-def test_every_choice_is_a_program_of_its_own(field):
+def test_every_choice_gives_a_different_program(field):
     needs = NEEDS.get(field.path, {})
-    seen = {}
+    programs = {}
     for choice in field.choices:
-        if choice == "cudnn":  # Not to be traced without its device.
+        if choice == "cudnn":  # It can only be traced on its device.
             continue
         base = next((base for base in BASES.values() if base.get(field.path) == choice), {})
-        config = resolve({**needs, **base} | WITH.get((field.path, choice), {}) | {field.path: choice})
+        config = resolve({**needs, **base} | NEEDED_BY_CHOICE.get((field.path, choice), {}) | {field.path: choice})
         if (field.path, choice) == ("data.bad_text", "error"):
             with pytest.raises(DataError, match="bad_text to replace or skip"):
                 fingerprint(config)
         else:
-            seen.setdefault(fingerprint(config), []).append(choice)
-    assert all(len(choices) == 1 for choices in seen.values()), seen
+            programs.setdefault(fingerprint(config), []).append(choice)
+    assert all(len(choices) == 1 for choices in programs.values()), programs

@@ -1,8 +1,8 @@
 """Every field that a part of a model may set for itself changes that part, or is refused: kinds of
 layers, an encoder-decoder's sides, and groups of parameters.
 
-What is compared is the initial state and the forward pass in training; how they become a step is
-the same for every model.
+The tests compare the initial state and the forward pass in training; a step is made from them in
+the same way for every model.
 """
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fields.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, other_value, resolve
+from tests.fields.every_field import ENCODER, ENCODER_DECODER, NEEDS, needed_with, other_value, resolve
 from tests.support.config_fingerprint import differ, fingerprint
 from zoo import config as configs
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped
@@ -32,25 +32,25 @@ CROSS = "model.attention.cross_kv_heads"
 # Only a decoder has an order to forget in, or to convolve in.
 FORGETTING, SIGMOID = "model.attention.forget_bias", "model.attention.sigmoid_bias"
 TAPS = ("model.convolution.width", "model.convolution.places")
-# What is refused, by the part and by whether the part itself makes the choice that the field
-# belongs to, or the whole model does.
+# Refused fields, by part and by whether the part itself (True) or the whole model makes the choice
+# that a field belongs to.
 REFUSED = {
-    # Positions that are added to the embedding are no layer's; a kind of layers has tables of its
-    # own, or all share one. There are none in an encoder-decoder, and so no cross-attention.
+    # Positions added to the embedding belong to no layer, and kinds of layers have their own tables
+    # or share one. An encoder-decoder has no kinds of layers, so they have no cross-attention.
     (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
     (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
     ("model.encoder", True): {CROSS, FORGETTING, "model.convolution.kind", *TAPS},
-    # A window of the whole model would mean something else on each side.
+    # A window of the whole model would mean different things on the two sides.
     ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
-    # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for
-    # cross-attention, which neither kind of attention supports.
+    # Early tokens of a decoder must not see later ones; parallel blocks have no place for
+    # cross-attention, and neither of these kinds of attention supports it.
     ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, SIGMOID},
     ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
 }
 
 
 def changed_and_before(scope, field, inside):
-    """The config in which a part has another value of a field, and the one without.
+    """Returns the config in which a part has another value of a field, and the config without it.
 
     Args:
         scope: the part.
@@ -68,7 +68,9 @@ def changed_and_before(scope, field, inside):
 
     own_table = inside and scope not in SIDES and field.path in BUCKETS[:2]
     before = BASES[scope] | placed(NEEDS.get(field.path, {}) | ({"model.position.shared": False} if own_table else {}))
-    other = {scoped(scope, path): value for path, value in {**beside(field), field.path: other_value(field)}.items()}
+    other = {
+        scoped(scope, path): value for path, value in {**needed_with(field), field.path: other_value(field)}.items()
+    }
     return resolve(before | other), resolve(before)
 
 
@@ -79,7 +81,7 @@ CASES = [(scope, path, inside) for scope in BASES for path in overridable(scope)
 @pytest.mark.parametrize(
     ("scope", "path", "inside"),
     [
-        # A kind of layers costs little; the sides are traced by `.ci/run`.
+        # Kinds of layers are traced quickly; sides are left to `.ci/run`.
         pytest.param(*case, marks=pytest.mark.promise if case[0] in SIDES else ())
         for case in CASES
     ],
@@ -89,7 +91,7 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
     if path in REFUSED[scope, inside]:
         with pytest.raises(ConfigError) as refusal:
             changed_and_before(scope, field, inside)
-        # By its own name, or by that of what it needs.
+        # The problem names the field or one that it needs.
         named = [path.rsplit(".", 1)[-1], *(need.removeprefix("model.") for need in NEEDS.get(path, {}))]
         assert any(name in problem for problem in refusal.value.problems for name in named), refusal.value.problems
         return
@@ -100,8 +102,8 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
 @pytest.mark.parametrize(
     "changes",
     [
-        # What a part sets to what it is anyway makes no other program: the fingerprint sees the
-        # computation and not the config.
+        # Values that a part would have anyway: the fingerprint is of the computation and not of the
+        # config.
         PATTERN | {f"{KINDS}.one.attention.num_heads": 4, f"{KINDS}.two.ffn.kind": "gelu"},
         pytest.param(
             ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"},
@@ -110,7 +112,7 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
     ],
     ids=["kinds", "sides"],
 )
-def test_a_part_like_the_rest_is_no_change(changes):
+def test_setting_a_part_like_the_rest_changes_nothing(changes):
     before = {path: value for path, value in changes.items() if path in configs.BY_PATH or path.endswith("residual")}
     assert before != changes
     assert fingerprint(resolve(changes), forward_only=True) == fingerprint(resolve(before), forward_only=True)
@@ -122,7 +124,7 @@ GROUP = {
     f"{GROUPS}.a.rate_factor": 0.25,
     f"{GROUPS}.a.weight_decay": 0.1,
 }
-# That a number is read, and not only an argument, tests/training/test_population.py shows.
+# tests/training/test_population.py shows that hyperparameters are read, not only passed.
 IN_GROUP = {
     "select": "axes:mlp",
     "rate_factor": 0.5,
@@ -166,7 +168,7 @@ def test_a_field_of_a_group_of_matrices_changes_the_result(name):
 
 
 def updated(changes):
-    """Twelve updates of a hidden matrix by the rule of group a."""
+    """Returns parameters after twelve updates, those of "a" by the rule of group a."""
     labels = {"a": "a", "rest": "rest"}
     traits = ParameterTraits(dict.fromkeys(labels, 2), dict.fromkeys(labels, True))
     optimizer = make_optimizer(resolve(changes), traits, labels=labels)
@@ -188,7 +190,7 @@ def test_fields_of_a_group_of_another_kind_change_its_parameters(kind):
         np.testing.assert_array_equal(after["rest"], before["rest"])
 
 
-def test_a_group_has_no_other_fields():
+def test_every_field_of_a_group_is_tested():
     assert overridable(f"{GROUPS}.a") == [f"optimizer.{name}" for name in configs.fields.group_fields()]
     others = {name for own in IN_OTHER_KINDS.values() for name in own}
     assert {*IN_GROUP, *IN_MUON, *others} == set(configs.fields.group_fields())

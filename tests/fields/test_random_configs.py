@@ -1,5 +1,5 @@
-"""Thousands of random configs: each is built, or refused in plain lines; none crashes, and those
-that are built train.
+"""Thousands of random configs: each is built or refused in plain lines, and those that are built
+train.
 """
 
 import collections
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.support.building import quick_compilation
-from tests.support.random_configs import drawable, is_built, named, random_config
-from tests.support.sample_data import asked, pairs, table, tagged
+from tests.support.random_configs import drawable, errors_with_config, is_built, random_config
+from tests.support.sample_data import pairs, questions, table, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.errors import ConfigError, DataError
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def changes_of(config):
-    """(path, choice) or (path, None) of what a config sets, as `drawable` has it."""
+    """Returns (path, choice) or (path, None) of each changed field, in the form of `drawable`."""
     flat = flatten(config)
     return {
         (path, value if field.choices else None)
@@ -38,37 +38,37 @@ def changes_of(config):
 
 @pytest.mark.parametrize(("tidy", "examples"), [(True, 1500), (False, 500)])
 def test_a_random_config_is_built_or_refused(tidy, examples):
-    seen, changed = collections.Counter(), set()
+    outcomes, changed = collections.Counter(), set()
     for number in range(examples):
         config = random_config(number, tidy=tidy)
-        with named(config, number=number, tidy=tidy):
+        with errors_with_config(config, number=number, tidy=tidy):
             built = is_built(config)
-        seen[built] += 1
+        outcomes[built] += 1
         if built:
             changed |= changes_of(config)
-    # Neither must be rare: a test of refusals alone would show nothing of what is built.
-    assert seen[True] > examples / 5
-    assert seen[False] > examples / 20
+    # Neither outcome may be rare, or the test would hardly cover it.
+    assert outcomes[True] > examples / 5
+    assert outcomes[False] > examples / 20
     picked = drawable() if tidy else []
     for missing in set(picked) - changed:
-        # What is often refused is picked some more times.
+        # Fields that are mostly refused are drawn more often.
         further = range(examples + picked.index(missing), examples + 60 * len(picked), len(picked))
         configs_with = (random_config(number - examples % len(picked), tidy=tidy) for number in further)
         assert any(missing in changes_of(config) and is_built(config) for config in configs_with), missing
 
 
 def compiled(program, *arguments):
-    """Runs a program that was compiled in haste."""
+    """Compiles a program quickly and runs it."""
     return program.lower(*arguments).compile(compiler_options=quick_compilation())(*arguments)
 
 
-# What each objective reads: text, but for tasks.
+# The data of objectives that do not read plain text.
 READS = {
     "classification": lambda: {"data.source": table("train")},
     "regression": lambda: {"data.source": table("train"), "data.label_column": "number"},
     "translation": lambda: {"data.source": pairs()},
     "tagging": lambda: {"data.source": tagged()},
-    "extraction": lambda: {"data.source": asked()},
+    "extraction": lambda: {"data.source": questions()},
 }
 
 
@@ -81,28 +81,28 @@ def text(tmp_path_factory):
     return {"data.source": f"text:{path}"}
 
 
-ENOUGH = 80
+TRAINED_CONFIGS = 80
 
 
 def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
-    # One device, and a batch that it need not share.
+    # One device, which takes the whole batch.
     fixed = {"mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
     trained, objectives = collections.Counter(), collections.Counter()
 
-    # Fields of all parts of the config, as successive numbers pick neighbours.
+    # Steps of 37 reach all parts of the config, because successive numbers pick adjacent fields.
     for number in itertools.count(step=37):
         config = random_config(number)
         if "cudnn" in flatten(config).values():  # It needs a GPU.
             continue
-        with named(config, number=number):
+        with errors_with_config(config, number=number):
             try:
                 resolved = resolve_with_vocabulary(
                     configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)())
                 )
                 group_sizes(resolved)
                 dataset = data.load(resolved)
-            except (ConfigError, DataError):  # A share of a short text may be nothing.
+            except (ConfigError, DataError):  # A fraction of a short text may be empty.
                 continue
             objective = make_objective(resolved, dataset.tokenizer)
             program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
@@ -115,7 +115,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         trained[resolved.model.architecture] += 1
         objectives[resolved.objective.kind] += 1
         jax.clear_caches()
-        if trained.total() == ENOUGH:
+        if trained.total() == TRAINED_CONFIGS:
             break
     assert min(trained.values()) > 10
     assert len(trained) == 4

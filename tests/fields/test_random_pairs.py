@@ -1,4 +1,4 @@
-"""Random pairs of variants: each pair trains together, both matter, or it is refused by name."""
+"""Random pairs of variants: a pair trains and both variants matter, or it is refused by name."""
 
 import itertools
 import random
@@ -34,7 +34,7 @@ CHANGES = (
         "completep": {"model.parametrization": "completep", "model.base_dim": 8, "model.base_num_layers": 1},
     }
 )
-# Two choices of one field are no pair.
+# Two choices of one field cannot be combined.
 PAIRS = [
     pair
     for pair in itertools.combinations(CHANGES, 2)
@@ -45,8 +45,8 @@ SIZES = {"model.num_layers": 2, "model.attention.num_heads": 2, "model.ffn.hidde
 STEPS = 4
 
 
-def outcome(pair):
-    """The resolved config of a pair of variants, or the lines by which it is refused."""
+def resolved_pair(pair):
+    """Returns (resolved config of a pair of variants, or None if it is refused; problems)."""
     try:
         return resolve(SIZES | CHANGES[pair[0]] | CHANGES[pair[1]]), []
     except ConfigError as error:
@@ -54,7 +54,7 @@ def outcome(pair):
 
 
 def losses(config):
-    """Losses of a few steps on one batch."""
+    """Returns the losses of a few steps on one batch."""
     _, program, batches, constants = computation(config).inputs
     options = quick_compilation()
     state = program.initial_state.lower(np.uint32(0)).compile(compiler_options=options)(np.uint32(0))
@@ -67,25 +67,25 @@ def losses(config):
     return found
 
 
-def named(pair, problems):
-    """Whether the lines name fields of both variants."""
+def names_both(pair, problems):
+    """Returns whether the problems name fields of both variants."""
     return all(any(path in line for line in problems for path in CHANGES[name]) for name in pair)
 
 
 @pytest.mark.slow
-def test_every_pair_that_is_refused_is_refused_by_name():
-    refused = {pair: problems for pair in PAIRS if (problems := outcome(pair)[1])}
-    assert all(named(*item) for item in refused.items()), refused
+def test_refused_pairs_are_reported_with_fields_of_both_variants():
+    refused = {pair: problems for pair in PAIRS if (problems := resolved_pair(pair)[1])}
+    assert all(names_both(*item) for item in refused.items()), refused
     assert ("sandwich", "zero-outputs") in refused
     assert len(refused) < len(PAIRS) / 20
 
 
 @pytest.mark.parametrize(("one", "other"), slow_but(DRAWN[:2], DRAWN))
-def test_a_random_pair_trains_together_and_both_matter_or_is_refused_by_name(one, other):
+def test_a_random_pair_trains_and_both_variants_matter_or_is_refused(one, other):
     pair = (one, other)
-    config, problems = outcome(pair)
+    config, problems = resolved_pair(pair)
     if problems:
-        assert named(pair, problems)
+        assert names_both(pair, problems)
         return
     found = losses(config)
     assert found[-1] < found[0]

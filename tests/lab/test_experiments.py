@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_library import in_place_of_the_whole
+from tests.support.small_library import small_standard_library
 from tests.support.small_runs import small
 from tests.support.untrained import untrained
 from zoo import config as configs
@@ -67,7 +67,7 @@ EQUAL_PREREQUISITE_FLOPS = ("span_corruption.py",)
 
 @pytest.fixture(autouse=True, scope="module")
 def library(tmp_path_factory):
-    with in_place_of_the_whole(tmp_path_factory.mktemp("library")):
+    with small_standard_library(tmp_path_factory.mktemp("library")):
         yield
 
 
@@ -245,7 +245,7 @@ def test_docstring_margins_are_those_of_the_contrasts(spec):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("in_haste")
+@pytest.mark.usefixtures("fast_compilation")
 @pytest.mark.parametrize("name", FILES)
 def test_every_arm_trains(name, tmp_path):
     plan = plan_of(f"{name}:tiny")
@@ -347,7 +347,7 @@ def test_students_need_a_teacher(argument):
 
 
 @pytest.mark.promise
-@pytest.mark.usefixtures("in_haste")
+@pytest.mark.usefixtures("fast_compilation")
 def test_every_student_trains(teacher, tmp_path):
     plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={teacher}"))
     for number, arm in enumerate(plan.arms):

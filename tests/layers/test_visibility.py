@@ -85,9 +85,9 @@ def test_performer_tokens_see_exactly_what_the_mask_allows(name, way, monkeypatc
     ("bidirectional, window 3, dilations (1, 2), global_tokens 1", [0, 4, 5, 6, 7, 8]),
 ])  # fmt: skip
 def test_expected_sets_match_sets_written_by_hand(name, expected):
-    assert np.flatnonzero(SITUATIONS[name].seen()[0, 6]).tolist() == expected
+    assert np.flatnonzero(SITUATIONS[name].visible()[0, 6]).tolist() == expected
 
 
 def test_global_token_sees_all_filled_slots():
-    assert SITUATIONS["bidirectional, window 3, global_tokens 2"].seen()[0, 1].all()
-    assert SITUATIONS["bidirectional, with holes, window 3, global_tokens 2"].seen()[0, 1].sum() == T - 3
+    assert SITUATIONS["bidirectional, window 3, global_tokens 2"].visible()[0, 1].all()
+    assert SITUATIONS["bidirectional, with holes, window 3, global_tokens 2"].visible()[0, 1].sum() == T - 3

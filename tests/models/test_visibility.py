@@ -15,11 +15,11 @@ import pytest
 from tests import reference
 from tests.support.building import ENCODER_DECODER, random_values, slow_but, tiny, with_values
 from tests.support.visibility import (
-    COUNTING,
-    HOLED,
+    CONSECUTIVE,
     ON_ANY_DEVICE,
     SITUATIONS,
     WAYS,
+    WITH_HOLES,
     Situation,
     T,
     check,
@@ -48,7 +48,7 @@ ROWS = ["causal documents with empty slots, window 3", "bidirectional, with hole
 
 def repeated(situation, layers=2):
     """Returns the visibility through equal layers."""
-    return through(*[situation.seen()] * layers)
+    return through(*[situation.visible()] * layers)
 
 
 @either_way
@@ -89,7 +89,7 @@ def test_documents_found_by_their_separators_are_isolated(kernel, scan, way):
 def test_documents_see_each_other_unless_isolated(way):
     positions, documents = positions_and_documents(jnp.asarray(PACKED), False, DOCUMENT)
     assert documents is None
-    np.testing.assert_array_equal(positions, COUNTING)
+    np.testing.assert_array_equal(positions, CONSECUTIVE)
     check(of_model(SITUATIONS["causal"], way, ONE), SITUATIONS["causal"], np.tri(T, dtype=bool)[None].repeat(2, axis=0))
 
 
@@ -106,7 +106,10 @@ def test_encoder_tokens_see_both_sides(name, way):
 @pytest.mark.parametrize(("projections", "layers"), [(False, 1), (True, 2)])
 def test_encoder_global_tokens_see_and_are_seen_by_all(projections, layers, way):
     situation = Situation(
-        HOLED, causal=False, in_order=True, fields={"window": 3, "global_tokens": 1, "global_projections": projections}
+        WITH_HOLES,
+        causal=False,
+        in_order=True,
+        fields={"window": 3, "global_tokens": 1, "global_projections": projections},
     )
     seen = repeated(situation, layers)
     # Through a global token two layers see all filled slots.
@@ -124,7 +127,7 @@ def test_local_and_global_layers_compose(scan, way):
         "model.num_layers": 3,
         "model.scan_layers": scan,
     }
-    local, wider = (Situation(COUNTING, fields={"window": window}).seen() for window in (2, 5))
+    local, wider = (Situation(CONSECUTIVE, fields={"window": window}).visible() for window in (2, 5))
     check(of_model(SITUATIONS["causal"], way, pattern), SITUATIONS["causal"], through(local, wider, local))
 
 

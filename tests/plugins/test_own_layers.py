@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.decoding import making
-from tests.support.added_kinds import kinds_added
+from tests.support.added_kinds import registered_kinds
 from tests.support.building import call, close, counting, random_values, tiny, with_values
 from zoo import config as configs
 from zoo import plugin
@@ -131,7 +131,7 @@ ADDED = (
 @pytest.fixture(autouse=True, scope="module")
 def added():
     """All of them are choices."""
-    with kinds_added(*ADDED):
+    with registered_kinds(*ADDED):
         yield
     making._model.cache_clear()
     making._generator.cache_clear()

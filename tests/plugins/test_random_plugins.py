@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.plugin_files import POWER, loaded, unloading
-from tests.support.random_configs import is_built, named, random_config, tidied
+from tests.support.random_configs import errors_with_config, is_built, random_config, tidied
 from zoo import config as configs
 from zoo.config import plugins
 from zoo.nested import flatten
@@ -35,7 +35,7 @@ def test_a_random_config_with_plugins_is_built_or_refused(both, examples):
         if config.model.architecture == "elmo":
             continue
         flat = tidied(flatten(configs.override(config, {path: KINDS[path] for path in chosen})))
-        with named(config, number=number, chosen=chosen):
+        with errors_with_config(config, number=number, chosen=chosen):
             built = is_built(configs.from_flat(flat))
         for path in chosen:
             seen[path, built and flat.get(path) == KINDS[path]] += 1

@@ -15,7 +15,7 @@ from tests.fields.every_field import resolve as resolve_with_data
 from tests.plugins.plugin_files import unloading
 from tests.support.building import call, close, random_statistics, random_values, tiny, with_values
 from tests.support.config_fingerprint import differ
-from tests.support.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import plugins
@@ -167,7 +167,7 @@ def test_scanned_layers_train_alike(trained, tmp_path):
 
 
 def test_a_stopped_run_is_continued_bit_for_bit(trained, tmp_path, monkeypatch):
-    with pytest.raises(Preempted), told_to_stop_at(3, monkeypatch):
+    with pytest.raises(Preempted), stop_requested_at(3, monkeypatch):
         run(small(**RUN), tmp_path / "run", quiet)
     run(small(**RUN), tmp_path / "run", quiet)
     assert curves(tmp_path / "run") == curves(trained)

@@ -26,11 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.fields.every_field import (
-    ASKED,
     BUCKETS,
+    DISTILLED,
     ELMO,
     ENCODER,
     ENCODER_DECODER,
+    EXTRACTION,
     LONGFORMER,
     PAIRS,
     PERFORMER,
@@ -38,7 +39,6 @@ from tests.fields.every_field import (
     SHAW,
     SPANS,
     TASK,
-    TAUGHT,
     TRANSLATION,
     WORDS,
     YARN,
@@ -90,7 +90,7 @@ ALL = {
     "performer": PERFORMER,
     "performer, encoder": PERFORMER | ENCODER,
     "prefix decoder": {"objective.kind": "prefix"},
-    "teacher": TAUGHT | {"objective.distillation.cosine": 1.0},
+    "teacher": DISTILLED | {"objective.distillation.cosine": 1.0},
     "bert": ENCODER | DROPOUT,
     "pairs": PAIRS | {"objective.next_sentence": True, "model.embedding.segments": 2, "data.sequence_length": 32},
     "head": ENCODER | {"model.head.transform": True, "model.head.bias": True, "model.embedding.norm": True},
@@ -108,7 +108,7 @@ ALL = {
     "regression, decoder": TASK
     | {"model.architecture": "decoder", "objective.kind": "regression", "data.label_column": "number"},
     "tagging": WORDS,
-    "extraction": ASKED,
+    "extraction": EXTRACTION,
     "frozen": TASK | {"training.trained_layers": 0},
     "accumulation": DROPOUT | {"training.accumulation_steps": 2},
 }

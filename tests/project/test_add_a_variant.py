@@ -207,7 +207,7 @@ ADDED = {
 
 
 @pytest.fixture(autouse=True)
-def separate(tmp_path, monkeypatch):
+def isolated_plugins(tmp_path, monkeypatch):
     """Trusts and loads plug-ins for the duration of one test."""
     monkeypatch.setattr("zoo.config.plugins.cache_directory", lambda: tmp_path / "cache")
     with unloading():

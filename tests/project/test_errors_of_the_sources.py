@@ -19,7 +19,7 @@ def preset(spec):
 
 
 def test_printed_cosine_matrix_is_not_a_rotation():
-    places, dims = np.arange(8), 16
+    positions, dims = np.arange(8), 16
     printed = np.cos(np.outer(np.arange(dims), np.arange(dims)) * 0.01)
     # The matrix is the same for every position, so scores cannot depend on positions; it does not
     # preserve norms, and its rank is far below its dimension.
@@ -27,9 +27,9 @@ def test_printed_cosine_matrix_is_not_a_rotation():
     assert not np.allclose(printed @ printed.T, np.eye(dims), atol=0.5)
     assert np.linalg.matrix_rank(printed, tol=1e-2) < dims / 2
     rope = make_attention_position(tiny({"model.position.kind": "rope", "model.attention.head_dim": dims}).model)
-    turned, _ = (np.asarray(side) for side in rope.rotate(x, x, places[None], places[None]))
-    np.testing.assert_allclose(np.linalg.norm(turned, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-5)
-    assert np.abs(turned[0, 1:] - x[0, 1:]).max() > 0.1
+    rotated, _ = (np.asarray(side) for side in rope.rotate(x, x, positions[None], positions[None]))
+    np.testing.assert_allclose(np.linalg.norm(rotated, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-5)
+    assert np.abs(rotated[0, 1:] - x[0, 1:]).max() > 0.1
     printed_norms = np.linalg.norm(x[0, :, 0] @ printed, axis=-1)
     assert np.abs(printed_norms / np.linalg.norm(x[0, :, 0], axis=-1) - 1).max() > 0.3
 
@@ -58,12 +58,12 @@ def test_scores_are_divided_by_the_square_root_of_the_head_width():
     x = np.random.default_rng(2).normal(size=(2, 6, 16)).astype(np.float32)
     found = call(lambda x: with_values(make_attention(config), values)(x, counting(6, True)), x)
     rows = reference.Rows(np.arange(6)[None].repeat(2, 0), None, True)
-    right = reference.attention_layer(config, as_float64(values), x, rows)
-    close(found, right, 2e-5)
+    expected = reference.attention_layer(config, as_float64(values), x, rows)
+    close(found, expected, 2e-5)
     # Queries divided by sqrt(D / K) more give what the slide's sqrt(d_model) would.
     narrower = as_float64(values)
     narrower["query"] = {name: part / 2 for name, part in narrower["query"].items()}
-    assert np.abs(reference.attention_layer(config, narrower, x, rows) - right).max() > 1e-3
+    assert np.abs(reference.attention_layer(config, narrower, x, rows) - expected).max() > 1e-3
 
 
 def test_llama_is_a_decoder_with_rotary_positions_in_each_head():

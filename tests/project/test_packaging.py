@@ -61,7 +61,7 @@ def test_bundled_names_resolve_in_any_folder_and_local_files_take_precedence(tmp
 
 
 @pytest.mark.parametrize(
-    ("load", "spec", "says"),
+    ("load", "spec", "message"),
     [
         (configs.load, "lama:tiny", 'did you mean "llama"'),
         (configs.load, "heads", "heads is the name of an experiment"),
@@ -73,7 +73,7 @@ def test_bundled_names_resolve_in_any_folder_and_local_files_take_precedence(tmp
         (load_experiment, "experiments/nothing.py", "does not exist"),
     ],
 )
-def test_unknown_name_is_refused_in_one_line(tmp_path, monkeypatch, load, spec, says):
+def test_unknown_name_is_refused_in_one_line(tmp_path, monkeypatch, load, spec, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         load(spec)

@@ -149,12 +149,12 @@ def feed_forward(dim, hidden):
 
 
 def shaw(dim, hidden, clip, vocabulary):
-    """Six layers on either side, each self-attention with vectors for keys and values, 2 clip + 1
-    of 64.
+    """Counts six layers on either side; each self-attention has 2 clip + 1 vectors of width 64 for
+    keys and for values.
     """
-    own = attention(dim) + 2 * (2 * clip + 1) * 64
-    encoder = own + feed_forward(dim, hidden) + 2 * 2 * dim
-    decoder = own + attention(dim) + feed_forward(dim, hidden) + 3 * 2 * dim
+    self_attention = attention(dim) + 2 * (2 * clip + 1) * 64
+    encoder = self_attention + feed_forward(dim, hidden) + 2 * 2 * dim
+    decoder = self_attention + attention(dim) + feed_forward(dim, hidden) + 3 * 2 * dim
     return vocabulary * dim + 6 * (encoder + decoder)
 
 

@@ -44,8 +44,8 @@ def trained(name, changes, folder):
     run(config, folder, lambda line: None)
     batches = data.load(resolve_with_vocabulary(config)).evaluation_batches()
     targets = np.concatenate([batch["targets"][batch["targets"] >= 0] for batch in batches])
-    shares = np.bincount(targets) / len(targets)
-    return load_run(folder), -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
+    frequencies = np.bincount(targets) / len(targets)
+    return load_run(folder), -(frequencies[frequencies > 0] * np.log(frequencies[frequencies > 0])).sum()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def _sgd_problems(flat, architecture):
         yield "optimizer.nesterov=true needs optimizer.momentum above 0"
 
 
-# It reads neither moments nor epsilon.
+# Without traits, so it reads neither the betas nor epsilon.
 HEAVY_BALL = Kind(
     "optimizer.kind",
     "heavy_ball",
@@ -32,7 +32,7 @@ HEAVY_BALL = Kind(
 
 
 def heavy_ball(values, traits):
-    """m <- momentum * m + (1 - damping) * gradient, and once more for Nesterov's."""
+    """m <- momentum * m + (1 - damping) * gradient, applied once more with Nesterov's momentum."""
     del traits
     momentum = optax.trace(values["optimizer.momentum"], nesterov=values["optimizer.nesterov"])
     return optax.chain(optax.scale(1 - values["optimizer.damping"]), momentum)
@@ -66,7 +66,7 @@ def halving(step):
 
 
 @contextlib.contextmanager
-def kinds_added(*pairs):
+def registered_kinds(*pairs):
     """Registers kinds together with their implementations, as a plug-in does."""
     with contextlib.ExitStack() as stack:
         for kind, implementation in pairs:
@@ -76,6 +76,6 @@ def kinds_added(*pairs):
         yield
 
 
-def both_added():
+def both_kinds_registered():
     """Registers `HEAVY_BALL` and `HALVING`."""
-    return kinds_added((HEAVY_BALL, heavy_ball), (HALVING, halving))
+    return registered_kinds((HEAVY_BALL, heavy_ball), (HALVING, halving))

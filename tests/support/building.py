@@ -119,7 +119,6 @@ def as_float64(values):
 
 
 @functools.cache
-@functools.cache
 def quick_compilation():
     """Returns compiler options for fast compilation of slower programs, without options that this
     version of XLA does not know.
@@ -137,8 +136,8 @@ def quick_compilation():
 
 
 def compiled(function):
-    """Returns the function as one compiled program that returns numpy arrays; compiling every
-    operation by itself takes longer.
+    """Returns the function as one compiled program that returns numpy arrays, which is faster than
+    compiling each operation.
     """
     program = jax.jit(function, compiler_options=quick_compilation())
     return lambda *arguments: jax.tree.map(np.asarray, program(*arguments))

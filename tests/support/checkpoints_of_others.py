@@ -16,7 +16,7 @@ from zoo.cli.main import main
 from zoo.interop import FAMILIES
 from zoo.interop.weights.tensor_files import open_tensors, write_tensors
 
-# Systems by name whose class `zoo import` can read; controls have importers of their own.
+# The systems, by name, whose class `zoo import` can read; controls have their own importers.
 OF_CLASSES = {system.name: system for system in SYSTEMS if system.importer is None and system.reference in FAMILIES}
 
 # Systems whose values differ in fields that are arguments of the class or set by the library's
@@ -32,7 +32,7 @@ EXPRESSED = [name for name in OF_CLASSES if name not in NO_SETTINGS]
 
 
 def stored_tensors(name):
-    """The tensors of a system's reference, as float32."""
+    """Returns the tensors of a system's reference, as float32."""
     return {tensor: random_tensor(tensor, tuple(shape)) for tensor, shape in read(name)[0]["tensors"].items()}
 
 

@@ -29,7 +29,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "Home": 36, "End": 35, "Escape": 27, "Tab": 9, "Enter": 13, "+": 187}
-SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 class Browser:
@@ -38,12 +38,12 @@ class Browser:
     def __init__(self, folder: Path, width: int = 1280, height: int = 900):
         self.problems, self.requests = [], []
         self._numbers, self._buffer = itertools.count(1), b""
-        theirs_in, self._out = os.pipe()
-        self._in, theirs_out = os.pipe()
+        browser_in, self._out = os.pipe()
+        self._in, browser_out = os.pipe()
 
-        def as_3_and_4() -> None:
+        def use_descriptors_3_and_4() -> None:
             # Duplicated first, because either descriptor may already be 3 or 4.
-            first, second = os.dup(theirs_in), os.dup(theirs_out)
+            first, second = os.dup(browser_in), os.dup(browser_out)
             os.dup2(first, 3)
             os.dup2(second, 4)
 
@@ -57,13 +57,13 @@ class Browser:
                 f"--window-size={width},{height}",
                 "about:blank",
             ],
-            preexec_fn=as_3_and_4,
+            preexec_fn=use_descriptors_3_and_4,
             close_fds=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        os.close(browser_in)
+        os.close(browser_out)
         self._session = None
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(target for target in targets if target["type"] == "page")
@@ -97,7 +97,7 @@ class Browser:
                 return answer["result"]
 
     def _read(self):
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while b"\0" not in self._buffer:
             if not select.select([self._in], [], [], max(0, end - time.monotonic()))[0]:
                 raise TimeoutError("the browser does not answer")
@@ -110,17 +110,18 @@ class Browser:
         self._note(found.get("method"), found.get("params", {}))
         return found
 
-    def _note(self, event, what) -> None:
+    def _note(self, event, parameters) -> None:
         if event == "Runtime.exceptionThrown":
             self.problems.append(
-                what["exceptionDetails"].get("exception", {}).get("description") or what["exceptionDetails"]["text"]
+                parameters["exceptionDetails"].get("exception", {}).get("description")
+                or parameters["exceptionDetails"]["text"]
             )
-        elif event == "Log.entryAdded" and what["entry"]["level"] == "error":
-            self.problems.append(what["entry"]["text"])
+        elif event == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+            self.problems.append(parameters["entry"]["text"])
         elif event == "Page.javascriptDialogOpening":
-            self.problems.append(f"dialog: {what['message']}")
+            self.problems.append(f"dialog: {parameters['message']}")
         elif event == "Network.requestWillBeSent":
-            self.requests.append(what["request"]["url"])
+            self.requests.append(parameters["request"]["url"])
 
     def open(self, address: str) -> None:
         """Opens a page and waits until it has loaded."""

@@ -1,5 +1,5 @@
-"""A fingerprint of everything that a result of a config is computed from: two configs with different
-results have different ones.
+"""A fingerprint of everything that a config's results are computed from: configs with different
+results have different fingerprints.
 """
 
 import functools
@@ -21,16 +21,14 @@ from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 from zoo.training.update import uses_dropout
 
-# What a result is computed from, what costs little first. How a forward pass becomes a step is the
-# same for every model, and takes twice as long to trace.
+# The parts that a result is computed from, the cheapest first. A forward pass becomes a step in the
+# same way for every model, and a step takes twice as long to trace.
 FORWARD_ONLY = ("initial state", "forward", "data")
 ALL_PARTS = ("data", "train step", "eval step", "initial state")
 
 
 class Computation:
-    """Everything that a result of a config is computed from, in parts that are made when they are
-    asked for.
-    """
+    """Everything that a config's results are computed from, in parts that are built on demand."""
 
     def __init__(self, config):
         self.config, self._digests = config, {}
@@ -41,7 +39,7 @@ class Computation:
         config, dataset, batches = self.config, data.load(self.config), []
         objective = make_objective(config, dataset.tokenizer)
         program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
-        # Two of the first epoch, one of a later one.
+        # Two batches of the first epoch and one of a later epoch.
         for start, number in ((0, 2), (1000, 1)):
             with dataset.training_batches(start) as endless:
                 batches += [next(endless) for _ in range(number)]
@@ -49,8 +47,8 @@ class Computation:
         return objective, program, batches, program.constants(config.seed)
 
     def digest(self, part) -> str:
-        """Hash of a part: of the arrays of the data, else of the equations of a traced program and the
-        arrays that it holds.
+        """Returns the hash of a part: of the arrays of the data, or of the equations and arrays of a
+        traced program.
         """
         if part not in self._digests:
             objective, program, batches, constants = self.inputs
@@ -78,18 +76,18 @@ COMPUTATIONS = {}
 
 
 def computation(config) -> Computation:
-    """The computation of a config, the same one for the same config."""
+    """Returns the computation of a config, the same object for equal configs."""
     return COMPUTATIONS.setdefault(configs.identity(config), Computation(config))
 
 
 def fingerprint(config, forward_only=False) -> str:
-    """All parts of a config's computation as one text; with `forward_only` those of a forward pass."""
+    """Returns the digests of a config's parts as one text; with `forward_only` of a forward pass."""
     return " ".join(computation(config).digest(part) for part in (FORWARD_ONLY if forward_only else ALL_PARTS))
 
 
 def differ(one, other, forward_only=False) -> bool:
-    """Whether two configs have different fingerprints; further parts than the first that differs are
-    not made.
+    """Returns whether two configs have different fingerprints; parts after the first that differs are
+    not built.
     """
     return any(
         computation(one).digest(part) != computation(other).digest(part)
@@ -98,7 +96,7 @@ def differ(one, other, forward_only=False) -> bool:
 
 
 def forward(config, objective, state, batch, constants):
-    """Loss, sums and statistics of a step in training, before anything is differentiated."""
+    """Returns loss, sums and statistics of a training step, before differentiation."""
     stats = refresh(make_model(config), state["stats"], constants["seed"], state["step"])
     key = DropoutKey(jax.random.key(constants["seed"]), constants["hyperparameters"]) if uses_dropout(config) else None
     return objective.sums(
@@ -107,8 +105,8 @@ def forward(config, objective, state, batch, constants):
 
 
 def live(closed):
-    """(text, constants) of what the results of a traced program depend on: what is computed and
-    never used changes nothing.
+    """Returns (text, constants) of the equations that the results of a traced program depend on,
+    without unused computations.
     """
     jaxpr = closed.jaxpr
     used, kept = {id(variable) for variable in jaxpr.outvars}, []
@@ -117,12 +115,12 @@ def live(closed):
             kept.append(equation)
             used |= set(map(id, equation.invars))
     constants = [value for variable, value in zip(jaxpr.constvars, closed.consts, strict=True) if id(variable) in used]
-    inside = [constant for equation in kept for program in programs_of(equation) for constant in constants_of(program)]
-    return str(jaxpr.replace(eqns=kept[::-1])), constants + inside
+    inner = [constant for equation in kept for program in programs_of(equation) for constant in constants_of(program)]
+    return str(jaxpr.replace(eqns=kept[::-1])), constants + inner
 
 
 def programs_of(equation):
-    """The traced programs that an equation holds, with their constants."""
+    """Returns the traced programs that an equation holds, with their constants."""
     return [
         value
         for value in jax.tree.leaves(equation.params, is_leaf=lambda node: hasattr(node, "consts"))
@@ -131,7 +129,7 @@ def programs_of(equation):
 
 
 def constants_of(closed):
-    """Every array that a traced program and the programs inside it hold."""
+    """Yields every array that a traced program and the programs inside it hold."""
     yield from closed.consts
     for equation in closed.jaxpr.eqns:
         for program in programs_of(equation):

@@ -5,11 +5,11 @@ similar error.
 import contextlib
 import resource
 
-SAID = "File too large"
+ERROR_MESSAGE = "File too large"
 
 
 @contextlib.contextmanager
-def disk_with(size):
+def file_size_limit(size):
     """Limits files to `size` bytes inside the context."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

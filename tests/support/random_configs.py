@@ -1,9 +1,9 @@
-"""Random configs over all fields, valid or not, as a user may type them."""
+"""Random configs over all fields, valid or invalid, as a user may write them."""
 
 import contextlib
 import random
 
-from tests.fields.every_field import NEEDS, WITH
+from tests.fields.every_field import NEEDED_BY_CHOICE, NEEDS
 from zoo import config as configs
 from zoo.config.fields import EMBEDDED_POSITIONS, IGNORED_BY, OBJECTIVES_OF
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped, split_path
@@ -16,15 +16,15 @@ from zoo.nested import flatten
 
 # A small model of each architecture; a drawn config changes some of its fields.
 SMALL = {"model.dim": 16, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 4}
-ATTENDING = {"model.attention.num_heads": 2, "model.ffn.hidden_dim": 24}
-RECURRENT = {
+ATTENTION_SIZES = {"model.attention.num_heads": 2, "model.ffn.hidden_dim": 24}
+ELMO_SIZES = {
     "model.elmo.cell_dim": 8,
     "model.elmo.characters": 6,
     "model.elmo.character_dim": 4,
     "model.elmo.filters": (1, 4, 2, 4),
 }
-# Values with which a small model can still be built; other numbers are drawn near their default and
-# their limits.
+# Values with which a small model can still be built. Other numbers are drawn near their defaults
+# and limits.
 NUMBERS = {
     "seed": (0, 1, 2**31 - 1), "model.dim": (8, 16, 12, 7), "model.num_layers": (1, 2, 3), "model.vocab_size": (257, 258, 300, 2),
     "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
@@ -73,11 +73,11 @@ TEXTS = {
 NOT_DRAWN = (
     "plugins", "data.source", "data.tokenizer.", "data.document_separator", "data.held_out", "objective.distillation.",
 )  # fmt: skip
-# Fields that must be set for another field to be read; building a model reads no run.
+# Fields that must be set for another field to be read. No run is read to build a model.
 NEEDED = NEEDS | {"training.start_layers": {"training.start_from": "x"}}
 # Fields that are set together with a choice, because the choice alone would be refused.
-SUITED = WITH | {("model.attention.implementation", "cudnn"): {"model.dtype": "bfloat16"}}
-# Drawn first, and other fields are picked to suit them.
+REQUIRED_BY_CHOICE = NEEDED_BY_CHOICE | {("model.attention.implementation", "cudnn"): {"model.dtype": "bfloat16"}}
+# Drawn first; other fields are drawn to fit them.
 FIXED = ("model.architecture", "objective.kind")
 TRAINED = [(architecture, objective) for architecture, names in OBJECTIVES_OF.items() for objective in names]
 
@@ -110,20 +110,19 @@ def random_config(number, changes=8, tidy=True):
 
     Args:
         number: seed of the draw; successive numbers go through all of `drawable()`.
-        changes: the most further fields that are picked; each brings the choices without which it
-            would not be read.
-        tidy: picked are fields that the architecture and the objective read, and those that the drawn
-            choices do not read return to their defaults; else such a config is refused.
+        changes: the largest number of further fields, each drawn with the choices that it needs.
+        tidy: draws only fields that the architecture and the objective read, and resets those that
+            the drawn choices do not read; otherwise such a config is refused.
     """
     draw = random.Random(number)
     picked = drawable()
     first, name = picked[number % len(picked)]
-    architecture, objective = draw.choice([pair for pair in TRAINED if not is_idle(first, *pair)])
-    sizes = SMALL | (RECURRENT if architecture == "elmo" else ATTENDING)
+    architecture, objective = draw.choice([pair for pair in TRAINED if not is_ignored(first, *pair)])
+    sizes = SMALL | (ELMO_SIZES if architecture == "elmo" else ATTENTION_SIZES)
     drawn = dict(zip(FIXED, (architecture, objective), strict=True))
     # A second architecture or objective would mostly be refused.
     paths = list(dict(picked))
-    others = [path for path in paths if not is_idle(path, *drawn.values())] if tidy else [*paths, *FIXED]
+    others = [path for path in paths if not is_ignored(path, *drawn.values())] if tidy else [*paths, *FIXED]
     draw_with_conditions(draw, first, drawn, among=[name] if name else None)
     for path in draw.sample(others, draw.randint(0, changes)):
         draw_with_conditions(draw, path, drawn)
@@ -142,34 +141,34 @@ def random_config(number, changes=8, tidy=True):
 
 
 def drawable():
-    """(path, choice) of every choice but the default's, and (path, None) of other fields: of those
-    that some architecture and objective read, without `NOT_DRAWN`.
+    """Returns (path, choice) for every choice but the default, and (path, None) for fields without
+    choices, of all fields that some architecture and objective read, without `NOT_DRAWN`.
     """
     return [
         (path, name)
         for path, field in configs.BY_PATH.items()
-        if path not in FIXED and not path.startswith(NOT_DRAWN) and not all(is_idle(path, *pair) for pair in TRAINED)
+        if path not in FIXED and not path.startswith(NOT_DRAWN) and not all(is_ignored(path, *pair) for pair in TRAINED)
         for name in ([choice for choice in field.choices if choice != field.default] if field.choices else [None])
     ]
 
 
-def is_idle(path, architecture, objective):
+def is_ignored(path, architecture, objective):
     """Returns whether models of this architecture and objective ignore a field."""
     when, fixed = configs.BY_PATH[path].when, dict(zip(FIXED, (architecture, objective), strict=True))
     if path.startswith(IGNORED_BY.get(architecture, ())):
         return True
     if when is None or when[0] in NOT_DRAWN:
         return when is not None
-    return fixed[when[0]] not in when[1] if when[0] in fixed else is_idle(when[0], architecture, objective)
+    return fixed[when[0]] not in when[1] if when[0] in fixed else is_ignored(when[0], architecture, objective)
 
 
 def draw_with_conditions(draw, path, drawn, scope=None, among=None):
-    """Draws a field into `drawn`, with the choices and numbers without which it would not be read.
+    """Draws a field into `drawn`, with the choices and numbers that it needs to be read.
 
     Args:
-        draw: from `random`.
+        draw: a `random.Random`.
         path: the field.
-        drawn: what is drawn already.
+        drawn: the fields drawn so far.
         scope: the side, kind of layers or group that the field is set for.
         among: the values to choose from; by default those of `values(path)`.
     """
@@ -181,13 +180,13 @@ def draw_with_conditions(draw, path, drawn, scope=None, among=None):
         if drawn.get(choice, configs.BY_PATH[when[0]].default) not in when[1]:
             draw_with_conditions(draw, when[0], drawn, inside, list(when[1]))
     drawn[place] = draw.choice(among or values(place))
-    for other, value in {**NEEDED.get(path, {}), **SUITED.get((path, drawn[place]), {})}.items():
+    for other, value in {**NEEDED.get(path, {}), **REQUIRED_BY_CHOICE.get((path, drawn[place]), {})}.items():
         if other in configs.BY_PATH and not other.startswith(NOT_DRAWN) and not callable(value):
             drawn.setdefault(other, value)
 
 
 @contextlib.contextmanager
-def named(config, **how):
+def errors_with_config(config, **how):
     """Adds to an error how its config was drawn and which fields it sets."""
     try:
         yield
@@ -225,7 +224,7 @@ def tidied(flat):
             flat = {path: value for path, value in flat.items() if path not in (*idle, *kinds)}
 
 
-def outcome(config):
+def resolved_or_none(config):
     """Returns the resolved config, or None if it is refused in plain lines."""
     try:
         resolved = configs.resolve(config)
@@ -243,7 +242,7 @@ def is_built(config):
     """Returns whether a config's model is built, with as many parameters as counted from the
     config; if not, asserts that the config is refused in plain lines.
     """
-    resolved = outcome(config)
+    resolved = resolved_or_none(config)
     if resolved is None:
         return False
     model = make_model(resolved)

@@ -1,4 +1,4 @@
-"""Small files of every kind that a source of data can be, made when they are asked for."""
+"""Small files for every kind of data source, written on first use."""
 
 import functools
 import json
@@ -11,9 +11,7 @@ from zoo.files import cache_directory
 
 @functools.cache
 def text():
-    """A file of short documents with many words; it lies in the cache of the tests, which is
-    removed at their end.
-    """
+    """Returns a file of short documents with many words, in the cache of the tests."""
     path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
     names = [
         "".join(("Bar", "kel", "lom", "mit", "nus")[int(digit) % 5] for digit in str(i * i * 7)) for i in range(60)
@@ -28,7 +26,7 @@ def text():
 
 @functools.cache
 def vocabulary(*words):
-    """A published tokenizer: BERT's list of tokens, with letters, digits and these words."""
+    """Writes BERT's vocab.txt with letters, digits and these words, and returns its path."""
     path = Path(tempfile.mkdtemp(dir=text().parent)) / "vocab.txt"
     characters = string.ascii_lowercase + string.digits + string.punctuation
     path.write_text(
@@ -39,7 +37,7 @@ def vocabulary(*words):
 
 @functools.cache
 def bad_text():
-    """The same with bytes that are no text in some lines."""
+    """Returns a source with the same text, but with invalid UTF-8 in some lines."""
     path = text().with_name("bad.txt")
     path.write_bytes(text().read_bytes().replace(b"sheep", b"sh\xe9\xe9p", 5))
     return f"text:{path}"
@@ -47,7 +45,7 @@ def bad_text():
 
 @functools.cache
 def records():
-    """The same as records with two columns."""
+    """Returns a source with the same text as records with two columns."""
     path = text().with_name("records.jsonl")
     words = text().read_text().split("\n\n")
     path.write_text("\n".join(json.dumps({"text": line, "reversed": line[::-1]}) for line in words))
@@ -56,7 +54,7 @@ def records():
 
 @functools.cache
 def table(name):
-    """A file of labelled lines: two texts and two labels of each."""
+    """Returns a source of labelled rows, with two texts, two labels and a number each."""
     path = text().with_name(f"{name}.csv")
     rows = [
         f"{line.split('.')[0]},{line[::-1].split('.')[1]},{'abc'[i % 3]},{'abc'[i % 2]},{i}"
@@ -69,7 +67,7 @@ def table(name):
 
 @functools.cache
 def tagged():
-    """Words in lines, with three further columns."""
+    """Returns a source of words in lines, with three further columns."""
     path = text().with_name("words.conll")
     lines = [
         " ".join([word, word[::-1], "BI"[i % 2] + "-x", "O" if i % 3 else "B-y"])
@@ -80,8 +78,8 @@ def tagged():
 
 
 @functools.cache
-def asked():
-    """Contexts that are longer than a row, with questions, as SQuAD has them."""
+def questions():
+    """Returns a source of questions in SQuAD's format, whose contexts are longer than a row."""
     path = text().with_name("asked.json")
     contexts = text().read_text().split("\n\n")
     path.write_text(
@@ -108,7 +106,7 @@ def asked():
 
 @functools.cache
 def pairs():
-    """Pairs of texts, with a third column."""
+    """Returns a source of pairs of texts, with a third column."""
     path = text().with_name("pairs.jsonl")
     rows = ({"source": f"{i}+{i % 7}", "target": f"{i + i % 7}" * (1 + i % 4), "third": f"{i * i}"} for i in range(90))
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -117,7 +115,7 @@ def pairs():
 
 @functools.cache
 def hub():
-    """A folder with two subsets, `one` and `other`, of two splits each."""
+    """Returns a source with two subsets, `one` and `other`, of two splits each."""
     folder = Path(tempfile.mkdtemp(dir=text().parent))
     words = text().read_text().split("\n\n")
     for number, name in enumerate(("one", "other")):
@@ -132,7 +130,7 @@ def hub():
 
 
 def mixture(*weights):
-    """A value of `data.mixture`."""
+    """Returns a value of `data.mixture` with these weights."""
     return tuple(
         f"{weight}*{source}" for weight, source in zip(weights, (records(), f"text:{vocabulary()}"), strict=True)
     )

@@ -45,7 +45,7 @@ def shared_program(config, model, objective, mesh):
 
 
 @contextlib.contextmanager
-def sharing():
+def share_programs():
     """Makes `zoo.training` share programs inside the context."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (program_cache, trained_run):

@@ -1,6 +1,4 @@
-"""A small part of the standard library as training text, because reading all of it takes many
-seconds.
-"""
+"""A small part of the standard library as training text; reading all of it takes many seconds."""
 
 import contextlib
 import shutil
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 # Enough for every kind of record, and read within a second.
-SOME = (
+MODULES = (
     "json",
     "logging",
     "http",
@@ -35,9 +33,11 @@ SOME = (
 
 
 @contextlib.contextmanager
-def in_place_of_the_whole(folder):
-    """Copies the part to a folder that the data source reads inside the context."""
-    for name in SOME:
+def small_standard_library(folder):
+    """Copies the part to a folder, which replaces the standard library for data sources inside the
+    context.
+    """
+    for name in MODULES:
         place = Path(sysconfig.get_path("stdlib")) / name
         if place.is_dir():
             shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))

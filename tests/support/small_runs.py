@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo import config as configs
 
 SMALL = {
-    # Faster to read than the standard library.
+    # It is read faster than the standard library.
     "data.source": f"text:{Path(__file__).parents[2] / 'docs' / 'parity.md'}",
     "model.dim": 32,
     "model.num_layers": 1,
@@ -43,10 +43,10 @@ OBJECTIVES = {
 
 
 def small(**overrides):
-    """An unresolved config that trains in a second; keyword a__b sets the field a.b."""
+    """Returns an unresolved config that trains in a second; keyword a__b sets the field a.b."""
     changes = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
     if changes.get("model.architecture") != "elmo" and "model.attention.kind" not in changes:
-        # The kernel that compiles fastest.
+        # This kernel compiles fastest.
         changes = {"model.attention.implementation": "einsum"} | changes
     return configs.override(configs.default(), changes)
 
@@ -63,8 +63,8 @@ def curves(workdir: Path) -> list[tuple]:
 
 
 @contextlib.contextmanager
-def told_to_stop_at(step, monkeypatch):
-    """Delivers SIGTERM at the step's metrics."""
+def stop_requested_at(step, monkeypatch):
+    """Sends SIGTERM to this process when the run handles the metrics of a step."""
     # Imported here, because tests that only make configs do not need JAX.
     from zoo.training.training_run import TrainingRun
 

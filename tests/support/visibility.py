@@ -1,5 +1,5 @@
-"""Finds which inputs influence an output, from runs or gradients, and computes the expected answer
-by a loop over tokens.
+"""Finds which tokens influence an output, from runs or gradients, and computes the expected
+visibility by a loop over tokens.
 """
 
 from dataclasses import dataclass, field
@@ -18,27 +18,27 @@ from zoo.models.architectures import make_model
 
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
 T = 12
-COUNTING = np.arange(T)[None]
-# Rows of three documents, of one and part of another, and of one that fills the row; positions
-# restart at 0. Short documents come first, so that tokens of two documents are near each other in
-# place and in position, and only the document number separates them.
-NUMBERS = np.array([[1] * 2 + [2] * 3 + [3] * 7, [0] * 9 + [1] * 3, [0] * T])
-WITHIN = np.array([[*range(2), *range(3), *range(7)], [*range(9), *range(3)], [*range(T)]])
-# Full rows, rows that end in empty slots and, without a causal mask, rows with gaps; each token's
-# place is its position.
-ENDING = np.array([[*range(T)], [*range(8)] + [-1] * 4])
-HOLED = np.where(np.isin(np.arange(T), [4, 5, 11]), -1, np.stack([np.arange(T)] * 2))
-# Empty slots in front, so that no token's place is its position.
-SHIFTED = np.array([[-1, -1, *range(10)], [*range(5), *[-1] * 7]])
+CONSECUTIVE = np.arange(T)[None]
+# Rows of three documents, of two, and of one; positions restart at 0 in each document. Short
+# documents come first, so that tokens of two documents have near slots and near positions, and only
+# the document number separates them.
+DOCUMENTS = np.array([[1] * 2 + [2] * 3 + [3] * 7, [0] * 9 + [1] * 3, [0] * T])
+DOCUMENT_POSITIONS = np.array([[*range(2), *range(3), *range(7)], [*range(9), *range(3)], [*range(T)]])
+# Full rows, rows that end in empty slots and, for bidirectional masks, rows with gaps. The slot of a
+# token is its position.
+EMPTY_AT_END = np.array([[*range(T)], [*range(8)] + [-1] * 4])
+WITH_HOLES = np.where(np.isin(np.arange(T), [4, 5, 11]), -1, np.stack([np.arange(T)] * 2))
+# Rows with empty slots in front, so that no token's slot is its position.
+EMPTY_IN_FRONT = np.array([[-1, -1, *range(10)], [*range(5), *[-1] * 7]])
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Rows of tokens and the mask of a layer, for the layer and for the loop.
+    """Rows of tokens and the mask of a layer, for the layer itself and for the loop over tokens.
 
     Attributes:
         positions, documents, causal, in_order, prefix: as in `Context`.
-        fields: of `model.attention`.
+        fields: fields of `model.attention`.
     """
 
     positions: np.ndarray
@@ -50,7 +50,7 @@ class Situation:
 
     @property
     def overrides(self):
-        """Config fields."""
+        """Changes to the tiny config."""
         own = {f"model.attention.{name}": value for name, value in self.fields.items()}
         return {"data.sequence_length": T, "model.dim": 8} | ({} if self.causal else ENCODER) | own
 
@@ -61,17 +61,17 @@ class Situation:
 
     @property
     def context(self):
-        """The context."""
+        """Context of the layer."""
         documents = None if self.documents is None else jnp.asarray(self.documents)
         return Context(jnp.asarray(self.positions), documents, self.causal, self.in_order, prefix=self.prefix)
 
     def filled(self):
-        """[B, T]: whether the slot holds a token."""
+        """Returns [B, T]: whether a slot holds a token."""
         return np.broadcast_to(self.positions >= 0, (self.rows, T))
 
-    def seen(self):
-        """[B, T, T], by a loop over tokens: whether a token sees another one of its row in any
-        head.
+    def visible(self):
+        """Returns [B, T, T], by a loop over tokens: whether a token sees another token of its row in
+        any head.
         """
         positions = np.broadcast_to(self.positions, (self.rows, T))
         documents = [None] * self.rows if self.documents is None else self.documents
@@ -88,20 +88,20 @@ class Situation:
         return np.any(heads, axis=0)
 
 
-def check(found, situation, seen=None):
+def check(found, situation, visible=None):
     """Compares [B, T, B, T] with the expected visibility (by default the situation's) of every
     token that is not an empty slot.
     """
     filled = situation.filled()
-    for b, expected in enumerate(situation.seen() if seen is None else seen):
+    for b, expected in enumerate(situation.visible() if visible is None else visible):
         np.testing.assert_array_equal(found[b, :, b][filled[b]], expected[filled[b]])
         for other in set(range(situation.rows)) - {b}:
             assert not found[b, :, other].any()
 
 
 def of_layer(situation, way, overrides=None):
-    """[B, T, B, T]: whether token s of row c influences the attention output of token t of row b,
-    found by one of `WAYS`.
+    """Returns [B, T, B, T]: whether token s of row c influences the attention output of token t of
+    row b, found by one of `WAYS`.
     """
     layer = make_attention(tiny(situation.overrides | (overrides or {})).model)
     values, stats = random_values(layer, 1), random_statistics(layer, 2)
@@ -109,8 +109,8 @@ def of_layer(situation, way, overrides=None):
 
 
 def of_model(situation, way, overrides=None):
-    """The same for a whole model of 2 layers or as many as `overrides` say. Every token has an
-    embedding of its own.
+    """Returns the same for a whole model, of 2 layers unless `overrides` set another depth. Every
+    token has its own embedding.
     """
     rows = situation.rows
     changes = situation.overrides | {"model.vocab_size": rows * T + (not situation.causal)} | (overrides or {})
@@ -127,9 +127,8 @@ def of_model(situation, way, overrides=None):
 
 
 def by_runs(outputs, x):
-    """Which vectors of `x` [*places, D] enter which vectors of `outputs(x)` [*tokens, D], as an array
-    [*tokens, *places]: those that are other numbers in a run of the same program in which that
-    vector is another.
+    """Returns [*tokens, *places]: whether a vector of `outputs(x)` [*tokens, D] changes when a vector
+    of `x` [*places, D] is replaced, in runs of the same program.
     """
     program, changed = compiled(outputs), []
     before = program(x)
@@ -155,10 +154,10 @@ either_way = pytest.mark.parametrize("way", ["runs", pytest.param("gradients", m
 
 def through(*layers):
     """Combines the visibility [.., T, T] of successive layers, the first layer first."""
-    seen = np.eye(T, dtype=bool)
+    visible = np.eye(T, dtype=bool)
     for layer in layers:
-        seen = (layer.astype(int) @ seen) > 0
-    return seen
+        visible = (layer.astype(int) @ visible) > 0
+    return visible
 
 
 def normal(*shape, seed=3):
@@ -167,18 +166,18 @@ def normal(*shape, seed=3):
 
 
 CAUSAL = {
-    "causal": Situation(COUNTING, in_order=True),
-    "causal, in any order": Situation(COUNTING),
-    "causal, ending in empty slots": Situation(ENDING, in_order=True),
-    "causal, after empty slots": Situation(SHIFTED),
-    "causal documents": Situation(WITHIN, NUMBERS, in_order=True),
-    "causal documents with empty slots": Situation(np.where(np.arange(T) == 3, -1, WITHIN), NUMBERS),
+    "causal": Situation(CONSECUTIVE, in_order=True),
+    "causal, in any order": Situation(CONSECUTIVE),
+    "causal, ending in empty slots": Situation(EMPTY_AT_END, in_order=True),
+    "causal, after empty slots": Situation(EMPTY_IN_FRONT),
+    "causal documents": Situation(DOCUMENT_POSITIONS, DOCUMENTS, in_order=True),
+    "causal documents with empty slots": Situation(np.where(np.arange(T) == 3, -1, DOCUMENT_POSITIONS), DOCUMENTS),
 }  # fmt: skip
 FULL = {
-    "bidirectional": Situation(COUNTING, causal=False, in_order=True),
-    "bidirectional, with holes": Situation(HOLED, causal=False, in_order=True),
-    "bidirectional, after empty slots": Situation(SHIFTED, causal=False),
-    "bidirectional documents": Situation(WITHIN, NUMBERS, causal=False, in_order=True),
+    "bidirectional": Situation(CONSECUTIVE, causal=False, in_order=True),
+    "bidirectional, with holes": Situation(WITH_HOLES, causal=False, in_order=True),
+    "bidirectional, after empty slots": Situation(EMPTY_IN_FRONT, causal=False),
+    "bidirectional documents": Situation(DOCUMENT_POSITIONS, DOCUMENTS, causal=False, in_order=True),
 }
 
 
@@ -194,11 +193,11 @@ def windowed(situations, window, **more):
 
 
 PREFIX = {
-    "prefix": Situation(COUNTING, in_order=True, prefix=5),
-    "prefix, in any order": Situation(COUNTING, prefix=5),
-    "prefix, ending in empty slots": Situation(ENDING, in_order=True, prefix=10),
-    "prefix, after empty slots": Situation(SHIFTED, prefix=4),
-    "prefix of all": Situation(COUNTING, in_order=True, prefix=T),
+    "prefix": Situation(CONSECUTIVE, in_order=True, prefix=5),
+    "prefix, in any order": Situation(CONSECUTIVE, prefix=5),
+    "prefix, ending in empty slots": Situation(EMPTY_AT_END, in_order=True, prefix=10),
+    "prefix, after empty slots": Situation(EMPTY_IN_FRONT, prefix=4),
+    "prefix of all": Situation(CONSECUTIVE, in_order=True, prefix=T),
 }  # fmt: skip
 CAUSAL_WINDOWS = windowed(CAUSAL, 3)
 WINDOWS = windowed(FULL, 5)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.added_kinds import both_added
+from tests.support.added_kinds import both_kinds_registered
 from tests.support.small_runs import curves, lines, small
 from zoo import config as configs
 from zoo.files import read_json
@@ -27,7 +27,7 @@ OTHER = {"optimizer__momentum": 0.8, "schedule__halvings": 4.0}
 
 @pytest.fixture(autouse=True)
 def added():
-    with both_added():
+    with both_kinds_registered():
         yield
 
 

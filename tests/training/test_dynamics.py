@@ -350,7 +350,7 @@ def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypat
     assert records(tmp_path) == records(recorded)
 
 
-@pytest.mark.usefixtures("in_haste")
+@pytest.mark.usefixtures("fast_compilation")
 @pytest.mark.parametrize(
     "kind",
     [

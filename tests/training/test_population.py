@@ -19,7 +19,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.support.small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
+from tests.support.small_runs import OBJECTIVES, curves, lines, small, stop_requested_at
 from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.config.kinds import OPTIMIZER_KINDS
@@ -171,7 +171,7 @@ def test_member_resumes_alone_or_in_another_population(alone, tmp_path, monkeypa
     """After a common stop, one member resumes alone, the other in a population with a run at
     another step.
     """
-    with told_to_stop_at(5, monkeypatch):
+    with stop_requested_at(5, monkeypatch):
         outcomes = together(MEMBERS[:2], tmp_path)
     assert all(isinstance(outcome, Preempted) for outcome in outcomes)
     steps = [read_json(tmp_path / str(index) / "status.json")["step"] for index in (0, 1)]
@@ -270,7 +270,7 @@ def test_former_executor_name_of_single_runs_is_accepted(tmp_path):
 
 @pytest.mark.promise
 def test_run_is_not_resumed_by_an_executor_with_other_results(tmp_path, monkeypatch):
-    with told_to_stop_at(4, monkeypatch):
+    with stop_requested_at(4, monkeypatch):
         together([{}], tmp_path, "vmap")
     before = read_json(tmp_path / "0" / "status.json")
     assert before["state"] == "preempted"

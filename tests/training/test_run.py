@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
+from tests.support.small_runs import OBJECTIVES, curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.cli import train
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
@@ -240,7 +240,7 @@ def test_unsupported_evaluation_length_is_skipped_with_a_line(tmp_path):
 def test_stop_signal_saves_and_exits_with_75(straight, tmp_path, monkeypatch, capsys):
     folder, config = tmp_path / "run", tmp_path / "config.json"
     write_json(config, configs.to_plain(configs.resolve(small(model__dropout=0.1, training__checkpoint_every=0))))
-    with told_to_stop_at(1, monkeypatch):
+    with stop_requested_at(1, monkeypatch):
         assert train.main([f"--config={config}", f"--workdir={folder}"]) == 75
     assert "the same command continues" in capsys.readouterr().err
     status = read_json(folder / "status.json")

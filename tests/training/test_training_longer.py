@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.added_kinds import HALVING, halving, kinds_added
-from tests.support.small_runs import curves, small, told_to_stop_at
+from tests.support.added_kinds import HALVING, halving, registered_kinds
+from tests.support.small_runs import curves, small, stop_requested_at
 from zoo import config as configs
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS, horizon_free_updates
 from zoo.errors import ConfigError, Preempted
@@ -80,7 +80,7 @@ def test_kill_while_recording_the_extension_loses_nothing(straight, tmp_path, mo
 
 @pytest.mark.promise
 def test_unfinished_runs_and_population_members_can_be_extended(straight, tmp_path, monkeypatch):
-    with told_to_stop_at(2, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(2, monkeypatch), pytest.raises(Preempted):
         run(sized(8, **WARM), tmp_path / "0", quiet)
     run(sized(8, **WARM), tmp_path / "1", quiet)
     requests = [RunRequest(sized(16, **WARM), tmp_path / name, quiet) for name in "01"]
@@ -93,7 +93,7 @@ def test_unfinished_runs_and_population_members_can_be_extended(straight, tmp_pa
 @pytest.mark.promise
 def test_stable_phase_can_be_extended_until_its_decay_begins(tmp_path, monkeypatch):
     wsd = {"schedule__kind": "wsd", "schedule__decay_fraction": 0.5}
-    with told_to_stop_at(3, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(3, monkeypatch), pytest.raises(Preempted):
         run(sized(8, **wsd), tmp_path / "run", quiet)
     run(sized(16, **wsd), tmp_path / "run", quiet)
     run(sized(16, **wsd), tmp_path / "straight", quiet)
@@ -118,7 +118,7 @@ def held(folder, steps, done, **changes):
 @pytest.mark.parametrize("kind", ["cosine", "linear", "halving"])
 def test_schedule_over_all_steps_cannot_be_extended(kind, tmp_path):
     """This includes a plug-in's schedule without traits about its horizon."""
-    with kinds_added((HALVING, halving)):
+    with registered_kinds((HALVING, halving)):
         held(tmp_path, 8, 8, schedule__kind=kind)
         with pytest.raises(ConfigError) as caught:
             run(sized(16, schedule__kind=kind, seed=3), tmp_path, quiet)

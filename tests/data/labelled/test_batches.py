@@ -1,5 +1,5 @@
-"""Batches of rows of similar lengths: every row once an epoch, few shapes, any step alone, any
-number of processes.
+"""Batches of rows of similar lengths: every row once per epoch, few shapes, and the same batches from
+any start step and in any number of processes.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.sample_data import asked, table, tagged
+from tests.support.sample_data import questions, table, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_batches import ExampleBatches, widths
@@ -26,8 +26,8 @@ from zoo.training.step import make_program
 T = 80
 
 
-def made(lengths, batch_size=4, count=4):
-    """Rows of these lengths; a row's tokens are its number."""
+def batches_of(lengths, batch_size=4, count=4):
+    """Returns batches of rows of these lengths; all tokens of a row are its number."""
     tokens = np.where(np.arange(T)[None] < np.array(lengths)[:, None], np.arange(len(lengths))[:, None], -1)
     arrays = {
         "tokens": tokens,
@@ -38,61 +38,61 @@ def made(lengths, batch_size=4, count=4):
     return ExampleBatches(EncodedExamples(arrays, {}), T, batch_size, count)
 
 
-many = st.lists(st.integers(1, T), min_size=1, max_size=60)
+row_lengths = st.lists(st.integers(1, T), min_size=1, max_size=60)
 
 
 def test_widths():
     assert widths(128, 8).tolist() == [16, 32, 64, 128]
     assert widths(100, 7).tolist() == [25, 50, 100]
     assert widths(128, 1).tolist() == [128]
-    # None below 16, but for rows that are shorter themselves.
+    # No width is below 16, unless the sequence length is.
     assert widths(64, 9).tolist() == [16, 32, 64]
     assert widths(8, 4).tolist() == [8]
 
 
 @settings(max_examples=40)
-@given(many, st.integers(1, 7), st.integers(1, 5), st.integers(0, 2))
+@given(row_lengths, st.integers(1, 7), st.integers(1, 5), st.integers(0, 2))
 def test_an_epoch_has_every_row_once(lengths, batch_size, count, epoch):
-    batches = made(lengths, batch_size, count)
+    batches = batches_of(lengths, batch_size, count)
     assert batches.per_epoch == -(-len(lengths) // batch_size)
-    seen, narrow = [], 0
+    rows_seen, narrow = [], 0
     with batches.training(7, epoch * batches.per_epoch) as endless:
         for batch in itertools.islice(endless, batches.per_epoch):
             rows = batch["labels"][batch["labels"] >= 0]
-            seen += rows.tolist()
+            rows_seen += rows.tolist()
             assert len(batch["labels"]) == batch_size
             width = batch["tokens"].shape[1]
-            # As wide as its longest row needs, among the widths there are.
+            # The smallest of the widths that holds the longest row.
             assert width == min(one for one in widths(T, count) if one >= max(lengths[row] for row in rows))
             narrow += width < T
             for row, tokens, features in zip(batch["labels"], batch["tokens"], batch["features"], strict=True):
                 assert (tokens[tokens >= 0] == row).all()
                 assert (tokens >= 0).sum() == (lengths[row] if row >= 0 else 0)
                 assert features[0] == (0.5 + row if row >= 0 else 0)
-    assert sorted(seen) == list(range(len(lengths)))
-    # All but the batches that hold a wide row, of which one may hold the first of them.
+    assert sorted(rows_seen) == list(range(len(lengths)))
+    # Only batches with a wide row have the full width; one may hold just the first of them.
     wide = sum(length > widths(T, count)[-2] for length in lengths) if count > 1 else len(lengths)
     assert batches.per_epoch - narrow <= -(-wide // batch_size) + 1
 
 
-def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes():
+def test_batches_do_not_depend_on_start_step_or_process_count():
     lengths = np.random.default_rng(0).integers(1, T, 50).tolist()
-    with made(lengths, 6).training(3, 5) as endless:
+    with batches_of(lengths, 6).training(3, 5) as endless:
         whole = list(itertools.islice(endless, 12))
     for start, processes in ((5, 2), (11, 3)):
         parts = []
         for process in range(processes):
-            with made(lengths, 6).training(3, start, process, processes) as endless:
+            with batches_of(lengths, 6).training(3, start, process, processes) as endless:
                 parts.append(list(itertools.islice(endless, 3)))
-        for batch, *mine in zip(whole[start - 5 :], *parts, strict=False):
+        for batch, *shares in zip(whole[start - 5 :], *parts, strict=False):
             for name, array in batch.items():
-                np.testing.assert_array_equal(np.concatenate([part[name] for part in mine]), array)
+                np.testing.assert_array_equal(np.concatenate([part[name] for part in shares]), array)
     with pytest.raises(ConfigError, match="is not divisible"):
-        made(lengths, 6).training(0, 0, 0, 4)
+        batches_of(lengths, 6).training(0, 0, 0, 4)
 
 
-def test_epochs_and_seeds_have_orders_of_their_own():
-    batches = made(np.random.default_rng(0).integers(1, T, 120).tolist())
+def test_epochs_and_seeds_have_different_orders():
+    batches = batches_of(np.random.default_rng(0).integers(1, T, 120).tolist())
     orders = [
         [
             frozenset(batches.batch_indices(seed, step))
@@ -108,9 +108,9 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 
 @settings(max_examples=20)
-@given(many, st.integers(1, 8), st.sampled_from([1, 2]))
-def test_evaluation_has_every_row_once_in_a_known_order(lengths, multiple_of, processes):
-    batches, parts = made(lengths), []
+@given(row_lengths, st.integers(1, 8), st.sampled_from([1, 2]))
+def test_evaluation_has_every_row_once_in_order(lengths, multiple_of, processes):
+    batches, parts = batches_of(lengths), []
     for process in range(processes):
         parts.append([batch["labels"].tolist() for batch in batches.evaluation(2 * multiple_of, process, processes)])
         assert all(len(part) * processes % (2 * multiple_of) == 0 for part in parts[-1])
@@ -119,16 +119,16 @@ def test_evaluation_has_every_row_once_in_a_known_order(lengths, multiple_of, pr
     assert sorted(found) == list(range(len(lengths)))
 
 
-def test_padding_is_what_is_empty():
-    # Two batches of 20 places and one of 80.
-    assert made([20] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(0)
-    assert made([10] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(80 / (160 + 320))
-    assert made([10] * 8 + [80] * 4, 4, 1).padding() == pytest.approx(560 / 960)
+def test_padding_is_the_share_of_empty_slots():
+    # Two batches of width 20 and one of width 80.
+    assert batches_of([20] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(0)
+    assert batches_of([10] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(80 / (160 + 320))
+    assert batches_of([10] * 8 + [80] * 4, 4, 1).padding() == pytest.approx(560 / 960)
 
 
 @pytest.mark.parametrize(
     ("kind", "source", "length"),
-    [("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", asked, 160)],
+    [("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", questions, 160)],
 )
 def test_scores_do_not_depend_on_the_widths(kind, source, length):
     fields = {
@@ -159,7 +159,7 @@ def test_scores_do_not_depend_on_the_widths(kind, source, length):
         make_mesh(both[0], jax.devices()[:1]),
     )
     state, constants = program.initial_state(0), program.constants(0)
-    # Larger values, so that rows and words are not all alike.
+    # Larger parameters, so that the scores of rows and words differ.
     params = jax.tree.map(lambda x: 10 * x, state["params"])
     scores = [
         evaluate(program, params, state["stats"], dataset.evaluation_batches(), constants, measure=dataset.measure)

@@ -1,5 +1,5 @@
-"""Examples from files: their columns, labels and parts, what is refused, and the rows that they
-become.
+"""Examples from files: their columns and labels, training and held-out parts, refused files, and the
+rows that examples become.
 """
 
 import json
@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.support.sample_data import asked, tagged
+from tests.support.sample_data import questions, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_rows import longest_first_lengths
@@ -53,18 +53,18 @@ HEADLESS = {"data__header": False, "data__column": "0", "data__label_column": "1
         ("jsonl", {}, SENTENCES[0][0]),
     ],
 )
-def test_files_are_read_and_divided(files, name, fields, first):
-    made = config(f"{name}:{files / 'a'}.{name}", **fields)
-    assert made.model.head.classes == 2
-    examples = read_examples(made)
+def test_files_are_read_and_split(files, name, fields, first):
+    resolved = config(f"{name}:{files / 'a'}.{name}", **fields)
+    assert resolved.model.head.classes == 2
+    examples = read_examples(resolved)
     both = sorted([*examples.train, *examples.held_out], key=lambda example: int(example.text.split()[3]))
     assert both[0].text == first
     assert [example.label for example in both] == [label for _, label in SENTENCES]
     assert 0 < len(examples.held_out) < 12
-    assert data.load(made).labels == ("0", "1")
+    assert data.load(resolved).labels == ("0", "1")
 
 
-def test_a_column_may_lie_inside_of_another(tmp_path):
+def test_columns_may_be_nested(tmp_path):
     (tmp_path / "a.jsonl").write_text(
         "\n".join(json.dumps({"in": {"text": text, "more": {"label": label}}}) for text, label in SENTENCES)
     )
@@ -79,12 +79,12 @@ def test_a_column_may_lie_inside_of_another(tmp_path):
         read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **inside | {"data__column": "in.txt"}))
 
 
-def test_a_damaged_parquet_file_is_one_line(tmp_path):
+def test_damaged_parquet_files_are_reported_in_one_line(tmp_path):
     import pyarrow
     import pyarrow.parquet
 
     path = tmp_path / "a.parquet"
-    # Arrow takes a writer's word that text is UTF-8.
+    # Arrow does not check that text is UTF-8.
     texts = pyarrow.array([b"good", b"b\xffd"], pyarrow.binary()).view(pyarrow.string())
     pyarrow.parquet.write_table(pyarrow.table({"text": texts, "label": ["a", "b"]}), path)
     with pytest.raises(DataError, match=r'a.parquet": a text in it is not UTF-8: .*0xff'):
@@ -100,7 +100,7 @@ def test_a_damaged_parquet_file_is_one_line(tmp_path):
         read_examples(config(f"parquet:{path}", model__head__classes=2))
 
 
-def test_parquet_and_hugging_face_name_their_classes(tmp_path):
+def test_class_names_come_from_hugging_face_but_not_from_parquet(tmp_path):
     import datasets
 
     text, names = datasets.Value("string"), datasets.ClassLabel(names=["no", "a"])
@@ -111,9 +111,9 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
     )
     features = datasets.Features({"a": text, "b": text, "label": names})
     rows = dict(zip(("a", "b", "label"), columns, strict=True))
-    made = datasets.Dataset.from_dict(rows, features=features)
-    datasets.DatasetDict({"train": made, "dev": made.select(range(5))}).save_to_disk(str(tmp_path / "saved"))
-    made.to_parquet(str(tmp_path / "a.parquet"))
+    table = datasets.Dataset.from_dict(rows, features=features)
+    datasets.DatasetDict({"train": table, "dev": table.select(range(5))}).save_to_disk(str(tmp_path / "saved"))
+    table.to_parquet(str(tmp_path / "a.parquet"))
     columns = {"data__column": "a", "data__second_column": "b"}
     dataset = data.load(config(f"hf:{tmp_path / 'saved'}", data__held_out="split:dev", **columns))
     # In the order of the data set, not sorted.
@@ -124,7 +124,7 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "fields", "error", "said"),
+    ("content", "fields", "error", "message"),
     [
         (
             "text,label\na b,0\n",
@@ -162,14 +162,14 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
         ),
     ],
 )
-def test_bad_examples_are_reported_in_one_line(tmp_path, content, fields, error, said):
+def test_bad_examples_are_reported_in_one_line(tmp_path, content, fields, error, message):
     (tmp_path / "a.csv").write_text(content)
     (tmp_path / "other.csv").write_text("text,label\na b,2\n")
     fields = {"data__held_out": "csv:{folder}/other.csv"} | fields
     fields = {
         name: value.format(folder=tmp_path) if isinstance(value, str) else value for name, value in fields.items()
     }
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         data.load(config(f"csv:{tmp_path / 'a.csv'}", **fields))
 
 
@@ -231,34 +231,34 @@ BAD = {
 
 
 @pytest.mark.parametrize(("kind", "record", "reason"), [(kind, *bad) for kind, cases in BAD.items() for bad in cases])
-def test_a_record_that_cannot_be_read_is_left_out_and_counted_once(tmp_path, kind, record, reason):
+def test_unreadable_records_are_left_out_and_counted_once(tmp_path, kind, record, reason):
     (tmp_path / "good.jsonl").write_text(json.dumps(GOOD[kind]) + "\n")
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (record, GOOD[kind], record)))
     fields = {"model__head__classes": 3} if kind == "classification" else {}
     fields |= {"data__second_column": "second"} if kind == "extraction" else {}
     fields |= {"data__held_out": f"jsonl:{tmp_path / 'good.jsonl'}"}
     source = f"jsonl:{tmp_path / 'a.jsonl'}"
-    made = configs.resolve(
+    resolved = configs.resolve(
         configs.override(
             configs.default(),
             {"model.architecture": "encoder", "objective.kind": kind, "data.source": source, "data.bad_text": "skip"}
             | {name.replace("__", "."): value for name, value in fields.items()},
         )
     )
-    examples = read_examples(made)
+    examples = read_examples(resolved)
     assert (len(examples.train), dict(examples.left_out)) == (1, {reason: 2})
     with pytest.raises((ConfigError, DataError), match="line 1: "):
-        read_examples(configs.resolve(configs.override(made, {"data.bad_text": "error"})))
+        read_examples(configs.resolve(configs.override(resolved, {"data.bad_text": "error"})))
 
 
-def test_what_was_left_out_is_reported_in_one_line(tmp_path):
+def test_description_counts_the_records_left_out(tmp_path):
     lines = [json.dumps({"text": text, "label": label}) for text, label in SENTENCES]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"text": "x"}', '{"label": "1"}', "{"]))
     dataset = data.load(config(f"jsonl:{tmp_path / 'a.jsonl'}", data__bad_text="skip"))
     assert dataset.description.endswith(' (bad text: 1 not JSON, 1 without "label", 1 without "text")')
 
 
-def test_a_column_that_no_record_has_is_a_mistake_in_the_config(tmp_path):
+def test_a_column_missing_from_all_records_is_a_config_error(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "label": "1"}\n' * 3)
     fields = {"data__bad_text": "skip", "data__label_column": "lable", "model__head__classes": 2}
     with pytest.raises(
@@ -282,7 +282,7 @@ def test_a_long_field_is_read(tmp_path):
     assert len(examples.train) + len(examples.held_out) == 9
 
 
-def test_questions_that_are_not_in_the_format_are_left_out_one_by_one(tmp_path):
+def test_malformed_questions_are_left_out_one_by_one(tmp_path):
     good = {"id": "q", "question": "y?", "answers": [{"text": "x", "answer_start": 0}]}
     paragraphs = [
         {"context": "x", "qas": [good, {"id": "r", "question": "y?"}, 7, {**good, "answers": ["x"]}]},
@@ -303,20 +303,20 @@ def test_questions_that_are_not_in_the_format_are_left_out_one_by_one(tmp_path):
     }
 
 
-def test_rows_of_pairs_and_what_is_cut(tmp_path):
+def test_pairs_of_texts_become_rows_of_limited_length(tmp_path):
     (tmp_path / "a.csv").write_text(
         "text,second,label\n" + "abc,de,x\nfg,h,y\n" + "a" * 20 + "," + "b" * 9 + ",y\n" + "c,d,x\n"
     )
-    made = config(
+    resolved = config(
         f"csv:{tmp_path / 'a.csv'}",
         data__held_out=f"csv:{tmp_path / 'a.csv'}",
         data__second_column="second",
         data__sequence_length=16,
         data__tokenizer__kind="bytes",
     )
-    dataset = data.load(made)
+    dataset = data.load(resolved)
     encoded = dataset.encoded("train")
-    opening = 256  # Bytes have nothing that separates: what opens a document does it.
+    opening = 256  # The byte tokenizer has no separator, so the id that opens documents separates texts.
     assert encoded.arrays["tokens"][0].tolist() == [opening, *b"abc", opening, *b"de", opening] + [-1] * 8
     assert encoded.arrays["segments"][0].tolist() == [0] * 5 + [1] * 3 + [0] * 8
     assert encoded.arrays["tokens"][2].tolist() == [opening, *b"aaaaaaa", opening, *b"bbbbbb", opening]
@@ -332,7 +332,7 @@ def test_the_longer_text_is_cut_token_by_token(sizes):
     assert longest_first_lengths(*sizes) == (first, second)
 
 
-def test_every_example_once_and_epochs_of_all(files):
+def test_every_example_appears_once_in_evaluation_and_in_each_epoch(files):
     dataset = data.load(config(f"tsv:{files / 'a.tsv'}", data__batch_size=7, **HEADLESS))
     batches = list(dataset.evaluation_batches(multiple_of=4))
     rows = np.concatenate([batch["tokens"] for batch in batches])
@@ -340,8 +340,8 @@ def test_every_example_once_and_epochs_of_all(files):
     real = rows[:, 0] >= 0
     assert (rows[real] == dataset.encoded("validation").arrays["tokens"][dataset.batches("validation").order]).all()
     with dataset.training_batches() as endless:
-        seen = np.concatenate([next(endless)["tokens"] for _ in range(3 * -(-len(dataset.examples.train) // 7))])
-    _, counts = np.unique(seen[seen[:, 0] >= 0], axis=0, return_counts=True)
+        rows_seen = np.concatenate([next(endless)["tokens"] for _ in range(3 * -(-len(dataset.examples.train) // 7))])
+    _, counts = np.unique(rows_seen[rows_seen[:, 0] >= 0], axis=0, return_counts=True)
     assert counts.tolist() == [3] * len(dataset.examples.train)
     with pytest.raises(ConfigError, match="all of its examples"):
         dataset.evaluation_batches(limit_batches=2)
@@ -349,7 +349,7 @@ def test_every_example_once_and_epochs_of_all(files):
         dataset.measure({"scores": np.zeros((len(dataset.examples.held_out) + 1, 2))})
 
 
-def test_numbers_are_labels_in_order(tmp_path):
+def test_numeric_labels_are_in_numeric_order(tmp_path):
     (tmp_path / "a.tsv").write_text("".join(f"text {i}\t{i % 11}\n" for i in range(60)))
     assert data.load(config(f"tsv:{tmp_path / 'a.tsv'}", **HEADLESS)).labels == tuple(map(str, range(11)))
 
@@ -357,50 +357,52 @@ def test_numbers_are_labels_in_order(tmp_path):
 # The first n labelled examples
 
 
-def learned(source, count, **fields):
-    """The examples that are learned from, and the whole data set."""
+def training_examples(source, count, **fields):
+    """Returns `count` training examples and the whole data set."""
     dataset = data.load(config(source, data__examples=count, **fields))
     return dataset.part("train"), dataset
 
 
-def test_more_examples_hold_all_of_fewer_and_nothing_else_changes(files):
+def test_larger_training_subsets_contain_smaller_ones(files):
     source = f"csv:{files / 'a.csv'}"
-    every, whole = learned(source, 0)
-    before, lasting = set(), (whole.part("validation"), whole.labels, whole.tokenizer.fingerprint)
+    every, whole = training_examples(source, 0)
+    before, unchanged = set(), (whole.part("validation"), whole.labels, whole.tokenizer.fingerprint)
     for count in (1, 4, 16, len(every)):
-        part, dataset = learned(source, count)
+        part, dataset = training_examples(source, count)
         assert (
             len(part) == dataset.summary()["train_examples"] == len(dataset.encoded("train").arrays["tokens"]) == count
         )
         assert before < set(part) <= set(every)
         assert list(part) == [example for example in every if example in set(part)]
-        # Labels that no chosen example has are there all the same.
-        assert (dataset.part("validation"), dataset.labels, dataset.tokenizer.fingerprint) == lasting
+        # Labels are kept even if no chosen example has them.
+        assert (dataset.part("validation"), dataset.labels, dataset.tokenizer.fingerprint) == unchanged
         before = set(part)
-    assert learned(source, 4, seed=5)[0] == learned(source, 4)[0]
+    assert training_examples(source, 4, seed=5)[0] == training_examples(source, 4)[0]
 
 
-def test_which_examples_depends_on_their_content_alone(files):
+def test_training_subsets_depend_on_content_alone(files):
     rows = [json.dumps({"text": text, "label": label}) for text, label in SENTENCES]
     for name, order in (("one", rows), ("other", rows[::-1])):
         (files / f"{name}.jsonl").write_text("\n".join(order))
-    one, other = (learned(f"jsonl:{files / name}.jsonl", 7)[0] for name in ("one", "other"))
+    one, other = (training_examples(f"jsonl:{files / name}.jsonl", 7)[0] for name in ("one", "other"))
     assert set(one) == set(other)
     assert one != other
-    # Not the first ones of the file, whose labels may be in order.
-    assert set(one) != set(learned(f"jsonl:{files / 'one'}.jsonl", 0)[0][:7])
+    # The file may be sorted by label, so the subset is not its beginning.
+    assert set(one) != set(training_examples(f"jsonl:{files / 'one'}.jsonl", 0)[0][:7])
 
 
-def test_the_vocabulary_is_that_of_all_examples(files):
+def test_training_subsets_keep_the_vocabulary_of_all_examples(files):
     sizes = {
-        learned(f"jsonl:{files / 'a.jsonl'}", count, data__tokenizer__kind="characters")[1].tokenizer.vocab_size
+        training_examples(f"jsonl:{files / 'a.jsonl'}", count, data__tokenizer__kind="characters")[
+            1
+        ].tokenizer.vocab_size
         for count in (0, 1)
     }
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize(("kind", "source"), [("tagging", tagged), ("extraction", asked)])
-def test_other_tasks_take_the_first_examples_too(kind, source):
+@pytest.mark.parametrize(("kind", "source"), [("tagging", tagged), ("extraction", questions)])
+def test_tagging_and_extraction_limit_examples_too(kind, source):
     dataset = data.load(config(source(), kind, data__examples=5))
     assert len(dataset.part("train")) == 5
     batches = dataset.training_batches()
@@ -408,14 +410,14 @@ def test_other_tasks_take_the_first_examples_too(kind, source):
         assert next(batches)["tokens"].shape == (4, 32)
 
 
-def test_more_examples_than_there_are(files):
+def test_more_examples_than_exist_are_refused(files):
     with pytest.raises(
         ConfigError, match=r"data\.examples=4000: csv:.* has 3\d training examples; 0 takes all of them"
     ):
-        learned(f"csv:{files / 'a.csv'}", 4000)
+        training_examples(f"csv:{files / 'a.csv'}", 4000)
 
 
-def test_a_share_of_the_text_is_nothing_for_examples(files):
+def test_training_fraction_is_only_for_text_and_examples_only_for_tasks(files):
     with pytest.raises(ConfigError, match=r"data\.training_fraction=0\.5 has no effect"):
         config(f"csv:{files / 'a.csv'}", data__training_fraction=0.5)
     text = {"objective.kind": "causal", "data.examples": 5}

@@ -8,24 +8,24 @@ from zoo.data.labelled.task_scores import class_scores, correlations
 
 def test_two_classes_by_hand():
     labels, predicted = np.array([1, 1, 1, 0, 0, 0, 0, 0]), np.array([1, 1, 0, 1, 0, 0, 0, 0])
-    # Of the second class 2 right, 1 missed, 1 too many; of the first 4 right and 1 each.
+    # True positives, false negatives and false positives: 2, 1, 1 of class 1 and 4, 1, 1 of class 0.
     scores = class_scores(predicted, labels, 2)
     assert scores["f1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
     assert scores["macro_f1"] == pytest.approx((4 / 6 + 8 / 10) / 2)
     assert scores["matthews"] == pytest.approx((2 * 4 - 1 * 1) / (3 * 3 * 5 * 5) ** 0.5)
 
 
-def test_three_classes_and_one_that_never_comes():
+def test_scores_of_many_classes_by_hand():
     labels, predicted = np.array([0, 1, 2, 2]), np.array([0, 2, 2, 1])
     scores = class_scores(predicted, labels, 4)
     assert scores["macro_f1"] == pytest.approx((1 + 0 + 2 / 4 + 0) / 4)
-    # Gorodkin's: (c s - sum p t) / sqrt((s^2 - sum p^2)(s^2 - sum t^2)), c 2 right of s 4, t = (1,
-    # 1, 2), p = (1, 1, 2).
+    # Gorodkin's (c s - sum p t) / sqrt((s^2 - sum p^2)(s^2 - sum t^2)) with c = 2 correct of s = 4
+    # and t = p = (1, 1, 2).
     assert scores["matthews"] == pytest.approx((2 * 4 - 6) / (16 - 6))
     assert "f1" not in scores
 
 
-def test_one_answer_for_all_correlates_with_nothing():
+def test_constant_predictions_have_no_correlation():
     assert class_scores(np.zeros(4, int), np.array([0, 0, 1, 1]), 2) == {
         "macro_f1": pytest.approx((4 / 6 + 0) / 2),
         "matthews": 0.0,

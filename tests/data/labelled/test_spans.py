@@ -1,5 +1,5 @@
-"""Words and answers among tokens: alignment, rows of long contexts, and what is read out of
-predictions.
+"""Tags of words and spans of answers: their alignment with tokens, windows of long contexts, and
+scores of predictions.
 """
 
 import json
@@ -25,13 +25,13 @@ CONLL = "-DOCSTART- O\n\nEU B-org\nsays I-org\nno O\n\n\ufeff\nOslo B-place\n\nE
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(), read_pretrained(vocabulary())], ids=["bytes", "wordpiece"])
-def test_tokens_know_their_place_in_a_text(tokenizer):
+def test_token_offsets_match_the_text(tokenizer):
     text = " ".join(SENTENCE)
     (located,) = tokenizer.encode_with_offsets([text])
     assert located.ids.tolist() == tokenizer.encode(text).tolist()
     pieces = [text[start:stop] for start, stop in zip(located.starts, located.stops, strict=True)]
     if tokenizer.kind == "bytes":
-        # Both bytes of a letter are that letter.
+        # Both bytes of a letter have the offsets of that letter.
         assert "".join(pieces) == text.replace("ï", "ïï")
     else:
         assert "".join(pieces) == text.replace(" ", "")
@@ -39,8 +39,8 @@ def test_tokens_know_their_place_in_a_text(tokenizer):
     assert [text[located.starts[place]] if place >= 0 else None for place in first] == ["U", "n", None, "s", "x"]
 
 
-def test_a_word_may_begin_with_the_space_before_it():
-    # As byte-level BPE cuts it: "ab", " c", "d", " ef".
+def test_a_token_may_include_the_space_before_its_word():
+    # Byte-level BPE splits the words into "ab", " c", "d" and " ef".
     assert first_token_of_words(("ab", "cd", "ef"), np.array([0, 2, 4, 5]), np.array([2, 4, 5, 8])).tolist() == [
         0,
         1,
@@ -48,15 +48,15 @@ def test_a_word_may_begin_with_the_space_before_it():
     ]
 
 
-def test_columns_of_words_become_rows(tmp_path):
+def test_conll_sentences_become_rows_with_labels(tmp_path):
     (tmp_path / "a.conll").write_text(CONLL)
-    made = config(
+    resolved = config(
         f"conll:{tmp_path / 'a.conll'}",
         "tagging",
         data__held_out=f"conll:{tmp_path / 'a.conll'}",
         data__sequence_length=8,
     )
-    dataset = data.load(made)
+    dataset = data.load(resolved)
     assert dataset.labels == ("B-org", "B-place", "I-org", "O")
     assert [example.words for example in dataset.examples.train] == [("EU", "says", "no"), ("Oslo",), ("EU", "Oslo")]
     encoded = dataset.encoded("train")
@@ -70,7 +70,7 @@ def test_columns_of_words_become_rows(tmp_path):
     assert nothing == {"word_accuracy": 0.5, "entity_precision": 0.0, "entity_recall": 0.0, "entity_f1": 0.0}
 
 
-def test_bad_columns_are_reported(tmp_path):
+def test_bad_conll_columns_are_reported(tmp_path):
     (tmp_path / "a.conll").write_text("EU B-org\nsays\n\nno O\n")
     source = f"conll:{tmp_path / 'a.conll'}"
     with pytest.raises(DataError, match="line 2: 1 columns, and the first line has 2"):
@@ -80,34 +80,34 @@ def test_bad_columns_are_reported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("true", "predicted", "right", "there", "given"),
+    ("true", "predicted", "num_correct", "num_true", "num_predicted"),
     [
         ("B-a I-a O B-a", "B-a I-a O B-a", 2, 2, 2),
-        # I after O begins an entity, as B does: here no other one.
+        # I after O begins an entity, as B does.
         ("B-a I-a O O", "I-a I-a O O", 1, 1, 1),
         ("O B-a I-a O", "O I-a I-a I-a", 0, 1, 1),
-        # Another type begins one too, and so does B after I.
+        # A change of type begins an entity, and so does B after I.
         ("B-a I-b I-b O", "I-a B-b I-b O", 2, 2, 2),
         ("B-a B-a O O", "B-a I-a O O", 0, 2, 1),
-        # IOBES: S stands alone, what follows E is another one.
+        # IOBES: S is an entity of one word, and the word after E begins another entity.
         ("S-a B-b I-b E-b", "B-a B-b I-b I-b", 2, 2, 2),
         ("B-b E-b I-b O", "B-b I-b I-b O", 0, 2, 1),
         ("O O", "O O", 0, 0, 0),
         ("O B-a", "O O", 0, 1, 0),
     ],
 )
-def test_entities_are_counted_as_conlleval_counts_them(true, predicted, right, there, given):
+def test_entities_are_counted_as_by_conlleval(true, predicted, num_correct, num_true, num_predicted):
     scores = entity_scores([true.split()], [predicted.split()])
     assert scores == {
-        "entity_precision": pytest.approx(right / max(given, 1)),
-        "entity_recall": pytest.approx(right / max(there, 1)),
-        "entity_f1": pytest.approx(2 * right / max(there + given, 1)),
+        "entity_precision": pytest.approx(num_correct / max(num_predicted, 1)),
+        "entity_recall": pytest.approx(num_correct / max(num_true, 1)),
+        "entity_f1": pytest.approx(2 * num_correct / max(num_true + num_predicted, 1)),
     }
 
 
-def test_tags_without_a_prefix_are_no_entities():
-    made = Tagging(("O", "noun", "verb"))
-    scores = made.measure(
+def test_tags_without_a_prefix_form_no_entities():
+    tagging = Tagging(("O", "noun", "verb"))
+    scores = tagging.measure(
         {"predicted": np.array([[1, 2]])},
         [TaggedWords(("a", "b"), ("noun", "noun"))],
         EncodedExamples({}, {}, [np.array([0, 1])]),
@@ -117,7 +117,7 @@ def test_tags_without_a_prefix_are_no_entities():
 
 def test_entity_scores_by_hand():
     true, predicted = [["B-a", "I-a", "O"], ["B-b", "O"]], [["B-a", "O", "O"], ["B-b", "B-a"]]
-    # One of two right; three given.
+    # Of two true entities one is found, and three are predicted.
     assert entity_scores(true, predicted) == {
         "entity_precision": pytest.approx(1 / 3),
         "entity_recall": 0.5,
@@ -128,12 +128,12 @@ def test_entity_scores_by_hand():
 def test_answers_are_compared_as_squad_does():
     assert normalise_answer("The U.S.A., a  land") == ["usa", "land"]
     assert answer_scores(["The cat!"], [["cat", "a dog"]]) == {"exact_match": 1.0, "answer_f1": 1.0}
-    # 2 of 3 given words, 2 of 2 wanted ones.
+    # Precision 2 / 3 and recall 2 / 2.
     assert answer_scores(["big black cat", ""], [["black cat"], ["x"]]) == {
         "exact_match": 0.0,
         "answer_f1": pytest.approx(0.8 / 2),
     }
-    # Without an answer only the empty one is right.
+    # For a question without an answer only the empty text is correct.
     assert answer_scores(["", "cat"], [[], []]) == {"exact_match": 0.5, "answer_f1": 0.5}
 
 
@@ -141,20 +141,21 @@ def test_answers_are_compared_as_squad_does():
     ("tokens", "room", "stride", "starts"),
     [(10, 10, 3, [0]), (11, 10, 3, [0, 3]), (20, 6, 4, [0, 4, 8, 12, 16]), (9, 3, 100, [0, 3, 6]), (0, 5, 2, [0])],
 )
-def test_rows_leave_no_token_out(tokens, room, stride, starts):
+def test_windows_cover_every_token(tokens, room, stride, starts):
     assert window_starts(tokens, room, stride) == starts
     assert set(range(tokens)) <= {place for start in starts for place in range(start, start + room)}
 
 
 def test_the_best_valid_span():
     starts, ends = np.array([0.0, 5.0, 1.0, 4.0]), np.array([9.0, 0.0, 2.0, 3.0])
-    # 0 before 1 is none; with two tokens at most 1 to 2 and 3 to 3 are left, with more 1 to 3.
+    # The best start lies after the best end. Without the first token, spans of at most two tokens
+    # leave 0 to 1 and 2 to 2, and longer ones allow 0 to 2.
     assert best_span(starts, ends, 30) == (9.0, 0, 0)
     assert best_span(starts[1:], ends[1:], 2) == (7.0, 0, 1)
     assert best_span(starts[1:], ends[1:], 3) == (8.0, 0, 2)
 
 
-def questions(tmp_path, answers):
+def question_config(tmp_path, answers):
     context = "The quick brown fox jumps over the lazy dog near the old river bank."
     qas = [
         {
@@ -171,48 +172,48 @@ def questions(tmp_path, answers):
     )
 
 
-def oracle(arrays):
-    """Scores that are 1 at the true places, and at [CLS] of rows that hold no answer."""
+def true_scores(arrays):
+    """Returns scores of 1 at the true positions, or at [CLS] in rows without an answer."""
     places = np.arange(arrays["tokens"].shape[1])[None]
     return {f"{side}_scores": np.where(places == arrays[f"{side}s"][:, None], 1.0, 0.0) for side in ("start", "end")}
 
 
 def test_the_best_span_of_all_rows_is_the_answer(tmp_path):
-    dataset = data.load(questions(tmp_path, ["brown fox", "dog near", "bank"]))
+    dataset = data.load(question_config(tmp_path, ["brown fox", "dog near", "bank"]))
     encoded = dataset.encoded("validation")
-    # Bytes: 25 of the 68 characters in a row, each 8 after the last.
+    # A row holds 25 of the 68 bytes of the context, and rows start 8 bytes apart.
     assert len(encoded.extra) == 3 * 7
-    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded) == [
+    assert dataset.task.answers(true_scores(encoded.arrays), dataset.examples.held_out, encoded) == [
         ("brown fox", 10, 19),
         ("dog near", 40, 48),
         ("bank", 63, 67),
     ]
-    assert dataset.measure(oracle(encoded.arrays)) == {"exact_match": 1.0, "answer_f1": 1.0}
+    assert dataset.measure(true_scores(encoded.arrays)) == {"exact_match": 1.0, "answer_f1": 1.0}
     short = Extraction(8, 4, False)
-    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[2].text == "bank"
-    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[0].text != "brown fox"
+    assert short.answers(true_scores(encoded.arrays), dataset.examples.held_out, encoded)[2].text == "bank"
+    assert short.answers(true_scores(encoded.arrays), dataset.examples.held_out, encoded)[0].text != "brown fox"
 
 
-def test_an_answer_longer_than_any_row_and_a_question_without_one(tmp_path):
-    dataset = data.load(questions(tmp_path, ["The quick brown fox jumps over the lazy dog", None, "fox"]))
+def test_answers_longer_than_a_row_and_unanswerable_questions(tmp_path):
+    dataset = data.load(question_config(tmp_path, ["The quick brown fox jumps over the lazy dog", None, "fox"]))
     encoded = dataset.encoded("validation")
     assert encoded.cut == {"questions cut": 0, "answers in no row": 1}
     first = [row for row, window in enumerate(encoded.extra) if window.example < 2]
     assert (encoded.arrays["starts"][first] == 0).all()
     assert dataset.task.unanswerable
-    # [CLS] is best in every row of the second; of the third in all rows but those that hold the
-    # answer, where it is not.
-    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[1:] == [
+    # [CLS] has the best score in every row of the second question, and in those rows of the third
+    # that do not hold its answer.
+    assert dataset.task.answers(true_scores(encoded.arrays), dataset.examples.held_out, encoded)[1:] == [
         ("", None, None),
         ("fox", 16, 19),
     ]
 
 
-def test_white_space_around_an_answer_is_no_part_of_it(tmp_path):
-    dataset = data.load(questions(tmp_path, ["fox jumps"]))
+def test_answers_are_stripped_of_white_space(tmp_path):
+    dataset = data.load(question_config(tmp_path, ["fox jumps"]))
     encoded = dataset.encoded("validation")
-    outputs = oracle(encoded.arrays)
-    # Both ends one byte further out, on the spaces.
+    outputs = true_scores(encoded.arrays)
+    # Moves both ends outwards by one byte, onto the spaces.
     outputs = {
         "start_scores": np.roll(outputs["start_scores"], -1, 1),
         "end_scores": np.roll(outputs["end_scores"], 1, 1),
@@ -220,12 +221,12 @@ def test_white_space_around_an_answer_is_no_part_of_it(tmp_path):
     assert dataset.task.answers(outputs, dataset.examples.held_out, encoded) == [("fox jumps", 16, 25)]
 
 
-def test_an_answer_that_is_not_where_it_is_said_to_be_is_refused(tmp_path):
-    made = questions(tmp_path, ["fox"])
+def test_answers_at_wrong_offsets_are_refused(tmp_path):
+    resolved = question_config(tmp_path, ["fox"])
     path = tmp_path / "a.json"
     path.write_text(path.read_text().replace('"answer_start": 16', '"answer_start": 17'))
     with pytest.raises(DataError, match=r'question 0: the answer "fox" does not stand at character 17'):
-        data.load(made)
+        data.load(resolved)
     path.write_text('{"version": 1}')
     with pytest.raises(DataError, match="not in the format of SQuAD"):
-        data.load(made)
+        data.load(resolved)

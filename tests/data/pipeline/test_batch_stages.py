@@ -1,11 +1,11 @@
-"""Warm-up of sequence length and batch size: the same text in shorter or fewer rows, resumed exactly,
-and what is refused.
+"""Warm-up of sequence length and batch size: the same text in shorter or fewer rows, exact resumption,
+and stages that are refused.
 """
 
 import numpy as np
 import pytest
 
-from tests.support.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo import data
 from zoo.data.pipeline.batch_stages import cut, sum_before, value_at
@@ -26,7 +26,7 @@ def test_a_row_is_cut_into_rows_that_share_one_token():
     np.testing.assert_array_equal(pieces, [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8], [9, 10, 11, 12, 13], [13, 14, 15, 16, 17]])
 
 
-def test_batches_have_the_text_of_those_without_stages():
+def test_length_stages_keep_the_text_of_each_batch():
     resolved = [configs.resolve(configs.override(small(**more), {"model.vocab_size": 300})) for more in ({}, STAGES)]
     whole, staged = (data.load(config).training_batches() for config in resolved)
     assert next(iter(data.load(resolved[1]).evaluation_batches()))["tokens"].shape[1] == 17
@@ -38,7 +38,7 @@ def test_batches_have_the_text_of_those_without_stages():
         np.testing.assert_array_equal(after[:: 16 // length, 0], before[:, 0])
 
 
-def test_batches_of_fewer_rows_follow_each_other_in_the_order_of_rows():
+def test_batch_stages_keep_the_order_of_rows():
     resolved = [
         configs.resolve(configs.override(small(**more), {"model.vocab_size": 300}))
         for more in ({}, {"data__batch_stages": (2, 2, 4, 3)})
@@ -52,16 +52,16 @@ def test_batches_of_fewer_rows_follow_each_other_in_the_order_of_rows():
 
 @pytest.mark.promise
 @pytest.mark.parametrize(
-    ("stages", "shares"), [({"data__length_stages": (8, 5)}, 1), ({"data__batch_stages": (4, 5)}, 0.5)]
+    ("stages", "token_fraction"), [({"data__length_stages": (8, 5)}, 1), ({"data__batch_stages": (4, 5)}, 0.5)]
 )
-def test_a_run_counts_its_tokens_and_resumes_bit_for_bit_at_the_border(tmp_path, monkeypatch, stages, shares):
-    made = small(**stages)
-    run(made, tmp_path / "straight", lambda line: None)
+def test_a_run_counts_its_tokens_and_resumes_bit_for_bit_between_stages(tmp_path, monkeypatch, stages, token_fraction):
+    config = small(**stages)
+    run(config, tmp_path / "straight", lambda line: None)
     for line in lines(tmp_path / "straight"):
-        assert line["tokens"] == 8 * 16 * (min(line["step"], 5) * shares + max(line["step"] - 5, 0))
-    with told_to_stop_at(4, monkeypatch), pytest.raises(Preempted):
-        run(made, tmp_path / "parts", lambda line: None)
-    run(made, tmp_path / "parts", lambda line: None)
+        assert line["tokens"] == 8 * 16 * (min(line["step"], 5) * token_fraction + max(line["step"] - 5, 0))
+    with stop_requested_at(4, monkeypatch), pytest.raises(Preempted):
+        run(config, tmp_path / "parts", lambda line: None)
+    run(config, tmp_path / "parts", lambda line: None)
     assert curves(tmp_path / "parts") == curves(tmp_path / "straight")
 
 
@@ -88,6 +88,6 @@ def test_a_plan_counts_the_tokens_of_an_arm(tmp_path):
         (STAGES | {"model__architecture": "encoder", "objective__kind": "masked"}, "has no effect"),
     ],
 )
-def test_what_is_no_warm_up_is_refused(changes, line):
+def test_bad_stages_are_refused(changes, line):
     with pytest.raises(ConfigError, match=line):
         configs.resolve(small(**changes))

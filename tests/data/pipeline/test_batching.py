@@ -1,4 +1,4 @@
-"""Batches of every kind of rows are a function of the seed and the step, whoever makes them."""
+"""Batches of every kind of rows are a function of seed and step alone."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def same(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_starting_anywhere_and_dividing_over_processes_change_no_batch(config):
+def test_start_step_and_process_count_change_no_batch(config):
     dataset = zoo.data.load(config)
     rows = dataset.batching.row_count([part.train_stream for part in dataset.parts])
     steps = 2 * rows // 6 + 3
@@ -53,22 +53,22 @@ def test_starting_anywhere_and_dividing_over_processes_change_no_batch(config):
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_neither_does_the_number_of_workers(config, threads, monkeypatch):
+def test_number_of_workers_changes_no_batch(config, threads, monkeypatch):
     import grain
 
     dataset = zoo.data.load(config)
-    expected, options, asked = take(dataset, 4), grain.ReadOptions, []
+    expected, options, calls = take(dataset, 4), grain.ReadOptions, []
 
     def read_options(**given):
-        asked.append(given)
+        calls.append(given)
         return options(**given | {"num_threads": threads, "prefetch_buffer_size": threads * 2})
 
     monkeypatch.setattr(grain, "ReadOptions", read_options)
     assert all(same(*pair) for pair in zip(take(dataset, 4), expected, strict=True))
-    assert asked
+    assert calls
 
 
-def test_evaluation_takes_every_row_once_however_it_is_batched(config):
+def test_evaluation_takes_every_row_once_at_any_batch_size(config):
     dataset = zoo.data.load(config)
 
     def rows(multiple_of):

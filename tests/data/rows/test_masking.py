@@ -12,9 +12,9 @@ from zoo.data.rows.masking import Masking
 from zoo.data.rows.packed_rows import PackedRows
 from zoo.errors import DataError
 
-V, MARK, MASK = 40, 7, 40
-TOKENS = np.random.default_rng(0).integers(0, V, 2000)  # 200 rows of T = 10, marks among them
-BERT = Masking(0.15, 0.8, 0.1, V, (MARK,), V)
+V, BOUNDARY, MASK = 40, 7, 40
+TOKENS = np.random.default_rng(0).integers(0, V, 2000)  # 200 rows of T = 10, with boundary ids
+BERT = Masking(0.15, 0.8, 0.1, V, (BOUNDARY,), V)
 
 
 def corrupt(rows, masking=BERT, seed=0, epoch=0, first=0):
@@ -30,13 +30,13 @@ def random_rows(count, length, seed=0, padded=False):
     return rows
 
 
-def test_static_masks_come_again_and_dynamic_ones_do_not():
+def test_static_masks_repeat_and_dynamic_masks_do_not():
     rows = random_rows(40, 32)
     static = dataclasses.replace(BERT, copies=3)
     shown = [corrupt(rows, static, epoch=epoch)["tokens"] for epoch in range(7)]
     for epoch in range(7):
-        same = [np.array_equal(shown[epoch], other) for other in shown]
-        assert same == [other % 3 == epoch % 3 for other in range(7)]
+        repeats = [np.array_equal(shown[epoch], other) for other in shown]
+        assert repeats == [other % 3 == epoch % 3 for other in range(7)]
         assert np.array_equal(shown[epoch], corrupt(rows, epoch=epoch)["tokens"]) == (epoch < 3)
 
 
@@ -54,13 +54,13 @@ def same(one, other):
 
 @settings(deadline=None)
 @given(length=st.integers(1, 60), fraction=st.floats(0.01, 1), seed=st.integers(0, 2**31 - 1), padded=st.booleans())
-def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
+def test_the_rounded_fraction_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
     rows = random_rows(12, length, seed, padded)
-    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, (MARK,), V), seed)
+    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, (BOUNDARY,), V), seed)
     for row, tokens, places, targets in zip(
         rows, batch["tokens"], batch["masked_positions"], batch["targets"], strict=True
     ):
-        text = [place for place in range(length) if row[place] not in (-1, MARK)]
+        text = [place for place in range(length) if row[place] not in (-1, BOUNDARY)]
         used = places[targets >= 0]
         exact = fraction * len(text)
         assert len(set(used.tolist())) == len(used)
@@ -70,11 +70,11 @@ def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(len
         np.testing.assert_array_equal(targets[targets >= 0], row[used])
         unused = np.setdiff1d(np.arange(length), used)
         np.testing.assert_array_equal(tokens[unused], row[unused])
-        assert ((tokens[used] >= 0) & (tokens[used] <= MASK) & (tokens[used] != MARK)).all()
+        assert ((tokens[used] >= 0) & (tokens[used] <= MASK) & (tokens[used] != BOUNDARY)).all()
 
 
-def test_every_row_without_marks_has_as_many_predictions():
-    rows = np.where(random_rows(50, 128) == MARK, 0, random_rows(50, 128))
+def test_rows_without_boundaries_have_equally_many_predictions():
+    rows = np.where(random_rows(50, 128) == BOUNDARY, 0, random_rows(50, 128))
     batch = corrupt(rows)
     assert batch["masked_positions"].shape == batch["targets"].shape == (50, 19)  # 0.15 * 128 = 19.2
     assert (batch["targets"] >= 0).all()
@@ -82,9 +82,9 @@ def test_every_row_without_marks_has_as_many_predictions():
 
 
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
-def test_the_shares_of_mask_random_and_unchanged(mask, random):
+def test_fractions_of_masked_random_and_unchanged_tokens(mask, random):
     rows = random_rows(2000, 64)
-    batch = corrupt(rows, Masking(0.15, mask, random, V, (MARK,), V))
+    batch = corrupt(rows, Masking(0.15, mask, random, V, (BOUNDARY,), V))
     shown, targets = np.take_along_axis(batch["tokens"], batch["masked_positions"], axis=1), batch["targets"]
     shown, targets = shown[targets >= 0], targets[targets >= 0]
     masked = (shown == MASK).mean()
@@ -98,19 +98,19 @@ def test_the_shares_of_mask_random_and_unchanged(mask, random):
         assert changed == 0
 
 
-def test_random_tokens_are_uniform_over_all_but_the_mark():
-    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, (MARK,), V))
+def test_random_tokens_are_uniform_over_all_but_the_boundary():
+    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, (BOUNDARY,), V))
     shown = np.take_along_axis(batch["tokens"], batch["masked_positions"], axis=1)[batch["targets"] >= 0]
     counts = np.bincount(shown, minlength=V + 1)
-    assert counts[MARK] == counts[MASK] == 0
+    assert counts[BOUNDARY] == counts[MASK] == 0
     expected = len(shown) / (V - 1)
-    kept = np.delete(counts, [MARK, MASK])
+    kept = np.delete(counts, [BOUNDARY, MASK])
     assert ((kept - expected) ** 2 / expected).sum() < 80  # chi-square of 38 degrees of freedom: beyond 80 once in 10^4
 
 
-def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through():
+def test_boundaries_are_never_predicted_or_drawn_and_other_arrays_are_kept():
     rows = random_rows(3000, 32)
-    boundary_ids = (3, MARK, V + 1)
+    boundary_ids = (3, BOUNDARY, V + 1)
     rows[:, 9] = V + 1
     others = {"next": np.arange(3000), "segments": rows % 2}
     batch = Masking(0.5, 0.0, 1.0, V, boundary_ids, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
@@ -118,28 +118,26 @@ def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through()
     assert not np.isin(batch["targets"], boundary_ids).any()
     counts = np.bincount(shown, minlength=V + 2)
     assert counts[list(boundary_ids)].sum() == counts[V] == 0
-    kept, expected = np.delete(counts, [3, MARK, V, V + 1]), len(shown) / (V - 2)
+    kept, expected = np.delete(counts, [3, BOUNDARY, V, V + 1]), len(shown) / (V - 2)
     assert ((kept - expected) ** 2 / expected).sum() < 80
     assert all(np.array_equal(batch[name], array) for name, array in others.items())
     np.testing.assert_array_equal(batch["tokens"][np.isin(rows, boundary_ids)], rows[np.isin(rows, boundary_ids)])
 
 
-def test_every_place_is_as_likely():
+def test_every_position_is_equally_likely():
     rows = np.zeros((20000, 16), np.int32)
-    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (MARK,), V))["masked_positions"]
+    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (BOUNDARY,), V))["masked_positions"]
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=16) / 20000, 0.25, atol=0.015)
-    # And pairs of places, so that the choice of one says nothing about another.
-    together = np.zeros((16, 16))
+    # Pairs of positions are equally likely too, so each choice is independent of the others.
+    pair_counts = np.zeros((16, 16))
     for one, other in itertools.permutations(range(4), 2):
-        np.add.at(together, (places[:, one], places[:, other]), 1 / 20000)
-    np.testing.assert_allclose(together[~np.eye(16, dtype=bool)], 4 * 3 / (16 * 15), atol=0.012)
+        np.add.at(pair_counts, (places[:, one], places[:, other]), 1 / 20000)
+    np.testing.assert_allclose(pair_counts[~np.eye(16, dtype=bool)], 4 * 3 / (16 * 15), atol=0.012)
 
 
-def test_what_hides_a_token_does_not_depend_on_the_token():
-    """An input says nothing about its target beyond what it shows: other text has its masks in the
-    same places.
-    """
-    rows = np.where(random_rows(50, 64) == MARK, 0, random_rows(50, 64))
+def test_masked_positions_do_not_depend_on_the_tokens():
+    """Masks reveal nothing about their targets: another text is masked at the same positions."""
+    rows = np.where(random_rows(50, 64) == BOUNDARY, 0, random_rows(50, 64))
     other = np.where(rows == 3, 5, 3)
     one, two = corrupt(rows), corrupt(other)
     np.testing.assert_array_equal(one["masked_positions"], two["masked_positions"])
@@ -152,15 +150,15 @@ def test_what_hides_a_token_does_not_depend_on_the_token():
 
 def test_masks_are_a_function_of_seed_row_and_epoch():
     rows = random_rows(1, 64)
-    seen = {}
+    masks = {}
     for seed, epoch, index in itertools.product(range(6), range(6), range(6)):
         batch = corrupt(rows, seed=seed, epoch=epoch, first=index)
         assert same(batch, corrupt(rows, seed=seed, epoch=epoch, first=index))
-        seen[seed, epoch, index] = tuple(batch["masked_positions"][0])
-    assert len(set(seen.values())) == len(seen)
+        masks[seed, epoch, index] = tuple(batch["masked_positions"][0])
+    assert len(set(masks.values())) == len(masks)
 
 
-def test_a_batch_is_its_rows_one_by_one():
+def test_rows_are_masked_independently_of_their_batch():
     rows, indices, epochs = (
         random_rows(6, 20, padded=True),
         np.array([5, 3, 10**9, 0, 7, 5]),
@@ -169,20 +167,18 @@ def test_a_batch_is_its_rows_one_by_one():
     whole = BERT.training_batch({"tokens": rows}, indices, epochs, 3)
     for place in range(6):
         part = slice(place, place + 1)
-        alone = BERT.training_batch({"tokens": rows[part]}, indices[part], epochs[part], 3)
-        assert same(alone, {name: array[part] for name, array in whole.items()})
+        single = BERT.training_batch({"tokens": rows[part]}, indices[part], epochs[part], 3)
+        assert same(single, {name: array[part] for name, array in whole.items()})
 
 
-def test_masks_stay_what_they_were():
-    """A run that goes on with another version must see the same masks: the numbers are part of the
-    format.
-    """
+def test_masks_are_the_same_in_every_version():
+    """A run that is resumed with another version of zoo must see the same masks."""
     batch = corrupt(np.arange(20, dtype=np.int32)[None], seed=3, epoch=1, first=11)
     assert batch["masked_positions"].tolist() == [[9, 10, 1]]
     assert batch["tokens"].tolist() == [[0, 34, 2, 3, 4, 5, 6, 7, 8, 9, MASK, 11, 12, 13, 14, 15, 16, 17, 18, 19]]
 
 
-def test_an_epoch_is_every_row_once_and_the_next_has_other_masks():
+def test_an_epoch_has_every_row_once_and_the_next_has_other_masks():
     rows = len(TOKENS) // 10
     batches = take(2 * rows // 4)
     stacked = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
@@ -203,7 +199,7 @@ def test_an_epoch_is_every_row_once_and_the_next_has_other_masks():
 
 @settings(deadline=None, max_examples=20)
 @given(start=st.integers(0, 120), seed=st.integers(0, 99), parts=st.integers(1, 3))
-def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(start, seed, parts):
+def test_masks_do_not_depend_on_start_step_process_count_or_batch_size(start, seed, parts):
     whole = take(start + 2, batch_size=6, seed=seed)[start:]
     shares = [
         take(2, batch_size=6, seed=seed, start_step=start, process_index=index, process_count=parts)
@@ -217,7 +213,7 @@ def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(sta
         )
 
 
-def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
+def test_evaluation_masks_do_not_depend_on_process_count_or_batch_size():
     def rows(batch_size, limit=0, **options):
         batches = list(
             evaluation_batches(
@@ -233,25 +229,25 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     assert (whole["tokens"][-1, 5:] == -1).all()
     assert (whole["tokens"][-1, :5] >= 0).all()
     shares = [rows(4, process_index=index, process_count=2) for index in range(2)]
-    together = {
+    joined = {
         name: np.concatenate([array.reshape(50, 2, -1) for array in (share[name] for share in shares)], axis=1).reshape(
             200, -1
         )
         for name in whole
     }
-    assert same(whole, together)
-    # A sample of the rows: each as it is among all.
+    assert same(whole, joined)
+    # A sampled row has the same masks as among all rows.
     sample = rows(5, limit=15)
     chosen = np.arange(15) * 200 // 15
     assert same(sample, {name: array[chosen] for name, array in whole.items()})
-    # Not those of training.
+    # Masks of training differ.
     training = BERT.training_batch(
         {"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0
     )
     assert not np.array_equal(training["masked_positions"], whole["masked_positions"][:199])
 
 
-def test_evaluation_can_hide_every_predicted_token():
+def test_evaluation_can_mask_every_predicted_token():
     rows = random_rows(50, 32)
     indices = np.arange(50)
     masking = dataclasses.replace(BERT, mask_all_in_evaluation=True)
@@ -264,14 +260,14 @@ def test_evaluation_can_hide_every_predicted_token():
     assert same(corrupt(rows, masking), corrupt(rows))
 
 
-def test_rows_of_padding_predict_nothing():
+def test_padding_rows_predict_nothing():
     batch = next(evaluation_batches(PackedRows(np.zeros(25, int), 10, num_extra_tokens=0), 8, corruption=BERT))
     assert (batch["tokens"][3:] == -1).all()
     assert (batch["targets"][3:] == -1).all()
     assert (batch["targets"] >= 0).sum(axis=1).tolist()[:3] == [2, 2, 1]
 
 
-def test_too_short_a_text():
+def test_too_short_texts_are_refused():
     with pytest.raises(DataError, match=r"9 tokens, and one row takes data\.sequence_length = 10; take"):
         training_batches(PackedRows(TOKENS[:9], 10, num_extra_tokens=0), 4, 0, corruption=BERT)
     assert take(1, length=2000, batch_size=1)[0]["tokens"].shape == (1, 2000)
@@ -279,7 +275,7 @@ def test_too_short_a_text():
         evaluation_batches(PackedRows(TOKENS[:0], 10, num_extra_tokens=0), 4, corruption=BERT)
 
 
-def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
+def test_batches_are_masked_as_configured(tmp_path, make_config):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"Story {number} of {number * 7919} words." for number in range(300)))
     encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}

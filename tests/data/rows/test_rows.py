@@ -12,9 +12,9 @@ def gathered(rows):
 @given(n=st.integers(0, 200), length=st.integers(1, 40))
 def test_rows_hold_every_target_exactly_once(n, length):
     tokens = np.arange(n, dtype=np.uint16)
-    made = PackedRows(tokens, length)
-    count, full = made.num_rows, made.num_training_rows
-    result = gathered(made)
+    packed = PackedRows(tokens, length)
+    count, full = packed.num_rows, packed.num_training_rows
+    result = gathered(packed)
     assert result.dtype == np.int32
     assert result.shape == (count, length + 1)
     targets = result[:, 1:].ravel()
@@ -28,20 +28,20 @@ def test_rows_hold_every_target_exactly_once(n, length):
 
 
 @given(n=st.integers(0, 200), length=st.integers(1, 20))
-def test_rows_that_predict_nothing_ahead_share_nothing(n, length):
+def test_rows_without_extra_tokens_do_not_overlap(n, length):
     tokens = np.arange(n, dtype=np.uint16)
-    made = PackedRows(tokens, length, num_extra_tokens=0)
-    count = made.num_rows
+    packed = PackedRows(tokens, length, num_extra_tokens=0)
+    count = packed.num_rows
     if n:
-        result = gathered(made)
+        result = gathered(packed)
         assert result.shape == (count, length)
         assert result[result >= 0].tolist() == list(range(n))
         assert (result >= 0).any(axis=1).all()
-        assert made.num_training_rows == sum((row >= 0).all() for row in result)
+        assert packed.num_training_rows == sum((row >= 0).all() for row in result)
     assert (count == 0) == (n == 0)
 
 
-def counting(rows, first):
+def counting_rows(rows, first):
     """Rows of one token each, which count up from `first`."""
     return PackedRows(np.arange(first, first + rows), 1, num_extra_tokens=0)
 
@@ -55,9 +55,9 @@ def taken(mixed, start, count, seed=0):
 @given(
     weights=st.lists(st.floats(0.01, 1), min_size=2, max_size=4), start=st.integers(0, 9000), seed=st.integers(0, 99)
 )
-def test_a_mixture_has_its_shares_and_is_a_function_of_the_position(weights, start, seed):
+def test_a_mixture_has_its_shares_and_depends_on_the_position_alone(weights, start, seed):
     sizes = [50, 7, 900, 33][: len(weights)]
-    mixed = MixedRows([counting(size, 1000 * number) for number, size in enumerate(sizes)], weights)
+    mixed = MixedRows([counting_rows(size, 1000 * number) for number, size in enumerate(sizes)], weights)
     rows, _ = taken(mixed, 0, 8192, seed)
     shares = np.bincount(rows // 1000, minlength=len(weights)) / 8192
     np.testing.assert_allclose(shares, np.array(weights) / sum(weights), atol=1 / 4096)
@@ -69,23 +69,25 @@ def test_a_mixture_has_its_shares_and_is_a_function_of_the_position(weights, sta
 
 
 def test_each_source_of_a_mixture_goes_through_its_own_epochs():
-    mixed = MixedRows([counting(10, 0), counting(100, 1000)], [1, 1])
+    mixed = MixedRows([counting_rows(10, 0), counting_rows(100, 1000)], [1, 1])
     rows, epochs = taken(mixed, 0, 400)
     for first, size in ((0, 10), (1000, 100)):
-        mine = (rows >= first) & (rows < first + size)
-        orders = [rows[mine][begin : begin + size].tolist() for begin in range(0, mine.sum() - size + 1, size)]
+        from_source = (rows >= first) & (rows < first + size)
+        orders = [
+            rows[from_source][begin : begin + size].tolist() for begin in range(0, from_source.sum() - size + 1, size)
+        ]
         assert all(sorted(order) == list(range(first, first + size)) for order in orders)
         assert len({tuple(order) for order in orders}) == len(orders)
-        assert epochs[mine].tolist() == [number // size for number in range(mine.sum())]
+        assert epochs[from_source].tolist() == [number // size for number in range(from_source.sum())]
 
 
 def test_a_mixture_evaluates_every_row_of_every_source():
-    mixed = MixedRows([counting(10, 0), counting(3, 1000)], [5, 1])
+    mixed = MixedRows([counting_rows(10, 0), counting_rows(3, 1000)], [5, 1])
     assert mixed.num_rows == 13
     assert gathered(mixed)[:, 0].tolist() == [*range(10), 1000, 1001, 1002]
 
 
-def test_a_mixture_with_a_source_too_short_says_which():
-    mixed = MixedRows([counting(10, 0), PackedRows(np.arange(3), 8)], [1, 1])
+def test_a_source_too_short_for_a_mixture_is_reported():
+    mixed = MixedRows([counting_rows(10, 0), PackedRows(np.arange(3), 8)], [1, 1])
     assert mixed.num_training_rows == 0
     assert "3 tokens" in mixed.shortage

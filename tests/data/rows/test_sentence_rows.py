@@ -13,8 +13,8 @@ from zoo.errors import DataError
 CLS, SEP = 10_000, 10_001
 
 
-def made(documents):
-    """Documents as lists of sentence lengths; each token is a number of its own."""
+def sentence_index(documents):
+    """Returns the index of documents given as lists of sentence lengths; text tokens are distinct."""
     tokens, starts, counter = [], [], 0
     for lengths in documents:
         tokens.append(CLS)
@@ -43,7 +43,7 @@ lengths = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_siz
     ],
     ids=["marks", "lines", "spaced", "number", "quotes"],
 )
-def test_sentences(text, expected):
+def test_split_sentences(text, expected):
     pieces = list(split_sentences([Piece(True, text)]))
     assert [piece.text for piece in pieces] == expected
     assert [piece.opens for piece in pieces] == [True] + [False] * (len(expected) - 1)
@@ -81,7 +81,7 @@ def test_tokens_of_sentences_are_those_of_the_text():
 @settings(deadline=None)
 @given(documents=lengths, room=st.integers(1, 30), across=st.booleans())
 def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentences(documents, room, across):
-    sentences = made(documents)
+    sentences = sentence_index(documents)
     rows = SentenceRows(sentences, room + 2, SEP, across)
     tokens = gathered(rows)["tokens"]
     assert (tokens[:, 0] == CLS).all()
@@ -97,7 +97,7 @@ def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentenc
         if not across:
             assert len(set(document[words])) == 1
         else:
-            # A separator for each border of documents inside the row.
+            # One separator for each document boundary inside the row.
             assert (inside[1:-1] == SEP).sum() == len(set(document[words])) - 1
         if words[-1] not in stops:
             assert len(inside) == room + 2
@@ -116,8 +116,8 @@ def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentenc
     seed=st.integers(0, 99),
     epoch=st.integers(0, 3),
 )
-def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, segments, seed, epoch):
-    sentences = made(documents)
+def test_pairs_are_two_contiguous_segments_with_the_right_label(documents, room, segments, seed, epoch):
+    sentences = sentence_index(documents)
     rows = PairRows(sentences, room + 3, SEP, segments)
     document = np.repeat(np.arange(len(documents)), [sum(one) for one in documents])
     starts = set(sentences.stream.tokens[sentences.starts].tolist())
@@ -134,8 +134,7 @@ def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, 
         for part in (a, b):
             np.testing.assert_array_equal(part, part[0] + np.arange(len(part)))
             assert len(set(document[part])) == 1 if segments or part is a else True
-        # Both begin at the border between two sentences: A ends where one does, B begins where one
-        # does.
+        # A ends at the end of a sentence, and B begins at the start of one.
         assert b[0] in starts
         assert a[-1] + 1 in starts or a[-1] + 1 == len(document)
         if label == 0:
@@ -147,8 +146,8 @@ def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, 
 
 @settings(deadline=None)
 @given(documents=lengths.filter(lambda all: max(map(len, all)) > 1), room=st.integers(4, 40), seed=st.integers(0, 99))
-def test_swapped_pairs_are_neighbours_in_one_order_or_the_other(documents, room, seed):
-    sentences = made(documents)
+def test_swapped_pairs_are_adjacent_segments_in_either_order(documents, room, seed):
+    sentences = sentence_index(documents)
     batch = gathered(PairRows(sentences, room + 3, SEP, segments=True, swapped=True), 1, seed)
     starts = {*sentences.stream.tokens[sentences.starts].tolist(), sum(map(sum, documents))}
     document = np.repeat(np.arange(len(documents)), [sum(one) for one in documents])
@@ -159,7 +158,7 @@ def test_swapped_pairs_are_neighbours_in_one_order_or_the_other(documents, room,
         for part in (a, b):
             np.testing.assert_array_equal(part, part[0] + np.arange(len(part)))
         assert document[a[0]] == document[b[0]]
-        # What is cut off is the first segment's beginning and the second one's end, in either order.
+        # Truncation drops the start of the first segment and the end of the second, in either order.
         assert a[-1] + 1 in starts
         assert b[0] in starts
         assert (a[0] < b[0]) == (label == 0)
@@ -169,8 +168,8 @@ def test_swapped_pairs_are_neighbours_in_one_order_or_the_other(documents, room,
             assert a[0] == b[-1] + 1
 
 
-def test_half_of_the_pairs_are_random_and_each_epoch_draws_anew():
-    sentences = made([[3] * 20] * 40)
+def test_half_of_the_pairs_are_random_and_drawn_again_each_epoch():
+    sentences = sentence_index([[3] * 20] * 40)
     for segments, swapped in ((True, False), (False, False), (True, True)):
         rows = PairRows(sentences, 20, SEP, segments, swapped)
         labels = [gathered(rows, epoch, seed)["next"] for seed in (0, 1) for epoch in range(6)]
@@ -182,10 +181,10 @@ def test_half_of_the_pairs_are_random_and_each_epoch_draws_anew():
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_the_length_of_a_pair_does_not_tell_its_label(swapped):
+def test_the_length_of_a_pair_does_not_reveal_its_label(swapped):
     generator = np.random.default_rng(0)
-    sentences = made([generator.integers(3, 20, 80).tolist() for _ in range(60)])
-    # More tokens than ids are distinct here is fine: only lengths are looked at.
+    sentences = sentence_index([generator.integers(3, 20, 80).tolist() for _ in range(60)])
+    # Some text tokens equal CLS or SEP, which is harmless because only lengths are compared.
     rows = PairRows(sentences, 64, SEP, segments=True, swapped=swapped)
     batches = [gathered(rows, epoch) for epoch in range(4)]
     total = np.concatenate([(batch["tokens"] >= 0).sum(axis=1) for batch in batches])
@@ -195,27 +194,27 @@ def test_the_length_of_a_pair_does_not_tell_its_label(swapped):
         assert abs(sizes[label == 0].mean() - sizes[label == 1].mean()) < 2.5
 
 
-def test_pairs_go_through_every_sentence_but_lone_ones():
-    sentences = made([[2, 2, 2, 2, 2], [4], [1, 1]])
+def test_pairs_skip_documents_of_one_sentence():
+    sentences = sentence_index([[2, 2, 2, 2, 2], [4], [1, 1]])
     pairs = PairRows(sentences, 30, SEP, segments=False)
     assert pairs.num_rows == 4 + 0 + 1
     runs = PairRows(sentences, 11, SEP, segments=True)
     assert [(int(first), int(last)) for first, last in zip(runs._first, runs._last, strict=True)] == [(0, 5), (6, 8)]
 
 
-def test_pairs_of_one_document():
+def test_pairs_of_one_document_are_refused_unless_swapped():
     with pytest.raises(DataError, match=r"data\.row_format: pairs need at least two documents.*document_separator"):
-        PairRows(made([[1, 2, 3]]), 20, SEP, segments=True)
-    assert PairRows(made([[1, 2, 3]]), 20, SEP, segments=True, swapped=True).num_rows == 1
+        PairRows(sentence_index([[1, 2, 3]]), 20, SEP, segments=True)
+    assert PairRows(sentence_index([[1, 2, 3]]), 20, SEP, segments=True, swapped=True).num_rows == 1
 
 
-def test_a_random_document_is_never_the_same_and_all_others_are_met():
-    sentences = made([[1, 1]] * 5)
+def test_random_second_segments_come_from_every_other_document():
+    sentences = sentence_index([[1, 1]] * 5)
     rows = PairRows(sentences, 10, SEP, segments=False)
-    met = set()
+    pairs_drawn = set()
     for epoch in range(200):
         batch = gathered(rows, epoch)
         for row, label in zip(batch["tokens"], batch["next"], strict=True):
             if label:
-                met.add((int(row[1]) // 2, int(row[3]) // 2))
-    assert met == {(a, b) for a in range(5) for b in range(5) if a != b}
+                pairs_drawn.add((int(row[1]) // 2, int(row[3]) // 2))
+    assert pairs_drawn == {(a, b) for a in range(5) for b in range(5) if a != b}

@@ -79,7 +79,7 @@ def test_second_call_maps_the_files_of_the_first(cache, monkeypatch):
     assert not arrays[0].flags.writeable
 
 
-def test_other_content_or_tokenizer_is_another_entry(cache):
+def test_cache_entries_depend_on_content_and_tokenizer(cache):
     build()
     arrays_of(CharacterTokenizer("abcdefghijklmnopqrstuvwxyz "), TRAIN, VALIDATION)
     arrays_of(ByteTokenizer(), TRAIN, Documents.of(("a fourth text",), "validation"))
@@ -134,7 +134,7 @@ def test_damaged_checksums_are_rebuilt(cache, content):
 
 @pytest.mark.parametrize("moment", ["half the array", "before the rename", "before the checksum"])
 @pytest.mark.faults
-def test_killed_while_writing(cache, moment):
+def test_tokens_are_rebuilt_after_a_kill_while_writing(cache, moment):
     kill = "import os, signal; die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     patches = {
         "half the array": "tokens.np.lib.format.write_array_header_1_0 = lambda file, *_: (file.write(b'\\x93NUMPY half'), file.flush(), die())",
@@ -148,7 +148,7 @@ def test_killed_while_writing(cache, moment):
     assert_right(build())
 
 
-def test_an_error_while_writing_leaves_nothing(cache, monkeypatch):
+def test_an_error_while_writing_leaves_no_files(cache, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
@@ -160,7 +160,7 @@ def test_an_error_while_writing_leaves_nothing(cache, monkeypatch):
     assert files_of(cache) == []
 
 
-def test_processes_that_race_all_read_the_same(cache):
+def test_racing_processes_read_the_same_tokens(cache):
     program = "print(*[stream.tokens.tolist() for stream in tokens.cached_streams(ByteTokenizer(), parts).values()])"
     command = [sys.executable, "-c", PROGRAM + program]
     racing = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
@@ -170,7 +170,7 @@ def test_processes_that_race_all_read_the_same(cache):
     assert files_of(cache) == ["train.json", "train.npy", "validation.json", "validation.npy"]
 
 
-def test_cache_folder_that_cannot_be_made(tmp_path, monkeypatch):
+def test_an_unusable_cache_folder_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "file"))
     with pytest.raises(ConfigError, match="set ZOO_CACHE to another folder"):

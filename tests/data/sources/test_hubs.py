@@ -1,6 +1,4 @@
-"""Data sets of Hugging Face and TFDS, made here by those libraries themselves; nothing is ever
-fetched.
-"""
+"""Data sets of Hugging Face and TFDS, written here by those libraries; nothing is downloaded."""
 
 import json
 import os
@@ -13,7 +11,7 @@ import pytest
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
-from tests.data.sources.test_records import RECORDS, TEXTS, opened, texts, write_lines
+from tests.data.sources.test_records import RECORDS, TEXTS, open_documents, texts, write_lines
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.data import load
@@ -28,7 +26,7 @@ COMMIT = "0123456789abcdef" * 2 + "01234567"
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_fetched(monkeypatch, tmp_path):
+def no_network(monkeypatch, tmp_path):
     def refuse(*arguments, **options):
         raise AssertionError("a test reaches for the network")
 
@@ -39,7 +37,7 @@ def nothing_is_fetched(monkeypatch, tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder of data files, as one uploads to the hub: two of training, one of testing."""
+    """A folder of data files as uploaded to the hub: two for training and one for testing."""
     (tmp_path / "set").mkdir()
     write_lines(tmp_path / "set" / "train-0.jsonl", RECORDS[:2])
     write_lines(tmp_path / "set" / "train-1.jsonl", RECORDS[2:])
@@ -57,10 +55,10 @@ def saved(tmp_path):
     return tmp_path
 
 
-def prepared(folder, records=RECORDS, file_format="array_record"):
-    """Folder of a data set that TFDS has written."""
+def write_tfds(folder, records=RECORDS, file_format="array_record"):
+    """Writes a data set with TFDS and returns its folder."""
 
-    # Not put on the list of known names: reading must do with what is on the disk.
+    # Not registered, so that zoo has to read the data set from its files alone.
     with tfds.core.registered.skip_registration():
 
         class TinyText(tfds.core.GeneratorBasedBuilder):
@@ -86,38 +84,38 @@ def prepared(folder, records=RECORDS, file_format="array_record"):
     return builder.data_dir
 
 
-def stored_as(monkeypatch, splits):
-    """Lets every name on the hub mean these splits; returns the list of what was asked for."""
-    asked = []
+def fake_hub(monkeypatch, splits):
+    """Replaces every data set on the hub by these splits; returns the list of calls."""
+    calls = []
 
     def load_dataset(*arguments, **options):
-        asked.append((arguments, options))
+        calls.append((arguments, options))
         return datasets.Dataset.from_list(splits[options["split"]])
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    return asked
+    return calls
 
 
-def test_a_folder_reads_alike_at_once_and_streaming(folder):
-    at_once, streaming = opened(f"hf:{folder}"), opened(f"hf:{folder}", **{"hub.streaming": True})
+def test_a_folder_reads_the_same_with_and_without_streaming(folder):
+    at_once, streaming = open_documents(f"hf:{folder}"), open_documents(f"hf:{folder}", **{"hub.streaming": True})
     assert texts(at_once) == TEXTS == texts(at_once)
     assert texts(streaming) == TEXTS == texts(streaming)
-    assert at_once.fingerprint == streaming.fingerprint == opened(f"jsonl:{folder}/train*").fingerprint
-    assert texts(opened(f"hf:{folder}", **{"hub.split": "test"})) == ["held out"]
+    assert at_once.fingerprint == streaming.fingerprint == open_documents(f"jsonl:{folder}/train*").fingerprint
+    assert texts(open_documents(f"hf:{folder}", **{"hub.split": "test"})) == ["held out"]
 
 
-def test_what_save_to_disk_wrote(saved):
-    assert texts(opened(f"hf:{saved}/one")) == TEXTS
-    assert texts(opened(f"hf:{saved}/more")) == TEXTS
-    assert texts(opened(f"hf:{saved}/more", **{"hub.split": "test"})) == ["held out"]
+def test_folders_of_save_to_disk_are_read(saved):
+    assert texts(open_documents(f"hf:{saved}/one")) == TEXTS
+    assert texts(open_documents(f"hf:{saved}/more")) == TEXTS
+    assert texts(open_documents(f"hf:{saved}/more", **{"hub.split": "test"})) == ["held out"]
     with pytest.raises(
         ConfigError, match=r'data.hub.split: .* has no split "tset" \(did you mean "test"\?\); one of train, test'
     ):
-        opened(f"hf:{saved}/more", **{"hub.split": "tset"})
+        open_documents(f"hf:{saved}/more", **{"hub.split": "tset"})
     with pytest.raises(ConfigError, match="has no split"):
-        opened(f"hf:{saved}/one", **{"hub.split": "test"})
+        open_documents(f"hf:{saved}/one", **{"hub.split": "test"})
     with pytest.raises(ConfigError) as error:
-        opened(f"hf:{saved}/one", **{"hub.subset": "x", "hub.revision": COMMIT, "hub.streaming": True})
+        open_documents(f"hf:{saved}/one", **{"hub.subset": "x", "hub.revision": COMMIT, "hub.streaming": True})
     assert [line.partition(":")[0] for line in error.value.problems] == [
         "data.hub.revision",
         "data.hub.subset",
@@ -125,152 +123,152 @@ def test_what_save_to_disk_wrote(saved):
     ]
 
 
-def test_names_on_the_hub_need_their_commit():
+def test_hub_names_need_a_commit():
     with pytest.raises(ConfigError, match=r'data.hub.revision: "a/b" on the hub may change; .* 40 hex digits'):
-        opened("hf:a/b")
+        open_documents("hf:a/b")
     with pytest.raises(ConfigError, match=r'data.hub.revision: "main" may move; name a commit'):
-        opened("hf:a/b", **{"hub.revision": "main"})
+        open_documents("hf:a/b", **{"hub.revision": "main"})
     with pytest.raises(ConfigError, match=r'data.source: "hf:a/b" cannot be opened: .*a/b') as error:
-        opened("hf:a/b", **{"hub.revision": COMMIT})
+        open_documents("hf:a/b", **{"hub.revision": COMMIT})
     assert "\n" not in str(error.value)
 
 
-def test_a_name_is_read_at_its_commit(monkeypatch):
-    asked = []
+def test_a_hub_name_is_read_at_its_commit(monkeypatch):
+    calls = []
 
     def load(*arguments, **options):
-        asked.append((arguments, options))
+        calls.append((arguments, options))
         return datasets.Dataset.from_list(RECORDS)
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    documents = opened("hf:a/b", **{"hub.revision": COMMIT, "hub.subset": "sub", "hub.split": "test"})
+    documents = open_documents("hf:a/b", **{"hub.revision": COMMIT, "hub.subset": "sub", "hub.split": "test"})
     assert texts(documents) == TEXTS
-    assert asked == [(("a/b", "sub"), {"split": "test", "revision": COMMIT, "streaming": False})]
+    assert calls == [(("a/b", "sub"), {"split": "test", "revision": COMMIT, "streaming": False})]
     assert "hf:a/b (sub, split test, commit 0123456789ab)" in documents.description
 
 
-def test_folders_that_are_not_there_or_hold_nothing(tmp_path, folder):
+def test_missing_and_empty_folders_are_refused(tmp_path, folder):
     for name in (f"{tmp_path}/sett", "./sett", "a/b/c", ""):
         with pytest.raises(ConfigError, match=r"data.source: (no such folder|.* needs a name or a folder)"):
-            opened(f"hf:{name}", **{"hub.revision": COMMIT})
+            open_documents(f"hf:{name}", **{"hub.revision": COMMIT})
     with pytest.raises(ConfigError, match=r'data.source: no such folder: .*sett" \(did you mean ".*/set"\?\)'):
-        opened(f"hf:{folder}t")
+        open_documents(f"hf:{folder}t")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"cannot be opened: .*empty"):
-        opened(f"hf:{tmp_path}/empty")
+        open_documents(f"hf:{tmp_path}/empty")
     with pytest.raises(ConfigError, match=r"cannot be opened: .*tset"):
-        opened(f"hf:{folder}", **{"hub.split": "tset"})
+        open_documents(f"hf:{folder}", **{"hub.split": "tset"})
     with pytest.raises(ConfigError, match=r"cannot be opened: .*'sub'"):
-        opened(f"hf:{folder}", **{"hub.subset": "sub"})
+        open_documents(f"hf:{folder}", **{"hub.subset": "sub"})
     write_lines(tmp_path / "empty" / "a.jsonl", [{"text": " "}])
     with pytest.raises(DataError, match="the text is empty"):
-        opened(f"hf:{tmp_path}/empty").index  # noqa: B018
+        open_documents(f"hf:{tmp_path}/empty").index  # noqa: B018
 
 
 def test_code_of_a_data_set_is_not_run(tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     with pytest.raises(ConfigError, match="cannot be opened"):
-        opened(f"hf:{tmp_path}/code")
+        open_documents(f"hf:{tmp_path}/code")
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_columns_and_bad_records(folder, streaming):
+def test_wrong_columns_and_bad_records_are_reported(folder, streaming):
     how = {"hub.streaming": streaming}
     with pytest.raises(
         ConfigError, match=r'data.column: .*no column "txt" \(did you mean "text"\?\); data.column could be .*text'
     ):
-        opened(f"hf:{folder}", column="txt", **how).index  # noqa: B018
+        open_documents(f"hf:{folder}", column="txt", **how).index  # noqa: B018
     with pytest.raises(ConfigError, match=r'data.column: .*"n" holds int64, not text; columns of text: text'):
-        opened(f"hf:{folder}", column="n", **how).index  # noqa: B018
+        open_documents(f"hf:{folder}", column="n", **how).index  # noqa: B018
     write_lines(folder / "train-1.jsonl", [{"text": None, "n": 3}, {"text": "a\0b", "n": 4}])
     with pytest.raises(DataError, match=r'"hf:.*": record 3: what is at "text" is null'):
-        opened(f"hf:{folder}", **how).index  # noqa: B018
-    documents = opened(f"hf:{folder}", bad_text="skip", **how)
+        open_documents(f"hf:{folder}", **how).index  # noqa: B018
+    documents = open_documents(f"hf:{folder}", bad_text="skip", **how)
     assert texts(documents) == TEXTS[:2]
     assert '(bad text: 1 no text at "text", 1 with NUL)' in documents.description
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_files_that_cannot_be_read_are_one_line(folder, streaming):
+def test_unreadable_files_are_reported_in_one_line(folder, streaming):
     (folder / "train-1.jsonl").write_text('{"text": "x"}\n{"text": \n')
     with pytest.raises(DataError, match=r'"hf:.*": JSON parse error') as error:
-        opened(f"hf:{folder}", **{"hub.streaming": streaming}).index  # noqa: B018
+        open_documents(f"hf:{folder}", **{"hub.streaming": streaming}).index  # noqa: B018
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("file_format", ["array_record", "parquet"])
-def test_tfds_by_folder_and_by_name(tmp_path, file_format):
-    place = prepared(tmp_path / "tfds", file_format=file_format)
+def test_tfds_is_read_by_folder_and_by_name(tmp_path, file_format):
+    folder = write_tfds(tmp_path / "tfds", file_format=file_format)
     by_folder, by_name = (
-        opened(f"tfds:{place}"),
-        opened("tfds:tiny_text:1.2.0", **{"hub.folder": str(tmp_path / "tfds")}),
+        open_documents(f"tfds:{folder}"),
+        open_documents("tfds:tiny_text:1.2.0", **{"hub.folder": str(tmp_path / "tfds")}),
     )
     # TFDS shuffles what it writes, always in the same way.
     assert sorted(texts(by_folder)) == sorted(TEXTS)
     assert texts(by_folder) == texts(by_name) == texts(by_folder)
     assert "tiny_text/1.2.0" in by_name.description
-    assert texts(opened(f"tfds:{place}", **{"hub.split": "test"})) == ["held out"]
+    assert texts(open_documents(f"tfds:{folder}", **{"hub.split": "test"})) == ["held out"]
 
 
 def test_labelled_examples_are_read_from_tfds(tmp_path):
     records = [{"text": f"example {number}", "n": number % 2} for number in range(20)]
-    place = prepared(tmp_path / "tfds", records)
+    folder = write_tfds(tmp_path / "tfds", records)
     changes = {
         "objective.kind": "classification",
         "model.architecture": "encoder",
-        "data.source": f"tfds:{place}",
+        "data.source": f"tfds:{folder}",
         "data.column": "text",
         "data.label_column": "n",
         "data.held_out": "split:test",
     }
-    made = configs.override(configs.default(), changes)
-    examples = load(configs.resolve(configs.override(made, {"data.labels": ("0", "1", "9")}))).examples
+    config = configs.override(configs.default(), changes)
+    examples = load(configs.resolve(configs.override(config, {"data.labels": ("0", "1", "9")}))).examples
     assert sorted((example.text, example.label) for example in examples.train) == sorted(
         (f"example {n}", str(n % 2)) for n in range(20)
     )
     assert [(example.text, example.label) for example in examples.held_out] == [("held out", "9")]
     with pytest.raises(ConfigError, match=r'no column "txt" \(did you mean "text"\?\); there are n, text'):
-        load(configs.resolve(configs.override(made, {"data.column": "txt"})))
+        load(configs.resolve(configs.override(config, {"data.column": "txt"})))
 
 
-def test_tfds_errors_are_one_line(tmp_path):
-    place = prepared(tmp_path / "tfds", [*RECORDS, {"text": "a\0b", "n": 5}])
+def test_tfds_errors_are_reported_in_one_line(tmp_path):
+    folder = write_tfds(tmp_path / "tfds", [*RECORDS, {"text": "a\0b", "n": 5}])
     for source, data, problem in (
         (
-            f"tfds:{place}",
+            f"tfds:{folder}",
             {"hub.split": "tset"},
             r'data.hub.split: .*has no split "tset" \(did you mean "test"\?\); one of train, test',
         ),
-        (f"tfds:{place}", {"column": "txt"}, r'data.column: .*no column "txt" \(did you mean "text"\?\)'),
-        (f"tfds:{place}", {"hub.folder": "x"}, "data.hub.folder: .* is a folder itself"),
+        (f"tfds:{folder}", {"column": "txt"}, r'data.column: .*no column "txt" \(did you mean "text"\?\)'),
+        (f"tfds:{folder}", {"hub.folder": "x"}, "data.hub.folder: .* is a folder itself"),
         (f"tfds:{tmp_path}", {}, 'data.source: "tfds:.*" cannot be opened'),
         ("tfds:tiny_texd", {"hub.folder": str(tmp_path / "tfds")}, "cannot be opened: Dataset tiny_texd not found.$"),
         ("tfds:", {}, "needs a name or a prepared folder"),
     ):
         with pytest.raises(ConfigError, match=problem) as error:
-            opened(source, **data)
+            open_documents(source, **data)
         assert "\n" not in str(error.value)
         assert len(str(error.value)) < 500
     with pytest.raises(DataError, match='what is at "n" is a number, not text'):
-        opened(f"tfds:{place}", column="n").index  # noqa: B018
+        open_documents(f"tfds:{folder}", column="n").index  # noqa: B018
     with pytest.raises(DataError, match=r"record \d: a NUL character at character 1"):
-        opened(f"tfds:{place}").index  # noqa: B018
-    assert "(bad text: 1 with NUL)" in opened(f"tfds:{place}", bad_text="skip").description
+        open_documents(f"tfds:{folder}").index  # noqa: B018
+    assert "(bad text: 1 with NUL)" in open_documents(f"tfds:{folder}", bad_text="skip").description
 
 
 @pytest.mark.promise
 def test_reading_imports_no_tensorflow_nor_torch(tmp_path, folder):
-    place = prepared(tmp_path / "tfds")
+    place = write_tfds(tmp_path / "tfds")
     code = """
 import sys
 import zoo, zoo.data
 heavy = ("tensorflow", "torch", "datasets", "pyarrow", "tensorflow_datasets", "pandas")
 assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)
-from tests.data.sources.test_records import opened, texts
+from tests.data.sources.test_records import open_documents, texts
 for source in sys.argv[1:]:
-    print(len(texts(opened(source))))
+    print(len(texts(open_documents(source))))
 assert not {"tensorflow", "torch"} & set(sys.modules)
 """
     environment = os.environ | {"HF_HOME": str(tmp_path / "hf")}
@@ -282,7 +280,7 @@ assert not {"tensorflow", "torch"} & set(sys.modules)
 
 @pytest.mark.usefixtures("shared_programs")
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "hf", "hf streaming", "tfds"])
-def test_training_on_every_kind(kind, tmp_path):
+def test_training_on_every_kind_of_source(kind, tmp_path):
     records = [{"text": f"document {i} tells of {i * i} sheep.", "n": i} for i in range(40)]
     write_lines(tmp_path / "a.jsonl", records)
     datasets.Dataset.from_list(records).to_parquet(tmp_path / "a.parquet")
@@ -292,7 +290,7 @@ def test_training_on_every_kind(kind, tmp_path):
         write_lines(tmp_path / "set" / "a.jsonl", records)
         source = f"hf:{tmp_path}/set"
     elif kind == "tfds":
-        source = f"tfds:{prepared(tmp_path / 'tfds', records)}"
+        source = f"tfds:{write_tfds(tmp_path / 'tfds', records)}"
     streaming = {"data__hub__streaming": True} if "streaming" in kind else {}
     config = small(data__source=source, training__steps=2, model__num_layers=1, model__dim=16, **streaming)
     run(config, tmp_path / "run", log=lambda line: None)
@@ -303,7 +301,7 @@ def test_training_on_every_kind(kind, tmp_path):
 
 
 def test_the_shipped_translation_config_reads_its_pairs_from_the_hub(monkeypatch):
-    asked = stored_as(
+    calls = fake_hub(
         monkeypatch,
         {
             "train": [{"translation": {"en": f"the bear {n}", "de": f"der Baer {n}"}} for n in range(9)],
@@ -315,28 +313,30 @@ def test_the_shipped_translation_config_reads_its_pairs_from_the_hub(monkeypatch
     with made.training_batches() as batches:
         batch = next(batches)
     assert made.tokenizer.decode([id for id in batch["source"][0].tolist() if id > 0]).startswith("the bear")
-    assert {(name, subset, options["split"]) for (name, subset), options in asked} == {
+    assert {(name, subset, options["split"]) for (name, subset), options in calls} == {
         ("wmt/wmt14", "de-en", "train"),
         ("wmt/wmt14", "de-en", "validation"),
     }
-    assert {len(options["revision"]) for _, options in asked} == {40}
+    assert {len(options["revision"]) for _, options in calls} == {40}
 
 
 def test_the_shipped_experiment_on_wikitext_trains_on_text_of_the_hub(monkeypatch, tmp_path):
-    asked = stored_as(
-        monkeypatch, {"train": [{"text": f"Article {n} is about a number, {n}. " * 9} for n in range(40)]}
-    )
+    calls = fake_hub(monkeypatch, {"train": [{"text": f"Article {n} is about a number, {n}. " * 9} for n in range(40)]})
     plan = make_plan(load_experiment("feedforward_wikitext"))
     assert plan.experiment.claim.id == "F1"
     assert plan.experiment.contrasts == load_experiment("feedforward").contrasts
     least = {"training.steps": 1, "schedule.warmup_steps": 0, "training.eval_batches": 1, "model.num_layers": 1}
     run(configs.override(plan.arms[0].config, least), tmp_path / "run")
-    assert {arguments for arguments, _ in asked} == {("Salesforce/wikitext", "wikitext-2-raw-v1")}
+    assert {arguments for arguments, _ in calls} == {("Salesforce/wikitext", "wikitext-2-raw-v1")}
 
 
-def test_the_shipped_language_model_reads_a_set_that_tfds_prepared(tmp_path):
+def test_the_shipped_lm1b_config_reads_a_prepared_tfds_data_set(tmp_path):
     sentences = [{"text": f"Sentence {n} of one billion words . " * 9, "n": n} for n in range(40)]
-    few = {"data.source": f"tfds:{prepared(tmp_path, sentences)}", "data.tokenizer.kind": "bytes", "data.batch_size": 2}
+    few = {
+        "data.source": f"tfds:{write_tfds(tmp_path, sentences)}",
+        "data.tokenizer.kind": "bytes",
+        "data.batch_size": 2,
+    }
     changes = few | {"model.vocab_size": 300, "data.validation_fraction": 0.3}
     config = configs.override(configs.load("lm1b:base"), changes)
     with load(configs.resolve(config)).training_batches() as batches:

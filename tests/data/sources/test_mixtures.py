@@ -1,4 +1,4 @@
-"""Mixtures from the user's side: shares, epochs, resuming, bad entries."""
+"""Mixtures of sources: shares, epochs, resuming and bad entries."""
 
 import itertools
 
@@ -13,14 +13,14 @@ from zoo.errors import ConfigError, DataError
 from zoo.training.checkpoints import checkpoint
 from zoo.training.trainer import run
 
-STARTS = "ab"
+LETTERS = "ab"
 
 
 @pytest.fixture
 def parts(tmp_path):
     """Two texts, of 340 and 1700 bytes, whose letters tell them apart; no row is like another."""
-    paths = [tmp_path / f"{letter}.txt" for letter in STARTS]
-    for path, letter, lines in zip(paths, STARTS, (20, 100), strict=True):
+    paths = [tmp_path / f"{letter}.txt" for letter in LETTERS]
+    for path, letter, lines in zip(paths, LETTERS, (20, 100), strict=True):
         path.write_text("".join(f"{letter}{number:04d}{letter * 11}\n" for number in range(lines)))
     return paths
 
@@ -36,15 +36,15 @@ def dataset(mixture, **changes):
     )
 
 
-def rows(made, count, start_step=0):
+def rows(mixed, count, start_step=0):
     """The first `count` training rows, as texts."""
-    with made.training_batches(start_step) as batches:
+    with mixed.training_batches(start_step) as batches:
         tokens = itertools.islice((row for batch in batches for row in batch["tokens"]), count)
         return [bytes(token for token in row[:-1].tolist() if 0 <= token < 256).decode() for row in tokens]
 
 
 def source_of(row):
-    (letter,) = {character for character in row if character in STARTS}
+    (letter,) = {character for character in row if character in LETTERS}
     return letter
 
 
@@ -61,19 +61,19 @@ def test_shares_are_exact(parts, weights):
 @pytest.mark.parametrize("exponent", [0.0, 0.3, 1.0])
 def test_an_exponent_samples_by_size(parts, exponent):
     """n^alpha / sum of n^alpha (Xue et al. 2021, section 3.2), and weights still count."""
-    made = dataset(entries(parts, 2, 1), mixture_exponent=exponent)
-    sizes = [len(part.train_stream) for part in made.parts]
+    mixed = dataset(entries(parts, 2, 1), mixture_exponent=exponent)
+    sizes = [len(part.train_stream) for part in mixed.parts]
     shares = [2 * sizes[0] ** exponent, sizes[1] ** exponent]
-    period = [source_of(row) for row in rows(made, MixedRows.PERIOD)]
+    period = [source_of(row) for row in rows(mixed, MixedRows.PERIOD)]
     assert period.count("a") == round(shares[0] / sum(shares) * MixedRows.PERIOD)
-    assert f"{shares[0] / sum(shares):.1%} text" in made.description
+    assert f"{shares[0] / sum(shares):.1%} text" in mixed.description
 
 
 def test_epochs_of_each_part_are_permutations_of_its_rows(parts):
-    made = dataset(entries(parts, 1, 1))
-    found = rows(made, 240)
+    mixed = dataset(entries(parts, 1, 1))
+    found = rows(mixed, 240)
     a = [row for row in found if source_of(row) == "a"]
-    size = (len(made.parts[0].train_stream) - 1) // 16
+    size = (len(mixed.parts[0].train_stream) - 1) // 16
     epochs = [a[start : start + size] for start in range(0, 3 * size, size)]
     assert len(set(epochs[0])) == size
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2])
@@ -87,9 +87,9 @@ def test_a_mixture_of_one_is_that_source(parts):
     assert one.description == alone.description
 
 
-def test_positions_and_seeds(parts):
-    made = dataset(entries(parts, 1, 2))
-    assert rows(made, 40, start_step=3) == rows(made, 64)[24:]
+def test_rows_depend_on_start_step_and_seed(parts):
+    mixed = dataset(entries(parts, 1, 2))
+    assert rows(mixed, 40, start_step=3) == rows(mixed, 64)[24:]
     other = zoo.data.load(
         configs.resolve(
             configs.override(
@@ -104,25 +104,25 @@ def test_positions_and_seeds(parts):
             )
         )
     )
-    assert rows(other, 40) != rows(made, 40)
-    # Which source comes when is the same for every seed.
-    assert [source_of(row) for row in rows(other, 40)] == [source_of(row) for row in rows(made, 40)]
+    assert rows(other, 40) != rows(mixed, 40)
+    # The order of sources is the same for every seed.
+    assert [source_of(row) for row in rows(other, 40)] == [source_of(row) for row in rows(mixed, 40)]
 
 
 def test_validation_holds_every_part_once_whatever_the_weights(parts):
     def held_out(*weights):
-        made = dataset(entries(parts, *weights))
-        batches = made.evaluation_batches(limit_batches=0)
-        return np.concatenate([batch["tokens"] for batch in batches]), made
+        mixed = dataset(entries(parts, *weights))
+        batches = mixed.evaluation_batches(limit_batches=0)
+        return np.concatenate([batch["tokens"] for batch in batches]), mixed
 
-    one, made = held_out(1, 1)
+    one, mixed = held_out(1, 1)
     other, _ = held_out(5, 1)
     assert np.array_equal(one, other)
-    targets = sum(max(len(part.validation_stream) - 1, 0) for part in made.parts)
+    targets = sum(max(len(part.validation_stream) - 1, 0) for part in mixed.parts)
     assert (one[:, 1:] >= 0).sum() == targets
 
 
-def test_bad_entries_are_one_line_each(parts):
+def test_bad_entries_are_reported_in_one_line_each(parts):
     bad = (
         "text:a.txt",
         "0*stdlib",
@@ -145,22 +145,22 @@ def test_bad_entries_are_one_line_each(parts):
         dataset(entries(parts, 1, 1), source="stdlib")
 
 
-def test_a_part_that_is_too_short_is_named(parts):
+def test_a_source_that_is_too_short_is_reported(parts):
     parts[0].write_text("a" * 10)
     with pytest.raises(DataError, match=r"10|sequence_length"):
         rows(dataset(entries(parts, 1, 1), sequence_length=128), 1)
 
 
-def test_a_field_of_one_part_is_read(parts, tmp_path):
+def test_fields_for_one_source_of_a_mixture_are_read(parts, tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text("".join(f'{{"body": "record {number}"}}\n' for number in range(30)))
-    made = dataset((*entries(parts[:1], 1), f"2*jsonl:{path}"), column="body")
-    assert [part.source.count for part in made.parts] == [1, 30]
-    assert "66.7% jsonl:" in made.description
+    mixed = dataset((*entries(parts[:1], 1), f"2*jsonl:{path}"), column="body")
+    assert [part.source.count for part in mixed.parts] == [1, 30]
+    assert "66.7% jsonl:" in mixed.description
 
 
 @pytest.mark.usefixtures("shared_programs")
-def test_a_run_goes_on_where_it_was_and_refuses_changed_text(parts, tmp_path, monkeypatch):
+def test_a_run_resumes_exactly_and_refuses_changed_text(parts, tmp_path, monkeypatch):
     config = small(
         data__source="mixture",
         data__mixture=entries(parts, 1, 2),

@@ -64,7 +64,7 @@ def test_stdlib_leaves_out_packages_tests_and_files_of_the_build(tmp_path, monke
     assert "bad text: 1 files not UTF-8" in source.description
 
 
-def test_stdlib_that_is_not_there(tmp_path, monkeypatch):
+def test_a_missing_standard_library_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "python311.zip"))
     with pytest.raises(ConfigError, match=r"python311\.zip"):
         read("stdlib")
@@ -98,14 +98,14 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
     assert texts_of(read(f"text:{tmp_path}/part[1].txt")) == ("bracketed",)
 
 
-def test_separator_divides_each_file_and_blank_pieces_go(tmp_path):
+def test_separator_divides_each_file_and_blank_documents_are_dropped(tmp_path):
     (tmp_path / "a.txt").write_text("<end>one<end><end> \n<end>two\n")
     (tmp_path / "b.txt").write_text("three")
     assert texts_of(read(f"text:{tmp_path}", "<end>")) == ("one", "two\n", "three")
     assert texts_of(read(f"text:{tmp_path}"))[1] == "three"
 
 
-def test_a_separator_that_a_shell_passes_on_as_a_backslash_and_an_n_is_refused(tmp_path):
+def test_a_separator_of_a_literal_backslash_and_n_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo")
     with pytest.raises(ConfigError, match=r"data\.document_separator='.*' does not occur in text:.*; for a newline"):
         texts_of(read(f"text:{tmp_path}", r"\n\n"))
@@ -113,7 +113,7 @@ def test_a_separator_that_a_shell_passes_on_as_a_backslash_and_an_n_is_refused(t
     assert len(texts_of(read(f"text:{tmp_path}", r"\n\n"))) == 3
 
 
-def test_fingerprint_is_of_content_and_of_document_borders(tmp_path):
+def test_fingerprint_depends_on_content_and_document_boundaries(tmp_path):
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.txt").write_text("ab|c")
@@ -195,7 +195,7 @@ def test_fraction_out_of_range(fraction):
         documents("some text").split(fraction)
 
 
-def test_a_side_that_would_be_empty():
+def test_a_split_with_an_empty_part_is_refused():
     with pytest.raises(DataError, match="leaves the training part empty"):
         documents("a").split(0.5)
 
@@ -217,9 +217,9 @@ def test_few_documents_are_cut_at_the_end(texts, fraction):
     st.floats(0.05, 0.95),
     st.randoms(),
 )
-def test_many_documents_are_divided_whole_by_content_alone(texts, fraction, random):
+def test_many_documents_are_split_whole_by_content_alone(texts, fraction, random):
     train, validation = documents(*texts).split(fraction)
-    if "".join(texts_of(train)) + "".join(texts_of(validation)) != "".join(texts):  # not the cut
+    if "".join(texts_of(train)) + "".join(texts_of(validation)) != "".join(texts):  # not split within a document
         assert sorted(texts_of(train) + texts_of(validation)) == sorted(texts)
         assert not set(texts_of(train)) & set(texts_of(validation))
         shuffled = random.sample(texts, len(texts))
@@ -229,7 +229,7 @@ def test_many_documents_are_divided_whole_by_content_alone(texts, fraction, rand
 
 
 @pytest.mark.parametrize("word", ["giant ", "huge ", "vast ", "immense ", "enormous ", "great ", "gross ", "grand "])
-def test_whole_documents_come_near_the_fraction_even_beside_a_giant(word):
+def test_split_is_near_the_fraction_even_with_a_giant_document(word):
     texts = [f"document {number} " + "x" * (7 * number % 50) for number in range(200)] + [word * 5000]
     source = documents(*texts)
     train, validation = source.split(0.1)

@@ -1,6 +1,4 @@
-"""Texts made by rule: what they hold, and that the best possible loss is what a search over all
-documents says.
-"""
+"""Synthetic texts: their form, and their stated best loss against a search over all documents."""
 
 import math
 import re
@@ -9,15 +7,15 @@ from collections import Counter, defaultdict
 import pytest
 
 from tests.data.reading import texts_of
-from tests.data.sources.test_records import opened
+from tests.data.sources.test_records import open_documents
 from zoo.errors import ConfigError
 
 
-def stated(documents):
+def stated_best_loss(documents):
     return float(re.search(r"best possible: ([\d.]+) bits per byte", documents.description)[1])
 
 
-def best_by_search(texts):
+def best_loss_by_search(texts):
     """Bits per byte of the best prediction of each byte from those before it, over all documents."""
     follows = defaultdict(Counter)
     for text in texts:
@@ -45,39 +43,39 @@ SMALL = {
 
 
 @pytest.mark.parametrize("task", SMALL)
-def test_the_best_loss_is_what_a_search_over_all_documents_finds(task):
+def test_stated_best_loss_matches_a_search_over_all_documents(task):
     count, pattern = SMALL[task]
-    documents = opened(f"synthetic:{task},documents=40000")
+    documents = open_documents(f"synthetic:{task},documents=40000")
     counts = Counter(texts_of(documents))
     assert all(re.fullmatch(pattern, text) for text in counts)
-    # Every document that there can be, each as likely as any other.
+    # Every possible document occurs, and all are equally likely.
     assert len(counts) == count
     mean = 40000 / count
     assert sum((number - mean) ** 2 / mean for number in counts.values()) < count + 5 * math.sqrt(2 * count)
-    assert stated(documents) == pytest.approx(best_by_search(list(counts)), abs=1e-6)
+    assert stated_best_loss(documents) == pytest.approx(best_loss_by_search(list(counts)), abs=1e-6)
 
 
 def test_documents_of_the_default_size():
-    (first, *_) = texts = texts_of(opened("synthetic:recall"))
+    (first, *_) = texts = texts_of(open_documents("synthetic:recall"))
     assert len(texts) == 20000
     assert len(first) == 2 * 8 + 4
     assert all(len({*text[:16:2]}) == 8 for text in texts)
-    assert stated(opened("synthetic:copy")) == pytest.approx(16 * math.log2(26) / 34, abs=1e-6)
-    assert len(set(texts_of(opened("synthetic:copy,documents=5000")))) == 5000
+    assert stated_best_loss(open_documents("synthetic:copy")) == pytest.approx(16 * math.log2(26) / 34, abs=1e-6)
+    assert len(set(texts_of(open_documents("synthetic:copy,documents=5000")))) == 5000
 
 
-def test_they_are_the_same_everywhere():
-    # Written down once: the draws are numbers that NumPy never changes.
+def test_synthetic_texts_are_the_same_everywhere():
+    # Recorded once, because NumPy keeps its streams of random bits stable.
     fingerprints = {
-        task: opened(f"synthetic:{task},documents=5000;length=4").fingerprint[:16]
+        task: open_documents(f"synthetic:{task},documents=5000;length=4").fingerprint[:16]
         for task in ("copy", "reverse", "recall")
     }
     assert fingerprints == {"copy": "cdf6a4843df6a6a4", "reverse": "782fe76b1bdc4bf9", "recall": "e3b480bae95b1f6e"}
-    fewer, more = (texts_of(opened(f"synthetic:copy,documents={count}")) for count in (10, 5000))
+    fewer, more = (texts_of(open_documents(f"synthetic:copy,documents={count}")) for count in (10, 5000))
     assert more[:10] == fewer
 
 
-def test_bad_arguments_are_one_line_each():
+def test_bad_arguments_are_reported_in_one_line_each():
     for source, problem in (
         ("synthetic", r'unknown task ""; one of copy, reverse, recall, multi_query_recall, induction, needle, parity'),
         ("synthetic:copi", r'unknown task "copi" \(did you mean "copy"\?\)'),
@@ -92,5 +90,5 @@ def test_bad_arguments_are_one_line_each():
         ("synthetic:recall,length=27", "needs as many different keys, and there are symbols=26"),
     ):
         with pytest.raises(ConfigError, match=problem) as error:
-            opened(source)
+            open_documents(source)
         assert len(error.value.problems) == 1

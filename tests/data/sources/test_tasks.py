@@ -1,5 +1,5 @@
-"""Tasks made from the standard library, and the library as text: answers are where they are said to
-be, and parts share nothing.
+"""Tasks built from the standard library, and the library as text: answers are at their offsets, and
+parts are disjoint.
 """
 
 import datetime
@@ -14,19 +14,19 @@ from collections import Counter
 import pytest
 
 from tests.data.reading import texts_of
-from tests.data.sources.test_records import opened
-from tests.support.small_library import in_place_of_the_whole
+from tests.data.sources.test_records import open_documents
+from tests.support.small_library import small_standard_library
 from zoo.data.sources import builtin_tasks, spelled_dates
 from zoo.data.sources.standard_library import library_docstrings, paragraphs
 from zoo.errors import ConfigError
 
-HERE = """
+PROGRAM = """
 import json, sys, sysconfig
 sysconfig.get_path = lambda name: sys.argv[1]
 from zoo.data.sources import builtin_tasks as tasks
 for make in (lambda: tasks.classification(4), tasks.tagging, tasks.extraction, lambda: tasks.translation(3000)):
-    made = make()
-    print(json.dumps([made.train, made.validation, made.labels]))
+    task = make()
+    print(json.dumps([task.train, task.validation, task.labels]))
 """
 
 
@@ -35,12 +35,12 @@ GET_PATH = sysconfig.get_path
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    with in_place_of_the_whole(tmp_path_factory.mktemp("library")) as folder:
+    with small_standard_library(tmp_path_factory.mktemp("library")) as folder:
         yield folder
 
 
 @pytest.fixture(scope="module")
-def made(library):
+def built_tasks(library):
     return {
         "classification": builtin_tasks.classification(4),
         "tagging": builtin_tasks.tagging(),
@@ -49,7 +49,7 @@ def made(library):
     }
 
 
-def every(task):
+def all_records(task):
     return [*task.train, *task.validation]
 
 
@@ -57,32 +57,32 @@ CONTENT = {"classification": "text", "tagging": "tokens", "extraction": "context
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_parts_share_nothing_and_hold_their_shares(made, name):
-    task = made[name]
+def test_parts_are_disjoint_and_of_the_expected_size(built_tasks, name):
+    task = built_tasks[name]
     one, other = ({json.dumps(record[CONTENT[name]]) for record in part} for part in (task.train, task.validation))
     assert not one & other
-    assert 0.02 < len(task.validation) / len(every(task)) < 0.35
-    assert len({json.dumps(record) for record in every(task)}) == len(every(task)) > 150
+    assert 0.02 < len(task.validation) / len(all_records(task)) < 0.35
+    assert len({json.dumps(record) for record in all_records(task)}) == len(all_records(task)) > 150
 
 
-def test_labels_are_those_listed(made):
-    labels = made["classification"].labels
+def test_labels_are_those_listed(built_tasks):
+    labels = built_tasks["classification"].labels
     assert len(labels) == 4
     assert (
-        {record["label"] for record in made["classification"].train}
+        {record["label"] for record in built_tasks["classification"].train}
         == set(labels)
         == {"asyncio", "email", "http", "logging"}
     )
     assert list(labels) == sorted(labels)
-    assert {tag for record in every(made["tagging"]) for tag in record["tags"]} <= set(builtin_tasks.TAGS)
-    assert {tag for record in made["tagging"].validation for tag in record["tags"]} >= set(builtin_tasks.TAGS) - {
-        "comment"
-    }
+    assert {tag for record in all_records(built_tasks["tagging"]) for tag in record["tags"]} <= set(builtin_tasks.TAGS)
+    assert {tag for record in built_tasks["tagging"].validation for tag in record["tags"]} >= set(
+        builtin_tasks.TAGS
+    ) - {"comment"}
     with pytest.raises(ConfigError, match=r"classes=99: there are .* modules with docstrings"):
         builtin_tasks.classification(99)
 
 
-def test_docstrings_that_two_modules_have_are_no_example(tmp_path, monkeypatch):
+def test_docstrings_shared_by_modules_are_left_out(tmp_path, monkeypatch):
     for name, text in (
         ("a", "only in the first module of all"),
         ("b", "only in the second module of all"),
@@ -92,13 +92,13 @@ def test_docstrings_that_two_modules_have_are_no_example(tmp_path, monkeypatch):
             f'"""{text}"""\n\nclass A:\n    """Is there in each and every module."""\n'
         )
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    assert {record["text"] for record in every(builtin_tasks.classification(2))} == {
+    assert {record["text"] for record in all_records(builtin_tasks.classification(2))} == {
         "only in the first module of all",
         "only in the second module of all",
     }
 
 
-def test_tokens_have_their_kinds(made):
+def test_tokens_match_their_tags(built_tasks):
     kinds = {
         "keyword": r"[A-Za-z]+",
         "name": r"[^\W\d]\w*",
@@ -106,31 +106,31 @@ def test_tokens_have_their_kinds(made):
         "comment": "#.*",
         "operator": r"[^\w\s\"'#]+",
     }
-    for record in every(made["tagging"]):
+    for record in all_records(built_tasks["tagging"]):
         assert len(record["tokens"]) == len(record["tags"])
         for token, tag in zip(record["tokens"], record["tags"], strict=True):
             assert re.fullmatch(kinds.get(tag, r"\S.*|\s+"), token), (token, tag)
 
 
-def test_answers_stand_where_they_are_said_to(made):
-    records = every(made["extraction"])
+def test_answers_are_at_their_offsets(built_tasks):
+    records = all_records(built_tasks["extraction"])
     for record in records:
         start = record["start"]
         assert record["context"][start : start + len(record["answer"])] == record["answer"]
         assert record["context"].startswith(("def ", "async def "))
-    asked = Counter(record["question"].partition(" ")[2].partition(" ")[0] for record in records)
-    assert min(asked["is"], asked["does"]) > 30
+    verbs = Counter(record["question"].partition(" ")[2].partition(" ")[0] for record in records)
+    assert min(verbs["is"], verbs["does"]) > 30
     defaults = {(record["question"], record["answer"]) for record in records}
     assert ("What is the default of indent?", "None") in defaults
     assert ("What does fill do?", "Fill a single paragraph of text, returning a new string.") in defaults
 
 
-def test_answers_after_letters_of_several_bytes(tmp_path, monkeypatch):
+def test_answer_offsets_count_characters_and_not_bytes(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text('def f(é="äöü", *, ß=(1, 2)):\n    """Größer als.\n\n    More."""\n')
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     found = [
         (record["question"].split()[-1], record["answer"], record["start"])
-        for record in every(builtin_tasks.extraction())
+        for record in all_records(builtin_tasks.extraction())
     ]
     assert found == [("é?", '"äöü"', 8), ("ß?", "(1, 2)", 20), ("do?", "Größer als.", 36)]
 
@@ -151,8 +151,8 @@ def test_dates_in_words():
         assert spelled_dates.spell_date(date, spelling) == text
 
 
-def test_every_date_is_another_and_seeds_differ(made):
-    records = every(made["translation"])
+def test_dates_are_distinct_and_depend_on_the_seed(built_tasks):
+    records = all_records(built_tasks["translation"])
     assert all(str(datetime.date.fromisoformat(record["target"])) == record["target"] for record in records)
     assert len({record["target"] for record in records}) == len({record["source"] for record in records}) == 3000
     spellings = (
@@ -165,26 +165,26 @@ def test_every_date_is_another_and_seeds_differ(made):
     counts = [sum(bool(re.fullmatch(spelling, record["source"])) for record in records) for spelling in spellings]
     assert sum(counts) == 3000
     assert min(counts) > 500
-    assert builtin_tasks.translation(3000, seed=1).train != made["translation"].train
-    # Which part a date is in is the date's own, whatever the seed.
+    assert builtin_tasks.translation(3000, seed=1).train != built_tasks["translation"].train
+    # A date is in the same part for every seed.
     held_out = {record["target"] for record in builtin_tasks.translation(3000, seed=1).validation}
-    assert not held_out & {record["target"] for record in made["translation"].train}
+    assert not held_out & {record["target"] for record in built_tasks["translation"].train}
     with pytest.raises(ConfigError, match="there are 73049 dates"):
         builtin_tasks.translation(80000)
 
 
-def test_every_process_makes_the_same(library, made):
-    # This process has another hash seed, a random one.
-    command, environment = [sys.executable, "-c", HERE, str(library)], os.environ | {"PYTHONHASHSEED": "1"}
+def test_every_process_builds_the_same_tasks(library, built_tasks):
+    # This process has another hash seed, which is random.
+    command, environment = [sys.executable, "-c", PROGRAM, str(library)], os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    here = made.values()
+    here = built_tasks.values()
     assert done.stdout.splitlines() == [json.dumps([one.train, one.validation, one.labels]) for one in here]
 
 
 def test_docstrings_as_text(library):
-    documents = opened("stdlib:docstrings")
+    documents = open_documents("stdlib:docstrings")
     texts = texts_of(documents)
-    assert texts == texts_of(opened("stdlib:docstrings"))
+    assert texts == texts_of(open_documents("stdlib:docstrings"))
     assert "docstrings of the standard library of Python" in documents.description
     lines = [line for text in texts for line in text.split("\n")]
     assert "Fill a single paragraph of text, returning a new string." in lines
@@ -192,10 +192,10 @@ def test_docstrings_as_text(library):
         line.startswith("Reformat the single paragraph in 'text' to fit in lines of no more than") for line in lines
     )
     assert not any(">>>" in line or "  " in line for line in lines)
-    # A document is a module, and nothing is in it twice over.
+    # Each document is a module, and no docstring is repeated.
     assert len(texts) <= len({docstring.module for docstring in library_docstrings(library)})
     with pytest.raises(ConfigError, match=r'takes no argument but "docstrings", got "stdlib:docs"'):
-        opened("stdlib:docs")
+        open_documents("stdlib:docs")
 
 
 def test_paragraphs_are_prose():
@@ -225,8 +225,8 @@ def test_paragraphs_are_prose():
 
 
 @pytest.mark.promise
-def test_of_the_whole_library_there_is_enough(monkeypatch):
-    # The tests before it may have put a small one in its place.
+def test_the_whole_library_gives_enough_examples(monkeypatch):
+    # The fixture `library` may have replaced it by a small one.
     monkeypatch.setattr(sysconfig, "get_path", GET_PATH)
     for make, least in (
         (builtin_tasks.classification, 2000),
@@ -234,7 +234,7 @@ def test_of_the_whole_library_there_is_enough(monkeypatch):
         (builtin_tasks.extraction, 4000),
         (builtin_tasks.translation, 15000),
     ):
-        made = make()
-        assert len(made.train) > least
-        assert len(made.validation) > least / 20
-    assert opened("stdlib:docstrings").characters > 400_000
+        task = make()
+        assert len(task.train) > least
+        assert len(task.validation) > least / 20
+    assert open_documents("stdlib:docstrings").characters > 400_000

@@ -1,4 +1,6 @@
-"""Marian's two SentencePiece models and common list: against transformers, in a run, and damaged."""
+"""Marian's two SentencePiece models with one vocabulary: compared with transformers, used by a run,
+and damaged.
+"""
 
 import functools
 import io
@@ -27,8 +29,8 @@ def model(side):
     return written.getvalue()
 
 
-def files(folder):
-    """A folder with the files of OPUS-MT: ids of both languages in one list, <pad> last."""
+def opus_files(folder):
+    """Writes the files of OPUS-MT to a folder: one vocabulary for both languages, with <pad> last."""
     folder.mkdir(exist_ok=True)
     tokens = ["</s>", "<unk>", ">>fra<<"]
     for side in ("source", "target"):
@@ -42,8 +44,8 @@ def files(folder):
     return folder
 
 
-def test_each_side_has_its_pieces_and_both_one_list(tmp_path):
-    target = read_pretrained(files(tmp_path / "marian"))
+def test_sides_have_their_own_models_and_one_vocabulary(tmp_path):
+    target = read_pretrained(opus_files(tmp_path / "marian"))
     source = target.source_side
     assert (target.bos_id, target.start_id) == (0, target.vocab_size - 1)
     assert target.encode("le chat").tolist() != source.encode("le chat").tolist()
@@ -60,7 +62,7 @@ def test_each_side_has_its_pieces_and_both_one_list(tmp_path):
 def test_ids_and_texts_are_those_of_transformers(tmp_path):
     from transformers import MarianTokenizer
 
-    other = MarianTokenizer.from_pretrained(files(tmp_path / "marian"))
+    other = MarianTokenizer.from_pretrained(opus_files(tmp_path / "marian"))
     target = read_pretrained(tmp_path / "marian")
     for text in TEXTS[:-1]:
         assert [*target.source_side.encode(text).tolist(), 0] == other(text)["input_ids"], text
@@ -75,7 +77,7 @@ def test_an_imported_run_translates_as_transformers_does(tmp_path, capsys):
     import torch
     from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
-    folder = files(tmp_path / "marian")
+    folder = opus_files(tmp_path / "marian")
     tokenizer = MarianTokenizer.from_pretrained(folder)
     size, pad = len(tokenizer), tokenizer.pad_token_id
     torch.manual_seed(0)
@@ -118,15 +120,15 @@ def test_an_imported_run_translates_as_transformers_does(tmp_path, capsys):
         (lambda folder: (folder / "target.spm").write_bytes(b"no"), DataError, "not a SentencePiece model"),
         (lambda folder: (folder / "target.spm").unlink(), ConfigError, "the folder has no merges.txt"),
     ],
-    ids=["two lists", "no list", "no end", "torn", "missing"],
+    ids=["two vocabularies", "not a mapping", "no end token", "damaged model", "missing model"],
 )
-def test_what_cannot_be_read_is_reported(damage, error, line, tmp_path):
-    damage(files(tmp_path / "marian"))
+def test_damaged_files_are_reported(damage, error, line, tmp_path):
+    damage(opus_files(tmp_path / "marian"))
     with pytest.raises(error, match=line):
         read_pretrained(tmp_path / "marian")
 
 
-def test_pairs_are_read_by_the_tokenizer_of_their_side(tmp_path):
+def test_each_side_of_a_pair_is_encoded_by_its_own_model(tmp_path):
     from zoo import config as configs
     from zoo.data import load
 
@@ -135,7 +137,7 @@ def test_pairs_are_read_by_the_tokenizer_of_their_side(tmp_path):
     config = configs.override(
         configs.load("transformer:smoke"),
         {
-            "objective.kind": "translation", "data.tokenizer.kind": "file", "data.tokenizer.path": str(files(tmp_path / "marian")),
+            "objective.kind": "translation", "data.tokenizer.kind": "file", "data.tokenizer.path": str(opus_files(tmp_path / "marian")),
             "data.source": f"tsv:{tmp_path / 'pairs.tsv'}", "data.source_column": "0", "data.target_column": "1",
             "data.header": False, "data.validation_fraction": 0.3, "data.sequence_length": 64,
         },

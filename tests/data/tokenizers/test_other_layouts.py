@@ -1,4 +1,4 @@
-"""Files whose ids are not those of the plain reading: XLM-R, CamemBERT, CLIP, GPT-1."""
+"""Tokenizers whose ids differ from those in their files: XLM-R, CamemBERT, CLIP and GPT-1."""
 
 import functools
 import io
@@ -24,7 +24,7 @@ CORPUS = [
 
 
 @functools.cache
-def pieces():
+def sentencepiece_model():
     """A SentencePiece model with XLM-R's order of special pieces."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
@@ -34,16 +34,16 @@ def pieces():
     return model.getvalue()
 
 
-def shifted(folder, name="sentencepiece.bpe.model", **files):
+def shifted_files(folder, name="sentencepiece.bpe.model", **files):
     folder.mkdir()
-    (folder / name).write_bytes(pieces())
+    (folder / name).write_bytes(sentencepiece_model())
     for file, content in files.items():
         (folder / f"{file}.json").write_text(json.dumps(content))
     return folder
 
 
 @functools.cache
-def trained(opening):
+def trained_bpe(opening):
     """(vocabulary, merges) of BPE with marked ends of words, trained on the corpus."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
@@ -63,9 +63,9 @@ def trained(opening):
     return tuple(tokens), tuple(" ".join(pair) for pair in saved["merges"])
 
 
-def words(folder, opening, **settings):
+def bpe_files(folder, opening, **settings):
     """The files of such a tokenizer."""
-    tokens, merges = trained(opening)
+    tokens, merges = trained_bpe(opening)
     folder.mkdir()
     (folder / "vocab.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
@@ -77,10 +77,10 @@ def words(folder, opening, **settings):
 @pytest.mark.parametrize(
     ("model_type", "class_name"), [("xlm-roberta", "XLMRobertaTokenizer"), ("camembert", "CamembertTokenizerFast")]
 )
-def test_shifted_ids(tmp_path, model_type, class_name):
-    by_class = read_pretrained(shifted(tmp_path / "class", tokenizer_config={"tokenizer_class": class_name}))
-    by_model = read_pretrained(shifted(tmp_path / "model", config={"model_type": model_type}))
-    plain = read_pretrained(shifted(tmp_path / "plain", name="spiece.model"))
+def test_ids_of_xlm_r_and_camembert_are_shifted(tmp_path, model_type, class_name):
+    by_class = read_pretrained(shifted_files(tmp_path / "class", tokenizer_config={"tokenizer_class": class_name}))
+    by_model = read_pretrained(shifted_files(tmp_path / "model", config={"model_type": model_type}))
+    plain = read_pretrained(shifted_files(tmp_path / "plain", name="spiece.model"))
     shift = {"xlm-roberta": 1, "camembert": 4}[model_type]
     assert by_class.vocab_size == by_model.vocab_size == plain.vocab_size + shift + 1
     assert by_class.mask_id == by_class.vocab_size - 1
@@ -93,7 +93,7 @@ def test_shifted_ids(tmp_path, model_type, class_name):
     (own,), (theirs,) = by_class.encode_with_offsets([TEXTS[0]]), plain.encode_with_offsets([TEXTS[0]])
     np.testing.assert_array_equal(own.ids, theirs.ids + shift)
     np.testing.assert_array_equal(own.stops, theirs.stops)
-    # Places are counted in characters.
+    # Offsets are counted in characters.
     accents = "naïve café 東京 cat"
     (own,) = by_class.encode_with_offsets([accents])
     assert "".join(accents[start:end] for start, end in zip(own.starts, own.stops, strict=True)) == accents
@@ -104,18 +104,18 @@ def test_shifted_ids(tmp_path, model_type, class_name):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "CamembertTokenizer"])
-def test_shifted_ids_are_those_of_transformers(tmp_path, name):
+def test_shifted_ids_match_transformers(tmp_path, name):
     transformers = pytest.importorskip("transformers")
-    folder = shifted(tmp_path / "folder", tokenizer_config={"tokenizer_class": name})
+    folder = shifted_files(tmp_path / "folder", tokenizer_config={"tokenizer_class": name})
     theirs = getattr(transformers, name)(str(folder / "sentencepiece.bpe.model"))
     ours = read_pretrained(folder)
-    # CamemBERT's own class counts its mask only once it is added.
+    # CamemBERT's own class counts its mask only after it is added.
     assert ours.vocab_size == len(theirs)
     assert (ours.bos_id, ours.separator_id, ours.mask_id) == (
         theirs.bos_token_id, theirs.eos_token_id, theirs.mask_token_id
     )  # fmt: skip
     for text in TEXTS:
-        if "<s>" not in text:  # Theirs takes a special token that a text spells for one.
+        if "<s>" not in text:  # Transformers reads a special token that a text spells out.
             assert ours.encode(text).tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
 
 
@@ -124,29 +124,29 @@ LAYOUTS = {"CLIPTokenizer": ("<|startoftext|>", "<|endoftext|>"), "OpenAIGPTToke
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_words_with_marked_ends_are_read_as_by_transformers(tmp_path, name):
+def test_bpe_with_marked_word_ends_is_read_as_by_transformers(tmp_path, name):
     transformers = pytest.importorskip("transformers")
-    folder = words(tmp_path / "folder", LAYOUTS[name], tokenizer_class=name)
+    folder = bpe_files(tmp_path / "folder", LAYOUTS[name], tokenizer_class=name)
     theirs = getattr(transformers, f"{name}Fast")(str(folder / "vocab.json"), str(folder / "merges.txt"))
     ours = read_pretrained(folder)
-    unlike = 0
+    nonempty = 0
     for text in TEXTS:
         if "<s>" not in text:
             found = ours.encode(text).tolist()
             assert found == theirs(text, add_special_tokens=False)["input_ids"], text
-            unlike += len(found) > 0
-    assert unlike > 20
+            nonempty += len(found) > 0
+    assert nonempty > 20
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_words_with_marked_ends_are_recognised_by_their_tokens(tmp_path, name):
-    by_class = read_pretrained(words(tmp_path / "class", LAYOUTS[name], tokenizer_class=name))
-    by_tokens = read_pretrained(words(tmp_path / "tokens", LAYOUTS[name]))
+def test_bpe_with_marked_word_ends_is_recognised_by_its_tokens(tmp_path, name):
+    by_class = read_pretrained(bpe_files(tmp_path / "class", LAYOUTS[name], tokenizer_class=name))
+    by_tokens = read_pretrained(bpe_files(tmp_path / "tokens", LAYOUTS[name]))
     vocabulary = json.loads((tmp_path / "class" / "vocab.json").read_text())
     assert by_class.bos_id == by_tokens.bos_id == vocabulary[LAYOUTS[name][0]]
     for text in TEXTS:
         np.testing.assert_array_equal(by_class.encode(text), by_tokens.encode(text))
-    # What opens a document is never made of a text, and case does not matter.
+    # No text gives the id that opens documents, and case does not matter.
     assert by_class.bos_id not in by_class.encode("one\n\ntwo")
     np.testing.assert_array_equal(by_class.encode("THE CAT"), by_class.encode("the cat"))
     assert by_class.decode(by_class.encode("the cat sat")).strip() == "the cat sat"

@@ -1,6 +1,4 @@
-"""Tokenizers of published files: the ids that they must give, text and back, and files that cannot
-be read.
-"""
+"""Tokenizers of published files: their expected ids, decoding, and files that cannot be read."""
 
 import gzip
 import json
@@ -27,7 +25,7 @@ def published(name):
 
 
 @pytest.mark.parametrize(("name", "cases"), [("bert-base-uncased", "bert-bge"), ("gpt2", "gpt-2")])
-def test_the_ids_are_the_expected_ones(name, cases):
+def test_ids_match_the_expected_ids(name, cases):
     tokenizer = published(name)
     folder = SHARED / "tokenizers" / "expected_ids"
     texts = (folder / f"{cases}.inp").read_text(encoding="utf-8").split(SEPARATOR)
@@ -49,7 +47,7 @@ def test_gpt2_keeps_every_byte():
     assert (tokenizer.model_vocab_size(CAUSAL), tokenizer.model_vocab_size(MASKED)) == (50257, 50258)
 
 
-def test_bert_has_its_own_mask_and_no_bytes():
+def test_bert_has_its_own_mask_token_and_no_byte_counts():
     tokenizer = published("bert-base-uncased")
     ids = tokenizer.encode("Hello, [MASK] world")
     assert not tokenizer.lossless
@@ -81,11 +79,11 @@ def test_sentencepiece_models(name, opens, size, tmp_path):
     tokenizer = published(name)
     assert (tokenizer.bos_id, tokenizer.vocab_size, tokenizer.token_bytes().sum()) == (opens, size, 0)
     tokenizer.save(tmp_path)
-    again = load_tokenizer(tmp_path)
-    assert again.fingerprint == tokenizer.fingerprint
+    reloaded = load_tokenizer(tmp_path)
+    assert reloaded.fingerprint == tokenizer.fingerprint
     for text in SENTENCES:
         ids = tokenizer.encode(text)
-        assert again.encode(text).tolist() == ids.tolist()
+        assert reloaded.encode(text).tolist() == ids.tolist()
         assert not set(ids.tolist()) & (tokenizer.special_ids - {2})
     assert (
         tokenizer.decode([opens, *tokenizer.encode("Hello, world"), opens, *tokenizer.encode("Again")], "|")
@@ -108,13 +106,13 @@ def test_ids_are_those_of_transformers(name, reader):
     tokenizer, theirs = published(name), getattr(transformers, reader).from_pretrained(SHARED / "tokenizers" / name)
     for text in [*SENTENCES, *Path(__file__).read_text().splitlines()[:40]]:
         if "<|" in text:
-            continue  # Theirs takes a special token that a text spells for one.
+            continue  # Transformers reads a special token that a text spells out.
         assert tokenizer.encode(text).tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
 
 
 @pytest.fixture
 def words(tmp_path):
-    """A folder with a small vocabulary of words, as BERT's files are written."""
+    """A folder with a small vocabulary in BERT's format."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sheep", "wolf", "##s", "and", "met", "never", "."]
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "vocab.txt").write_text("\n".join(tokens) + "\n")
@@ -128,22 +126,22 @@ def test_case_is_kept_where_the_file_says_so(words):
     assert read_pretrained(words).encode("The sheep").tolist() == [1, 6]
 
 
-def test_saved_and_loaded_it_is_the_same(words, tmp_path):
+def test_saved_tokenizers_load_unchanged(words, tmp_path):
     tokenizer = read_pretrained(words)
     tokenizer.save(tmp_path / "run")
-    for again in (
+    for reloaded in (
         load_tokenizer(tmp_path / "run"),
         read_pretrained(tmp_path / "run"),
         read_pretrained(tmp_path / "run" / "tokenizer.json"),
     ):
-        assert isinstance(again, PretrainedTokenizer)
-        assert again.fingerprint == tokenizer.fingerprint
-        assert again.encode("the sheeps and [MASK]").tolist() == tokenizer.encode("the sheeps and [MASK]").tolist()
-        assert (again.bos_id, again.mask_id, again.special_ids) == (2, 4, frozenset(range(5)))
+        assert isinstance(reloaded, PretrainedTokenizer)
+        assert reloaded.fingerprint == tokenizer.fingerprint
+        assert reloaded.encode("the sheeps and [MASK]").tolist() == tokenizer.encode("the sheeps and [MASK]").tolist()
+        assert (reloaded.bos_id, reloaded.mask_id, reloaded.special_ids) == (2, 4, frozenset(range(5)))
 
 
 @pytest.mark.parametrize("objective", ["causal", "masked"])
-def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
+def test_data_sets_use_a_tokenizer_file(words, tmp_path, monkeypatch, objective):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     with gzip.open(tmp_path / "text.txt.gz", "wt") as file:
         file.write("The sheep and the wolfs never met.\n\n" * 60)
@@ -182,7 +180,7 @@ def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
     (lambda folder: written(folder / "vocab.txt", ""), "not a tokenizer file|no token"),
     (lambda folder: "", "needs data.tokenizer.path"),
 ])  # fmt: skip
-def test_files_that_cannot_be_read(tmp_path, make, problem):
+def test_unreadable_files_are_refused(tmp_path, make, problem):
     with pytest.raises((ConfigError, DataError), match=problem) as refused:
         read_pretrained(make(tmp_path))
     assert all("\n" not in line for line in refused.value.problems)
@@ -193,6 +191,6 @@ def written(path, text):
     return path
 
 
-def test_the_path_is_asked_for_only_with_its_kind():
+def test_the_path_has_no_effect_with_other_kinds():
     with pytest.raises(ConfigError, match="no effect"):
         configs.resolve(configs.override(configs.default(), {"data.tokenizer.path": "x"}))

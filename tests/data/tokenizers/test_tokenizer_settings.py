@@ -1,4 +1,4 @@
-"""The class and the settings beside a tokenizer's file say what its ids mean: read so, or refused."""
+"""The class and settings stored with a tokenizer decide its ids: they are followed or refused."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import pytest
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 
-# Accents, Chinese, emoji with a joiner, separators of lines and paragraphs, marks, right to left.
+# Accents, Chinese, emoji with a joiner, line separators, combining marks, right-to-left text.
 HOSTILE = (
     "Crème brûlée",
     "ÀÉÎÕÜ ñ",
@@ -34,7 +34,7 @@ def wordpiece(folder, tokens=WORDS, **settings):
     (folder / "vocab.txt").write_bytes("".join(f"{token}\n" for token in tokens).encode())
     if settings:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    # Read anew: files are told apart by their time.
+    # A new time, because files that were read before are recognised by their time.
     os.utime(folder / "vocab.txt", ns=(hash(str(settings)) % 10**9,) * 2)
     return folder
 
@@ -56,11 +56,11 @@ def test_settings_change_ids_as_in_transformers(tmp_path, settings):
     theirs = transformers.BertTokenizerFast(str(folder / "vocab.txt"), **settings)
     ours = read_pretrained(folder)
     for text in HOSTILE:
-        if "[MASK]" not in text:  # Theirs takes a special token that a text spells for one.
+        if "[MASK]" not in text:  # Transformers reads a special token that a text spells out.
             assert ours.encode(text).tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
 
 
-def test_every_setting_matters(tmp_path):
+def test_every_setting_changes_ids(tmp_path):
     found = [
         [read_pretrained(wordpiece(tmp_path / str(number), **settings)).encode(text).tolist() for text in HOSTILE]
         for number, settings in enumerate(SETTINGS)
@@ -88,7 +88,7 @@ def byte_pairs(folder, vocabulary, **settings):
     return folder
 
 
-def test_a_space_before_the_text(tmp_path):
+def test_add_prefix_space_is_followed(tmp_path):
     vocabulary = ["<|endoftext|>", "a", "Ġ"]
     assert read_pretrained(byte_pairs(tmp_path / "without", vocabulary)).encode("a").tolist() == [1]
     prefixed = byte_pairs(tmp_path / "with", vocabulary, tokenizer_class="RobertaTokenizer", add_prefix_space=True)
@@ -133,17 +133,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("write", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_would_be_read_wrong_is_refused(tmp_path, write, told):
+@pytest.mark.parametrize(("write", "message"), REFUSED.values(), ids=REFUSED)
+def test_unsupported_layouts_and_settings_are_refused(tmp_path, write, message):
     with pytest.raises(ConfigError) as refused:
         read_pretrained(write(tmp_path / "folder"))
     (line,) = refused.value.problems
-    assert told in line
+    assert message in line
     assert "save the tokenizer as tokenizer.json" in line
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
-def test_settings_that_cannot_be_read(tmp_path, content):
+def test_unreadable_settings_are_refused(tmp_path, content):
     folder = wordpiece(tmp_path / "words")
     (folder / "tokenizer_config.json").write_text(content)
     with pytest.raises(ConfigError, match=r"tokenizer_config\.json"):

@@ -25,7 +25,7 @@ TEXT = (
     "naïve café, Straße, ελληνικά, 日本語のテキスト, 🙂👩‍👩‍👧, \u00a0\u2003\u2028 \x1c\x00 e\u0301 <|endoftext|> Ġ Ċ\n"
 )
 # Characters that the vocabulary of TEXT contains, and any others.
-texts_of_text = st.text(alphabet=sorted(set(TEXT)))
+known_texts = st.text(alphabet=sorted(set(TEXT)))
 
 
 def built(kind, size=300, training=TEXT):
@@ -40,7 +40,7 @@ def all_tokenizers(tmp_path_factory):
         return [built(kind) for kind in LOSSLESS]
 
 
-@given(text=texts_of_text)
+@given(text=known_texts)
 def test_encode_and_decode_are_inverse_and_count_bytes_exactly(all_tokenizers, text):
     for tokenizer in all_tokenizers:
         ids = tokenizer.encode(text)
@@ -61,8 +61,8 @@ def test_bytes_and_bpe_encode_any_text(all_tokenizers, text):
             assert tokenizer.token_bytes()[ids].sum() == len(text.encode())
 
 
-@given(texts=st.lists(texts_of_text.filter(str.strip), min_size=1, max_size=5))
-def test_stream_opens_every_document(all_tokenizers, texts):
+@given(texts=st.lists(known_texts.filter(str.strip), min_size=1, max_size=5))
+def test_stream_marks_the_start_of_every_document(all_tokenizers, texts):
     for tokenizer in all_tokenizers:
         stream = tokenize(tokenizer, Documents.of(texts, "test")).tokens
         expected = [np.append(tokenizer.bos_id, tokenizer.encode(text)) for text in texts]
@@ -92,7 +92,7 @@ def test_byt5_numbers_bytes_after_its_special_ids():
 
 
 @pytest.mark.parity
-def test_byt5_is_that_of_transformers():
+def test_byt5_matches_transformers():
     transformers = pytest.importorskip("transformers")
     other, tokenizer = transformers.ByT5Tokenizer(), built("byt5")
     assert tokenizer.encode(TEXT).tolist() == other.encode(TEXT, add_special_tokens=False)
@@ -128,7 +128,7 @@ def test_character_ids_follow_code_points():
     assert tokenizer.encode("🙂ab").tolist() == [3, 0, 1]
 
 
-def test_character_vocabulary_is_of_the_whole_source():
+def test_character_vocabulary_covers_the_whole_source():
     source = Documents.of(("abc", "xyz"), "test")
     tokenizer = CharacterTokenizer.build(None, source, Documents.of(("abc",), "test"))
     assert tokenizer.characters == "abcxyz"
@@ -140,7 +140,7 @@ def test_unknown_character_is_named_with_its_position(unknown):
         CharacterTokenizer("abc").encode("ab" + unknown + unknown)
 
 
-def test_half_a_character_decodes_to_a_replacement():
+def test_half_a_character_decodes_to_a_replacement_character():
     for tokenizer in (ByteTokenizer(), built("bpe", 257, "x")):
         first, second = tokenizer.encode("é")
         assert tokenizer.decode([first]) == tokenizer.decode([second]) == "\ufffd"
@@ -148,7 +148,7 @@ def test_half_a_character_decodes_to_a_replacement():
 
 
 @pytest.mark.parametrize("ids", [[-1], [257], [0, -5]])
-def test_decode_refuses_ids_that_are_none(ids):
+def test_decode_refuses_ids_out_of_range(ids):
     with pytest.raises(ValueError, match=r"0 \.\. 256"):
         ByteTokenizer().decode(ids)
 
@@ -160,7 +160,7 @@ def test_decode_takes_lists_generators_and_arrays():
     assert tokenizer.decode([]) == ""
 
 
-def test_saved_and_loaded_encode_alike(all_tokenizers, tmp_path):
+def test_saved_tokenizers_encode_the_same(all_tokenizers, tmp_path):
     for tokenizer in all_tokenizers:
         tokenizer.save(tmp_path / tokenizer.kind)
         loaded = load_tokenizer(tmp_path / tokenizer.kind)
@@ -192,7 +192,7 @@ def test_unknown_kind_suggests():
         tokenizer_class("byte")
 
 
-def test_bpe_merges_what_is_frequent():
+def test_bpe_merges_frequent_pairs():
     tokenizer = built("bpe", 262, "banana " * 50)
     assert len(tokenizer.encode(" banana")) < len(" banana")
     assert b"anan" in tokenizer.pieces or b"banana" in tokenizer.pieces
@@ -206,14 +206,14 @@ def test_bpe_learns_from_every_training_document_and_from_no_other():
     assert b"zu" not in pieces
 
 
-def test_bpe_size_must_hold_the_bytes_and_be_reached():
+def test_bpe_size_must_include_the_bytes_and_be_reachable():
     with pytest.raises(ConfigError, match="at least 257"):
         built("bpe", 256)
     with pytest.raises(DataError, match=r"data\.tokenizer\.vocab_size: 5000 asked for.*yields only 2\d\d"):
         built("bpe", 5000, "few words")
 
 
-def test_bpe_encodes_pieces_as_the_library_encodes_the_whole(monkeypatch):
+def test_bpe_encodes_chunks_like_the_whole_text(monkeypatch):
     tokenizer = built("bpe", 380, TEXT * 3)
     text = TEXT * 20
     whole = tokenizer._model.encode(text, add_special_tokens=False).ids
@@ -224,7 +224,7 @@ def test_bpe_encodes_pieces_as_the_library_encodes_the_whole(monkeypatch):
 
 
 @given(text=st.text(alphabet=st.sampled_from("aZ1'st \n\t\r\x1c\u00a0\u2028é-_🙂")), size=st.integers(1, 5))
-def test_bpe_cuts_change_no_token(all_tokenizers, text, size):
+def test_bpe_chunks_change_no_token(all_tokenizers, text, size):
     tokenizer = all_tokenizers[-1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizer_module, "_CHUNK", size)

@@ -1,4 +1,4 @@
-"""Tokenizers that are trained on the source: what they cut, keep, and are made of."""
+"""Tokenizers trained on the source: their size, their pieces, and unknown text."""
 
 import pytest
 
@@ -59,24 +59,24 @@ def dataset(source, kind, size, lowercase=True, **changes):
 
 
 @pytest.mark.parametrize(("kind", "size"), [("wordpiece", 260), ("unigram", 300)])
-def test_a_trained_tokenizer_has_the_size_asked_for_and_reads_the_same_again(source, tmp_path, kind, size):
-    made, vocab_size = dataset(source, kind, size)
-    tokenizer = made.tokenizer
+def test_trained_tokenizers_have_the_requested_size_and_reload_unchanged(source, tmp_path, kind, size):
+    loaded, vocab_size = dataset(source, kind, size)
+    tokenizer = loaded.tokenizer
     assert tokenizer.vocab_size == vocab_size == size
     text = "The sheep met wolves in Köln counting walkings."
     ids = tokenizer.encode(text)
     tokenizer.save(tmp_path / "saved")
-    again = load_tokenizer(tmp_path / "saved")
-    assert type(again) is type(tokenizer)
-    assert again.fingerprint == tokenizer.fingerprint
-    assert again.encode(text).tolist() == ids.tolist()
+    reloaded = load_tokenizer(tmp_path / "saved")
+    assert type(reloaded) is type(tokenizer)
+    assert reloaded.fingerprint == tokenizer.fingerprint
+    assert reloaded.encode(text).tolist() == ids.tolist()
     assert not set(ids.tolist()) & tokenizer.special_ids
-    # From the cache; another training text, size or case makes another one.
+    # The cache returns an equal one; another setting of case gives another.
     assert dataset(source, kind, size)[0].tokenizer.fingerprint == tokenizer.fingerprint
     assert dataset(source, kind, size, lowercase=False)[0].tokenizer.fingerprint != tokenizer.fingerprint
 
 
-def test_word_pieces_are_the_longest_and_words_of_the_text_need_few(source):
+def test_wordpiece_takes_the_longest_pieces(source):
     tokenizer = dataset(source, "wordpiece", 260)[0].tokenizer
     assert tokenizer.decode(tokenizer.encode("The sheep met the wolves")) == "the sheep met the wolves"
     assert len(tokenizer.encode("the sheep met the wolves")) == 5
@@ -87,19 +87,19 @@ def test_word_pieces_are_the_longest_and_words_of_the_text_need_few(source):
     assert tokenizer.decode(tokenizer.encode("Köln")) == "koln"
 
 
-def test_word_pieces_mask_with_their_own_token(source):
+def test_wordpiece_masks_with_its_own_token(source):
     encoder = {"model.architecture": "encoder", "objective.kind": "masked", "data.sequence_length": 16}
-    made, vocab_size = dataset(source, "wordpiece", 260, **encoder)
+    loaded, vocab_size = dataset(source, "wordpiece", 260, **encoder)
     assert vocab_size == 260
-    assert (made.tokenizer.bos_id, made.tokenizer.mask_id) == (2, 4)
-    with made.training_batches() as batches:
+    assert (loaded.tokenizer.bos_id, loaded.tokenizer.mask_id) == (2, 4)
+    with loaded.training_batches() as batches:
         tokens = next(batches)["tokens"]
     assert (tokens == 4).any()
     assert tokens.max() < 260
     assert dataset(source, "unigram", 300, **encoder)[1] == 301
 
 
-def test_unigram_spells_what_it_has_no_piece_for(source):
+def test_unigram_falls_back_to_bytes(source):
     tokenizer = dataset(source, "unigram", 300)[0].tokenizer
     for text in ("the sheep met never again", "emoji 🎉 and 你好"):
         assert tokenizer.decode(tokenizer.encode(text)).strip() == text
@@ -108,7 +108,7 @@ def test_unigram_spells_what_it_has_no_piece_for(source):
     assert unknown not in tokenizer.encode("emoji 🎉 and 你好")
 
 
-def test_more_pieces_than_the_text_has_are_refused(source):
+def test_unreachable_vocabulary_sizes_are_refused(source):
     for kind in ("wordpiece", "unigram"):
         with pytest.raises(DataError, match=f"4000 asked for, but {kind}"):
             dataset(source, kind, 4000)

@@ -23,8 +23,7 @@ for kind, size in (one.split("=") for one in sys.argv[2:]):
     settings = SimpleNamespace(kind=kind, vocab_size=int(size), lowercase=True)
     print(tokenizer_class(kind).build(settings, documents, documents).fingerprint)
 """
-# Many words of equal frequency and many characters of equal frequency: whatever breaks ties decides
-# much.
+# Many words and many characters are equally frequent, so the result depends on how ties are broken.
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéèçñøåþð"
 TEXT = "\n\n".join(
     " ".join("".join(LETTERS[(i * k + j * j + k) % len(LETTERS)] for k in range(2 + j % 5)) for j in range(40))
@@ -43,13 +42,13 @@ def trained(kind, size, *texts):
     return tokenizer_class(kind).build(settings(kind, size), documents, documents)
 
 
-def test_every_process_trains_the_same(tmp_path):
+def test_every_process_trains_the_same_tokenizers(tmp_path):
     path, kinds = tmp_path / "text.txt", {"wordpiece": 400, "unigram": 500, "bpe": 400}
     path.write_text(TEXT)
     documents, found = read_text_file(path, "\n\n"), [[]]
     for kind, size in kinds.items():
-        lowercase = SimpleNamespace(kind=kind, vocab_size=size, lowercase=True)
-        found[0].append(tokenizer_class(kind).build(lowercase, documents, documents).fingerprint)
+        tokenizer_settings = SimpleNamespace(kind=kind, vocab_size=size, lowercase=True)
+        found[0].append(tokenizer_class(kind).build(tokenizer_settings, documents, documents).fingerprint)
     for number in (0, 2):
         environment = os.environ | {
             "ZOO_CACHE": str(tmp_path / str(number)),
@@ -63,7 +62,7 @@ def test_every_process_trains_the_same(tmp_path):
     assert len(set(found[0])) == 3
 
 
-def test_word_pieces_have_ids_by_rule():
+def test_wordpiece_ids_are_in_a_fixed_order():
     tokenizer = trained("wordpiece", 300, TEXT)
     names = [piece.decode() for piece in tokenizer.pieces]
     special_ids = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -73,7 +72,7 @@ def test_word_pieces_have_ids_by_rule():
     singles = [name for name in names[5:] if len(name) == 1]
     later = [name for name in names[5:] if len(name) == 3 and name.startswith("##")]
     assert names[5 : 5 + len(singles) + len(later)] == sorted(singles) + sorted(later)
-    # What never stands inside a word has no piece for it.
+    # A character that is never inside a word has no ## piece.
     assert "##," not in {piece.decode() for piece in trained("wordpiece", 268, "one, two " * 30 + TEXT).pieces}
 
 
@@ -94,7 +93,7 @@ def test_unigram_pieces_keep_tabs_and_newlines():
     assert not any(ord(character) >= 0xF0000 for piece in tokenizer.pieces for character in piece.decode())
 
 
-def test_unigram_says_how_many_its_characters_need():
+def test_unigram_reports_the_size_that_its_characters_need():
     letters = "".join(chr(0x4E00 + i) for i in range(400))
     with pytest.raises(
         DataError,

@@ -1,5 +1,5 @@
-"""What a word is for every kind of tokenizer, which ids stand for borders, and whole words hidden
-against the rule written as a loop.
+"""Word boundaries for every kind of tokenizer, ids of separators, and whole-word masking against its
+rule written as a loop.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.data.tokenizers.word_boundaries import choose_words, first_tokens, joins_by_marker, joins_by_white_space
 
-# Tokenizers, made here from lists
+# Tokenizers built from lists
 
 TEXTS = ["the", "sheep", "wolf", "s", ".", "and", "met"]
 
@@ -59,7 +59,7 @@ def unigram():
     )
 
 
-def with_ends():
+def bpe_with_end_markers():
     from tokenizers import models, pre_tokenizers
 
     tokens = ["<s>", "t", "h", "s", "t</w>", "h</w>", "s</w>"]
@@ -68,7 +68,7 @@ def with_ends():
 
 
 def words_of(tokenizer, ids):
-    """The ids word by word, as `first_tokens` cuts them; those that are no candidates are left out."""
+    """Groups ids into words by `first_tokens`; ids that are not candidates are left out."""
     rows = np.array([ids])
     candidates = (rows >= 0) & ~np.isin(rows, list(tokenizer.special_ids))
     first = first_tokens(rows, tokenizer.word_joins(), candidates)[0]
@@ -89,34 +89,34 @@ def test_white_space_ends_a_word_of_bytes_and_of_characters():
         assert texts == ["the", " ", " ", "sheep", "\t", "met.", "\n", "Köln"]
 
 
-def test_a_space_in_front_begins_a_word_of_pairs():
+def test_a_leading_space_begins_a_word_of_byte_pairs():
     left, right = joins_by_white_space([" the", "re", "\n", " ", "x ", "", "a"], {6})
     assert left.tolist() == [False, True, False, False, True, False, False]
     assert right.tolist() == [True, True, False, False, False, False, False]
 
 
-def test_marks_of_word_pieces():
+def test_wordpiece_markers():
     tokenizer = wordpiece("[CLS]", "[SEP]")
     ids = [1, *tokenizer.encode("the sheeps wolfsly . met").tolist(), 2]
     assert words_of(tokenizer, ids) == [[3], [4, 6], [5, 6, 7], [8], [9]]
 
 
-def test_marks_of_pieces_with_their_spaces():
+def test_markers_of_leading_spaces():
     assert words_of(unigram(), [0, 1, 5, 2, 3, 5, 6, 4, 5]) == [[1, 5], [2, 3, 5, 6], [4, 5]]
     left, right = joins_by_marker(["Ġthe", "re", "Ċ"], set())
     assert (left.tolist(), right.tolist()) == ([False, True, True], [True] * 3)
 
 
-def test_marks_at_the_end_of_words():
-    assert words_of(with_ends(), [1, 2, 6, 4, 3, 5]) == [[1, 2, 6], [4], [3, 5]]
+def test_markers_of_word_ends():
+    assert words_of(bpe_with_end_markers(), [1, 2, 6, 4, 3, 5]) == [[1, 2, 6], [4], [3, 5]]
 
 
-# Ids of borders
+# Ids of separators and masks
 
 CAUSAL, MASKED, SPAN = (SimpleNamespace(kind=kind, sentinels=9) for kind in ("causal", "masked", "span"))
 
 
-def test_what_separates_is_the_tokenizer_s_own_or_the_first_free_id():
+def test_separator_and_mask_are_the_tokenizers_own_or_the_first_free_id():
     own, half, none = wordpiece("[CLS]", "[SEP]", "[MASK]"), wordpiece("[CLS]", "[MASK]"), wordpiece("[CLS]", "[SEP]")
     assert (own.bos_id, own.separator_id, own.mask_id) == (1, 2, 3)
     assert (half.mask_id, half.separator_id) == (2, half.vocab_size)
@@ -134,7 +134,7 @@ def test_what_separates_is_the_tokenizer_s_own_or_the_first_free_id():
     (lambda: wordpiece("[CLS]", "[MASK]"), {"causal": 10, "masked": 10, "span": 19}, 11),
     (lambda: wordpiece("[CLS]", "[SEP]"), {"causal": 10, "masked": 11, "span": 19}, 11),
 ])  # fmt: skip
-def test_ids_are_counted_where_they_are_needed(make, packed, pairs):
+def test_extra_ids_are_counted_where_they_are_needed(make, packed, pairs):
     tokenizer = make()
     for objective in (CAUSAL, MASKED, SPAN):
         assert tokenizer.model_vocab_size(objective) == packed[objective.kind]
@@ -143,10 +143,10 @@ def test_ids_are_counted_where_they_are_needed(make, packed, pairs):
     assert ByteTokenizer.known_model_vocab_size(None, MASKED, "segment_pairs") == 259
 
 
-# Whole words hidden
+# Whole-word masking
 
-V, MARK = 30, 7
-# Even ids begin a word, odd ones go on with it.
+V, BOUNDARY = 30, 7
+# Even ids begin a word, and odd ids continue it.
 JOINS = np.arange(V) % 2 == 1, np.ones(V, bool)
 
 
@@ -158,10 +158,10 @@ def random_rows(count, length, seed=0):
 
 
 def words_in(row):
-    """Lists of places, word by word."""
+    """Returns a list of positions for each word."""
     found, before = [], None
     for place, token in enumerate(row):
-        if token < 0 or token == MARK:
+        if token < 0 or token == BOUNDARY:
             before = None
             continue
         if before is not None and token % 2 == 1:
@@ -173,7 +173,7 @@ def words_in(row):
 
 
 def greedy(words, draws, budget):
-    """The rule one word at a time."""
+    """Applies the rule word by word."""
     chosen = []
     for word in sorted(words, key=lambda word: draws[word[0]]):
         if len(chosen) + len(word) <= budget:
@@ -183,9 +183,9 @@ def greedy(words, draws, budget):
 
 @settings(deadline=None)
 @given(length=st.integers(1, 40), share=st.floats(0, 1), seed=st.integers(0, 10**6))
-def test_the_choice_is_that_of_the_rule_one_word_at_a_time(length, share, seed):
+def test_chosen_words_match_the_rule_applied_word_by_word(length, share, seed):
     rows, draws = random_rows(10, length, seed), np.random.default_rng(seed + 1).random((10, length))
-    candidates = (rows >= 0) & (rows != MARK)
+    candidates = (rows >= 0) & (rows != BOUNDARY)
     budget = np.floor(share * candidates.sum(axis=1)).astype(np.int64)
     chosen = choose_words(first_tokens(rows, JOINS, candidates), candidates, draws, budget)
     for row, mine, its_draws, most in zip(rows, chosen, draws, budget, strict=True):
@@ -194,8 +194,8 @@ def test_the_choice_is_that_of_the_rule_one_word_at_a_time(length, share, seed):
 
 @settings(deadline=None)
 @given(length=st.integers(1, 60), fraction=st.floats(0.05, 1), seed=st.integers(0, 10**6))
-def test_no_word_is_half_predicted_and_the_budget_holds(length, fraction, seed):
-    rows, masking = random_rows(8, length, seed), Masking(fraction, 0.6, 0.2, V, (MARK,), V, joins=JOINS)
+def test_words_are_predicted_whole_and_within_the_budget(length, fraction, seed):
+    rows, masking = random_rows(8, length, seed), Masking(fraction, 0.6, 0.2, V, (BOUNDARY,), V, joins=JOINS)
     batch = masking.training_batch({"tokens": rows}, np.arange(8), np.zeros(8, int), seed)
     for row, tokens, places, targets in zip(
         rows, batch["tokens"], batch["masked_positions"], batch["targets"], strict=True
@@ -212,18 +212,18 @@ def test_no_word_is_half_predicted_and_the_budget_holds(length, fraction, seed):
         np.testing.assert_array_equal(tokens[unused], row[unused])
 
 
-WORDS = Masking(0.15, 0.8, 0.1, V, (MARK,), V, joins=JOINS)
+WORDS = Masking(0.15, 0.8, 0.1, V, (BOUNDARY,), V, joins=JOINS)
 
 
-def test_the_share_of_the_text_is_predicted_word_by_word():
+def test_whole_words_make_up_the_selected_fraction():
     rows = np.random.default_rng(1).integers(0, V, (400, 128)).astype(np.int32)
     batch = WORDS.evaluation_batch({"tokens": rows}, np.arange(400))
-    assert (batch["targets"] >= 0).sum() / ((rows != MARK).sum()) == pytest.approx(0.15, abs=0.005)
+    assert (batch["targets"] >= 0).sum() / ((rows != BOUNDARY).sum()) == pytest.approx(0.15, abs=0.005)
     used = batch["targets"] >= 0
     row, places = np.nonzero(used)[0], batch["masked_positions"][used]
     hidden, masked = np.zeros(rows.shape, bool), np.zeros(rows.shape, bool)
     hidden[row, places], masked[row, places] = True, batch["tokens"][row, places] == V
-    # Every token of a word has a draw of its own.
+    # Each token of a word is masked by its own draw.
     assert masked[hidden].mean() == pytest.approx(0.8, abs=0.02)
     going_on = rows % 2 == 1
     pair = hidden[:, 1:] & hidden[:, :-1] & going_on[:, 1:]
@@ -231,15 +231,15 @@ def test_the_share_of_the_text_is_predicted_word_by_word():
     assert (masked[:, 1:] & masked[:, :-1])[pair].mean() == pytest.approx(0.64, abs=0.04)
 
 
-def test_words_are_a_function_of_seed_epoch_and_row():
+def test_chosen_words_are_a_function_of_seed_epoch_and_row():
     rows = np.resize(random_rows(1, 60, 3)[0].clip(0), (1, 60))
-    seen = {}
+    tokens_of = {}
     for seed, epoch, index in itertools.product(range(4), repeat=3):
         batch = WORDS.training_batch({"tokens": rows}, np.array([index]), np.array([epoch]), seed)
         again = WORDS.training_batch({"tokens": rows[[0, 0]]}, np.array([index, 9]), np.array([epoch, 9]), seed)
         np.testing.assert_array_equal(batch["tokens"][0], again["tokens"][0])
-        seen[seed, epoch, index] = tuple(batch["tokens"][0])
-    assert len(set(seen.values())) == len(seen)
+        tokens_of[seed, epoch, index] = tuple(batch["tokens"][0])
+    assert len(set(tokens_of.values())) == len(tokens_of)
     static = dataclasses.replace(WORDS, copies=2)
     tokens = [
         static.training_batch({"tokens": rows}, np.array([0]), np.array([epoch]), 0)["tokens"].tolist()
@@ -253,7 +253,7 @@ def test_a_row_of_one_long_word_predicts_nothing():
     assert (WORDS.evaluation_batch({"tokens": rows}, np.arange(1))["targets"] == -1).all()
 
 
-def test_a_config_asks_for_them():
+def test_config_selects_whole_words():
     objective = {
         "kind": "masked",
         "select_fraction": 0.2,

@@ -1,6 +1,4 @@
-"""Where pairs of texts come from: every kind of source gives the same pairs, and says what is wrong
-in one line.
-"""
+"""Sources of text pairs: every kind gives the same pairs and reports a problem in one line."""
 
 import gzip
 import json
@@ -69,7 +67,7 @@ def test_every_kind_of_file_gives_the_same_pairs(read, files, kind):
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet", "hf"])
-def test_a_column_that_is_not_there_is_reported_with_those_that_are(read, files, kind):
+def test_a_missing_column_is_reported_with_the_existing_ones(read, files, kind):
     wrong = files[kind] | {"data.target_column": "fr"}
     with pytest.raises(ConfigError, match=r'no column "fr".*there are .*\bde\b') as caught:
         read(wrong)
@@ -109,7 +107,7 @@ def test_tfds_has_the_columns_of_its_features(read, tmp_path):
         read(source | {"data.target_column": "fr"})
 
 
-def test_dates_are_pairs_and_may_be_turned_around(read):
+def test_date_pairs_may_be_reversed(read):
     forth = read({"data.source": "stdlib:translation"})
     back = read({"data.source": "stdlib", "data.source_column": "target", "data.target_column": "source"})
     assert (forth.sources, forth.targets) == (back.targets, back.sources)
@@ -117,7 +115,7 @@ def test_dates_are_pairs_and_may_be_turned_around(read):
     assert forth.targets[0][4] == "-"
 
 
-def test_dates_have_a_held_out_part_of_their_own(make_config):
+def test_dates_have_their_own_held_out_part(make_config):
     base = {"model.architecture": "encoder_decoder", "objective.kind": "translation"}
     parts = read_split_pairs(make_config(base | {"data.source": "stdlib"}).data)
     made = translation()
@@ -126,7 +124,7 @@ def test_dates_have_a_held_out_part_of_their_own(make_config):
     ]
 
 
-def test_labels_are_texts_to_write(read):
+def test_classification_labels_become_target_texts(read):
     pairs, task = read({"data.source": "stdlib:classification"}), classification()
     records = [*task.train, *task.validation]
     assert pairs.targets == [record["label"] for record in records]
@@ -146,22 +144,22 @@ def test_files_of_different_lengths_are_refused(read, tmp_path):
     ("stdlib:docstrings", "stdlib:translation"),
     ("text:corpus.txt", "needs pairs of texts, and data.source is text:corpus.txt; one of .*parallel"), ("tsv:no/such.tsv", "no such file"),
 ])  # fmt: skip
-def test_what_is_no_source_of_pairs(read, source, problem):
+def test_sources_without_pairs_are_refused(read, source, problem):
     with pytest.raises(ConfigError, match=problem):
         read({"data.source": source})
 
 
-def test_bad_text_is_the_policy_s_and_blank_sides_are_counted(read, tmp_path):
+def test_bad_text_follows_the_policy_and_blank_sides_are_counted(read, tmp_path):
     (tmp_path / "x.en").write_bytes(b"one\nt\xffwo\nthree\nfour\n")
     (tmp_path / "x.de").write_bytes(b"eins\nzwei\n  \nvier\n")
     source = {"data.source": f"parallel:{tmp_path}/x.{{en,de}}"}
     with pytest.raises(DataError, match=r"line 2: not UTF-8: byte 0xff"):
         read(source)
-    skipped, mended = (read(source | {"data.bad_text": policy}) for policy in ("skip", "replace"))
+    skipped, replaced = (read(source | {"data.bad_text": policy}) for policy in ("skip", "replace"))
     assert skipped.sources == ["one", "four"]
-    assert mended.sources == ["one", "t\ufffdwo", "four"]
-    assert mended.targets == ["eins", "zwei", "vier"]
-    assert skipped.left_out == mended.left_out == {"not UTF-8": 1, "with a blank side": 1}
+    assert replaced.sources == ["one", "t\ufffdwo", "four"]
+    assert replaced.targets == ["eins", "zwei", "vier"]
+    assert skipped.left_out == replaced.left_out == {"not UTF-8": 1, "with a blank side": 1}
     (tmp_path / "x.tsv").write_bytes(b"1\teins\n2\xff\tzwei\n3\tdrei\tvier\n4\tvier\n")
     table = {
         "data.source": f"tsv:{tmp_path}/x.tsv",
@@ -188,7 +186,7 @@ def test_a_source_text_is_in_one_part_only():
         TextPairs(["a"], ["b"], "one").split(0.1)
 
 
-def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
+def test_held_out_pairs_may_have_their_own_source(make_config, tmp_path):
     for name in ("train", "val"):
         for side in ("en", "de"):
             (tmp_path / f"{name}.{side}").write_text(f"{name} {side} 1\n{name} {side} 2\n")
@@ -223,7 +221,7 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
     ({"training.translate_every": 300}, "must be a multiple of training.eval_every=125"),
     ({"training.translate_every": 250, "training.eval_every": 0}, "must be a multiple"),
 ])  # fmt: skip
-def test_what_pairs_cannot_be_asked_for(make_config, changes, problem):
+def test_fields_that_do_not_apply_to_pairs_are_refused(make_config, changes, problem):
     with pytest.raises(ConfigError, match=problem):
         make_config(
             {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.source": "stdlib"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.report.lab_reports import write_comparison, write_report
-from tests.support.full_disk import SAID, disk_with
+from tests.support.full_disk import ERROR_MESSAGE, file_size_limit
 from zoo.errors import ConfigError, ZooError
 from zoo.lab.report.html_page import embed_json
 from zoo.lab.results.caveats import sweep_caveats
@@ -275,7 +275,10 @@ def test_bad_outputs_are_refused(writer, output, message):
 @pytest.mark.parametrize("figures", [False, True])
 def test_a_full_disk_is_reported_in_one_line(writer, figures):
     sweep = writer.sweep()
-    with disk_with(0), pytest.raises(ZooError, match=f"^output: .*page.html cannot be written: {SAID}") as caught:
+    with (
+        file_size_limit(0),
+        pytest.raises(ZooError, match=f"^output: .*page.html cannot be written: {ERROR_MESSAGE}") as caught,
+    ):
         write_report(sweep, writer.root / "out" / "page.html", figures)
     assert caught.value.exit_code == 1
     assert not [path for path in (writer.root / "out").rglob("*") if path.is_file()]

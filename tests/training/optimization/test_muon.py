@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.small_runs import curves, small, told_to_stop_at
+from tests.support.small_runs import curves, small, stop_requested_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.architectures import make_model
@@ -322,7 +322,7 @@ def test_group_without_matrices_is_refused():
 def test_muon_run_resumes_bit_for_bit(tmp_path, monkeypatch):
     made = small(**MUON, optimizer__momentum_warmup=4, optimizer__momentum_cooldown=4, optimizer__muon_heads="split")
     run(made, tmp_path / "whole")
-    with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(1, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts")
     run(made, tmp_path / "parts")
     assert curves(tmp_path / "whole") == curves(tmp_path / "parts")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.small_runs import curves, small, told_to_stop_at
+from tests.support.small_runs import curves, small, stop_requested_at
 from zoo import config as configs
 from zoo.config.resolve import resolve
 from zoo.errors import ConfigError, Preempted
@@ -193,7 +193,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.promise
 def test_stopped_run_with_groups_resumes_bit_for_bit(alone, tmp_path, monkeypatch):
-    with told_to_stop_at(5, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(5, monkeypatch), pytest.raises(Preempted):
         trained(tmp_path)
     assert read_json(tmp_path / "status.json")["step"] in (5, 6)
     assert trained(tmp_path) == sha256(alone)

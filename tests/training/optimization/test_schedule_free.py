@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.support.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.functional import ParameterTraits
@@ -129,7 +129,7 @@ def test_ten_updates_equal_those_of_optax():
 def test_run_resumes_bit_for_bit_with_gradients_away_from_the_average(tmp_path, monkeypatch):
     made = small(**FREE)
     run(made, tmp_path / "whole", lambda line: None)
-    with told_to_stop_at(5, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(5, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts", lambda line: None)
     run(made, tmp_path / "parts", lambda line: None)
     assert curves(tmp_path / "whole") == curves(tmp_path / "parts")

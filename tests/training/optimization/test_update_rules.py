@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.support.small_runs import curves, small, told_to_stop_at
+from tests.support.small_runs import curves, small, stop_requested_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.models.functional import ParameterTraits
@@ -324,7 +324,7 @@ def test_run_with_a_rule_per_group_resumes_bit_for_bit(tmp_path, monkeypatch):
         **groups,
     )
     run(made, tmp_path / "whole")
-    with told_to_stop_at(1, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(1, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts")
     run(made, tmp_path / "parts")
     assert curves(tmp_path / "whole") == curves(tmp_path / "parts")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.cli import main as command
 from zoo.errors import ConfigError, Preempted
@@ -128,7 +128,7 @@ def test_missing_averages_are_refused(trained, capsys):
 @pytest.mark.parametrize("step", [1, 9])
 def test_run_with_averages_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
     made = small(**BOTH)
-    with told_to_stop_at(step, monkeypatch), pytest.raises(Preempted):
+    with stop_requested_at(step, monkeypatch), pytest.raises(Preempted):
         run(made, tmp_path / "parts", lambda line: None)
     run(made, tmp_path / "parts", lambda line: None)
     assert curves(tmp_path / "parts") == curves(trained / "with")

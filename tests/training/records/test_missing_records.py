@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.support.small_runs import curves, lines, small, told_to_stop_at
+from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json, write_json
@@ -21,7 +21,7 @@ def quiet(line):
 def stopped(tmp_path_factory):
     """A run of 12 steps, stopped after step 4."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
-    with pytest.MonkeyPatch.context() as patch, told_to_stop_at(4, patch), pytest.raises(Preempted):
+    with pytest.MonkeyPatch.context() as patch, stop_requested_at(4, patch), pytest.raises(Preempted):
         run(small(), folder, quiet)
     return folder
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.full_disk import SAID, disk_with
+from tests.support.full_disk import ERROR_MESSAGE, file_size_limit
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo import data
@@ -74,14 +74,17 @@ def test_full_disk_while_printing_is_reported(capsys, monkeypatch):
 
 def test_failed_write_keeps_the_old_file(tmp_path):
     write_atomic(tmp_path / "a", "before")
-    with disk_with(10), pytest.raises(OSError, match=SAID) as caught:
+    with file_size_limit(10), pytest.raises(OSError, match=ERROR_MESSAGE) as caught:
         write_atomic(tmp_path / "a", "after" * 100)
     assert caught.value.filename == str(tmp_path / "a")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "before")]
 
 
 def test_full_disk_while_writing_a_run_folder(tmp_path):
-    with disk_with(0), pytest.raises(ZooError, match=f"--workdir {tmp_path} cannot be written: {SAID}") as caught:
+    with (
+        file_size_limit(0),
+        pytest.raises(ZooError, match=f"--workdir {tmp_path} cannot be written: {ERROR_MESSAGE}") as caught,
+    ):
         lock_run_folder(tmp_path)
     assert caught.value.exit_code == 1
     lock_run_folder(tmp_path).close()
@@ -122,7 +125,7 @@ def test_full_disk_while_saving_a_checkpoint(tmp_path, moment, caplog, capfd):
             checkpoints.poll()
         checkpoints.save(3, state(10), {}, None) if moment == "save" else checkpoints.close()
 
-    with disk_with(100_000), pytest.raises((OSError, ValueError)) as caught:
+    with file_size_limit(100_000), pytest.raises((OSError, ValueError)) as caught:
         save_too_much()
     assert is_disk_full(caught.value)
     assert [path.name for path in folder.iterdir()] == ["1"]
@@ -180,11 +183,11 @@ def test_full_disk_during_a_run(tmp_path, monkeypatch, what):
     else:
         data.load(configs.resolve(small()))  # Fills the cache.
     size = {"records": 200, "checkpoints": 20_000, "cache": 20_000}[what]
-    with disk_with(size), pytest.raises(ZooError) as caught:
+    with file_size_limit(size), pytest.raises(ZooError) as caught:
         run(small(model__dim=64), tmp_path / "run", lambda line: None)
     assert caught.value.exit_code == 1
     (line,) = caught.value.problems
-    assert SAID in line
+    assert ERROR_MESSAGE in line
     assert "MB free on its disk)" in line
     if what == "cache":
         assert line.startswith(f"the cache {tmp_path / 'cache'}")
@@ -201,12 +204,12 @@ def test_full_disk_during_a_run(tmp_path, monkeypatch, what):
 def test_full_disk_during_a_sweep(command_line, tmp_path):
     # Fills the cache.
     assert command_line("run", "norms.py", "--seeds", "1", "--output", "before")[0] == 0
-    with disk_with(0):
+    with file_size_limit(0):
         code, _, err = command_line("run", "norms.py")
     assert code == 1
     assert err.startswith("error: runs/norms")
     assert len(err.splitlines()) == 1
-    assert SAID in err
+    assert ERROR_MESSAGE in err
 
 
 def test_closed_event_loop_callbacks_are_not_reported(monkeypatch):
