@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from zoo.cli import doctor
 from zoo.cli.main import main
 
 
+@pytest.mark.promise
 def test_doctor_reports_versions_devices_and_speed(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "SECONDS", 0.05)
     monkeypatch.setattr(doctor, "PRODUCT", (64, 64, 64))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.fields.every_field import resolve
-from tests.support.building import quick_compilation, slow_but
+from tests.support.building import quick_compilation
 from tests.support.config_fingerprint import computation, differ
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.errors import ConfigError
@@ -80,7 +80,10 @@ def test_refused_pairs_are_reported_with_fields_of_both_variants():
     assert len(refused) < len(PAIRS) / 20
 
 
-@pytest.mark.parametrize(("one", "other"), slow_but(DRAWN[:2], DRAWN))
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [pytest.param(*pair, marks=pytest.mark.promise if pair in DRAWN[:2] else pytest.mark.slow) for pair in DRAWN],
+)
 def test_a_random_pair_trains_and_both_variants_matter_or_is_refused(one, other):
     pair = (one, other)
     config, problems = resolved_pair(pair)

@@ -80,7 +80,7 @@ def loss_of(fields, layer, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "scan", "remat"), slow_but(
-    [("kinds and a rest", True, "full")],
+    [("kinds and a rest", True, "none")],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
     pytest.mark.promise))  # fmt: skip
 def test_all_layers_read_the_first_layer_and_the_embedding(name, scan, remat, monkeypatch):

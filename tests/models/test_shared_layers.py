@@ -75,7 +75,7 @@ def distinct_results(name):
 @pytest.mark.parametrize(
     ("name", "scan", "remat"),
     [
-        ("one", True, "full"),
+        pytest.param("one", True, "full", marks=pytest.mark.promise),
         ("two", True, "none"),
         pytest.param("one", False, "none", marks=pytest.mark.promise),
         pytest.param("two", False, "dots", marks=pytest.mark.promise),

@@ -320,6 +320,7 @@ def test_the_shipped_translation_config_reads_its_pairs_from_the_hub(monkeypatch
     assert {len(options["revision"]) for _, options in calls} == {40}
 
 
+@pytest.mark.promise
 def test_the_shipped_experiment_on_wikitext_trains_on_text_of_the_hub(monkeypatch, tmp_path):
     calls = fake_hub(monkeypatch, {"train": [{"text": f"Article {n} is about a number, {n}. " * 9} for n in range(40)]})
     plan = make_plan(load_experiment("feedforward_wikitext"))

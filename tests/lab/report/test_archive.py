@@ -270,6 +270,7 @@ def test_an_archive_elsewhere_has_no_links_to_this_project(writer, monkeypatch, 
     assert "* 2026-01-02: as expected" in page
 
 
+@pytest.mark.promise
 def test_the_page_of_this_project_is_up_to_date(tmp_path):
     ours = ROOT / "docs" / "results"
     copy = tmp_path / "docs" / "results"

@@ -99,7 +99,7 @@ def without_weights(fields):
 
 
 @pytest.mark.parametrize(("name", "scan", "remat"), slow_but(
-    [("kinds with weights of their own", True, "none"), ("two sides", False, "full")],
+    [("kinds with weights of their own", True, "none")],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
     pytest.mark.promise))  # fmt: skip
 def test_loss_with_terms_equals_the_loss_computed_by_hand(name, scan, remat):
@@ -215,6 +215,7 @@ def test_accumulation_equals_the_full_batch(parts):
     same_step(one_step(("training.accumulation_steps", parts)), one_step())
 
 
+@pytest.mark.promise
 def test_dynamics_include_the_terms():
     program = program_of()
     step = program.dynamics_step
