@@ -60,3 +60,20 @@ def test_means_over_seeds_on_a_logarithmic_axis(tmp_path, monkeypatch):
     assert list(zip(*line.get_data())) == [(0.001, 1.5), (0.01, 2.5), (0.1, 0.5)]
     assert [len(dot.get_xdata()) for dot in dots] == [2, 2, 2]
     assert axes.get_xscale() == "log"
+
+
+def test_a_limit_that_0_turns_off_is_drawn_beyond_the_largest_value(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(level_plot, "save", lambda figure, path: drawn.append(figure) or path)
+    arms = {f"labels={name}, start={start}": {"data.examples": value, "training.start_from": start}
+            for start in ("a", "b") for name, value in (("32", 32), ("all", 0), ("128", 128))}  # fmt: skip
+    (curves,) = level_curves(result(arms))
+    assert curves.unlimited == "all"
+    write_level_plots(
+        result(arms), [{"arm": arm, "eval/loss": str(number)} for number, arm in enumerate(arms)], tmp_path
+    )
+    (axes,) = drawn[0].axes
+    assert list(zip(*axes.get_lines()[0].get_data())) == [(32, 0), (128, 2), (512, 1)]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["32", "128", "all"]
+    numbers = {f"window={value}": {"model.attention.window": value} for value in (0, 4, 8)}
+    assert level_curves(result(numbers))[0].unlimited is None

@@ -26,10 +26,13 @@ class LevelCurves(NamedTuple):
     Attributes:
         field: its path.
         lines: the name of an arm by the value of the field, by what else its arms set.
+        unlimited: the name of the level of value 0 where it is a word, such as "all": many fields are
+            limits that 0 turns off. It is drawn beyond the largest value. None where 0 is a number.
     """
 
     field: str
     lines: dict[str, dict[float, str]]
+    unlimited: str | None = None
 
 
 def level_curves(result: Mapping[str, Any]) -> list[LevelCurves]:
@@ -53,7 +56,7 @@ def level_curves(result: Mapping[str, Any]) -> list[LevelCurves]:
                 groups[repr(others)][overrides[field]] = name
         curves = [line for line in groups.values() if len(line) >= FEWEST_VALUES]
         if curves:
-            found.append(LevelCurves(field, {_label(line.values()): line for line in curves}))
+            found.append(LevelCurves(field, {_label(line.values()): line for line in curves}, _word_for_0(curves)))
     return found
 
 
@@ -89,27 +92,47 @@ def write_level_plots(result: Mapping[str, Any], runs: Sequence[Mapping[str, str
 
 
 def _draw(axes: Axes, curves: LevelCurves, values: Mapping[str, Sequence[float]]) -> None:
+    levels = sorted({level for line in curves.lines.values() for level in line})
+    ticks = {level: f"{level:g}" for level in levels}
+    if curves.unlimited:
+        levels = [level for level in levels if level != 0]
+    logarithmic = levels[0] > 0 and levels[-1] >= LOGARITHMIC_FROM * levels[0]
+    if curves.unlimited:
+        beyond = levels[-1] ** 2 / levels[-2] if logarithmic else 2 * levels[-1] - levels[-2]
+        del ticks[0]
+        ticks[beyond] = curves.unlimited
     for number, (label, line) in enumerate(curves.lines.items()):
         # Arms with the same config have the same curve; dashes keep both visible.
         colour, dash = COLOURS[number % len(COLOURS)], LINE_STYLES[number % len(LINE_STYLES)]
-        points = [(level, values[name]) for level, name in sorted(line.items()) if values.get(name)]
+        places = {beyond if curves.unlimited and level == 0 else level: name for level, name in line.items()}
+        points = [(place, values[name]) for place, name in sorted(places.items()) if values.get(name)]
         levels, means = [level for level, _ in points], [sum(each) / len(each) for _, each in points]
         axes.plot(levels, means, color=colour, linestyle=dash, marker="o", markersize=5, label=label)
         for level, each in points:
             axes.plot([level] * len(each), each, "o", color=colour, alpha=0.35, markersize=3)
     if len(curves.lines) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0, handlelength=3.6)
-    levels = sorted({level for line in curves.lines.values() for level in line})
-    if levels[0] > 0 and levels[-1] >= LOGARITHMIC_FROM * levels[0]:
+    if logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-    if len(levels) <= MOST_TICKS:
-        axes.xaxis.set_major_locator(FixedLocator(levels))
-        axes.set_xticklabels([f"{level:g}" for level in levels])
+    if len(ticks) <= MOST_TICKS:
+        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+        axes.set_xticklabels(list(ticks.values()))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _word_for_0(lines: Iterable[Mapping[float, str]]) -> str | None:
+    """Returns the name of the level of value 0, or None where there is none or it is a number."""
+    for line in lines:
+        if 0 in line:
+            shared = _label(line.values()).split(", ")
+            (part, *more) = [part for part in line[0].split(", ") if part not in shared]
+            word = part.partition("=")[2]
+            return None if more or not word or word.replace(".", "", 1).isdigit() else word
+    return None
 
 
 def _label(names: Iterable[str]) -> str:
