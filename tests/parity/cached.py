@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, combined
-from tests.decoding.making import both_ways
+from tests.decoding.making import stepwise_and_full_scores
 
 TOLERANCE = 1e-5
 SCHEMES = {(f"`{position}`", str(window or "none"), f"{kv_heads} of 4"): combined(position, window, kv_heads)
@@ -40,7 +40,7 @@ def measure() -> dict[tuple[str, ...], float]:
     """The largest difference of every case."""
     found = {}
     for case, overrides in CASES.items():
-        cached, expected = (np.asarray(scores, np.float64) for scores in both_ways(overrides))
+        cached, expected = (np.asarray(scores, np.float64) for scores in stepwise_and_full_scores(overrides))
         found[case] = float(np.abs(cached - expected).max() / np.abs(expected).max())
         print(f"{', '.join(case)}: {found[case]:.0e}", flush=True)
         if not found[case] <= TOLERANCE:
