@@ -51,7 +51,7 @@ def assert_same_outputs(name, loaded):
 @pytest.mark.parametrize("without_import_record", [False, True], ids=["imported", "trained here"])
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
 def test_transformers_loads_exports_with_identical_outputs(name, without_import_record, tmp_path):
-    """Without a record of the import, everything comes from zoo's config, and the class from --class."""
+    """Without a record of the import, settings come from zoo's config and the class from --class."""
     run = imported(tmp_path, name)
     if without_import_record:
         meta = json.loads((run / "meta.json").read_text())
