@@ -1,5 +1,5 @@
-"""How much a word's vector depends on its sentence: exact in the input table, and against plain
-loops above it.
+"""Contextuality of word vectors: exact values in the input table, and a comparison with plain loops in
+the layers.
 """
 
 import itertools
@@ -26,19 +26,19 @@ from zoo.errors import DataError
 from zoo.training.trained_run import load_trained
 
 TEXTS = ["the dog saw the cat .", "a cat sat by the dog .", "no cat came ."]
-TWO = {"cat": {"first": ("the cat is", "a cat has"), "second": ("one more cat", "see that cat")}}
+SENSES = {"cat": {"first": ("the cat is", "a cat has"), "second": ("one more cat", "see that cat")}}
 
 
-def folder(tmp_path, kind):
-    made = small(**OBJECTIVES[kind], model__num_layers=2, data__sequence_length=128)
-    return untrained(tmp_path / kind, made)
+def run_folder(tmp_path, kind):
+    config = small(**OBJECTIVES[kind], model__num_layers=2, data__sequence_length=128)
+    return untrained(tmp_path / kind, config)
 
 
 @pytest.mark.parametrize(
     "kind", slow_but(["causal", "bidirectional"], ["causal", "masked", "bidirectional", "span"], pytest.mark.promise)
 )
-def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
-    layers = measure_contextuality(folder(tmp_path, kind), TEXTS, senses=TWO)
+def test_contextuality_of_input_table_and_layers(tmp_path, kind):
+    layers = measure_contextuality(run_folder(tmp_path, kind), TEXTS, senses=SENSES)
     table, *above = layers
     assert (table.name, table.self_similarity, table.senses, set(table.by_word.values())) == (
         "input table",
@@ -55,8 +55,8 @@ def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
     assert above[-1].name == "layer 1"
 
 
-def test_a_decoder_knows_only_what_stands_before(tmp_path):
-    vectors = _vectors(folder(tmp_path, "causal"), ["the cat is", "the cat sat down", "see cat"])
+def test_decoder_vectors_depend_only_on_preceding_words(tmp_path):
+    vectors = _vectors(run_folder(tmp_path, "causal"), ["the cat is", "the cat sat down", "see cat"])
     np.testing.assert_allclose(vectors[:, 1], vectors[:, 4], rtol=0, atol=1e-5)
     assert np.abs(vectors[2:, 1] - vectors[2:, 8]).max() > 1e-2
 
@@ -69,8 +69,8 @@ def _vectors(run, texts):
     return vectors
 
 
-def test_a_word_is_the_mean_of_its_pieces_and_batches_change_nothing(tmp_path, monkeypatch):
-    run = folder(tmp_path, "masked")
+def test_word_vectors_are_means_of_pieces_for_any_batch_size(tmp_path, monkeypatch):
+    run = run_folder(tmp_path, "masked")
     vectors = _vectors(run, ["ab cde", "ab"])
     loaded = load_trained(run)
     table = np.asarray(loaded.params["embedding"], np.float64)
@@ -83,7 +83,7 @@ def plain_cosine(x, y):
     return float(x @ y / np.sqrt(x @ x) / np.sqrt(y @ y))
 
 
-def test_similarity_against_loops():
+def test_similarity_matches_plain_loops():
     ids = [(1,), (2, 3), (1,), (4,), (2, 3), (1,)]
     sentences = [0, 0, 1, 1, 1, 1]
     words = [WordOccurrence(sentence, str(id), id, ()) for sentence, id in zip(sentences, ids, strict=True)]
@@ -91,7 +91,7 @@ def test_similarity_against_loops():
     own, others = similarity(words, vectors)
     for layer in range(2):
         x = vectors[layer]
-        # Occurrences 2 and 5 stand in one sentence and are not compared.
+        # Occurrences 2 and 5 are in the same sentence, so they are not compared.
         expected = np.mean([np.mean([plain_cosine(x[0], x[2]), plain_cosine(x[0], x[5])]), plain_cosine(x[1], x[4])])
         np.testing.assert_allclose(own[layer], expected)
         different = [plain_cosine(x[a], x[b]) for a, b in itertools.product(range(6), repeat=2) if ids[a] != ids[b]]
@@ -100,7 +100,7 @@ def test_similarity_against_loops():
         similarity(words[:2], vectors[:, :2])
 
 
-def test_senses_against_loops():
+def test_sense_separation_matches_plain_loops():
     x, labels = np.random.default_rng(4).standard_normal((1, 7, 3)), [0, 0, 0, 1, 1, 1, 1]
     cosines = np.array([[[plain_cosine(a, b) for b in x[0]] for a in x[0]]])
     within = [cosines[0, a, b] for a, b in itertools.combinations(range(7), 2) if labels[a] == labels[b]]
@@ -110,40 +110,40 @@ def test_senses_against_loops():
     by_word, shuffled = sense_separation({"x": x, "same": np.ones((1, 4, 2))}, {"x": labels, "same": [0, 0, 1, 1]})
     assert by_word["same"] == [0.0]
     np.testing.assert_allclose(by_word["x"], found[0])
-    # Random senses say nothing on average.
+    # On average, random senses have no separation.
     assert abs(shuffled.mean()) < 4 * shuffled.std() / np.sqrt(word_contextuality.SHUFFLES)
 
 
-def test_every_sentence_has_its_word_once_and_enough_of_them():
+def test_sense_sentences_are_well_formed():
     assert len(word_senses.SENSES) >= 6
     for word, each in word_senses.SENSES.items():
         assert len(each) == 2
         for group in each.values():
             assert len(group) >= 3
             assert all(text.split().count(word) == 1 and text.count(word) == 1 for text in group), word
-            # A decoder reads what stands before.
+            # A decoder needs context before the word.
             assert all(text.split().index(word) >= 4 for text in group), word
 
 
-def test_layers_of_one_name_share_a_place():
+def test_layers_of_the_same_name_share_an_x_position():
     def layers(*names):
         return [LayerContextuality(name, 0.5, 0.1, 0.2, {}, (0.0, 0.1), 0.5) for name in names]
 
     page = contextuality.page(
         {"elmo": layers("input table", "layer 0"), "bert": layers("input table", "first input", "layer 0", "layer 1")}
     )
-    left = page.axes[0]
-    assert [text.get_text() for text in left.get_xticklabels()] == [
+    left_axes = page.axes[0]
+    assert [text.get_text() for text in left_axes.get_xticklabels()] == [
         "input\ntable",
         "first\ninput",
         "layer\n0",
         "layer\n1",
     ]
-    assert [list(line.get_xdata()) for line in left.lines] == [[0, 2], [0, 1, 2, 3]]
+    assert [list(line.get_xdata()) for line in left_axes.lines] == [[0, 2], [0, 1, 2, 3]]
 
 
-def test_command(tmp_path, capsys, monkeypatch):
-    run = folder(tmp_path, "causal")
+def test_contextuality_command(tmp_path, capsys, monkeypatch):
+    run = run_folder(tmp_path, "causal")
     (tmp_path / "texts.txt").write_text("\n\n".join(TEXTS))
     arguments = [str(run), "--text", str(tmp_path / "texts.txt")]
     twin = tmp_path / "twin" / run.name

@@ -1,4 +1,4 @@
-"""The coordinate check: activations are as large in wider models under muP, and grow without it."""
+"""The coordinate check: the scale of activations is independent of width only under muP."""
 
 import math
 
@@ -9,13 +9,13 @@ from zoo.analysis.coordinates import at_width, coordinates
 from zoo.cli import main as command
 from zoo.errors import ConfigError
 
-# Rates at which a few updates show how large they are.
+# The learning rate is high enough for a few updates to show their scale.
 LEARNING = {"optimizer__learning_rate": 0.03, "data__batch_size": 2, "data__sequence_length": 8}
 
 
 @pytest.mark.promise
 @pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_activations_keep_their_size_under_mup_and_grow_without(tied):
+def test_activations_keep_their_scale_only_under_mup(tied):
     slopes = {
         name: coordinates(
             small(model__parametrization=name, model__tie_embeddings=tied, **LEARNING), (32, 128), 3
@@ -26,7 +26,7 @@ def test_activations_keep_their_size_under_mup_and_grow_without(tied):
     assert all(abs(slope) < 0.25 for slope in slopes["mup"].values()), slopes
 
 
-def test_a_wider_model_has_more_heads_or_wider_ones():
+def test_at_width_scales_heads_and_hidden_width():
     config = small(model__parametrization="mup", model__attention__num_kv_heads=2, model__ffn__hidden_dim=48)
     assert at_width(config, 64, 32) == {
         "model.dim": 64,
@@ -38,7 +38,7 @@ def test_a_wider_model_has_more_heads_or_wider_ones():
     assert at_width(small(model__attention__num_heads=1), 48, 32) == {"model.dim": 48}
 
 
-def test_what_cannot_be_compared_is_refused(capsys):
+def test_bad_widths_are_rejected(capsys):
     with pytest.raises(ConfigError, match="at least two"):
         coordinates(small(), (32, 32), 1)
     assert command.main(["draw", "coordinates", "gpt2:tiny", "--widths", "32,x"]) == 2

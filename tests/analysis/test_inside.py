@@ -1,6 +1,4 @@
-"""What a model holds while it reads: against plain products, on every kind of stack, scanned and
-unrolled.
-"""
+"""Recorded activations against numpy, for every kind of layer stack, scanned and unrolled."""
 
 import jax
 import numpy as np
@@ -15,14 +13,14 @@ TOKENS = np.array([[1, 5, 2, 7, 3], [4, 6, 6, -1, -1]], np.int32)
 TARGETS = np.array([[1, 2, 3], [1, 9, -1]], np.int32)
 
 
-def inside(changes, tokens=TOKENS, targets=None):
+def record(changes, tokens=TOKENS, targets=None):
     config = tiny(changes)
     model = make_model(config)
     values = random_values(model)
     return record_activations(config, model, values, random_statistics(model), tokens, targets), values, config
 
 
-def test_what_is_read_again_is_not_compiled_again():
+def test_recording_compiles_once_per_shape():
     config = tiny({})
     model = make_model(config)
 
@@ -40,19 +38,19 @@ def softmax(scores):
     return weights / weights.sum(-1, keepdims=True)
 
 
-def test_a_decoder_against_plain_products():
-    found, values, _ = inside(
+def test_decoder_activations_match_numpy():
+    found, values, _ = record(
         {"model.position.kind": "alibi", "model.attention.num_kv_heads": 2, "model.attention.bias": True}
     )
     found, v = found[""], as_float64(values)
     close(found.states[0, 0], v["embedding"][TOKENS[0]])
     for layer in range(2):
-        mine = jax.tree.map(lambda leaf, layer=layer: leaf[layer], v["stack"]["layers"])
+        layer_values = jax.tree.map(lambda leaf, layer=layer: leaf[layer], v["stack"]["layers"])
         x = found.states[layer].astype(np.float64)
         centred = x - x.mean(-1, keepdims=True)
-        norm, of = mine["attention_norm"], mine["attention"]
+        norm, attention = layer_values["attention_norm"], layer_values["attention"]
         y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * norm["scale"] + norm["bias"]
-        q, k = (y @ of[name]["kernel"] + of[name]["bias"] for name in ("query", "key"))
+        q, k = (y @ attention[name]["kernel"] + attention[name]["bias"] for name in ("query", "key"))
         q, k = (
             q.reshape(2, 5, 4, 4).transpose(0, 2, 1, 3),
             k.reshape(2, 5, 2, 4).transpose(0, 2, 1, 3).repeat(2, axis=1),
@@ -73,13 +71,13 @@ def test_a_decoder_against_plain_products():
      "model.layers.kinds.few.attention.num_heads": 2, "model.num_layers": 3},
     {**ENCODER_DECODER, "model.encoder.num_layers": 3},
 ], ids=["decoder", "encoder", "post-norm", "windows", "heads", "two sides"])  # fmt: skip
-def test_scanned_and_unrolled_layers_hold_the_same(changes):
+def test_scanned_and_unrolled_layers_have_equal_activations(changes):
     targets = (
         TARGETS if "model.architecture" in changes and changes["model.architecture"] == "encoder_decoder" else None
     )
-    unrolled = inside({**changes, "model.scan_layers": False}, targets=targets)[0]
-    scanned = inside({**changes, "model.scan_layers": True}, targets=targets)[0]
-    jax.tree.map(lambda one, other: close(one, other), vars_of(unrolled), vars_of(scanned))
+    unrolled = record({**changes, "model.scan_layers": False}, targets=targets)[0]
+    scanned = record({**changes, "model.scan_layers": True}, targets=targets)[0]
+    jax.tree.map(lambda one, other: close(one, other), as_dicts(unrolled), as_dicts(scanned))
     for side, found in unrolled.items():
         queries = TARGETS if side == "decoder" else TOKENS
         assert len(found.probabilities["attention"]) == len(found.states) - 1
@@ -87,18 +85,18 @@ def test_scanned_and_unrolled_layers_hold_the_same(changes):
             keys = TOKENS if part == "cross_attention" else queries
             for each in maps:
                 assert each.shape[2:] == (queries.shape[1], keys.shape[1])
-                there = queries >= 0
-                np.testing.assert_allclose(each.sum(-1).transpose(0, 2, 1)[there], 1, rtol=0, atol=1e-5)
-                assert np.abs(each.transpose(0, 2, 1, 3)[there].sum(1) * (keys < 0)[np.nonzero(there)[0]]).max() == 0
+                filled = queries >= 0
+                np.testing.assert_allclose(each.sum(-1).transpose(0, 2, 1)[filled], 1, rtol=0, atol=1e-5)
+                assert np.abs(each.transpose(0, 2, 1, 3)[filled].sum(1) * (keys < 0)[np.nonzero(filled)[0]]).max() == 0
     assert ("cross_attention" in next(reversed(unrolled.values())).probabilities) == (targets is not None)
 
 
-def vars_of(found):
+def as_dicts(found):
     return {side: vars(each) for side, each in found.items()}
 
 
-def test_the_last_state_is_what_the_model_returns():
-    found, values, config = inside({"model.norm.placement": "post"})
+def test_the_last_state_is_the_output_of_the_model():
+    found, values, config = record({"model.norm.placement": "post"})
     from tests.support.building import call, counting, with_values
 
     model = make_model(config)
@@ -106,20 +104,20 @@ def test_the_last_state_is_what_the_model_returns():
     close(found[""].states[-1, 0], hidden[0])
 
 
-def test_only_the_states():
-    found = inside({})[0][""]
+def test_recording_without_attention_maps():
+    found = record({})[0][""]
     config = tiny()
     model = make_model(config)
-    alone = record_activations(config, model, random_values(model), {}, TOKENS, maps=False)[""]
-    assert alone.probabilities == alone.scores == {}
-    np.testing.assert_array_equal(alone.states, found.states)
+    states_only = record_activations(config, model, random_values(model), {}, TOKENS, maps=False)[""]
+    assert states_only.probabilities == states_only.scores == {}
+    np.testing.assert_array_equal(states_only.states, found.states)
 
 
-def test_layers_without_probabilities_and_queries_of_their_own():
-    found = inside({"model.attention.kind": "performer", "model.attention.features": 8})[0][""]
+def test_performer_and_global_query_activations():
+    found = record({"model.attention.kind": "performer", "model.attention.features": 8})[0][""]
     assert found.probabilities == {}
     assert np.isfinite(found.states[:, 0]).all()
-    found = inside(
+    found = record(
         ENCODER
         | {"model.attention.window": 3, "model.attention.global_tokens": 1, "model.attention.global_projections": True}
     )
@@ -128,6 +126,6 @@ def test_layers_without_probabilities_and_queries_of_their_own():
     assert np.isfinite(probabilities[0, :, 1:]).all()
 
 
-def test_what_cannot_be_read_is_refused():
+def test_too_long_inputs_are_rejected():
     with pytest.raises(ConfigError, match="positions end at 8"):
-        inside({}, tokens=np.ones((1, 9), np.int32))
+        record({}, tokens=np.ones((1, 9), np.int32))

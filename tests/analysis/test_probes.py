@@ -1,6 +1,4 @@
-"""Probes: the share of right answers against greedy decoding, what a run must have, and what it is
-asked at which distance.
-"""
+"""Probes: accuracy against greedy decoding, accuracy by distance, and the requirements for a run."""
 
 import json
 import re
@@ -27,7 +25,7 @@ RECALL = {"data__source": SOURCE, "data__tokenizer__kind": "characters"}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run that has learned that answers are digits, and hardly more."""
+    """A run that has learned little more than that answers are digits."""
     folder = tmp_path_factory.mktemp("probe") / "run"
     run(
         small(**RECALL, training__steps=40, training__eval_every=0, training__checkpoint_every=0),
@@ -37,25 +35,25 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_an_answer_is_right_where_greedy_decoding_writes_it(trained):
+def test_probe_accuracy_matches_greedy_decoding(trained):
     task, model = parse(SOURCE.partition(":")[2]), load(trained)
     texts = list(task.texts(150, "probe recall"))
-    written = model.generate([text[:-2] for text in texts], max_new_tokens=1)
-    right = [found.text == text[-2] for found, text in zip(written, texts, strict=True)]
-    assert 0 < np.mean(right) < 1
+    generated = model.generate([text[:-2] for text in texts], max_new_tokens=1)
+    correct = [found.text == text[-2] for found, text in zip(generated, texts, strict=True)]
+    assert 0 < np.mean(correct) < 1
     found = probe(load_trained(trained), task, documents=150)
-    assert found.accuracy == np.mean(right)
+    assert found.accuracy == np.mean(correct)
     assert found.chance == 0.1
-    # The digit is 5 or 3 tokens before the answer: q7a3?q7 and q7a3?a3.
+    # The digit is 5 or 3 tokens before the answer, as in q7a3?q7 and q7a3?a3.
     assert sum(count for *_, count in found.by_distance) == 150
     assert (found.by_distance[0][0], found.by_distance[-1][1]) == (3, 5)
     for low, high, share, count in found.by_distance:
         within = [low <= 6 - (text.index(text[-3]) + 1) <= high for text in texts]
         assert count == sum(within)
-        assert share == np.mean(np.array(right)[within])
+        assert share == np.mean(np.array(correct)[within])
 
 
-def test_a_probe_is_a_measure_and_a_command(trained, capsys):
+def test_probe_measure_and_command(trained, capsys):
     values = measure_run(trained, ["probe_recall"])
     assert main(["probe", str(trained), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -84,9 +82,9 @@ def flat(**changes):
         (RECALL | {"objective__kind": "multi_token"}, ""),
     ],
 )  # fmt: skip
-def test_what_a_run_must_have(changes, words):
-    why = why_unavailable("measured/probe_recall", flat(**changes))
-    assert words in why if words else not why
+def test_why_probes_are_unavailable(changes, words):
+    reason = why_unavailable("measured/probe_recall", flat(**changes))
+    assert words in reason if words else not reason
 
 
 def test_every_task_has_a_probe():
@@ -100,6 +98,6 @@ def test_every_task_has_a_probe():
                 assert task.task.place(text) < task.size - 2
 
 
-def test_an_untrained_kind_is_refused(trained):
+def test_probes_of_untrained_tasks_are_rejected(trained):
     with pytest.raises(ConfigError, match="has no synthetic:copy"):
         measure_run(trained, ["probe_copy"])

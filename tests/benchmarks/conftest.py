@@ -1,4 +1,4 @@
-"""The programs of benchmarks/ as modules."""
+"""Fixtures that import the programs of benchmarks/ and read their results."""
 
 import importlib
 import json

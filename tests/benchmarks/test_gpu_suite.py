@@ -1,4 +1,4 @@
-"""`benchmarks/gpu_suite.py`: what is interrupted goes on, what fails is tried again, and everything
+"""`benchmarks/gpu_suite.py`: interrupted suites resume, failed cells are retried, and every stage
 runs.
 """
 
@@ -19,14 +19,15 @@ def suite(benchmark_module):
 
 
 @pytest.fixture
-def fake(suite, monkeypatch, tmp_path, lines_of):
-    """call(behaviours, ...) runs the suite with one stage of small cells, in this process: a behaviour
-    is a result, or the error that a cell ends with. Returns (exit code, measured cells, lines).
+def run_fake_suite(suite, monkeypatch, tmp_path, lines_of):
+    """Returns a function call(behaviours, ...) that runs the suite in this process, with one stage of
+    fake cells. A behaviour is a cell's result or its error; the function returns (exit code, measured
+    cells, lines).
     """
     monkeypatch.setattr(suite, "surroundings", lambda: {"device": {"kind": "none", "platform": "cpu", "count": 1}})
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
-    def call(behaviours, *words, together=False, start=None):
+    def call(behaviours, *flags, together=False, start=None):
         measured = []
 
         def measure(settings):
@@ -46,51 +47,51 @@ def fake(suite, monkeypatch, tmp_path, lines_of):
 
         monkeypatch.setattr(suite, "has_accelerator", lambda: True)
         monkeypatch.setattr(suite, "start", start or work)
-        code = suite.main(["--out", str(tmp_path), "--stages=cells", *words])
+        code = suite.main(["--out", str(tmp_path), "--stages=cells", *flags])
         return code, measured, lines_of(tmp_path)
 
     return call
 
 
-def test_what_has_a_result_is_not_measured_again(fake):
-    code, measured, lines = fake({"a": {"x": 1}, "b": {"x": 2}})
+def test_cells_with_results_are_skipped(run_fake_suite):
+    code, measured, lines = run_fake_suite({"a": {"x": 1}, "b": {"x": 2}})
     assert (code, measured) == (0, ["a", "b"])
     assert [(line["stage"], line["cell"], line["config"], line["x"]) for line in lines] == [
         ("cells", "a", {"name": "a"}, 1),
         ("cells", "b", {"name": "b"}, 2),
     ]
-    code, measured, lines = fake({"a": {"x": 3}, "b": {"x": 3}, "c": {"x": 3}})
+    code, measured, lines = run_fake_suite({"a": {"x": 3}, "b": {"x": 3}, "c": {"x": 3}})
     assert (code, measured, len(lines)) == (0, ["c"], 3)
 
 
-def test_a_dry_run_is_no_result(fake):
-    fake({"a": {"x": 1}}, "--tiny")
-    assert fake({"a": {"x": 2}})[1] == ["a"]
-    assert fake({"a": {"x": 2}}, "--tiny")[1] == []
+def test_dry_runs_do_not_count_as_results(run_fake_suite):
+    run_fake_suite({"a": {"x": 1}}, "--tiny")
+    assert run_fake_suite({"a": {"x": 2}})[1] == ["a"]
+    assert run_fake_suite({"a": {"x": 2}}, "--tiny")[1] == []
 
 
-def test_a_failure_stops_nothing_and_is_tried_again(fake):
-    code, measured, lines = fake({"bad": ValueError("a typo"), "good": {"x": 1}})
+def test_failed_cells_are_retried_and_do_not_stop_others(run_fake_suite):
+    code, measured, lines = run_fake_suite({"bad": ValueError("a typo"), "good": {"x": 1}})
     assert (code, measured) == (1, ["bad", "good"])
     assert [line.get("error") for line in lines] == ["ValueError: a typo", None]
-    code, measured, lines = fake({"bad": {"x": 1}, "good": {"x": 1}})
+    code, measured, lines = run_fake_suite({"bad": {"x": 1}, "good": {"x": 1}})
     assert (code, measured, len(lines)) == (0, ["bad"], 3)
-    assert fake({"bad": {"x": 1}, "good": {"x": 1}})[1] == []
+    assert run_fake_suite({"bad": {"x": 1}, "good": {"x": 1}})[1] == []
 
 
-def test_what_cannot_be_measured_here_says_why(fake, suite):
-    code, _, (line,) = fake({"a": suite.Skipped("PyTorch is not installed")})
+def test_skipped_cells_give_a_reason(run_fake_suite, suite):
+    code, _, (line,) = run_fake_suite({"a": suite.Skipped("PyTorch is not installed")})
     assert (code, line["skipped"]) == (0, "PyTorch is not installed")
-    assert fake({"a": {"x": 1}})[1] == ["a"]
+    assert run_fake_suite({"a": {"x": 1}})[1] == ["a"]
 
 
-def test_too_little_memory_is_a_result(fake):
-    code, _, (line,) = fake({"a": RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")})
+def test_out_of_memory_is_a_result(run_fake_suite):
+    code, _, (line,) = run_fake_suite({"a": RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")})
     assert (code, line["out_of_memory"]) == (0, True)
-    assert fake({"a": {"x": 1}})[1] == []
+    assert run_fake_suite({"a": {"x": 1}})[1] == []
 
 
-def test_the_cells_after_a_crash_have_another_process(fake, suite):
+def test_cells_after_a_crash_run_in_a_new_process(run_fake_suite, suite):
     started = []
 
     def start(name, names, own, seconds, options):
@@ -101,18 +102,18 @@ def test_the_cells_after_a_crash_have_another_process(fake, suite):
         suite.work(name, names, options.tiny, options.out)
         return ""
 
-    code, _, lines = fake({name: {"x": 1} for name in "abcd"}, together=True, start=start)
+    code, _, lines = run_fake_suite({name: {"x": 1} for name in "abcd"}, together=True, start=start)
     assert (code, started) == (1, [(["a", "b", "c", "d"], 40), (["c", "d"], 20)])
     assert [line["cell"] for line in lines] == ["a", "b", "c", "d"]
     assert lines[1]["error"] == "the process ended with exit code -9"
 
 
-def test_nothing_is_started_that_might_not_end_in_time(fake, capsys):
-    # A cell may take 10 seconds.
-    code, measured, lines = fake({"a": {"x": 1}, "b": {"x": 1}}, "--limit=9")
+def test_cells_that_may_exceed_the_time_limit_are_not_started(run_fake_suite, capsys):
+    # The stage allows 10 seconds per cell.
+    code, measured, lines = run_fake_suite({"a": {"x": 1}, "b": {"x": 1}}, "--limit=9")
     assert (code, measured, lines) == (1, [], [])
     assert "no time is left for a" in capsys.readouterr().out
-    assert fake({name: {"x": 1} for name in "abc"}, "--limit=25", together=True)[1] == ["a", "b", "c"]
+    assert run_fake_suite({name: {"x": 1} for name in "abc"}, "--limit=25", together=True)[1] == ["a", "b", "c"]
 
 
 def test_without_an_accelerator_only_dry_runs_start(suite, monkeypatch, tmp_path, capsys, lines_of):
@@ -122,18 +123,18 @@ def test_without_an_accelerator_only_dry_runs_start(suite, monkeypatch, tmp_path
     assert lines_of(tmp_path) == []
 
 
-def test_a_process_ends_at_its_limit(suite, tmp_path):
+def test_processes_are_stopped_at_their_time_limit(suite, tmp_path):
     options = Namespace(out=tmp_path, tiny=True)
     assert suite.start("probe", ["matrix product"], {}, 0.2, options) == "not done after its limit of 0 s"
 
 
-def test_a_process_that_fails_says_what_it_printed(suite, tmp_path):
+def test_failed_processes_report_their_output(suite, tmp_path):
     problem = suite.start("probe", ["no such cell"], {}, 60, Namespace(out=tmp_path, tiny=True))
     assert problem.startswith("the process ended with exit code 1")
     assert "KeyError: 'no such cell'" in problem
 
 
-def test_a_line_that_was_cut_off_spoils_no_other(benchmark_module, tmp_path):
+def test_a_truncated_line_does_not_affect_others(benchmark_module, tmp_path):
     lines = benchmark_module("gpu_stages.lines")
     first, second = ({"stage": "s", "cell": cell, "tiny": False} for cell in "ab")
     lines.append(tmp_path, first)
@@ -157,13 +158,13 @@ def test_the_environment_of_a_worker(suite, monkeypatch):
     assert "XLA_CLIENT_MEM_FRACTION" not in suite.environment(own, tiny=False)
 
 
-def test_cells_with_variables_of_their_own_have_a_process_of_their_own(suite):
+def test_cells_with_environment_variables_run_in_separate_processes(suite):
     cells = {"a": {}, "b": {"environment": {"X": "1"}}, "c": {}}
     stage = suite.Stage("cells", 1, lambda tiny: cells, dict, together=True, environment={"Y": "2"})
     assert list(suite.processes(stage, list(cells), False)) == [(["a", "c"], {"Y": "2"}), (["b"], {"Y": "2", "X": "1"})]
 
 
-def test_timed_counts_every_step_and_waits_for_none(benchmark_module):
+def test_timed_runs_warmup_and_measured_calls(benchmark_module):
     import jax.numpy as jnp
 
     calls = []
@@ -186,7 +187,7 @@ def training_cells(benchmark_module):
     return steps, {name: cell for cells in stages for name, cell in cells(False).items()}
 
 
-def test_every_config_of_full_size_resolves(benchmark_module):
+def test_full_size_configs_resolve(benchmark_module):
     from zoo.models import cost
 
     steps, cells = training_cells(benchmark_module)
@@ -197,29 +198,29 @@ def test_every_config_of_full_size_resolves(benchmark_module):
 
 
 @pytest.mark.slow
-def test_every_step_of_full_size_can_be_traced(benchmark_module):
+def test_full_size_training_steps_can_be_traced(benchmark_module):
     from zoo.resources.abstract_run import abstract_program, lowered_step
 
     steps, cells = training_cells(benchmark_module)
-    # The others of GPT-2 124M differ in numbers alone.
-    numbers = [name for name in steps.small_model_cells(False) if name.endswith(" V 50257") or "chunks" in name]
-    for settings in (settings for name, settings in cells.items() if name not in numbers):
+    # These cells of GPT-2 124M differ only in numeric settings.
+    redundant = [name for name in steps.small_model_cells(False) if name.endswith(" V 50257") or "chunks" in name]
+    for settings in (settings for name, settings in cells.items() if name not in redundant):
         config = steps.resolved(settings)
         batch, lowered = steps.random_batch(config), lowered_step(config, abstract_program(config))
         shapes = {name: (x.shape, x.dtype) for name, x in lowered.args_info[0][1].items()}
         assert {name: (x.shape, x.dtype) for name, x in batch.items()} == shapes
 
 
-def dry_run(folder, *words):
-    command = [sys.executable, ROOT / "benchmarks" / "gpu_suite.py", "--tiny", "--out", folder, *words]
+def dry_run(folder, *flags):
+    command = [sys.executable, ROOT / "benchmarks" / "gpu_suite.py", "--tiny", "--out", folder, *flags]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.promise
 def test_a_dry_run_of_two_stages(tmp_path, lines_of):
-    done = dry_run(tmp_path, "--stages=loss,probe")
+    completed = dry_run(tmp_path, "--stages=loss,probe")
     lines = lines_of(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert [line["stage"] for line in lines] == ["probe", *["loss"] * 6]
     for line in lines:
         assert line["ms"]["p10"] > 0
@@ -232,12 +233,12 @@ def test_a_dry_run_of_two_stages(tmp_path, lines_of):
 
 @pytest.mark.promise
 def test_a_dry_run_of_everything(suite, tmp_path, lines_of):
-    done = dry_run(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / suite.LOG).read_text()[-5000:]
+    completed = dry_run(tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr + (tmp_path / suite.LOG).read_text()[-5000:]
     lines = lines_of(tmp_path)
     assert {line["stage"] for line in lines} == set(suite.STAGES)
     assert not [line for line in lines if "error" in line]
-    # Without a GPU cuDNN's kernel is left out; PyTorch may not be there.
+    # cuDNN's kernel needs a GPU, and PyTorch may not be installed.
     without = [line["skipped"] for line in lines if "skipped" in line]
     assert set(without) <= {"cuDNN's kernel needs an NVIDIA GPU", "PyTorch is not installed"}
     steps = [line for line in lines if line["stage"] in ("step124", "ladder", "variants")]

@@ -1,4 +1,4 @@
-"""`benchmarks/measure_claims.py`: rules decide by the rows, and pages say what was measured."""
+"""`benchmarks/measure_claims.py`: verdicts follow from the rows, and pages show the measurements."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ def measuring(benchmark_module):
 
 
 def timed(ms, ratio, **others):
-    """A row whose quartiles are 1 % away from the median."""
+    """Returns a row whose quartiles are 1 % away from the median."""
     return {"ms": ms, "ms_low": 0.99 * ms, "ms_high": 1.01 * ms} | {
         "ratio": ratio, "ratio_low": 0.99 * ratio, "ratio_high": 1.01 * ratio, **others
     }  # fmt: skip
@@ -84,7 +84,7 @@ CASES = {
 }
 
 
-def test_every_rule_can_hold_and_fail(measuring):
+def test_every_rule_can_be_supported_and_rejected(measuring):
     assert set(CASES) == set(measuring.CLAIMS)
     for name, (holds, *fails) in CASES.items():
         judge = measuring.CLAIMS[name].judge
@@ -93,7 +93,7 @@ def test_every_rule_can_hold_and_fail(measuring):
     assert measuring.CLAIMS["norm_time"].judge(norms(0.995)).verdict == "undecided"
 
 
-def test_a_turn_beside_other_work_is_thrown_away(benchmark_module, monkeypatch):
+def test_turns_on_a_busy_machine_are_discarded(benchmark_module, monkeypatch):
     turns = benchmark_module("claims.turns")
     busy = iter(range(1000))
     monkeypatch.setattr(turns, "busy_seconds", lambda: next(busy))
@@ -101,7 +101,7 @@ def test_a_turn_beside_other_work_is_thrown_away(benchmark_module, monkeypatch):
         turns.take_turns({"work": lambda: None}, turns.Settings(rounds=2, calls=1))
 
 
-def test_each_turn_begins_with_another_function(benchmark_module):
+def test_the_order_of_functions_rotates(benchmark_module):
     turns, called = benchmark_module("claims.turns"), []
     functions = {name: functools.partial(called.append, name) for name in "abc"}
     times = turns.take_turns(functions, turns.Settings(rounds=3, calls=1, foreign=1e9))
@@ -109,7 +109,7 @@ def test_each_turn_begins_with_another_function(benchmark_module):
     assert {name: len(each) for name, each in times.items()} == {"a": 3, "b": 3, "c": 3}
 
 
-def test_measurements_make_a_page_that_can_be_written_again(measuring, tmp_path, benchmark_module):
+def test_pages_can_be_rewritten_from_their_measurements(measuring, tmp_path, benchmark_module):
     settings = benchmark_module("claims.turns").Settings(1, 1, 100.0, smoke=True)
     saving, claim = benchmark_module("claims.measured_claim"), measuring.CLAIMS["rope_forms"]
     folder = tmp_path / "measured" / claim.name
@@ -130,7 +130,7 @@ def test_measurements_make_a_page_that_can_be_written_again(measuring, tmp_path,
         saving.rewrite_page(claim, folder)
 
 
-def test_committed_pages_follow_from_their_tables(measuring, benchmark_module):
+def test_committed_pages_match_their_tables(measuring, benchmark_module):
     saving, ids = (
         benchmark_module("claims.measured_claim"),
         {claim["id"] for claim in read_claims(measuring.FOLDER.parent).claims},

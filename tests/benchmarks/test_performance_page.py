@@ -1,4 +1,4 @@
-"""`benchmarks/performance_page.py`: the page shows what was measured, and nothing else."""
+"""`benchmarks/performance_page.py`: the page shows exactly the measurements."""
 
 import re
 from pathlib import Path
@@ -20,14 +20,14 @@ def line(stage, cell, **fields):
             "versions": {"jax": "0.11.2"}, "commit": "0123456789abcdef"} | fields  # fmt: skip
 
 
-def test_without_results_the_page_says_so_and_gives_no_number(page):
+def test_the_page_without_results_has_no_numbers(page):
     for results in ([], [line("probe", "a") | {"tiny": True}], [line("probe", "a", error="a typo")]):
         text = page.section(results)
         assert text.startswith("No GPU has been measured yet.")
         assert not re.search(r"\d", text)
 
 
-def test_a_table_has_the_columns_that_were_measured(page):
+def test_tables_have_only_measured_columns(page):
     fast = line("step124", "fast", mfu=0.375, tokens_per_second=400000.0, peak_bytes=3 * 2**30, compile_s=30.0)
     cached = line("step124", "slow", mfu=0.3, tokens_per_second=1234.0, compile_s=1.0, from_cache=True)
     rows = page.section([fast, cached]).splitlines()
@@ -41,7 +41,7 @@ def test_a_table_has_the_columns_that_were_measured(page):
     ]
 
 
-def test_what_was_not_measured_is_named_with_its_reason(page):
+def test_missing_measurements_are_listed_with_reasons(page):
     results = [
         line("step124", "good"),
         line("step124", "large", out_of_memory=True),
@@ -74,7 +74,7 @@ def test_a_page_shows_one_kind_of_device(page):
         page.section([line("probe", "a", device={"platform": "cpu", "kind": "cpu", "count": 1})])
 
 
-def test_only_what_is_between_the_markers_changes(page, tmp_path, benchmark_module):
+def test_only_the_text_between_the_markers_changes(page, tmp_path, benchmark_module):
     lines = benchmark_module("gpu_stages.lines")
     path = tmp_path / "page.md"
     path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
@@ -93,6 +93,6 @@ def test_only_what_is_between_the_markers_changes(page, tmp_path, benchmark_modu
     assert path.read_text() == "no markers"
 
 
-def test_the_page_of_the_documentation_has_the_markers(page):
+def test_the_committed_page_has_the_markers(page):
     text = (ROOT / "docs" / "performance.md").read_text()
     assert page.written(text, "x").count("\nx\n") == 1

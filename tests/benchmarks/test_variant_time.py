@@ -1,4 +1,4 @@
-"""`benchmarks/variant_time.py`: every variant can be built, and the page is made of the table."""
+"""`benchmarks/variant_time.py`: every variant resolves, and the page shows the table."""
 
 import csv
 
@@ -18,7 +18,7 @@ def row(part, variant, ratio, **others):
             "ratio_high": ratio + 0.01, "flops": 1.0} | others  # fmt: skip
 
 
-WHERE = {
+SETUP = {
     "rounds": 7,
     "calls": 3,
     "smoke": 0,
@@ -38,9 +38,9 @@ def test_every_variant_resolves_and_differs_from_the_baseline(timing):
     assert set(OPTIMIZER_KINDS.by_name) - set(changes["optimizer"]) == {"adamw"}
 
 
-def test_the_page_is_made_of_the_table(timing, tmp_path):
+def test_the_page_shows_the_table(timing, tmp_path):
     rows = [
-        row(part, name, ratio) | WHERE
+        row(part, name, ratio) | SETUP
         for part, name, ratio in (
             ("optimizer", "baseline", 1.0),
             ("optimizer", "baseline again", 1.004),
@@ -52,27 +52,27 @@ def test_the_page_is_made_of_the_table(timing, tmp_path):
     text = (tmp_path / "README.md").read_text()
     assert "| optimizer | muon | 1.46 | 1.45 | 1.47 | 1.00 | 43.68 |" in text
     assert "between 0.99 and 1.01" in " ".join(text.split())
-    assert all(str(WHERE[name]) in text for name in ("processor", "commit", "jax", "device"))
+    assert all(str(SETUP[name]) in text for name in ("processor", "commit", "jax", "device"))
     assert "trial" not in text
     with open(tmp_path / "measurements.csv", newline="") as file:
         assert [line["commit"] for line in csv.DictReader(file)] == ["0a1"] * 3
 
 
-def test_a_trial_does_not_replace_the_table(timing, monkeypatch, capsys):
+def test_smoke_runs_do_not_replace_the_table(timing, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["variant_time.py", "--smoke"])
     with pytest.raises(SystemExit):
         timing.main()
     assert "name another folder with --output" in capsys.readouterr().err
 
 
-def test_other_parts_stay_in_the_table_if_they_were_measured_alike(timing, tmp_path):
-    rows = [row(part, "baseline", 1.0) | WHERE for part in ("position", "optimizer")]
+def test_other_parts_are_kept_if_their_setup_matches(timing, tmp_path):
+    rows = [row(part, "baseline", 1.0) | SETUP for part in ("position", "optimizer")]
     timing.write_table(rows, tmp_path)
-    kept = timing.other_parts(["optimizer"], WHERE | {"commit": "2b3"}, tmp_path)
+    kept = timing.other_parts(["optimizer"], SETUP | {"commit": "2b3"}, tmp_path)
     assert [line["part"] for line in kept] == ["position"]
-    assert timing.other_parts(["position", "optimizer"], WHERE | {"jax": "1.3"}, tmp_path) == []
+    assert timing.other_parts(["position", "optimizer"], SETUP | {"jax": "1.3"}, tmp_path) == []
     with pytest.raises(ValueError, match=r"other parts have jax 1\.2, not 1\.3"):
-        timing.other_parts(["optimizer"], WHERE | {"jax": "1.3"}, tmp_path)
+        timing.other_parts(["optimizer"], SETUP | {"jax": "1.3"}, tmp_path)
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
-"""What a decoder can be that claims a cache: every position scheme with every window and number of
-key heads, and all else.
+"""Configs of the decoders that support a cache: every position scheme with every window and number
+of key heads, and everything else that a decoder can have.
 """
 
 import itertools
@@ -30,19 +30,19 @@ DECODERS = {
     "normed queries and keys": {"model.attention.qk_norm": "full", "model.position.kind": "rope", "model.norm.placement": "reordered"},
     "capped scores": {"model.attention.softcap": 2.0, "model.head.softcap": 3.0, "model.norm.placement": "sandwich"},
     "sinks": {"model.attention.sinks": True, "model.attention.window": 3, "model.attention.num_kv_heads": 2},
-    "side by side, one norm, rates of training": {
+    "parallel blocks, one norm, with dropout": {
         "model.parallel": "shared_norm", "model.position.kind": "rope", "model.position.fraction": 0.5, "model.dropout": 0.5,
         "model.attention.dropout": 0.5},
-    "side by side, two norms": {"model.parallel": "own_norms"},
+    "parallel blocks, two norms": {"model.parallel": "own_norms"},
     "running statistics": {"model.norm.kind": "batchnorm", "model.norm.placement": "post", "model.head.transform": True},
     "performer": {"model.attention.kind": "performer", "model.attention.num_kv_heads": 2},
     "performer, rope": {"model.attention.kind": "performer", "model.position.kind": "rope", "model.attention.features": 7},
-    "RoPE stretched evenly": {"model.position.kind": "rope", "model.position.scaling.kind": "linear", "model.position.scaling.factor": 3.0},
-    "RoPE stretched as in LLaMA 3.1": {"model.position.kind": "rope", "model.position.scaling.kind": "llama3",
+    "linear RoPE scaling": {"model.position.kind": "rope", "model.position.scaling.kind": "linear", "model.position.scaling.factor": 3.0},
+    "RoPE scaling of LLaMA 3.1": {"model.position.kind": "rope", "model.position.scaling.kind": "llama3",
                                        "model.position.scaling.factor": 3.0, "model.position.scaling.original_length": 8},
     "YaRN": {"model.position.kind": "rope", "model.position.scaling.kind": "yarn", "model.position.scaling.factor": 3.0,
              "model.position.scaling.original_length": 8},
-    "queries that heads share": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
+    "shared queries": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
     "dilated windows": {"model.attention.window": 3, "model.attention.dilations": (1, 3), "model.position.kind": "alibi"},
     "x0 shortcut, dyt": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.num_layers": 2},
     "gated heads without their own values": {
@@ -78,9 +78,9 @@ ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
         "model.position.kind": "rope", "model.decoder.attention.window": 3, "model.decoder.attention.num_kv_heads": 2},
     "fewer key heads in cross-attention, shared queries": {
         "model.attention.cross_kv_heads": 1, "model.decoder.attention.num_kv_heads": 2, "model.attention.num_query_heads": 2},
-    "sides that differ": {"model.position.kind": "sinusoidal", "model.encoder.num_layers": 1, "model.decoder.num_layers": 3,
+    "encoder and decoder differ": {"model.position.kind": "sinusoidal", "model.encoder.num_layers": 1, "model.decoder.num_layers": 3,
                           "model.decoder.position.kind": "alibi", "model.encoder.attention.kind": "performer"},
-    "an encoder that stretches": {"model.position.kind": "none", "model.encoder.position.kind": "rope",
+    "dynamic RoPE in the encoder": {"model.position.kind": "none", "model.encoder.position.kind": "rope",
                                   "model.encoder.position.scaling.kind": "dynamic", "model.encoder.position.scaling.factor": 2.0,
                                   "model.encoder.position.scaling.original_length": 4},
 }.items()}  # fmt: skip
@@ -91,5 +91,5 @@ def scheme(position):
 
 
 def combined(position, window, kv_heads):
-    """Overrides for one of `COMBINATIONS`."""
+    """Returns the overrides for one of `COMBINATIONS`."""
     return scheme(position) | {"model.attention.window": window, "model.attention.num_kv_heads": kv_heads}

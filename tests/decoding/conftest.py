@@ -1,4 +1,4 @@
-"""Programs that are compiled fast and run slower."""
+"""Compiles the decoding programs with few optimizations, because tests run them only a few times."""
 
 import jax
 import pytest
@@ -11,7 +11,7 @@ STATIC = {"prefill": ("decoder",), "sample": ("decoder", "buffer_size"), "search
 
 @pytest.fixture(autouse=True, scope="package")
 def quick_programs():
-    """Compiles the three programs anew, in the way of `tests.support.building.compiled`."""
+    """Compiles the three decoding programs like `tests.support.building.compiled`."""
     with pytest.MonkeyPatch.context() as patch:
         for name, static in STATIC.items():
             module = beam_search if name == "search" else decode_loop

@@ -1,4 +1,4 @@
-"""What top-k and top-p keep, and how often a token is drawn."""
+"""Top-k and top-p filtering, and the frequencies of sampled tokens."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ from zoo.decoding.sampling import Sampling, argmax_token, sample_tokens, top_k_t
 from zoo.errors import ConfigError
 
 V = 7
-KEPT = compiled(top_k_top_p_mask)
-SCORES = np.float32([[0.3, -2.0, 1.7, 0.9, -0.4, 1.1, -7.0]])
+top_k_top_p = compiled(top_k_top_p_mask)
+LOGITS = np.float32([[0.3, -2.0, 1.7, 0.9, -0.4, 1.1, -7.0]])
 
 
-def kept_by_hand(scores, top_k, top_p):
-    """Token after token, the likeliest first; what is as likely as the last one is kept too."""
+def reference_mask(scores, top_k, top_p):
+    """Adds tokens from the likeliest on; tokens that tie with the last one are kept too."""
     kept = set(range(len(scores)))
     if top_k:
         kept = {v for v in kept if sum(scores > scores[v]) < top_k}
@@ -26,65 +26,69 @@ def kept_by_hand(scores, top_k, top_p):
     return kept
 
 
-numbers = strategies.integers(-12, 12).map(lambda n: n / 8)
+eighths = strategies.integers(-12, 12).map(lambda n: n / 8)
 
 
-@given(strategies.lists(numbers, min_size=V, max_size=V), strategies.integers(0, V + 2), strategies.integers(1, 100))
-def test_what_is_kept(scores, top_k, percent):
-    # Percentages that no sum of such probabilities meets to the last digit.
+@given(strategies.lists(eighths, min_size=V, max_size=V), strategies.integers(0, V + 2), strategies.integers(1, 100))
+def test_top_k_and_top_p_match_a_reference(scores, top_k, percent):
+    # The offset keeps top_p away from every sum of these probabilities, so rounding cannot matter.
     top_p = 1.0 if percent == 100 else percent / 100 + 0.00123
     scores = np.float32(scores)
-    kept = KEPT(scores[None], Sampling(1.0, np.int32(top_k), np.float32(top_p)))
-    assert set(np.flatnonzero(kept[0])) == kept_by_hand(scores.astype(np.float64), top_k, top_p)
+    kept = top_k_top_p(scores[None], Sampling(1.0, np.int32(top_k), np.float32(top_p)))
+    assert set(np.flatnonzero(kept[0])) == reference_mask(scores.astype(np.float64), top_k, top_p)
 
 
-def test_top_p_is_a_share_of_what_top_k_left():
+def test_top_p_applies_after_top_k():
     scores = np.float32([[3.0, 2.6, 1.9, 1.5, 1.4, 1.3, 1.2]])
-    assert (kept_by_hand(scores[0], 2, 0.55), kept_by_hand(scores[0], 0, 0.55)) == ({0}, {0, 1})
-    np.testing.assert_array_equal(KEPT(scores, Sampling(1.0, np.int32(2), np.float32(0.55))), [[1, 0, 0, 0, 0, 0, 0]])
+    assert (reference_mask(scores[0], 2, 0.55), reference_mask(scores[0], 0, 0.55)) == ({0}, {0, 1})
+    np.testing.assert_array_equal(
+        top_k_top_p(scores, Sampling(1.0, np.int32(2), np.float32(0.55))), [[1, 0, 0, 0, 0, 0, 0]]
+    )
 
 
 @pytest.mark.parametrize("number", [1.0, -1.0, 1e-38, -3e20])
-def test_neighbouring_numbers_are_told_apart(number):
+def test_adjacent_floats_are_distinguished(number):
     scores = np.full((1, V), number, np.float32)
     scores[0, 3] = np.nextafter(scores[0, 3], np.float32(np.inf))
-    np.testing.assert_array_equal(KEPT(scores, Sampling(1.0, np.int32(1), np.float32(1.0))), [[0, 0, 0, 1, 0, 0, 0]])
+    np.testing.assert_array_equal(
+        top_k_top_p(scores, Sampling(1.0, np.int32(1), np.float32(1.0))), [[0, 0, 0, 1, 0, 0, 0]]
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_thresholds_are_found_at_every_scale_and_rows_have_their_own(scale):
+def test_top_k_thresholds_are_per_row_and_scale_invariant(scale):
     scores = scale * np.float32([[5, -3, 4, -1, -2, 0, 3], [-9, -8, -7, -6, -5, -4, -3]])
-    kept = KEPT(scores, Sampling(1.0, np.int32(3), np.float32(1.0)))
+    kept = top_k_top_p(scores, Sampling(1.0, np.int32(3), np.float32(1.0)))
     np.testing.assert_array_equal(kept, [[1, 0, 1, 0, 0, 0, 1], [0, 0, 0, 0, 1, 1, 1]])
 
 
-def test_scores_of_minus_infinity_are_never_kept_by_top_p():
+def test_top_p_drops_scores_of_minus_infinity():
     scores = np.float32([[0, -np.inf, 0, -np.inf, 0, 0, -np.inf]])
-    kept = KEPT(scores, Sampling(1.0, np.int32(0), np.float32(0.999)))
+    kept = top_k_top_p(scores, Sampling(1.0, np.int32(0), np.float32(0.999)))
     np.testing.assert_array_equal(kept, np.isfinite(scores))
 
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 3, 1.0), (1.0, 0, 0.7), (0.7, 5, 0.9)]
 )
-def test_how_often_a_token_is_drawn(temperature, top_k, top_p):
+def test_sampling_frequencies(temperature, top_k, top_p):
     draws = 20_000
 
     def draw(scores, sampling):
         return sample_tokens(jnp.broadcast_to(scores, (draws, V)), jax.random.split(jax.random.key(3), draws), sampling)
 
-    drawn = call(draw, jnp.asarray(SCORES), Sampling(np.float32(temperature), np.int32(top_k), np.float32(top_p)))
-    scores = SCORES[0].astype(np.float64) / temperature
-    kept = kept_by_hand(scores, top_k, top_p)
+    drawn = call(draw, jnp.asarray(LOGITS), Sampling(np.float32(temperature), np.int32(top_k), np.float32(top_p)))
+    scores = LOGITS[0].astype(np.float64) / temperature
+    kept = reference_mask(scores, top_k, top_p)
     assert set(drawn) <= kept
     expected = np.array([np.exp(scores[v]) if v in kept else 0 for v in range(V)])
     expected /= expected.sum()
     found = np.bincount(drawn, minlength=V) / draws
-    # Four standard deviations of a count.
+    # The tolerance is four standard deviations of a count.
     assert (abs(found - expected) <= 4 * np.sqrt(expected * (1 - expected) / draws)).all(), (found, expected)
 
 
-def test_rows_have_keys_of_their_own():
+def test_each_row_has_its_own_key():
     keys = jax.random.split(jax.random.key(0), 50)
     scores = jnp.zeros((50, V))
     both = call(lambda: (sample_tokens(scores, keys, Sampling()), sample_tokens(scores[:9], keys[:9], Sampling())))
@@ -92,7 +96,7 @@ def test_rows_have_keys_of_their_own():
     np.testing.assert_array_equal(both[0][:9], both[1])
 
 
-def test_the_likeliest_is_the_first_of_equals():
+def test_argmax_breaks_ties_by_the_lowest_id():
     np.testing.assert_array_equal(argmax_token(jnp.array([[1.0, 3.0, 3.0], [2.0, -1.0, 0.0]])), [1, 0])
 
 
@@ -101,6 +105,6 @@ def test_the_likeliest_is_the_first_of_equals():
     ({"temperature": float("inf")}, "temperature=inf"), ({"top_k": -1}, "top_k=-1"), ({"top_p": 0.0}, "top_p=0.0"),
     ({"top_p": 1.5}, "top_p=1.5"),
 ])  # fmt: skip
-def test_numbers_out_of_range(wrong, words):
+def test_sampling_values_out_of_range(wrong, words):
     with pytest.raises(ConfigError, match=words):
         Sampling(**wrong).checked()

@@ -1,25 +1,25 @@
-"""Requests that cannot be met are refused in a line that says why."""
+"""Requests that cannot be met are rejected with a one-line reason."""
 
 import jax
 import numpy as np
 import pytest
 
-from tests.decoding.making import PROMPTS, SOURCES, V, generator, made
+from tests.decoding.making import PROMPTS, SOURCES, V, generator, random_model
 from tests.support.building import ENCODER, ENCODER_DECODER, TINY_ELMO, tiny
 from zoo.decoding import Generator, Sampling, stop_table
 from zoo.decoding.generator import padded_length
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
-SHORT = {"model.position.kind": "learned", "model.position.max_length": 24}
+SHORT_LEARNED = {"model.position.kind": "learned", "model.position.max_length": 24}
 DYNAMIC = {"model.position.kind": "rope", "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 2.0,
            "model.position.scaling.original_length": 4}  # fmt: skip
-SOME_DYNAMIC = {"model.position.kind": "rope", "model.layers.pattern": ("a", "b"), "model.num_layers": 2,
+PARTLY_DYNAMIC = {"model.position.kind": "rope", "model.layers.pattern": ("a", "b"), "model.num_layers": 2,
                 "model.layers.kinds.a.position.scaling.kind": "dynamic", "model.layers.kinds.a.position.scaling.factor": 2.0,
                 "model.layers.kinds.b.attention.window": 3}  # fmt: skip
 
 
-def refused(words, call):
+def assert_rejected(words, call):
     with pytest.raises(ConfigError, match=words) as error:
         call()
     assert len(error.value.problems) == 1
@@ -27,51 +27,57 @@ def refused(words, call):
 
 
 @pytest.mark.parametrize(("overrides", "name"), [(ENCODER, "encoder"), (TINY_ELMO, "elmo")])
-def test_models_that_do_not_make_tokens(overrides, name):
-    refused(f"model.architecture={name} does not continue", lambda: Generator(make_model(tiny(overrides)), {}, {}))
+def test_models_that_cannot_generate_are_rejected(overrides, name):
+    assert_rejected(
+        f"model.architecture={name} does not continue", lambda: Generator(make_model(tiny(overrides)), {}, {})
+    )
 
 
-@pytest.mark.parametrize("overrides", [DYNAMIC, SOME_DYNAMIC, ENCODER_DECODER | DYNAMIC], ids=str)
-def test_what_cannot_be_cached(overrides):
+@pytest.mark.parametrize("overrides", [DYNAMIC, PARTLY_DYNAMIC, ENCODER_DECODER | DYNAMIC], ids=str)
+def test_dynamic_rope_scaling_cannot_be_cached(overrides):
     model, sources = generator(overrides), [SOURCES[0]] if "model.architecture" in overrides else None
-    refused(
+    assert_rejected(
         "scaling.kind=dynamic rotates all keys anew as .* --no-cache",
         lambda: model.generate([[1, 2]], 3, sources=sources),
     )
-    refused("scaling.kind=dynamic", lambda: model.beam_search([[1, 2]], 3, sources=sources))
+    assert_rejected("scaling.kind=dynamic", lambda: model.beam_search([[1, 2]], 3, sources=sources))
     assert model.generate([[1, 2]], 3, sources=sources, cache=False).tokens.shape == (1, 3)
-    refused(
+    assert_rejected(
         "follows the longest row",
         lambda: model.generate([[1, 2], [1]], 3, sources=sources and sources * 2, cache=False),
     )
 
 
-def test_an_encoder_that_stretches_takes_sources_of_one_length():
+def test_an_encoder_with_dynamic_rope_needs_sources_of_equal_length():
     model = generator(
         ENCODER_DECODER | {"model.encoder." + path.removeprefix("model."): value for path, value in DYNAMIC.items()}
     )
     assert model.generate([[1], [2]], 3, sources=[[1, 2], [3, 4]]).tokens.shape == (2, 3)
-    refused("one source at a time", lambda: model.generate([[1], [2]], 3, sources=[[1, 2], [3]]))
+    assert_rejected("one source at a time", lambda: model.generate([[1], [2]], 3, sources=[[1, 2], [3]]))
 
 
-def test_a_table_of_positions_ends():
-    model = generator(SHORT)
-    # The newest token is not read: it needs no position.
+def test_learned_positions_limit_the_length():
+    model = generator(SHORT_LEARNED)
+    # The last token is never read, so it needs no position.
     assert (model.generate([[1] * 20], 5).lengths == 5).all()
-    refused(
+    assert_rejected(
         "learned positions end at 24: after a prompt of 20 tokens at most 5 new ones fit",
         lambda: model.generate([[1] * 20], 6),
     )
-    refused("learned positions end at 24: after a prompt of 20", lambda: model.beam_search([[1] * 20, [1]], 6))
-    refused("learned positions end at 24: a prompt of 25 tokens is too long", lambda: model.generate([[1] * 25], 1))
+    assert_rejected("learned positions end at 24: after a prompt of 20", lambda: model.beam_search([[1] * 20, [1]], 6))
+    assert_rejected(
+        "learned positions end at 24: a prompt of 25 tokens is too long", lambda: model.generate([[1] * 25], 1)
+    )
     assert model.generate([[1] * 30], 6, cache=False).tokens.min() >= 0
 
 
-def test_a_source_past_the_encoder_s_table():
+def test_learned_encoder_positions_limit_the_source():
     model = generator(ENCODER_DECODER | {"model.encoder.position.kind": "learned", "model.encoder.position.max_length": 9,
                                          "model.position.kind": "rope"})  # fmt: skip
     assert model.generate([[1]], 40, sources=[[1] * 9]).tokens.min() >= 0
-    refused("learned positions end at 9: a source of 10 tokens", lambda: model.generate([[1]], 2, sources=[[1] * 10]))
+    assert_rejected(
+        "learned positions end at 9: a source of 10 tokens", lambda: model.generate([[1]], 2, sources=[[1] * 10])
+    )
 
 
 @pytest.mark.parametrize(("words", "request_"), [
@@ -87,43 +93,43 @@ def test_a_source_past_the_encoder_s_table():
 ], ids=str)  # fmt: skip
 def test_bad_requests(words, request_):
     request = {"prompts": PROMPTS, "max_new_tokens": 3} | request_
-    refused(words, lambda: generator().generate(**request))
-    refused(words, lambda: generator().beam_search(**request))
+    assert_rejected(words, lambda: generator().generate(**request))
+    assert_rejected(words, lambda: generator().beam_search(**request))
 
 
-def test_bad_requests_of_one_kind():
-    refused("temperature=-1", lambda: generator().generate(PROMPTS, 3, Sampling(temperature=-1)))
-    refused("beams=0", lambda: generator().beam_search(PROMPTS, 3, 0))
-    refused("length_penalty=nan", lambda: generator().beam_search(PROMPTS, 3, 2, float("nan")))
+def test_bad_requests_of_one_method():
+    assert_rejected("temperature=-1", lambda: generator().generate(PROMPTS, 3, Sampling(temperature=-1)))
+    assert_rejected("beams=0", lambda: generator().beam_search(PROMPTS, 3, 0))
+    assert_rejected("length_penalty=nan", lambda: generator().beam_search(PROMPTS, 3, 2, float("nan")))
     both = generator(ENCODER_DECODER)
-    refused("needs sources", lambda: both.generate(PROMPTS, 3))
-    refused("3 prompts and 2 sources", lambda: both.generate(PROMPTS, 3, sources=SOURCES[:2]))
+    assert_rejected("needs sources", lambda: both.generate(PROMPTS, 3))
+    assert_rejected("3 prompts and 2 sources", lambda: both.generate(PROMPTS, 3, sources=SOURCES[:2]))
 
 
-def test_buckets():
+def test_padded_lengths():
     assert [padded_length(n) for n in (1, 16, 17, 32, 33, 1000)] == [16, 16, 32, 32, 64, 1024]
     assert [padded_length(n, 24) for n in (1, 17, 24)] == [16, 24, 24]
     assert padded_length(3, 5) == 5
 
 
-def test_a_generator_leaves_the_parameters_as_they_are():
-    model, params, stats = made()
+def test_generation_does_not_modify_the_parameters():
+    model, params, stats = random_model()
     before = {name: np.asarray(value) for name, value in params["stack"]["layers"]["attention_norm"].items()}
     Generator(model, params, stats).generate(PROMPTS, 3)
     for name, value in before.items():
         np.testing.assert_array_equal(params["stack"]["layers"]["attention_norm"][name], value)
 
 
-def test_more_tokens_than_anything_holds(monkeypatch):
+def test_requests_that_exceed_the_memory(monkeypatch):
     one = generator({"model.position.kind": "rope"})
     for max_new_tokens in (2**24 + 1, 10**12):
         with pytest.raises(ConfigError, match=f"max_new_tokens={max_new_tokens} must be at most 16777216"):
             one.generate(PROMPTS, max_new_tokens)
 
-    def full(*arguments, **keywords):
+    def out_of_memory(*arguments, **keywords):
         raise jax.errors.JaxRuntimeError(f"{reason}: Out of memory allocating 9 bytes.")
 
-    monkeypatch.setattr("zoo.decoding.generator.prefill", full)
+    monkeypatch.setattr("zoo.decoding.generator.prefill", out_of_memory)
     reason = "RESOURCE_EXHAUSTED"
     with pytest.raises(
         ConfigError, match="the device's memory does not hold 3 texts of 1024 tokens; ask for fewer new tokens"

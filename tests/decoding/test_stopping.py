@@ -1,4 +1,4 @@
-"""The stopping automaton against looking for the texts in what was said so far."""
+"""The stopping automaton against a plain search in the output."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TWO = strategies.text("ab", min_size=1, max_size=4)
 
 
 def stops_after(table, tokens):
-    """Number of tokens read when the automaton stops; None if it does not."""
+    """Returns how many tokens the automaton reads before it stops, or None if it does not stop."""
     state = START
     for number, token in enumerate(tokens, 1):
         state = table[token, state]
@@ -27,8 +27,8 @@ def stops_after(table, tokens):
     strategies.sets(strategies.integers(0, 5)),
     strategies.lists(strategies.integers(0, 5), max_size=12),
 )
-def test_texts_and_tokens_stop_where_they_are_found(words, texts, ids, tokens):
-    check(words, texts, ids, tokens)
+def test_stop_strings_and_stop_tokens(words, texts, ids, tokens):
+    assert_stops_like_a_search(words, texts, ids, tokens)
 
 
 @given(
@@ -37,40 +37,43 @@ def test_texts_and_tokens_stop_where_they_are_found(words, texts, ids, tokens):
     strategies.just(set()),
     strategies.lists(strategies.integers(0, 3), min_size=8, max_size=20),
 )
-def test_texts_of_two_letters_that_begin_within_themselves(words, texts, ids, tokens):
-    check(words, texts, ids, tokens)
+def test_overlapping_stop_strings(words, texts, ids, tokens):
+    assert_stops_like_a_search(words, texts, ids, tokens)
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "after"), [("aab", "aaab", 4), ("abab", "abaabab", 7), ("aba", "ababa", 3), ("abac", "ababac", 6)]
+    ("text", "output", "after"),
+    [("aab", "aaab", 4), ("abab", "abaabab", 7), ("aba", "ababa", 3), ("abac", "ababac", 6)],
 )
-def test_a_text_that_begins_within_its_beginning(text, said, after):
-    assert stops_after(stop_table(3, [], [text], [b"a", b"b", b"c"]), ["abc".index(letter) for letter in said]) == after
+def test_stop_strings_that_overlap_themselves(text, output, after):
+    assert (
+        stops_after(stop_table(3, [], [text], [b"a", b"b", b"c"]), ["abc".index(letter) for letter in output]) == after
+    )
 
 
-def check(words, texts, ids, tokens):
+def assert_stops_like_a_search(words, texts, ids, tokens):
     pieces = [word.encode() for word in words]
     ids, tokens = {number % len(pieces) for number in ids}, [number % len(pieces) for number in tokens]
     table = stop_table(len(pieces), ids, texts, pieces)
-    said, expected = b"", None
+    output, expected = b"", None
     for number, token in enumerate(tokens, 1):
-        said += pieces[token]
-        if token in ids or any(text.encode() in said for text in texts):
+        output += pieces[token]
+        if token in ids or any(text.encode() in output for text in texts):
             expected = number
             break
     assert stops_after(table, tokens) == expected
 
 
-def test_what_stopped_stays_stopped():
+def test_the_stopped_state_is_absorbing():
     table = stop_table(3, [1], ["xy"], [b"x", b"y", b""])
     np.testing.assert_array_equal(table[:, STOPPED], STOPPED)
 
 
-def test_nothing_stops_unless_asked():
+def test_an_empty_stop_table_never_stops():
     np.testing.assert_array_equal(stop_table(5), [[START, STOPPED]] * 5)
 
 
-def test_tokens_beyond_the_pieces_say_nothing():
+def test_ids_beyond_the_tokenizer_have_no_text():
     """A model may have more ids than its tokenizer."""
     table = stop_table(4, [], ["aa"], [b"a", b"b"])
     assert stops_after(table, [0, 3, 2, 0]) == 4
@@ -78,12 +81,12 @@ def test_tokens_beyond_the_pieces_say_nothing():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
-def test_few_sizes(length):
+def test_the_number_of_states_is_a_power_of_two(length):
     states = stop_table(2, [], ["ab" * length], [b"a", b"b"]).shape[1]
     assert states & (states - 1) == 0
     assert 2 * length < states < 8 * length
 
 
-def test_an_empty_text():
+def test_an_empty_stop_string_is_rejected():
     with pytest.raises(ConfigError, match="an empty stop string"):
         stop_table(2, [], ["a", ""], [b"a", b"b"])

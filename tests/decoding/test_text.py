@@ -1,4 +1,4 @@
-"""Prompts to tokens and tokens to text, in the way of each objective."""
+"""Prompts become tokens and tokens become text, as each objective requires."""
 
 import functools
 
@@ -17,7 +17,7 @@ from zoo.decoding.text_generator import BLANK, PromptReading, TextGenerator
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
-OPENS, BYTE_TOKENIZER = 256, ByteTokenizer()
+BOS, BYTE_TOKENIZER = 256, ByteTokenizer()
 BYTES = {"data.tokenizer.kind": "bytes", "model.vocab_size": 270, "model.head.bias": True, "model.position.kind": "rope",
          "model.tie_embeddings": False, "model.num_layers": 1}  # fmt: skip
 ENCODER_DECODER = {"model.architecture": "encoder_decoder"}
@@ -26,14 +26,14 @@ OBJECTIVES = {
     "span": ENCODER_DECODER | {"objective.kind": "span", "objective.sentinels": 5},
     "denoising": ENCODER_DECODER | {"objective.kind": "denoising"},
 }  # fmt: skip
-FLAT, LIKELIEST = Sampling(temperature=1e6), Sampling(temperature=0.0)
+UNIFORM, GREEDY = Sampling(temperature=1e6), Sampling(temperature=0.0)
 
 
 MODELS = {}
 
 
 def model_of(config):
-    """The same model for equal parts of configs: generators of one model share their programs."""
+    """Returns one model for equal model configs, so that their generators share compiled programs."""
     name = str(to_plain(config.model))
     if name not in MODELS:
         MODELS[name] = make_model(config)
@@ -42,7 +42,7 @@ def model_of(config):
 
 @functools.cache
 def text_generator(objective="causal", always=None, learned=False, tokenizer=BYTE_TOKENIZER, reading=None):
-    """A random model of bytes, or one that says the same token all the time."""
+    """A random byte model, or one that always predicts the token `always`."""
     config = tiny(BYTES | OBJECTIVES[objective] | ({"model.position.kind": "learned"} if learned else {}))
     model = model_of(config)
     values = random_values(model, 3)
@@ -53,70 +53,70 @@ def text_generator(objective="causal", always=None, learned=False, tokenizer=BYT
 
 def test_a_decoder_continues_a_document():
     generator = text_generator()
-    assert generator._encode_prompt("aé") == ([OPENS, 97, 0xC3, 0xA9],) * 2
+    assert generator._encode_prompt("aé") == ([BOS, 97, 0xC3, 0xA9],) * 2
     assert generator.longest_sequence(["a", "abc"], 10) == 13
-    (answer,) = generator.sample(["ab"], 5, LIKELIEST, 0)
-    made = generator.generator.generate([[OPENS, 97, 98]], 5, vocab_size=257)
-    assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
+    (answer,) = generator.sample(["ab"], 5, GREEDY, 0)
+    expected = generator.generator.generate([[BOS, 97, 98]], 5, vocab_size=257)
+    assert answer.text == BYTE_TOKENIZER.decode(expected.tokens[0])
     assert (answer.tokens, answer.stopped, answer.score) == (5, False, None)
     assert generator.full_text("ab", answer) == "ab" + answer.text
 
 
-def test_an_encoder_decoder_goes_on_from_the_last_token_it_read():
+def test_a_prefix_model_starts_from_the_last_token_of_the_prompt():
     generator = text_generator("prefix")
-    assert generator._encode_prompt("ab") == ([OPENS, 97, 98], [98])
-    assert generator._encode_prompt("") == ([OPENS], [OPENS])
+    assert generator._encode_prompt("ab") == ([BOS, 97, 98], [98])
+    assert generator._encode_prompt("") == ([BOS], [BOS])
     assert generator.longest_sequence(["a", "abc"], 10) == 10
-    for prompt, first, source in (("", OPENS, [OPENS]), ("ab", 98, [OPENS, 97, 98])):
-        (answer,) = generator.sample([prompt], 5, LIKELIEST, 0)
-        made = generator.generator.generate([[first]], 5, sources=[source], vocab_size=257)
-        assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
+    for prompt, first, source in (("", BOS, [BOS]), ("ab", 98, [BOS, 97, 98])):
+        (answer,) = generator.sample([prompt], 5, GREEDY, 0)
+        expected = generator.generator.generate([[first]], 5, sources=[source], vocab_size=257)
+        assert answer.text == BYTE_TOKENIZER.decode(expected.tokens[0])
     (found,) = generator.beam_search(["ab"], 5, 1, 1.0)
     assert found.text == answer.text
     assert found.score < 0
 
 
-def test_blanks_are_filled():
+def test_a_span_model_fills_blanks():
     generator, first = text_generator("span"), 257 + 5 - 1
-    assert generator._encode_prompt("a<0>b<2>") == ([OPENS, 97, first, 98, first - 2, OPENS], [OPENS])
-    assert generator._encode_prompt("ab") == ([OPENS, 97, 98, first, OPENS], [OPENS])
-    answers = [generator.sample(["a<0>b"], 15, FLAT, seed)[0] for seed in range(40)]
+    assert generator._encode_prompt("a<0>b<2>") == ([BOS, 97, first, 98, first - 2, BOS], [BOS])
+    assert generator._encode_prompt("ab") == ([BOS, 97, 98, first, BOS], [BOS])
+    answers = [generator.sample(["a<0>b"], 15, UNIFORM, seed)[0] for seed in range(40)]
     said = {int(number) for answer in answers for number in BLANK.findall(answer.text)}
     assert said <= set(range(5))
     assert said
     assert generator.full_text("a<0>b", answers[0]) == answers[0].text
     with pytest.raises(ConfigError, match=r"blank <5> is past the last of objective.sentinels=5, <4>"):
-        generator.sample(["a<5>b"], 3, LIKELIEST, 0)
+        generator.sample(["a<5>b"], 3, GREEDY, 0)
 
 
-def test_a_text_with_blanks_is_written_again():
+def test_a_denoising_model_rewrites_the_text():
     generator = text_generator("denoising")
-    assert generator._encode_prompt("a<0>b<7>") == ([OPENS, 97, 257, 98, 257, OPENS], [OPENS])
-    assert generator._encode_prompt("ab") == ([OPENS, 97, 98, OPENS], [OPENS])
-    (answer,) = generator.sample(["a<0>b"], 5, LIKELIEST, 0)
-    made = generator.generator.generate([[OPENS]], 5, sources=[[OPENS, 97, 257, 98, OPENS]], vocab_size=257)
-    assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
+    assert generator._encode_prompt("a<0>b<7>") == ([BOS, 97, 257, 98, 257, BOS], [BOS])
+    assert generator._encode_prompt("ab") == ([BOS, 97, 98, BOS], [BOS])
+    (answer,) = generator.sample(["a<0>b"], 5, GREEDY, 0)
+    expected = generator.generator.generate([[BOS]], 5, sources=[[BOS, 97, 257, 98, BOS]], vocab_size=257)
+    assert answer.text == BYTE_TOKENIZER.decode(expected.tokens[0])
     assert generator.full_text("a<0>b", answer) == answer.text
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_text_ends_where_the_next_document_begins(objective):
-    generator = text_generator(objective, always=OPENS)
-    (drawn,), (found,) = generator.sample(["ab"], 5, LIKELIEST, 0), generator.beam_search(["ab"], 5, 1, 1.0)
+def test_generation_ends_at_the_start_of_a_new_document(objective):
+    generator = text_generator(objective, always=BOS)
+    (drawn,), (found,) = generator.sample(["ab"], 5, GREEDY, 0), generator.beam_search(["ab"], 5, 1, 1.0)
     for answer in (drawn, found):
         assert (answer.text, answer.tokens, answer.stopped) == ("", 1, True)
 
 
-def test_a_text_ends_before_a_stop():
+def test_the_stop_string_is_left_out():
     generator = text_generator(always=ord("x"))
-    (answer,) = generator.sample(["ab"], 9, LIKELIEST, 0, stop=["y", "xxx"])
+    (answer,) = generator.sample(["ab"], 9, GREEDY, 0, stop=["y", "xxx"])
     assert (answer.text, answer.tokens, answer.stopped) == ("", 3, True)
-    (answer,) = generator.sample(["ab"], 9, LIKELIEST, 0, stop=["y"])
+    (answer,) = generator.sample(["ab"], 9, GREEDY, 0, stop=["y"])
     assert (answer.text, answer.tokens, answer.stopped) == ("x" * 9, 9, False)
 
 
 def test_a_space_before_the_first_new_word_is_kept():
-    """Where the tokenizer leaves it out before the first word of a text."""
+    """Even if the tokenizer drops the space before the first word of a text."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
     words = ["<s>", "<unk>", "one", "two", "three"]
@@ -125,13 +125,13 @@ def test_a_space_before_the_first_new_word_is_kept():
     model.add_special_tokens([AddedToken("<s>", special=True), AddedToken("<unk>", special=True)])
     for objective in ("causal", "prefix"):
         generator = text_generator(objective, always=4, tokenizer=PretrainedTokenizer(model))
-        (answer,) = generator.sample(["one two"], 2, LIKELIEST, 0)
+        (answer,) = generator.sample(["one two"], 2, GREEDY, 0)
         assert (answer.text, generator.full_text("one two", answer)) == (" three three", "one two three three")
-        assert generator.sample([""], 2, LIKELIEST, 0)[0].text == "three three"
+        assert generator.sample([""], 2, GREEDY, 0)[0].text == "three three"
 
 
 def chat_tokenizer():
-    """Bytes with the special tokens of a chat."""
+    """A byte tokenizer with the special tokens of a chat."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -142,73 +142,73 @@ def chat_tokenizer():
     return PretrainedTokenizer(keep_own_tokens(model))
 
 
-def test_special_tokens_of_a_prompt_are_text_unless_asked_for():
+def test_special_tokens_in_prompts_are_text_by_default():
     tokenizer, prompt = chat_tokenizer(), "<|im_start|>a"
-    opens, starts = tokenizer.bos_id, 257
+    bos, im_start = tokenizer.bos_id, 257
     (a,) = tokenizer.encode("a").tolist()
     as_text = text_generator(tokenizer=tokenizer)._encode_prompt(prompt)[0]
-    assert as_text == [opens, *tokenizer.encode(prompt).tolist()]
+    assert as_text == [bos, *tokenizer.encode(prompt).tolist()]
     assert len(as_text) == 1 + len(prompt)
     reader = text_generator(tokenizer=tokenizer, reading=PromptReading(special_tokens=True))
-    assert reader._encode_prompt(prompt)[0] == [opens, starts, a]
-    # A prompt may spell the token that opens a document, which is not repeated.
-    assert reader._encode_prompt("<|endoftext|>" + prompt)[0] == [opens, starts, a]
+    assert reader._encode_prompt(prompt)[0] == [bos, im_start, a]
+    # A prompt may start with the token that begins a document, which is then not repeated.
+    assert reader._encode_prompt("<|endoftext|>" + prompt)[0] == [bos, im_start, a]
     assert tokenizer.encode(prompt).tolist() == as_text[1:]
     with pytest.raises(ConfigError, match=r"this one, of kind bytes, reads text"):
         text_generator(reading=PromptReading(special_tokens=True))
 
 
-def test_the_trained_length_may_come_from_elsewhere():
+def test_the_trained_length_can_be_overridden():
     assert text_generator(reading=PromptReading(trained_length=99)).trained_length == 99
 
 
-def test_the_seed_decides():
+def test_sampling_is_determined_by_the_seed():
     generator = text_generator()
-    one, again, other = (generator.sample(["ab", "c"], 9, FLAT, seed) for seed in (1, 1, 2))
+    one, again, other = (generator.sample(["ab", "c"], 9, UNIFORM, seed) for seed in (1, 1, 2))
     assert one == again
     assert one[0] != other[0]
     assert one[1] != other[1]
 
 
-def test_learned_positions_and_the_length_of_training():
+def test_learned_positions_limit_the_cached_length():
     generator = text_generator(learned=True)
     assert generator.trained_length == 8
     assert text_generator("prefix").trained_length == 6
     with pytest.raises(ConfigError, match="learned positions end at 8"):
-        generator.sample(["abcd"], 9, LIKELIEST, 0)
-    (answer,) = generator.sample(["abcd"], 9, LIKELIEST, 0, cache=False)
+        generator.sample(["abcd"], 9, GREEDY, 0)
+    (answer,) = generator.sample(["abcd"], 9, GREEDY, 0, cache=False)
     assert answer.tokens == 9
 
 
-def test_without_a_cache_a_model_reads_as_much_as_with_one():
+def test_context_is_the_same_with_and_without_a_cache():
     generator = text_generator()
     prompt = "a text of many more letters than the rows of training have"
     assert generator.longest_sequence([prompt], 9) > 8 * generator.trained_length
-    with_cache, without = (generator.sample([prompt], 9, LIKELIEST, 0, cache=cache) for cache in (True, False))
+    with_cache, without = (generator.sample([prompt], 9, GREEDY, 0, cache=cache) for cache in (True, False))
     assert with_cache == without
 
 
-def test_a_limited_reader_reads_no_more_than_in_training():
+def test_limited_reading_keeps_to_the_trained_length():
     letters = "".join(map(chr, range(0x100, 0x200)))
     generator = text_generator(tokenizer=CharacterTokenizer(letters), reading=PromptReading(limited=True))
     prompts = [letters[start : start + 20] for start in range(30)]
-    answers = [answer.text for answer in generator.sample(prompts, 1, LIKELIEST, 0, cache=False)]
+    answers = [answer.text for answer in generator.sample(prompts, 1, GREEDY, 0, cache=False)]
     last, whole = (
         [letters[row[0]] for row in generator.generator.generate(read, 1, vocab_size=256).tokens]
         for read in (
             [list(range(start + 12, start + 20)) for start in range(30)],
-            [[OPENS, *range(start, start + 20)] for start in range(30)],
+            [[BOS, *range(start, start + 20)] for start in range(30)],
         )
     )
     assert answers == last != whole
 
 
-def test_characters_that_are_unknown():
+def test_unknown_characters_are_rejected():
     config = tiny({"model.vocab_size": 4, "model.num_layers": 1})
     model = make_model(config)
     generator = TextGenerator(config, CharacterTokenizer("abc"), model, random_values(model), {})
     with pytest.raises(ConfigError, match="--prompt 'abZ'") as error:
-        generator.sample(["ab", "abZ"], 3, LIKELIEST, 0)
+        generator.sample(["ab", "abZ"], 3, GREEDY, 0)
     assert len(error.value.problems) == 1
-    assert generator.sample(["ab"], 3, LIKELIEST, 0)[0].tokens <= 3
+    assert generator.sample(["ab"], 3, GREEDY, 0)[0].tokens <= 3
     assert np.isfinite(generator.beam_search(["ab"], 3, 2, 0.0)[0].score)

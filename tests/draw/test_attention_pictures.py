@@ -1,4 +1,4 @@
-"""Attention maps and lines of one query, from activations that are made here."""
+"""Attention maps and query lines of synthetic activations."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ LABELS = ["[begin]", "the", "law", "and", "its", "end", "[end]"]
 
 
 def activations(heads=2, labels=LABELS):
-    """Two layers: in the trained run each head attends by 0.75 to token 2 and by 0.25 to the query
-    itself, in the other to all tokens alike.
+    """Returns activations of two layers. In the trained run each head attends to token 2 with weight
+    0.75 and to the query itself with 0.25; at initial values attention is uniform.
     """
     count = len(labels)
     sharp = np.broadcast_to(0.75 * np.eye(count)[2] + 0.25 * np.eye(count), (1, heads, count, count))
@@ -26,19 +26,19 @@ def activations(heads=2, labels=LABELS):
     return run_activations.RunActivations(None, {"": labels}, stacks, source)
 
 
-@pytest.mark.parametrize(("token", "place"), [
+@pytest.mark.parametrize(("token", "index"), [
     ("its", 4), ("", 5), ("andits", 4), ("[begin]", 0), ("it", None), ("sits", None)
 ])  # fmt: skip
-def test_a_token_is_found(token, place):
-    assert query_lines.find_token(LABELS, token) == place
+def test_find_token(token, index):
+    assert query_lines.find_token(LABELS, token) == index
 
 
-def test_the_last_of_equal_tokens_is_found():
+def test_find_token_prefers_the_last_match():
     assert query_lines.find_token(["[begin]", "i", "t", "s", "a", "i", "t"], "it") == 6
     assert query_lines.find_token(["[end]"], "") is None
 
 
-def test_lines_from_a_query():
+def test_query_lines():
     drawn = dict(query_lines.pages(activations(), "its", "1", "0,1"))
     assert list(drawn) == ["layer1"]
     trained, initial = drawn["layer1"].axes
@@ -54,9 +54,9 @@ def test_lines_from_a_query():
     )
 
 
-def test_maps_are_labelled_and_titled():
-    alone = attention_maps.pages(activations(heads=8), "0")["attention-layer0"]
-    panels = [axes for axes in alone.axes if axes.images and axes.get_title()]
+def test_attention_maps_have_labels_and_titles():
+    trained_only = attention_maps.pages(activations(heads=8), "0")["attention-layer0"]
+    panels = [axes for axes in trained_only.axes if axes.images and axes.get_title()]
     assert [axes.get_title() for axes in panels] == [f"head {head}" for head in range(8)]
     drawn = attention_maps.pages(activations(heads=8), "0", initial=True)["attention-layer0"]
     assert drawn.get_suptitle().startswith("runs/small, step 1,200\n“the law and its end”\nattention layer 0")
@@ -69,7 +69,7 @@ def test_maps_are_labelled_and_titled():
     assert [label.get_text() for label in panels[0].get_yticklabels()] == LABELS
     assert [label.get_text() for label in panels[-1].get_xticklabels()] == LABELS
     assert not panels[0].get_xticklabels()
-    # Tokens are no closer than their letters are high.
+    # Labels of neighbouring tokens must not overlap.
     height = panels[0].get_position().height * drawn.get_figheight() / len(LABELS)
     assert height > panels[0].get_yticklabels()[0].get_fontsize() / 72
 
@@ -79,7 +79,7 @@ def test_long_texts_are_cut_in_titles():
     assert text == ["run, step 3", "“" + "x" * 89 + "…”", "“short”"]
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
+def test_query_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run_activations, "read_text", lambda *_: activations())
     arguments = ["runs/small", "--layers", "0", "--format", "svg", "--out", str(tmp_path)]
     assert main(["draw", "query", *arguments, "--token", "its"]) == 0

@@ -1,4 +1,4 @@
-"""Diagrams of configs: the parts and their order, and what the files say."""
+"""Diagrams of configs: the parts and their order, masks, head sharing and positions."""
 
 import re
 
@@ -23,7 +23,7 @@ def resolved(kind="causal", **changes):
 
 
 def outline(steps):
-    """The roles of nested steps, a branch as a tuple."""
+    """Yields the roles of nested steps, with a branch as a tuple."""
     for step in steps:
         if isinstance(step, Part):
             yield step.role
@@ -42,7 +42,7 @@ def outline(steps):
     ("sandwich", [("+", "norm", "f", "norm")]),
     ("reordered", [("+", "f", "norm")]),
 ])  # fmt: skip
-def test_the_order_of_a_sublayer_is_that_of_the_block(placement, steps):
+def test_sublayer_steps_follow_the_placement(placement, steps):
     model = resolved(model__norm__placement=placement).model
     found = block_steps.sublayer_steps(model)
 
@@ -55,7 +55,7 @@ def test_the_order_of_a_sublayer_is_that_of_the_block(placement, steps):
     assert [step.factor for step in found if isinstance(step, Branch)] == ["α" if placement == "deepnorm" else ""]
 
 
-def test_a_placement_that_computes_otherwise_is_a_sublayer_alone(monkeypatch):
+def test_unknown_placements_are_drawn_as_one_sublayer(monkeypatch):
     class Streams(block_steps.PLACEMENTS["pre"]):
         def sublayer(self, x, f, norm, output_norm, context, part):
             return x * 2 + f(x)
@@ -64,7 +64,7 @@ def test_a_placement_that_computes_otherwise_is_a_sublayer_alone(monkeypatch):
     assert block_steps.sublayer_steps(resolved().model) == (Branch(("sublayer",), residual=False),)
 
 
-def test_a_decoder():
+def test_decoder_diagram():
     (column,) = columns(resolved(model__position__kind="rope", model__attention__num_kv_heads=2))
     assert list(outline(column.steps)) == [
         "embedding", ("", ("+", "norm", "attention"), ("+", "norm", "ffn")), "norm", "head", "softmax"
@@ -77,20 +77,20 @@ def test_a_decoder():
     assert attention.cached
 
 
-def test_a_prefix_is_seen_by_all():
+def test_prefix_decoder_diagram():
     (column,) = columns(resolved("prefix decoder"))
     repeat = next(step for step in column.steps if isinstance(step, Repeat))
     assert repeat.steps[0].steps[1].details == ("causal after a prefix that all see",)
 
 
-def test_positions_parallel_sublayers_and_no_residual():
+def test_parallel_sublayers_without_residual():
     (column,) = columns(resolved(model__parallel="shared_norm", model__residual=False))
     assert list(outline(column.steps))[:3] == [
         "embedding", "+position", ("", ("", "norm", [("attention",), ("ffn",)]))
     ]  # fmt: skip
 
 
-def test_an_encoder_decoder():
+def test_encoder_decoder_diagram():
     encoder, decoder = columns(resolved("span", model__norm__placement="post"))
     assert list(outline(encoder.steps))[-1] == ("", ("+", "attention"), "norm", ("+", "ffn"), "norm")
     assert list(outline(decoder.steps))[2][3] == ("+", "attention")
@@ -99,7 +99,7 @@ def test_an_encoder_decoder():
     assert [steps[0][0] for steps in cross.inputs] == ["K", "V", "Q"]
 
 
-def test_kinds_of_layers_share_a_block():
+def test_layer_kinds_share_a_block():
     changes = {"model.layers.pattern": ("near", "near", "far"), "model.layers.kinds.near.attention.window": 4}
     changes["model.layers.kinds.far.attention.window"] = 0
     (column,) = columns(resolve(override(small(**TINY), changes)))
@@ -108,13 +108,13 @@ def test_kinds_of_layers_share_a_block():
     assert repeat.steps[0].steps[1].details == ("near: causal, window of 4", "far: causal")
 
 
-def test_a_norm_that_is_left_out_is_not_drawn():
+def test_omitted_norms_are_not_drawn():
     (column,) = columns(resolve(override(small(**TINY), {"model.attention.input_norm": False})))
-    attended, fed = list(outline(column.steps))[2][1:3]
-    assert (attended, fed) == (("+", "attention"), ("+", "norm", "ffn"))
+    attention, feed_forward = list(outline(column.steps))[2][1:3]
+    assert (attention, feed_forward) == (("+", "attention"), ("+", "norm", "ffn"))
 
 
-def test_what_differs_is_marked_and_sizes_are_not():
+def test_diagrams_mark_different_parts_but_not_sizes():
     one = resolved()
     other = resolved(model__position__kind="rope", model__norm__kind="rmsnorm", model__ffn__hidden_dim=20)
     drawn = architecture_diagram.page([one, other], ["one", "other"])
@@ -128,7 +128,7 @@ def test_what_differs_is_marked_and_sizes_are_not():
     assert "differs from the other one" not in " ".join(text.get_text() for text in same.axes[0].texts)
 
 
-def test_text_fits_into_boxes_and_boxes_into_the_page():
+def test_text_fits_into_boxes_and_boxes_fit_into_the_page():
     drawn = architecture_diagram.page([resolved("span")], ["a name"])
     (axes,), renderer = drawn.axes, FigureCanvasAgg(drawn).get_renderer()
     page = drawn.bbox.padded(0.5)
@@ -147,7 +147,7 @@ def test_lines_do_not_break_at_hyphens():
     assert wrapped(("a learning rate with warm-up", "both"), 26) == ["a learning rate with", "warm-up", "both"]
 
 
-def test_the_file_is_named_by_its_configs(tmp_path, capsys):
+def test_figure_files_are_named_after_their_configs(tmp_path, capsys):
     specs = ["configs/gpt2.py:tiny", "configs/llama.py:tiny,model.dim=64"]
     assert main(["draw", "architecture", *specs, "--out", str(tmp_path / "figures"), "--format", "svg,pdf"]) == 0
     name = "architecture-gpt2-tiny-llama-tiny-model.dim=64"
@@ -155,7 +155,7 @@ def test_the_file_is_named_by_its_configs(tmp_path, capsys):
     drawn = (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
     assert ">Feed-forward, SwiGLU</text>" in drawn
     assert "sans-serif" in drawn
-    # Styles that were made classes are all there.
+    # Every class that is used is defined, and vice versa.
     assert set(re.findall(r'class="(\w+)"', drawn)) == set(re.findall(r"\.(\w+)\{", drawn))
     capsys.readouterr()
     for wrong, line in ((["configs/gpt2.py:huge"], "size 'huge'"), ([specs[0]] * 3, "one config or two, not 3")):
@@ -182,7 +182,7 @@ def test_masks_of_windows_documents_and_prefixes():
     np.testing.assert_array_equal(prefix.visible, (small_key <= small_query) | (small_key < 6))
 
 
-def test_a_long_row_is_shown_in_part():
+def test_masks_of_long_rows_are_subsampled():
     (mask,) = attention_masks.masks(resolved(model__attention__window=100), 320)
     query, key = 10 * np.mgrid[:32, :32]
     np.testing.assert_array_equal(mask.visible, (key <= query) & (query - key < 100))
@@ -197,14 +197,14 @@ def test_a_long_row_is_shown_in_part():
     assert reach.get_legend().get_texts()[0].get_text() == "last token of 96"
 
 
-def test_masks_of_both_sides():
+def test_masks_of_an_encoder_decoder():
     encoder, decoder, cross = attention_masks.masks(resolved("span"), 8)
     assert encoder.visible.all()
     assert cross.visible.all()
     np.testing.assert_array_equal(decoder.visible, np.tri(8, dtype=bool))
 
 
-def test_a_receptive_field_grows_by_a_window_in_each_layer():
+def test_receptive_fields_grow_by_a_window_per_layer():
     (field,) = attention_masks.receptive_fields(resolved(model__attention__window=5, data__sequence_length=64))
     np.testing.assert_array_equal(field.tokens, [1, 5, 9])
     near, far = np.eye(6, dtype=bool) | np.eye(6, k=-1, dtype=bool), np.tri(6, dtype=bool)
@@ -216,7 +216,7 @@ def test_a_receptive_field_grows_by_a_window_in_each_layer():
     )
 
 
-def test_masks_are_drawn(tmp_path, capsys):
+def test_mask_page_and_bad_arguments(tmp_path, capsys):
     drawn = attention_masks.page(resolved("span"), "a config")
     assert [axes.get_title().splitlines()[0] for axes in drawn.axes] == [
         "encoder self-attention, all layers",
@@ -234,12 +234,12 @@ def test_masks_are_drawn(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_heads_and_what_they_share():
+def test_head_sharing():
     (grouped,) = head_sharing.sharings(resolved(model__attention__num_kv_heads=2, model__attention__num_query_heads=1))
     assert grouped.scheme == "grouped-query (GQA)"
     assert grouped.readers(grouped.groups) == [[0, 1], [2, 3]]
     assert grouped.readers(grouped.queries) == [[0, 1, 2, 3]]
-    # Keys and values of 2 heads of 4 dimensions, in 2 layers, in float32.
+    # Keys and values have 2 heads of 4 dimensions in 2 layers, in float32.
     assert grouped.cached_bytes == 2 * 2 * 4 * 2 * 4
     both = head_sharing.sharings(resolved("span", model__attention__cross_kv_heads=1))
     assert [(each.title, each.groups, each.cached_bytes > 0) for each in both] == [
@@ -247,7 +247,7 @@ def test_heads_and_what_they_share():
     ]  # fmt: skip
 
 
-def test_kinds_of_layers_that_share_alike_are_drawn_once():
+def test_layer_kinds_with_equal_sharing_are_drawn_once():
     changes = {
         "model.layers.pattern": ("a", "b", "c"),
         "model.num_layers": 3,
@@ -263,12 +263,12 @@ def test_kinds_of_layers_that_share_alike_are_drawn_once():
     assert [roles.count(role) for role in ("attention", "ffn", "softmax")] == [8, 5, 5]
 
 
-def test_without_heads_is_one_line(capsys):
+def test_heads_of_elmo_are_a_one_line_error(capsys):
     assert main(["draw", "heads", "configs/elmo.py:tiny"]) == 2
     assert "model.architecture=elmo has no attention heads" in capsys.readouterr().err
 
 
-def test_positions_before_training():
+def test_rope_wavelengths_and_relative_buckets():
     rope = resolved(model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8)
     np.testing.assert_allclose(
         position_tables.wavelengths(rope.model, 16), 2 * np.pi * 100.0 ** (np.arange(4) / 4), rtol=1e-6
@@ -282,7 +282,7 @@ def test_positions_before_training():
     ("alibi", ["encoder: ALiBi: slope of each head", "decoder: ALiBi: slope of each head"]),
     ("sinusoidal", ["sinusoids, interleaved"]),
 ])  # fmt: skip
-def test_both_sides_are_drawn_where_they_differ(kind, titles):
+def test_encoder_and_decoder_positions_are_drawn_if_they_differ(kind, titles):
     drawn = position_tables.page(resolved("span", model__position__kind=kind), "a name", 12)
     assert [axes.get_title() for axes in drawn.axes if axes.get_title()][::2] == titles
     image = next(image for axes in drawn.axes for image in axes.images)
@@ -292,7 +292,7 @@ def test_both_sides_are_drawn_where_they_differ(kind, titles):
         assert image.get_array().shape == (12, 16)
 
 
-def test_positions_that_are_not_fixed_are_one_line(capsys):
+def test_positions_that_are_not_fixed_are_a_one_line_error(capsys):
     for config, line in (
         ("configs/gpt2.py:tiny", "kind=learned has nothing fixed to draw; zoo draw learned-positions RUN"),
         ("configs/elmo.py:tiny", "has no positions to draw"),

@@ -1,6 +1,4 @@
-"""Figures: the numbers in them against plain numpy, files that are made and not blank, and what is
-refused.
-"""
+"""Figures: their numbers against numpy, files that are not blank, and errors of bad arguments."""
 
 import numpy as np
 import pytest
@@ -23,14 +21,12 @@ def resolved(**changes):
     return resolve(small(**TINY, **changes))
 
 
-def run(folder, kind="causal", **changes):
+def untrained_run(folder, kind="causal", **changes):
     return untrained(folder / "run", small(**OBJECTIVES[kind], **TINY, **changes))
 
 
-def drawn(folder, *arguments):
-    """Draws into a folder, and returns the names of what is there, which is not blank and of which
-    PNGs are as the command wrote them.
-    """
+def draw_files(folder, *arguments):
+    """Draws figures into a folder, asserts that PNGs are not blank, and returns all file names."""
     assert main(["draw", *map(str, arguments), "--out", str(folder / "out")]) == 0
     for path in (folder / "out").glob("*.png"):
         assert imread(path)[..., :3].std() > 0.01, path
@@ -60,28 +56,28 @@ def test_rope(changes):
     neighbours = model.position.layout == "interleaved"
     pairs = [(2 * i, 2 * i + 1) if neighbours else (i, i + rotated // 2) for i in range(rotated // 2)]
     assert rope_pictures.rotated_pairs(model) == pairs
-    drawn = rope_pictures.pairs_page({"a name": model})
-    assert [text.get_text() for text in drawn.axes[0].texts] == [str(i) for i in range(rotated // 2) for _ in range(2)]
+    figure = rope_pictures.pairs_page({"a name": model})
+    assert [text.get_text() for text in figure.axes[0].texts] == [str(i) for i in range(rotated // 2) for _ in range(2)]
 
 
 def test_biases(tmp_path):
     distances, added = position_biases.bias_by_distance(position_biases.make_alibi(8), 3, causal=True)
     np.testing.assert_array_equal(distances, [-3, -2, -1, 0])
     np.testing.assert_allclose(added, 2.0 ** -np.arange(1, 9)[:, None] * distances)
-    folder = run(
+    folder = untrained_run(
         tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16
     )
     (pair,) = position_biases.load_biases(folder, 3).values()
     from zoo.training.trained_run import load_trained
 
     table = np.asarray(load_trained(folder).params["position"]["table"])
-    # The nearest distances have a bucket each.
+    # Each of the smallest distances has its own bucket.
     np.testing.assert_allclose(pair["trained"][1], table[[3, 2, 1, 0]].T)
     assert np.abs(pair["trained"][1] - pair["at initial values"][1]).max() > 0.1
-    assert drawn(tmp_path, "biases", folder, "--format", "png") == ["biases.png"]
+    assert draw_files(tmp_path, "biases", folder, "--format", "png") == ["biases.png"]
 
 
-def test_residual_and_learned_positions():
+def test_residual_rms_and_position_similarity():
     states = np.random.default_rng(0).standard_normal((3, 1, 4, 5))
     np.testing.assert_allclose(residual.rms_by_layer(states)[1], np.sqrt((states[1] ** 2).sum() / 20))
     table = np.random.default_rng(1).standard_normal((4, 6))
@@ -90,7 +86,7 @@ def test_residual_and_learned_positions():
     np.testing.assert_allclose(position_similarity.mean_by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
 
 
-def test_compare_marks_what_differs():
+def test_compare_marks_differences():
     one = resolved()
     other = resolve(
         override(small(**TINY), {"model.position.kind": "rope", "model.norm.placement": "post", "model.dim": 32})
@@ -107,23 +103,23 @@ def test_compare_marks_what_differs():
     )
 
 
-def test_a_decoder_is_read(tmp_path):
-    folder = run(tmp_path, model__position__kind="rope")
-    assert drawn(tmp_path, "attention", folder, "--text", "abc", "--layers", "1", "--heads", "0,2") == [
+def test_figures_of_a_decoder(tmp_path):
+    folder = untrained_run(tmp_path, model__position__kind="rope")
+    assert draw_files(tmp_path, "attention", folder, "--text", "abc", "--layers", "1", "--heads", "0,2") == [
         "attention-layer1.png",
         "attention-layer1.svg",
     ]
-    assert "rope-bound.png" in drawn(tmp_path, "rope-bound", folder, "--length", "12")
+    assert "rope-bound.png" in draw_files(tmp_path, "rope-bound", folder, "--length", "12")
 
 
-def test_the_built_in_text_fits_and_a_longer_one_is_refused_before_the_checkpoint_is_read(tmp_path, monkeypatch):
+def test_default_text_fits_and_long_texts_are_rejected_early(tmp_path, monkeypatch):
     folder = untrained(tmp_path / "run", small(**TINY | {"data__sequence_length": 16}))
-    read = run_activations.read_text(folder)
-    # Whole words, with the tokens at both ends within the row.
-    text = read.source.partition("“")[2].rstrip("”")
+    activations = run_activations.read_text(folder)
+    # The text consists of whole words, and fits into the row with its special tokens.
+    text = activations.source.partition("“")[2].rstrip("”")
     assert run_activations.default_text().startswith(f"{text} ")
     assert 8 < len(text) <= 14
-    assert "".join(read.labels[""][1:]) == text.replace(" ", "␣")
+    assert "".join(activations.labels[""][1:]) == text.replace(" ", "␣")
 
     def no_checkpoint(*_):
         raise AssertionError("the checkpoint was read")
@@ -133,7 +129,7 @@ def test_the_built_in_text_fits_and_a_longer_one_is_refused_before_the_checkpoin
         run_activations.read_text(folder, "x" * 30)
 
 
-def test_layers_without_scores_are_left_blank():
+def test_layers_without_scores_are_nan():
     maps = (None, -np.ones((1, 2, 3, 3)))
     activations = run_activations.RunActivations(
         None, {"": ["a", "b", "c"]}, {TRAINED: {"": StackActivations(None, {"attention": maps}, {})}}
@@ -145,20 +141,20 @@ def test_layers_without_scores_are_left_blank():
 
 
 @pytest.mark.slow
-def test_both_sides_are_read(tmp_path):
-    folder = run(tmp_path, "span")
-    assert drawn(
+def test_figures_of_an_encoder_decoder(tmp_path):
+    folder = untrained_run(tmp_path, "span")
+    assert draw_files(
         tmp_path, "attention", folder, "--text", "abc", "--target", "de", "--layers", "0", "--format", "png"
     ) == ["attention-decoder-cross-layer0.png", "attention-decoder-layer0.png", "attention-encoder-layer0.png"]
-    assert "residual.png" in drawn(tmp_path, "residual", folder, "--text", "abc")
-    assert "learned-positions.png" in drawn(tmp_path, "learned-positions", folder, "--format", "png")
+    assert "residual.png" in draw_files(tmp_path, "residual", folder, "--text", "abc")
+    assert "learned-positions.png" in draw_files(tmp_path, "learned-positions", folder, "--format", "png")
 
 
-def test_without_a_run(tmp_path):
-    drawn(tmp_path, "sinusoids", "--length", "20", "--dim", "16", "--layout", "half")
-    drawn(tmp_path, "rope", "configs/llama.py:tiny", "--length", "20")
-    drawn(tmp_path, "biases", "--heads", "6", "--length", "20")
-    names = drawn(tmp_path, "compare", "configs/gpt2.py:tiny", "configs/llama.py:tiny")
+def test_figures_that_need_no_run(tmp_path):
+    draw_files(tmp_path, "sinusoids", "--length", "20", "--dim", "16", "--layout", "half")
+    draw_files(tmp_path, "rope", "configs/llama.py:tiny", "--length", "20")
+    draw_files(tmp_path, "biases", "--heads", "6", "--length", "20")
+    names = draw_files(tmp_path, "compare", "configs/gpt2.py:tiny", "configs/llama.py:tiny")
     assert names == sorted(
         f"{name}.{kind}" for name in ("sinusoids", "rope", "biases", "compare") for kind in ("png", "svg")
     )
@@ -175,7 +171,7 @@ def test_without_a_run(tmp_path):
     (["attention", "nowhere"], "nowhere is not a run"),
     (["compare", "configs/gpt2.py:tiny"], "required: CONFIG"),
 ], ids=lambda value: value[0] if isinstance(value, list) else "")  # fmt: skip
-def test_what_cannot_be_drawn_is_one_line(tmp_path, capsys, arguments, line):
+def test_bad_arguments_of_draw(tmp_path, capsys, arguments, line):
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
     assert main(["draw", *arguments, *out]) == 2
     (error,) = capsys.readouterr().err.splitlines()
@@ -183,8 +179,8 @@ def test_what_cannot_be_drawn_is_one_line(tmp_path, capsys, arguments, line):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_run_has_not_is_one_line(tmp_path, capsys):
-    folder = run(tmp_path)
+def test_arguments_that_do_not_fit_the_run(tmp_path, capsys):
+    folder = untrained_run(tmp_path)
     for arguments, line in (
         (["attention", folder, "--layers", "2"], "--layers 2: expected numbers from 0 to 1"),
         (["attention", folder, "--heads", "a"], "--heads a: expected numbers from 0 to 3"),

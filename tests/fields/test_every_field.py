@@ -33,7 +33,7 @@ from zoo.nested import flatten
 # Fields that are read elsewhere than in the program and the data, with the test that shows their
 # effect.
 TESTED_ELSEWHERE = {
-    "plugins": "tests/plugins/test_loading.py::test_a_kind_is_a_choice_with_its_fields",
+    "plugins": "tests/plugins/test_loading.py::test_a_registered_kind_adds_a_choice_and_its_fields",
     "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_hub_name_is_read_at_its_commit",
     "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_the_same_with_and_without_streaming",
     "data.hub.folder": "tests/data/sources/test_hubs.py::test_tfds_is_read_by_folder_and_by_name",

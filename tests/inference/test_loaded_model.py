@@ -1,4 +1,4 @@
-"""What `zoo.load` returns says the same as the model's own functions."""
+"""The results of `zoo.load` against those of the model's own functions."""
 
 import json
 
@@ -23,27 +23,27 @@ CLASSIFIER = ENCODER | {
     "data__sequence_length": 24,
     "training__eval_batches": 0,
 }
-BOTH = {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6}
+ENCODER_DECODER = {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6}
 TEXT = "a bear so cute"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Returns the folder of an untrained run of bytes; the same one for the same settings."""
-    made = {}
+    """Returns a function that gives the folder of an untrained byte-level run for given settings."""
+    folders = {}
 
     def of(settings):
         key = repr(settings)
-        if key not in made:
+        if key not in folders:
             data = {"data__source": "stdlib:docstrings"} if "model__head__classes" in settings else {}
             config = small(**data, **settings)
-            made[key] = untrained(tmp_path_factory.mktemp("run"), config)
-        return made[key]
+            folders[key] = untrained(tmp_path_factory.mktemp("run"), config)
+        return folders[key]
 
     return of
 
 
-def test_a_decoder(folder):
+def test_decoder_outputs(folder):
     model = zoo.load(folder({}))
     assert model.tokens("ab") == ["[BOS]", "a", "b"]
     states, maps = model.hidden_states(TEXT)[""], model.attention(TEXT)["attention"]
@@ -54,7 +54,7 @@ def test_a_decoder(folder):
     assert np.triu(maps[0], 1).max() == 0.0
     logits = model.logits(TEXT)
     assert logits.shape == (tokens, model.config.model.vocab_size)
-    # The loss of the objective on the same row.
+    # The loss from the logits must equal that of the objective on the same row.
     row = np.array([[256, *TEXT.encode()]], np.int32)
     run = model.run
     sums = run.objective.sums(
@@ -77,7 +77,7 @@ def test_an_encoder_fills_masks(folder):
     one, two = model.fill_mask("b[MASK]ar so [MASK]", 2)
     assert len(one) == len(two) == 2
     assert one[0].probability >= one[1].probability > 0
-    # The same tokens as the objective reads, with the hidden ones in place.
+    # The model reads the tokens of the text, with the mask token (257) at the hidden ones.
     row = [256, *b"b", 257, *b"ar so ", 257]
     scores = np.asarray(model._logits(np.array([row], np.int32)))[0, 2, :257]
     assert one[0].probability == pytest.approx(float(jax.nn.softmax(jnp.asarray(scores)).max()), rel=1e-5)
@@ -89,7 +89,7 @@ def test_an_encoder_fills_masks(folder):
         zoo.load(folder({})).fill_mask("[MASK]")
 
 
-def test_vectors_of_texts(folder):
+def test_embeddings_and_similarity(folder):
     model = zoo.load(folder({}))
     vectors = model.embed(["abc", TEXT])
     np.testing.assert_allclose(vectors[0], model.hidden_states("abc")[""][-1, 1:].mean(axis=0), rtol=1e-6)
@@ -99,8 +99,8 @@ def test_vectors_of_texts(folder):
     assert cosines[0, 1] < 0.9999
 
 
-def test_both_sides_of_an_encoder_decoder(folder):
-    model = zoo.load(folder(BOTH))
+def test_encoder_decoder_states_and_attention(folder):
+    model = zoo.load(folder(ENCODER_DECODER))
     states = model.hidden_states("source", "target")
     assert states["encoder"].shape[1] == 7
     assert states["decoder"].shape[1] == 7
@@ -110,15 +110,15 @@ def test_both_sides_of_an_encoder_decoder(folder):
         model.logits("x")
 
 
-def test_classes_are_those_of_the_head(folder):
-    place = folder(CLASSIFIER)
-    write_json(place / "meta.json", {"data": {"labels": ["bad", "good", "so so"]}})
-    model = zoo.load(place)
+def test_classifier_predictions(folder):
+    run_folder = folder(CLASSIFIER)
+    write_json(run_folder / "meta.json", {"data": {"labels": ["bad", "good", "so so"]}})
+    model = zoo.load(run_folder)
     assert model.labels == ("bad", "good", "so so")
     first = model.predict(["abc", "another text"])[0]
     assert sum(first.probabilities.values()) == pytest.approx(1.0)
     assert first.value == max(first.probabilities, key=first.probabilities.get)
-    # A text does not depend on what it is read with.
+    # A prediction does not depend on the other texts of the batch.
     assert model.predict(["abc"])[0].probabilities == pytest.approx(first.probabilities, rel=1e-4)
     run = model.run
     batch = {"tokens": np.array([[256, *b"abc", model.tokenizer.separator_id]], np.int32)}
@@ -134,11 +134,11 @@ def test_classes_are_those_of_the_head(folder):
         zoo.load(folder({})).predict(["abc"])
 
 
-def test_a_long_text_is_read_in_windows(folder):
+def test_long_texts_are_classified_in_windows(folder):
     short = zoo.load(folder(CLASSIFIER | {"data__sequence_length": 8}))
     model = zoo.load(folder(CLASSIFIER | {"data__sequence_length": 8, "data__stride": 4}))
     windows = [list(found.probabilities.values()) for found in short.predict(["abcdef", "efghij", "ijk"])]
-    # The mean of scores is, up to a constant of each window, that of log probabilities.
+    # Averaging scores equals averaging log-probabilities, up to a constant per window.
     expected = jax.nn.softmax(np.log(windows).mean(axis=0))
     long, _ = model.predict(["abcdefghijk", "abc"])
     np.testing.assert_allclose(list(long.probabilities.values()), expected, rtol=1e-4)
@@ -153,11 +153,11 @@ def zoo_model(run):
 
 
 @pytest.mark.parametrize("kind", ["tagging", "regression", "extraction"])
-def test_other_tasks(folder, kind, capsys):
+def test_tagging_regression_and_extraction(folder, kind, capsys):
     classes = {"tagging": 3, "regression": 1, "extraction": 2}[kind]
-    place = folder(CLASSIFIER | {"objective__kind": kind, "model__head__classes": classes})
-    write_json(place / "meta.json", {"data": {"labels": ["O", "B-x", "I-x"] if kind == "tagging" else []}})
-    model = zoo.load(place)
+    run_folder = folder(CLASSIFIER | {"objective__kind": kind, "model__head__classes": classes})
+    write_json(run_folder / "meta.json", {"data": {"labels": ["O", "B-x", "I-x"] if kind == "tagging" else []}})
+    model = zoo.load(run_folder)
     if kind == "tagging":
         (found,) = model.predict(["three small words"])
         assert [word for word, _ in found.value] == ["three", "small", "words"]
@@ -170,7 +170,7 @@ def test_other_tasks(folder, kind, capsys):
         context = "The cat sat on the mat."
         (found,) = model.predict([(context, "Where?")])
         assert found.value == context[found.start : found.end]
-        assert main(["predict", str(place), "--text", context, "--second", "Where?", "--json"]) == 0
+        assert main(["predict", str(run_folder), "--text", context, "--second", "Where?", "--json"]) == 0
         record = json.loads(capsys.readouterr().out)
         assert (record["prediction"], record["start"], record["end"]) == found[:1] + found[2:]
         with pytest.raises(ConfigError, match=r"pairs \(context, question\)"):

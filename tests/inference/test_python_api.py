@@ -1,4 +1,4 @@
-"""The names at the top of the package: light to import, and the same as the commands."""
+"""The top-level Python API: it imports no heavy libraries, and works like the commands."""
 
 import json
 import re
@@ -46,14 +46,14 @@ def test_train_continue_and_compare(tmp_path, capsys):
     assert frame["eval/loss"][0] == pytest.approx(last["eval/loss"])
     assert frame.attrs["caveats"] == []
     curves = zoo.compare(tmp_path / "a", curves=True)
-    # Before the first step, in the middle, and at the end.
+    # Evaluations are before the first step, in the middle, and at the end.
     assert curves["eval/loss"].notna().sum() == 3
     assert curves["train/loss"].notna().sum() == 4
     with pytest.raises(ConfigError, match="there is no such folder"):
         zoo.compare(tmp_path / "nowhere")
 
 
-def test_the_page_does_what_it_says(tmp_path, monkeypatch, capsys):
+def test_examples_of_the_python_page_run(tmp_path, monkeypatch, capsys):
     page = (Path(__file__).parents[2] / "docs/python.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 4
@@ -63,13 +63,13 @@ def test_the_page_does_what_it_says(tmp_path, monkeypatch, capsys):
     names = {}
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), names)
-    shown = capsys.readouterr().out
-    assert "<decoder of 20,992 parameters, runs/first at step 2>" in shown
+    output = capsys.readouterr().out
+    assert "<decoder of 20,992 parameters, runs/first at step 2>" in output
     assert names["curves"]["step"].max() == 2
     assert names["frame"]["arm"].nunique() == 2
 
 
-def test_a_sweep_is_a_frame(tmp_path, command_line):
+def test_a_sweep_becomes_a_data_frame(tmp_path, command_line):
     assert command_line("run", "norms.py")[0] == 0
     frame = zoo.compare("runs/norms")
     assert len(frame) == 8
@@ -88,7 +88,7 @@ def write_base(folder):
     return path
 
 
-def test_the_command(decoder, tmp_path, capsys):
+def test_predict_command(decoder, tmp_path, capsys):
     assert main(["predict", str(decoder), "--text", "ab", "--top", "2", "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
@@ -104,7 +104,7 @@ def test_the_command(decoder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("flags", "message"),
     [
         ([], "there is no text"),
         (["--text", "a", "--second", "b", "--second", "c"], "pairs need as many of each"),
@@ -114,6 +114,6 @@ def test_the_command(decoder, tmp_path, capsys):
         (["--text", "a", "--top", "0"], "--top"),
     ],
 )
-def test_bad_words(decoder, capsys, words, told):
-    assert main(["predict", str(decoder), *words]) == 2
-    assert told in capsys.readouterr().err
+def test_bad_flags_of_predict(decoder, capsys, flags, message):
+    assert main(["predict", str(decoder), *flags]) == 2
+    assert message in capsys.readouterr().err

@@ -1,16 +1,16 @@
-"""Settings of published config files: names and values only, and only those that differ from the
-defaults of the class or that the class does not have.
+"""Settings of published config files, limited to those that differ from the defaults of the class or
+that the class does not have.
 
-What every file says of its tokens, its labels and generation is in `EVERYWHERE`, and what a family's
-files have in common in the dict with the family's name.
+`EVERYWHERE` holds the settings of every file, and the function named after a family adds those that
+the family's files share.
 """
 
 from typing import Any, NamedTuple
 
 
 class Published(NamedTuple):
-    """A published file: the class that it names, its model type, its settings, and with what words
-    they are refused; "" if they are accepted.
+    """A published file: the class that it names, its model type, its settings, and the error message
+    if they are rejected ("" if they are accepted).
     """
 
     class_name: str
@@ -150,7 +150,7 @@ def gemma(width, inner, depth, heads, kv_heads, **more):
 
 
 def of(class_name, model_type, **files):
-    """The files of a class, by name; "__" stands for "/"."""
+    """The files of a class, by name."""
     return {name: Published(class_name, model_type, settings) for name, settings in files.items()}
 
 

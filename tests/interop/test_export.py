@@ -1,6 +1,4 @@
-"""`zoo export`: what was imported comes back bit for bit, and what a class cannot express is
-refused by name.
-"""
+"""`zoo export` writes imported weights bit for bit, and names what a class cannot express."""
 
 import json
 
@@ -24,8 +22,8 @@ from zoo.interop import resolve_like
 from zoo.interop.config_export import choose_class, export_config, export_settings, model_differences
 from zoo.nested import flatten
 
-# One of each sort of model, and those whose settings are written in ways of their own.
-FEW = {
+# One system of each kind, and those with unusual settings.
+REPRESENTATIVE = {
     "gpt2",
     "llama-yarn",
     "gemma3",
@@ -38,15 +36,15 @@ FEW = {
     "transformer",
     "elmo",
 }
-FEW &= set(EXPRESSED)
+REPRESENTATIVE &= set(EXPRESSED)
 
 
-def test_the_table_s_exceptions_exist():
+def test_no_settings_names_existing_systems():
     assert set(NO_SETTINGS) < set(OF_CLASSES)
 
 
-@pytest.mark.parametrize("name", slow_but(FEW, EXPRESSED, pytest.mark.promise))
-def test_a_model_comes_back_bit_for_bit(name, tmp_path):
+@pytest.mark.parametrize("name", slow_but(REPRESENTATIVE, EXPRESSED, pytest.mark.promise))
+def test_import_and_export_are_bit_identical(name, tmp_path):
     run, system = imported(tmp_path, name), OF_CLASSES[name]
     code, out, errors = zoo("export", run, "--out", tmp_path / "out")
     assert (code, errors) == (0, [])
@@ -55,14 +53,13 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     assert set(found) == set(expected)
     for tensor, array in expected.items():
         np.testing.assert_array_equal(found[tensor], array, strict=True)
-    # Written from the table alone, as for a run that was never imported, the settings give the same
-    # fields again.
+    # Settings derived from the config alone, as for a run that was not imported, give the same fields.
     config = configs.resolve(configs.load(str(run)))
     settings = json.loads(json.dumps(export_settings(system.reference, config)))
     again = resolve_like(system.reference, settings, {"data.tokenizer.kind": "characters"})
     relevant = {path: value for path, value in flatten(again.model).items() if not path.startswith("init.")}
     assert relevant == {path: value for path, value in flatten(config.model).items() if not path.startswith("init.")}
-    # What the file had beside is kept.
+    # Other settings of the imported file are kept.
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     original = json.loads((tmp_path / "source" / "config.json").read_text())
     assert written["architectures"] == [system.reference]
@@ -74,7 +71,7 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NO_SETTINGS)
-def test_what_is_no_setting_of_the_class_is_refused(name, tmp_path):
+def test_models_without_a_matching_setting_cannot_be_exported(name, tmp_path):
     code, _, errors = zoo("export", imported(tmp_path, name), "--out", tmp_path / "out")
     assert code == 2
     assert any(line.endswith(f"as which it was imported, cannot express {NO_SETTINGS[name]}") for line in errors), (
@@ -110,15 +107,15 @@ BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__n
     (BERT | {"model__embedding__segments": 0, "model__norm__epsilon": 1e-12}, "DistilBertForMaskedLM"),
     (BERT | {"model__embedding__dim": 8}, "AlbertForMaskedLM"),
     (GPT2 | {"model__layers__distinct": 2}, "GPT2LMHeadModel"),
-    # Kinds of layers are called and laid out as one likes.
+    # Names and order of layer kinds are arbitrary.
     (LLAMA | {"model__layers__pattern": ("a", "b"), "model__layers__kinds__a__attention__window": 4,
               "model__layers__kinds__b__position__kind": "none"}, "SmolLM3ForCausalLM"),
     (LLAMA | {"model__layers__pattern": ("same",), "model__layers__kinds__same__attention__window": 0}, "LlamaForCausalLM"),
-    # How a model runs and how it began is nothing of what it is.
+    # Initialization and execution settings do not affect the class.
     (LLAMA | {"model__init__kernel": "xavier_uniform", "model__scan_layers": True, "model__remat": "full", "model__dtype": "bfloat16",
               "model__attention__implementation": "einsum"}, "LlamaForCausalLM"),
 ])  # fmt: skip
-def test_the_first_class_that_can_express_a_config_is_taken(changes, class_name):
+def test_the_first_class_that_expresses_the_config_is_chosen(changes, class_name):
     assert choose_class(model(**changes), None, None).class_name == class_name
 
 
@@ -143,7 +140,7 @@ def test_the_first_class_that_can_express_a_config_is_taken(changes, class_name)
     ("BertForMaskedLM", LLAMA, ["model.architecture='decoder'; it would be 'encoder'"]),
     ("T5ForConditionalGeneration", LLAMA, ["model.architecture='decoder'; it would be 'encoder_decoder'"]),
 ])  # fmt: skip
-def test_what_a_class_cannot_express_is_named(class_name, changes, problems):
+def test_export_names_what_the_class_cannot_express(class_name, changes, problems):
     config = model(**changes)
     found = export_config(class_name, config)
     assert sorted(found.problems) == sorted(problems)
@@ -152,7 +149,7 @@ def test_what_a_class_cannot_express_is_named(class_name, changes, problems):
     assert sorted(refused.value.problems) == sorted(f"{class_name} cannot express {problem}" for problem in problems)
 
 
-def test_sides_are_compared_apart():
+def test_encoder_and_decoder_are_compared_separately():
     sides = {
         "model__architecture": "encoder_decoder",
         "objective__kind": "prefix",
@@ -167,7 +164,7 @@ def test_sides_are_compared_apart():
     assert export_config("MarianMTModel", uneven).problems == ("model.decoder.ffn.kind='gelu'; it would be 'relu'",)
 
 
-def test_where_no_class_will_do_the_closest_is_named():
+def test_the_closest_class_is_named_if_none_fits():
     with pytest.raises(ConfigError) as refused:
         choose_class(model(**LLAMA, model__attention__sinks=True), None, None)
     assert refused.value.problems == [
@@ -180,7 +177,7 @@ def test_where_no_class_will_do_the_closest_is_named():
         )
 
 
-def test_differences_are_those_of_the_computation():
+def test_model_differences_compare_the_computation():
     one, same = (
         model(**LLAMA).model,
         model(**LLAMA, model__layers__pattern=("x",), model__layers__kinds__x__residual=True).model,

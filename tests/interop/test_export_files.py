@@ -1,5 +1,5 @@
-"""What `zoo export` writes for a run of ours: ids, tokenizer, the checkpoint that is asked for, and
-nothing where something is wrong.
+"""The files that `zoo export` writes for a run trained here: weights of the requested step, special
+tokens and tokenizer; and nothing after an error.
 """
 
 import io
@@ -29,7 +29,7 @@ GPT2 = {"model__ffn__gelu_approximation": "tanh", "model__dim": 16, "model__num_
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A tiny GPT of bytes with checkpoints of steps 1 and 2, and an export of each."""
+    """A tiny byte-level GPT with checkpoints of steps 1 and 2, and an export of each."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "text.txt").write_text(TEXT * 40)
     train(small(**GPT2, data__source=f"text:{folder / 'text.txt'}"), folder / "run", lambda line: None)
@@ -38,7 +38,7 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_the_weights_are_those_of_the_step(trained):
+def test_export_writes_the_weights_of_the_requested_step(trained):
     for step in ("1", "latest"):
         run, found = load_trained(trained / "run", step), arrays_of(trained / step)
         expected = export_weights("GPT2LMHeadModel", run.config, jax.tree.map(np.asarray, run.params), {})
@@ -50,7 +50,7 @@ def test_the_weights_are_those_of_the_step(trained):
 
 
 @pytest.mark.promise
-def test_rows_that_pad_a_vocabulary_are_cut_and_can_be_added_again(trained, tmp_path):
+def test_vocabulary_padding_is_removed_by_export(trained, tmp_path):
     data = {"data__source": f"text:{trained / 'text.txt'}", "model__vocab_multiple": 64}
     train(small(**GPT2, **data), tmp_path / "run", lambda line: None)
     assert zoo("export", tmp_path / "run", "--out", tmp_path / "out")[0] == 0
@@ -65,7 +65,7 @@ def test_rows_that_pad_a_vocabulary_are_cut_and_can_be_added_again(trained, tmp_
     np.testing.assert_array_equal(np.asarray(load_trained(tmp_path / "in").params["embedding"]), table)
 
 
-def test_ids_and_names_of_special_tokens(trained):
+def test_exported_special_tokens(trained):
     assert sorted(path.name for path in (trained / "latest").iterdir()) == [
         "config.json",
         "model.safetensors",
@@ -87,8 +87,8 @@ def test_ids_and_names_of_special_tokens(trained):
     assert (read.bos_id, read.vocab_size, read.encode("é").tolist()) == (256, 257, [0xC3, 0xA9])
 
 
-def test_the_class_follows_a_run_that_started_from_an_imported_one(tmp_path):
-    """The class and ids of tokens come from the file that was imported, through every run that
+def test_runs_started_from_an_import_keep_its_class(tmp_path):
+    """The class and the ids of special tokens come from the imported file, through every run that
     started from it.
     """
     source, folders = imported(tmp_path, "mistral", words=99, eos_token_id=7), [tmp_path / "first", tmp_path / "second"]
@@ -98,13 +98,13 @@ def test_the_class_follows_a_run_that_started_from_an_imported_one(tmp_path):
     assert zoo("export", folders[1], "--out", tmp_path / "out")[0] == 0
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (written["architectures"], written["eos_token_id"]) == (["MistralForCausalLM"], 7)
-    # Once that is gone, or where it goes round in circles, the first class that fits is taken.
+    # If the chain of runs is broken or circular, the first class that fits is chosen.
     (source / "meta.json").write_text(json.dumps({"started_from": {"folder": str(folders[1])}}))
     assert zoo("export", folders[1], "--out", tmp_path / "again")[0] == 0
     assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == 0
 
 
-def test_what_acts_in_training_alone_may_be_left_out(tmp_path):
+def test_dropout_can_be_overridden_on_export(tmp_path):
     run = imported(tmp_path, "llama")
     config = json.loads((run / "config.json").read_text())
     config["model"]["dropout"] = 0.1
@@ -125,7 +125,7 @@ def test_what_acts_in_training_alone_may_be_left_out(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("spoil", "arguments", "code", "words"), [
+@pytest.mark.parametrize(("damage", "arguments", "code", "words"), [
     (lambda run: None, ["--class", "GPT2LMHeadModl"], 2, 'no importer for GPT2LMHeadModl (did you mean "GPT2LMHeadModel"?)'),
     (lambda run: None, ["--class", "LlamaForCausalLM"], 2, "LlamaForCausalLM cannot express model."),
     (lambda run: None, ["--step", "7"], 2, "--step 7: "),
@@ -134,16 +134,16 @@ def test_what_acts_in_training_alone_may_be_left_out(tmp_path):
     (lambda run: (run / "tokenizer.json").unlink(), [], 2, "it has no tokenizer.json"),
     (lambda run: next((run / "checkpoints" / "0" / "state" / "d").iterdir()).write_bytes(b"x"), [], 3, "is damaged"),
 ])  # fmt: skip
-def test_what_is_wrong_is_reported_and_nothing_is_written(spoil, arguments, code, words, tmp_path):
+def test_failed_exports_report_the_error_and_write_nothing(damage, arguments, code, words, tmp_path):
     run = imported(tmp_path, "gpt2")
-    spoil(run)
+    damage(run)
     found, out, errors = zoo("export", run, "--out", tmp_path / "out", *arguments)
     assert (found, out) == (code, "")
     assert any(words in line for line in errors), errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
 
 
-def test_a_folder_in_use_is_left_alone(tmp_path):
+def test_nonempty_output_folders_are_rejected(tmp_path):
     run = imported(tmp_path, "gpt2")
     before = (run / "config.json").read_text()
     code, _, errors = zoo("export", run, "--out", run)
@@ -154,7 +154,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path):
 # Tokenizers
 
 
-def pairs():
+def byte_pair_tokenizer():
     from tokenizers import Tokenizer as Model
     from tokenizers import models, pre_tokenizers, trainers
 
@@ -171,9 +171,9 @@ def pairs():
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize(
-    "make", [ByteTokenizer, pairs, lambda: CharacterTokenizer(TEXT)], ids=["bytes", "bpe", "characters"]
+    "make", [ByteTokenizer, byte_pair_tokenizer, lambda: CharacterTokenizer(TEXT)], ids=["bytes", "bpe", "characters"]
 )
-def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
+def test_exported_tokenizers_give_the_same_ids(make, kind, tmp_path):
     tokenizer, config = make(), small(**OBJECTIVES[kind])
     assert write_tokenizer(tmp_path, tokenizer, config)
     model, masked = (
@@ -192,17 +192,17 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
         assert [model.token_to_id(f"<extra_id_{number}>") for number in (0, 1)] == [last, last - 1]
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert ("mask_token" in config) == masked
-    # And read back as a published one, which takes what a text spells for text.
+    # The reader of published tokenizers treats special tokens in text as text.
     assert read_pretrained(tmp_path).encode(TEXT).tolist() == ids
 
 
-def test_a_published_tokenizer_is_written_as_it_came(tmp_path):
+def test_published_tokenizers_are_exported_unchanged(tmp_path):
     source = write_checkpoint(tmp_path / "cased", "bert-masked", words=60)
-    given = {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
-    (source / "tokenizer_config.json").write_text(json.dumps(given))
+    tokenizer_config = {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
+    (source / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0
     assert zoo("export", tmp_path / "kept", "--out", tmp_path / "out")[0] == 0
-    assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text()) == given
+    assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text()) == tokenizer_config
     assert isinstance(tokenizer := read_pretrained(tmp_path / "out"), PretrainedTokenizer)
     assert tokenizer.encode("w3 w5 W3").tolist() == [6, 8, 2]
     assert zoo("export", imported(tmp_path, "bert-masked", words=60), "--out", tmp_path / "other")[0] == 0
@@ -210,7 +210,7 @@ def test_a_published_tokenizer_is_written_as_it_came(tmp_path):
     assert (named["bos_token"], named["mask_token"]) == ("<s>", "[MASK]")
 
 
-def test_a_sentencepiece_model_is_written_as_it_came(tmp_path):
+def test_sentencepiece_models_are_exported_unchanged(tmp_path):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
         sentence_iterator=iter(["the sheep and the wolf", "never met the wolves"] * 20),

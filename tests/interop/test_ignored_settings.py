@@ -1,5 +1,5 @@
-"""`zoo import --ignore`: a setting that the class does not know stops the import, until the user says
-that it may be left out; the run records it.
+"""`zoo import --ignore`: a setting that the class does not know is an error unless the user ignores
+it by name, which the run records.
 """
 
 import json
@@ -13,7 +13,7 @@ def meta(run):
     return json.loads((run / "meta.json").read_text())["imported"]
 
 
-def test_an_unknown_setting_is_ignored_by_name_and_recorded(tmp_path):
+def test_ignored_settings_are_recorded(tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=99, novel=3, rope={"odd": 1})
     code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run", "--ignore", "novel")
     assert (code, errors) == (2, ["error: rope={'odd': 1}: not known to this importer"])
@@ -26,7 +26,7 @@ def test_an_unknown_setting_is_ignored_by_name_and_recorded(tmp_path):
     assert "novel" not in json.loads((tmp_path / "out" / "config.json").read_text())
 
 
-def test_a_setting_within_another_one(tmp_path):
+def test_nested_settings_can_be_ignored(tmp_path):
     scaling = {"rope_type": "linear", "factor": 2.5, "odd": 1}
     source = write_checkpoint(tmp_path / "source", "llama-linear", words=99, rope_scaling=scaling)
     code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run", "--ignore", "rope_scaling.odd")
@@ -35,7 +35,7 @@ def test_a_setting_within_another_one(tmp_path):
     assert meta(tmp_path / "run")["config"]["rope_scaling"] == {"rope_type": "linear", "factor": 2.5}
 
 
-def test_a_family_that_another_class_shall_read(tmp_path):
+def test_model_type_and_architectures_can_be_ignored(tmp_path):
     source = write_checkpoint(
         tmp_path / "source", "llama", words=99, model_type="my_llama", architectures=["MyLlamaForCausalLM"]
     )
@@ -53,7 +53,7 @@ def test_a_family_that_another_class_shall_read(tmp_path):
     ("use_cache", "--ignore use_cache: GPT2LMHeadModel reads this setting, or it changes nothing"),
     ("scale_attn_by_inverse_layer_idx", "reads this setting"),
 ])  # fmt: skip
-def test_nothing_else_can_be_ignored(name, words, tmp_path):
+def test_known_or_absent_settings_cannot_be_ignored(name, words, tmp_path):
     source = write_checkpoint(
         tmp_path / "source", "gpt2", words=99, use_cache=True, scale_attn_by_inverse_layer_idx=True
     )
@@ -63,14 +63,14 @@ def test_nothing_else_can_be_ignored(name, words, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_only_a_file_of_settings_has_some_to_ignore(tmp_path):
+def test_ignore_needs_an_hf_source(tmp_path):
     (tmp_path / "source").mkdir()
     code, _, errors = zoo("import", f"fairseq:{tmp_path / 'source'}", "--out", tmp_path / "run", "--ignore", "x")
     assert (code, errors) == (2, ["error: --ignore x is for hf: sources, which have a config.json"])
 
 
-def test_a_file_of_a_model_without_its_head_names_its_class(tmp_path):
-    """As the first published BART, whose head is the embedding."""
+def test_a_headless_bart_is_imported_as_its_generation_class(tmp_path):
+    """The first published BART was saved without its head, which is tied to the embedding."""
     source = write_checkpoint(tmp_path / "source", "bart", words=99, architectures=["BartModel"])
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
     assert meta(tmp_path / "run")["class"] == "BartForConditionalGeneration"

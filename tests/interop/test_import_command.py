@@ -1,5 +1,5 @@
-"""`zoo import`: what it leaves behind, where it looks, and one plain line for everything that can
-be wrong.
+"""`zoo import`: the run that it makes, the tokenizer that it chooses, and one-line errors for bad
+sources.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ from zoo.training.trained_run import load_trained
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    """A GPT-2 and the run made of it."""
+    """A GPT-2 checkpoint and the run imported from it."""
     folder = tmp_path_factory.mktemp("gpt2")
     run = imported(folder, "gpt2", words=99)
     return folder / "source", run
 
 
-def test_a_run_is_left_behind(gpt2):
+def test_import_makes_a_complete_run(gpt2):
     source, run = gpt2
     assert sorted(path.name for path in run.iterdir()) == [
         "checkpoints",
@@ -68,7 +68,7 @@ def test_a_run_is_left_behind(gpt2):
     )
 
 
-def test_it_computes_what_the_reference_computed(gpt2):
+def test_imported_gpt2_matches_the_reference(gpt2):
     system, trained = next(system for system in SYSTEMS if system.name == "gpt2"), load_trained(gpt2[1])
     about, outputs, _, batch = read("gpt2")
     assert make_batch(system, resolved(system, about["config"]), padded=True).keys() == batch.keys()
@@ -86,7 +86,7 @@ def test_it_computes_what_the_reference_computed(gpt2):
     assert output_difference({"logits": ours}, outputs, batch) <= 1e-5
 
 
-def test_the_other_commands_take_it(gpt2, tmp_path):
+def test_other_commands_accept_an_imported_run(gpt2, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("w1 w2 w3 w4 w5 w6 w7 w8\n" * 40)
     code, out, errors = zoo("eval", gpt2[1], "--text", text, "--json")
@@ -103,7 +103,7 @@ def test_the_other_commands_take_it(gpt2, tmp_path):
     assert zoo("train", f"--config={gpt2[1] / 'config.json'}", f"--workdir={gpt2[1]}")[0] == 0
 
 
-def test_shards_and_half_precision_give_the_same_parameters(gpt2, tmp_path):
+def test_sharded_bfloat16_files_give_the_same_parameters(gpt2, tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
     tensors = {name: array.astype(ml_dtypes.bfloat16) for name, array in arrays_of(source).items()}
     (source / "model.safetensors").unlink()
@@ -111,8 +111,8 @@ def test_shards_and_half_precision_give_the_same_parameters(gpt2, tmp_path):
         write_tensors(
             source / f"model-{number}.safetensors", {name: tensors[name] for name in sorted(tensors)[number::3]}
         )
-    places = {name: f"model-{number}.safetensors" for number in range(3) for name in sorted(tensors)[number::3]}
-    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    weight_map = {name: f"model-{number}.safetensors" for number in range(3) for name in sorted(tensors)[number::3]}
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
     one, other = load_trained(gpt2[1]).params, load_trained(tmp_path / "run").params
     assert jax.tree.all(jax.tree.map(lambda x: x.dtype == np.float32, other))
@@ -122,9 +122,9 @@ def test_shards_and_half_precision_give_the_same_parameters(gpt2, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-unscaled-relu"])
-def test_names_without_the_prefix_of_the_class_are_read(name, tmp_path):
-    """As the first published GPT-2 has them, whose files were written by the model without its
-    head. A head never had the prefix.
+def test_tensor_names_without_the_class_prefix_are_read(name, tmp_path):
+    """The first published GPT-2 was saved by the class without a head, so its names lack the prefix.
+    Tensors of the head never have it.
     """
     whole = imported(tmp_path, name)
     source = write_checkpoint(tmp_path / "bare", name)
@@ -135,9 +135,9 @@ def test_names_without_the_prefix_of_the_class_are_read(name, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, load_trained(tmp_path / "again").params, load_trained(whole).params)
 
 
-def test_a_file_of_the_model_without_its_head_is_read(tmp_path):
-    """As the first published BART: no prefix, and no bias of the logits, which is 0 then. Nothing
-    else may be missing.
+def test_a_headless_bart_may_lack_only_the_logits_bias(tmp_path):
+    """The first published BART has no name prefix and no logits bias, which is then 0. No other tensor
+    may be missing.
     """
     source = write_checkpoint(tmp_path / "source", "bart", words=99, architectures=["BartModel"])
     tensors = {
@@ -160,7 +160,7 @@ def test_a_file_of_the_model_without_its_head_is_read(tmp_path):
     assert (code, errors) == (3, ["error: tensor model.shared.weight is missing"])
 
 
-def test_a_class_and_fields_can_be_given(tmp_path):
+def test_class_and_config_overrides(tmp_path):
     source = write_checkpoint(tmp_path / "source", "bert-masked", words=60, architectures=["BertForMultipleChoice"])
     code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
     assert (code, len(errors)) == (2, 1)
@@ -183,7 +183,7 @@ def test_a_class_and_fields_can_be_given(tmp_path):
 # Tokenizers
 
 
-def test_a_tokenizer_may_lie_elsewhere(tmp_path):
+def test_the_tokenizer_may_be_in_another_folder(tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=None)
     code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
     assert (code, len(errors)) == (2, 1)
@@ -194,7 +194,7 @@ def test_a_tokenizer_may_lie_elsewhere(tmp_path):
     assert load_tokenizer(tmp_path / "run").vocab_size == 50
 
 
-def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
+def test_a_byte_vocabulary_selects_the_byte_tokenizer(tmp_path):
     changes = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8}
     config = configs.resolve(configs.override(configs.default(), changes))
     assert config.model.vocab_size == 257
@@ -218,7 +218,7 @@ def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
     assert configs.load(str(tmp_path / "run")).data.tokenizer.kind == load_tokenizer(tmp_path / "run").kind == "bytes"
 
 
-def test_more_ids_than_the_embedding_has_are_refused(tmp_path):
+def test_a_tokenizer_larger_than_the_embedding_is_rejected(tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=120)
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run") == (
         2,
@@ -227,7 +227,7 @@ def test_more_ids_than_the_embedding_has_are_refused(tmp_path):
     )
 
 
-# What can be wrong
+# Bad sources and flags
 
 
 def settings(source, **changes):
@@ -241,19 +241,19 @@ def tensors(source, change):
     write_tensors(source / "model.safetensors", found)
 
 
-class Trap:
-    """What runs when it is unpickled."""
+class MaliciousPickle:
+    """Creates a folder when it is unpickled."""
 
     def __reduce__(self):
         return os.mkdir, ("sprung",)
 
 
-def trapped(source):
+def replace_weights_with_pickle(source):
     (source / "model.safetensors").unlink()
-    (source / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
+    (source / "pytorch_model.bin").write_bytes(pickle.dumps(MaliciousPickle()))
 
 
-WRONG = {
+BAD_SOURCES = {
     "no config.json": (lambda source: (source / "config.json").unlink(), 2, ["has no config.json"]),
     "config.json is no JSON": (lambda source: (source / "config.json").write_text("{"), 3, ["config.json: not JSON"]),
     "config.json is a list": (lambda source: (source / "config.json").write_text("[]"), 3, ["not a JSON object"]),
@@ -266,7 +266,7 @@ WRONG = {
     "a value of a wrong type": (lambda source: settings(source, n_embd="x"), 2, ["model.dim='x': expected a whole number"]),
     "a damaged file": (lambda source: (source / "model.safetensors").write_bytes(b"\x00" * 99), 3, ["not a whole safetensors file"]),
     "no weights": (lambda source: (source / "model.safetensors").unlink(), 2, ["has no weights"]),
-    "a pickle": (trapped, 2, ["pytorch_model.bin is not opened, because such files can run code"]),
+    "a pickle": (replace_weights_with_pickle, 2, ["pytorch_model.bin is not opened, because such files can run code"]),
     "tensors that are missing, left over and of another shape": (
         lambda source: tensors(source, lambda found: (found.pop("transformer.ln_f.bias"), found.update(
             {"transformer.new": np.ones(3, np.float32), "transformer.wpe.weight": np.ones((5, 32), np.float32)}))), 3,
@@ -279,12 +279,12 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_reported_in_plain_lines_and_nothing_is_written(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", BAD_SOURCES)
+def test_failed_imports_report_the_error_and_write_nothing(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
-    spoil, code, words = WRONG[name]
-    spoil(source)
+    damage, code, words = BAD_SOURCES[name]
+    damage(source)
     found, out, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
     assert (found, out, len(errors)) == (code, "", len(words)), errors
     for word in words:
@@ -318,7 +318,7 @@ def test_bad_flags(arguments, words, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
 
 
-def test_a_folder_in_use_is_left_alone(tmp_path):
+def test_nonempty_output_folders_are_rejected(tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("x")
@@ -335,7 +335,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize(("command", "words"), [("import", ["hf:NAME[@REVISION]", "pickles are not opened", "--tokenizer"]),
                                                 ("export", ["--class", "rejected by", "--step"])])  # fmt: skip
-def test_help_says_what_is_read_and_written(command, words, capsys):
+def test_help_of_import_and_export(command, words, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0

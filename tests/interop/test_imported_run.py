@@ -1,4 +1,4 @@
-"""What an imported run knows of its training, and how it is scored."""
+"""The trained length of an imported run, and its bits per byte."""
 
 import json
 
@@ -26,12 +26,12 @@ def llama(tmp_path_factory):
     ("BloomForCausalLM", {"seq_length": 2048}, 2048), ("BloomForCausalLM", {}, None),
     ("T5ForConditionalGeneration", {"n_positions": 512}, 512), ("T5ForConditionalGeneration", {}, None),
 ])  # fmt: skip
-def test_the_length_of_rows_in_training_is_that_of_the_file(class_name, settings, length):
+def test_trained_length_comes_from_the_file(class_name, settings, length):
     assert trained_length(class_name, settings, {}) == length
     assert trained_length(class_name, settings, {"model.position.max_length": 7}) == 7
 
 
-def test_generation_compares_with_the_length_of_training(llama):
+def test_generation_notes_texts_beyond_the_trained_length(llama):
     assert json.loads((llama / "meta.json").read_text())["imported"]["trained_length"] == 24
     assert load_trained(llama).trained_length == 24
     assert load_trained(llama).config.data.sequence_length == 24
@@ -40,14 +40,14 @@ def test_generation_compares_with_the_length_of_training(llama):
     assert zoo(*arguments, "23")[2] == ["note: a text may have 25 tokens; the model was trained with 24"]
 
 
-def test_a_run_trained_here_has_the_length_of_its_rows(llama, tmp_path):
+def test_runs_trained_here_have_no_separate_trained_length(llama, tmp_path):
     (tmp_path / "run").mkdir()
     for name in ("config.json", "tokenizer.json", "checkpoints"):
         (tmp_path / "run" / name).symlink_to(llama / name)
     assert load_trained(tmp_path / "run").trained_length is None
 
 
-def test_bits_per_byte_of_tokens_that_are_not_bytes(llama, tmp_path):
+def test_bits_per_byte_of_an_imported_tokenizer(llama, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(TEXT)
     code, out, errors = zoo("eval", llama, "--text", text, "--json")
@@ -61,7 +61,7 @@ def test_bits_per_byte_of_tokens_that_are_not_bytes(llama, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "targets"), [("causal", 5), ("masked", 4), ("span", None)])
-def test_bits_are_those_of_all_targets(kind, targets):
+def test_bits_per_byte_count_all_targets(kind, targets):
     streams = [Stream(np.array([0, 5, 6, 0, 7, 8]), text_bytes=11)]
     found = bits_per_text_byte(kind, 0, streams, np.log(2))
     assert np.isnan(found) if targets is None else found == pytest.approx(targets / 11)

@@ -1,5 +1,5 @@
-"""Imports and exports that are ended in the middle: nothing is left that looks whole, and the same
-command then works.
+"""Interrupted or failed imports and exports leave no output folder, and the same command then works
+again.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from zoo.interop.output_folder import atomic_folder
 pytestmark = pytest.mark.faults
 
 ROOT = Path(__file__).parents[2]
-# Writes a part, says so, and waits to be ended.
+# Writes one file, reports it, and waits to be killed.
 WRITER = textwrap.dedent("""
     import sys, time
     from pathlib import Path
@@ -40,7 +40,7 @@ WRITER = textwrap.dedent("""
 
 @pytest.fixture
 def gpt2(tmp_path):
-    """A GPT-2's folder and the run made of it."""
+    """A GPT-2 checkpoint and the run imported from it."""
     run = imported(tmp_path, "gpt2", words=99)
     return tmp_path / "source", run
 
@@ -48,10 +48,9 @@ def gpt2(tmp_path):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=lambda x: str(int(x))
 )
-def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
+def test_interrupted_writing_leaves_no_output_folder(number, code, tmp_path):
     out = tmp_path / "out"
-    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would
-    # inherit that.
+    # Background jobs of a shell ignore SIGINT, and subprocesses would inherit that.
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, out],
         stdout=subprocess.PIPE,
@@ -70,7 +69,7 @@ def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
         writer.wait()
     assert writer.returncode == code
     assert "Traceback" not in errors
-    # Nobody can clean up after a SIGKILL before the next call; what it leaves has another name.
+    # After a SIGKILL, only the next call can clean up; until then a temporary folder remains.
     assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
     with atomic_folder(out) as folder:
         (folder / "x").write_text("x")
@@ -79,7 +78,7 @@ def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_only_leftovers_of_this_folder_that_nobody_writes_are_removed(tmp_path):
+def test_only_abandoned_temporary_folders_are_removed(tmp_path):
     names = [".out.1.tmp", ".out.2.tmp", ".out2.1.tmp", ".out.x.tmp", "out.1.tmp"]
     for name in names:
         (tmp_path / name).mkdir()
@@ -93,8 +92,8 @@ def test_only_leftovers_of_this_folder_that_nobody_writes_are_removed(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["import", "export"])
-def test_files_that_grow_too_large(command, gpt2, tmp_path):
-    """In a process of its own: the limit is the process's, and Orbax's threads end with it."""
+def test_exceeding_the_file_size_limit(command, gpt2, tmp_path):
+    """Uses a subprocess, because the limit applies to a process and Orbax's threads end with it."""
     source, run = gpt2
     arguments = [
         sys.executable,
@@ -122,7 +121,7 @@ def test_files_that_grow_too_large(command, gpt2, tmp_path):
     [(OSError(28, "No space left on device", "x"), 1), (OSError(30, "Read-only file system"), 2)],
     ids=str,
 )
-def test_where_nothing_can_be_written(error, code, gpt2, tmp_path, monkeypatch):
+def test_write_errors_are_reported(error, code, gpt2, tmp_path, monkeypatch):
     def fail(*arguments):
         raise error
 
@@ -136,14 +135,14 @@ def test_where_nothing_can_be_written(error, code, gpt2, tmp_path, monkeypatch):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
 
 
-def test_an_error_of_ours_is_no_full_disk(tmp_path):
+def test_other_errors_are_not_reported_as_write_errors(tmp_path):
     for error in (ValueError("a mistake"), FileNotFoundError(2, "No such file", "x")):
         with pytest.raises(type(error)), atomic_folder(tmp_path / "out"):
             raise error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_is_followed(gpt2, tmp_path):
+def test_output_may_be_a_symlink(gpt2, tmp_path):
     source, _ = gpt2
     (tmp_path / "large").mkdir()
     for name, place in (("new", "large/new"), ("empty", "large")):
@@ -155,7 +154,7 @@ def test_a_link_is_followed(gpt2, tmp_path):
     assert (code, errors) == (2, [f"error: --out {tmp_path / 'empty'} is there already and not an empty folder"])
 
 
-def test_an_export_into_its_run(gpt2, monkeypatch):
+def test_export_into_the_run_itself_is_rejected(gpt2, monkeypatch):
     _, run = gpt2
     before = sorted(run.rglob("*"))
     monkeypatch.chdir(run.parent)
@@ -165,17 +164,17 @@ def test_an_export_into_its_run(gpt2, monkeypatch):
     assert sorted(run.rglob("*")) == before
 
 
-def test_a_checkpoint_of_another_library_is_no_run(gpt2, tmp_path):
+def test_commands_reject_a_checkpoint_that_is_not_imported(gpt2, tmp_path):
     source, _ = gpt2
-    told = f"error: {source} is a checkpoint of another library"
+    message = f"error: {source} is a checkpoint of another library"
     assert zoo("generate", source, "--prompt", "w1")[::2] == (
         2,
-        [f"{told}; zoo import hf:{source} --out DIR makes a run of it"],
+        [f"{message}; zoo import hf:{source} --out DIR makes a run of it"],
     )
-    assert zoo("export", source, "--out", tmp_path / "out")[::2] == (2, [f"{told} already, not a run"])
+    assert zoo("export", source, "--out", tmp_path / "out")[::2] == (2, [f"{message} already, not a run"])
 
 
-def test_a_shard_that_is_not_there(gpt2, tmp_path):
+def test_a_missing_shard_is_reported(gpt2, tmp_path):
     source, _ = gpt2
     (source / "model.safetensors").rename(source / "model-00001-of-00002.safetensors")
     (source / "model.safetensors.index.json").write_text(

@@ -1,5 +1,5 @@
-"""The rules between our parameters and named tensors: arrangements by hand, both directions, and
-every problem named at once.
+"""The rules that map zoo's parameters to named tensors and back: expected arrangements, round trips,
+and errors.
 """
 
 import weakref
@@ -35,7 +35,7 @@ def numbers(*shape):
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
-# A model of two layers with a fused projection, and what a checkpoint of it looks like.
+# Rules and parameters of a two-layer model with a fused projection.
 RULES = [
     Rule("table", ("embedding",)),
     *(Rule(rule.name, tuple(f"stack/{path}" for path in rule.paths), rule.transform, (0, 1))
@@ -56,7 +56,7 @@ def checkpoint():
     return from_zoo(RULES, PARAMS)
 
 
-def test_tensors_by_hand():
+def test_rules_give_the_expected_tensors():
     tensors = checkpoint()
     assert set(tensors) == {"table", "h.0.qk.weight", "h.0.qk.bias", "h.1.qk.weight", "h.1.qk.bias"}
     np.testing.assert_array_equal(tensors["h.1.qk.bias"], [4, 5, 6, 7, 52, 53])
@@ -64,7 +64,7 @@ def test_tensors_by_hand():
     assert tensors["h.0.qk.weight"].shape == (6, 3)
 
 
-def test_what_is_written_is_read_again():
+def test_mapping_round_trip():
     read = to_zoo(RULES, checkpoint(), PARAMS)
     assert set(flatten(read, "/")) == set(flatten(PARAMS, "/"))
     for path, value in flatten(read, "/").items():
@@ -73,7 +73,7 @@ def test_what_is_written_is_read_again():
         assert value.flags.c_contiguous
 
 
-def test_tensors_keep_their_type_and_are_not_shared():
+def test_reading_keeps_dtypes_and_copies_tensors():
     tensors = {name: tensor.astype(np.float64) for name, tensor in checkpoint().items()}
     read = to_zoo(RULES, tensors, PARAMS)
     assert {leaf.dtype for leaf in flatten(read, "/").values()} == {np.dtype(np.float64)}
@@ -81,21 +81,21 @@ def test_tensors_keep_their_type_and_are_not_shared():
     assert tensors["table"].min() == 0
 
 
-def test_shapes_without_values():
+def test_tensor_shapes_need_no_values():
     shapes = tensor_shapes(
         RULES, unflatten({path: np.broadcast_to(0, leaf.shape) for path, leaf in flatten(PARAMS, "/").items()}, "/")
     )
     assert shapes == {name: tensor.shape for name, tensor in checkpoint().items()}
 
 
-def test_one_group_is_all_of_one_part_after_all_of_another():
+def test_one_group_concatenates_the_parts():
     first, second = fused([4, 2]).split(numbers(6))
     np.testing.assert_array_equal(first, [0, 1, 2, 3])
     np.testing.assert_array_equal(second, [4, 5])
 
 
-def test_groups_interleave_the_parts_head_by_head():
-    # Two heads of width 2 with query, key and value: q0 q0 k0 k0 v0 v0 q1 q1 k1 k1 v1 v1.
+def test_several_groups_interleave_the_parts():
+    # Two heads of width 2 are stored as q0 q0 k0 k0 v0 v0 q1 q1 k1 k1 v1 v1.
     query, key, value = fused([4, 4, 4], groups=2).split(numbers(12))
     np.testing.assert_array_equal(query, [0, 1, 6, 7])
     np.testing.assert_array_equal(key, [2, 3, 8, 9])
@@ -108,7 +108,7 @@ def test_groups_along_the_last_dimension():
     np.testing.assert_array_equal(second, numbers(3, 4)[:, [1, 3]])
 
 
-def test_parts_of_no_whole_groups_are_refused():
+def test_parts_must_divide_into_groups():
     with pytest.raises(ValueError, match="3 groups"):
         fused([4, 4], groups=3)
 
@@ -153,12 +153,12 @@ def test_all_problems_are_named_at_once():
     ]
 
 
-def test_a_tied_copy_that_is_equal_and_constants_are_read_over():
+def test_equal_tied_copies_and_ignored_tensors_are_skipped():
     read = to_zoo(RULES, checkpoint() | {"head": numbers(5, 3), "h.1.mask": numbers(1)}, PARAMS)
     np.testing.assert_array_equal(read["embedding"], numbers(5, 3))
 
 
-def test_only_a_whole_name_is_skipped():
+def test_ignored_names_must_match_fully():
     with pytest.raises(DataError, match=r"h\.1\.mask\.weight has no place"):
         to_zoo(RULES, checkpoint() | {"h.1.mask.weight": numbers(1)}, PARAMS)
 
@@ -166,29 +166,29 @@ def test_only_a_whole_name_is_skipped():
 @pytest.mark.parametrize(
     "rules", [RULES[1:], [*RULES, Rule("again", ("embedding",))], [*RULES, Rule("x", ("nothing",))]]
 )
-def test_rules_that_are_not_one_to_one_are_a_mistake_of_ours(rules):
+def test_rules_must_be_one_to_one(rules):
     with pytest.raises(ValueError, match="not one to one"):
         from_zoo(rules, PARAMS)
 
 
-def test_parameters_are_let_go_when_their_tensors_are_made():
-    """With `consume`, so that an export holds the model once and not twice."""
+def test_consume_frees_parameters_early():
+    """With `consume`, an export never holds the model in memory twice."""
     params = {"first": numbers(2, 3, 4), "second": numbers(2, 3, 4)}
     alive = {name: weakref.ref(array) for name, array in params.items()}
-    seen = []
+    alive_at_join = []
 
     def joined(parts):
-        seen.append([name for name in alive if alive[name]() is not None])
+        alive_at_join.append([name for name in alive if alive[name]() is not None])
         return parts[0].T
 
     rules = [Rule("{layer}." + name, (name,), Transform(lambda x: (x.T,), joined), (0, 1)) for name in params]
     tensors = from_zoo(rules, params, consume=True)
-    assert seen == [["first", "second"]] * 2 + [["second"]] * 2
+    assert alive_at_join == [["first", "second"]] * 2 + [["second"]] * 2
     assert params == {}
     np.testing.assert_array_equal(tensors["1.second"], numbers(2, 3, 4)[1].T)
 
 
-def test_dense_layers_and_norms_have_what_the_config_gives_them():
+def test_rules_of_linear_layers_and_norms_follow_the_config():
     assert [rule.name for rule in linear("up", "fc", bias=False)] == ["fc.weight"]
     assert [rule.name for rule in linear("up", "fc")] == ["fc.weight", "fc.bias"]
     cases = {(): ["weight", "bias"], ("bias", False): ["weight"], ("kind", "rmsnorm"): ["weight"], ("scale", False): ["bias"],
@@ -198,7 +198,7 @@ def test_dense_layers_and_norms_have_what_the_config_gives_them():
         assert [rule.name for rule in norm("norm", "ln", config)] == [f"ln.{name}" for name in expected]
 
 
-def test_kinds_of_layers_are_stacked_by_themselves_over_their_own_numbers():
+def test_each_layer_kind_is_stacked_separately():
     config = tiny(
         {
             "model.num_layers": 5,

@@ -1,6 +1,4 @@
-"""Runs that were moved: an imported one, and one that was tuned from it, each with the tokenizer
-that it keeps.
-"""
+"""Moved runs keep their tokenizer: an imported run, and one that was fine-tuned from it."""
 
 import json
 import shutil
@@ -13,23 +11,21 @@ from zoo import config as configs
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """A text in the tokenizer's words."""
+    """A text file with words of the tokenizer."""
     path = tmp_path_factory.mktemp("text") / "text.txt"
     path.write_text("".join(f"w{number % 7} w{number % 5} w{number % 3}\n" for number in range(300)))
     return path
 
 
-def tuned(run, folder, text):
-    """Exit code and errors of tuning a run, or of going on with that."""
+def fine_tune(run, folder, text):
+    """Fine-tunes a run, or resumes doing so; returns the exit code and the errors."""
     return zoo("train", f"--config={run / 'config.json'}", f"--workdir={folder}", f"--config.training.start_from={run}",
                f"--config.data.source=text:{text}", "--config.training.steps=4", "--config.training.checkpoint_every=2",
                "--config.data.batch_size=2", "--config.training.eval_batches=1")[::2]  # fmt: skip
 
 
-def cut_off(run):
-    """As if a run had been killed after its second step; returns what its parameters were at the
-    end.
-    """
+def undo_last_steps(run):
+    """Makes a run look killed after its second step; returns the hash of its final parameters."""
     status = json.loads((run / "status.json").read_text())
     shutil.rmtree(run / "checkpoints" / "4")
     (run / "status.json").write_text(json.dumps(status | {"state": "running", "step": 2}))
@@ -37,11 +33,11 @@ def cut_off(run):
 
 
 @pytest.mark.slow
-def test_every_command_takes_runs_that_were_moved(text, tmp_path):
+def test_every_command_accepts_moved_runs(text, tmp_path):
     imported(tmp_path / "first", "gpt2", words=99)
     (tmp_path / "second").mkdir()
     run = (tmp_path / "first" / "run").rename(tmp_path / "second" / "moved")
-    # Another model lies where it was made, with another tokenizer.
+    # Another model with another tokenizer takes the original place.
     imported(tmp_path / "other", "gpt2", words=60)
     (tmp_path / "other" / "run").rename(tmp_path / "first" / "run")
     assert configs.load(str(run)).data.tokenizer.path == str(run)
@@ -51,30 +47,30 @@ def test_every_command_takes_runs_that_were_moved(text, tmp_path):
         == zoo("export", run, "--out", tmp_path / "out")[0]
         == 0
     )
-    assert tuned(run, tmp_path / "tuned", text) == (0, [])
-    # The run that it started from is moved again, and so is it itself.
+    assert fine_tune(run, tmp_path / "tuned", text) == (0, [])
+    # Both the run and the one that it started from are moved again.
     run = run.rename(tmp_path / "again")
-    after = (tmp_path / "tuned").rename(tmp_path / "kept")
-    ended = cut_off(after)
-    assert configs.load(str(after)).data.tokenizer.path == str(after)
-    code, _, errors = zoo("train", f"--config={after / 'config.json'}", f"--workdir={after}")
+    moved = (tmp_path / "tuned").rename(tmp_path / "kept")
+    expected_hash = undo_last_steps(moved)
+    assert configs.load(str(moved)).data.tokenizer.path == str(moved)
+    code, _, errors = zoo("train", f"--config={moved / 'config.json'}", f"--workdir={moved}")
     assert (code, errors) == (0, [])
-    assert json.loads((after / "status.json").read_text())["parameters_sha256"] == ended
-    # The held-out text, by its own tokenizer.
-    assert zoo("eval", after)[0] == 0
+    assert json.loads((moved / "status.json").read_text())["parameters_sha256"] == expected_hash
+    # Evaluation encodes the held-out text with the run's own tokenizer.
+    assert zoo("eval", moved)[0] == 0
 
 
 @pytest.mark.slow
-def test_the_original_command_goes_on_with_a_run_that_was_moved(text, tmp_path):
+def test_a_moved_run_resumes_with_the_original_command(text, tmp_path):
     run = imported(tmp_path, "gpt2", words=99)
-    assert tuned(run, tmp_path / "tuned", text) == (0, [])
-    after = (tmp_path / "tuned").rename(tmp_path / "kept")
-    ended = cut_off(after)
+    assert fine_tune(run, tmp_path / "tuned", text) == (0, [])
+    moved = (tmp_path / "tuned").rename(tmp_path / "kept")
+    expected_hash = undo_last_steps(moved)
     # A copy of the same tokenizer elsewhere is the same tokenizer.
     shutil.copytree(run, tmp_path / "copy")
-    command = [f"--config={after / 'config.json'}", f"--workdir={after}"]
+    command = [f"--config={moved / 'config.json'}", f"--workdir={moved}"]
     assert zoo("train", *command, f"--config.data.tokenizer.path={tmp_path / 'copy'}")[0] == 0
-    assert json.loads((after / "status.json").read_text())["parameters_sha256"] == ended
+    assert json.loads((moved / "status.json").read_text())["parameters_sha256"] == expected_hash
     imported(tmp_path / "other", "gpt2", words=60)
     code, _, errors = zoo("train", *command, f"--config.data.tokenizer.path={tmp_path / 'other' / 'run'}")
     assert code == 2
@@ -84,7 +80,7 @@ def test_the_original_command_goes_on_with_a_run_that_was_moved(text, tmp_path):
     assert f"data.tokenizer.path={tmp_path / 'nowhere'}: no such file" in errors[0]
 
 
-def test_a_config_file_without_a_tokenizer_beside_it(text, tmp_path):
+def test_a_config_without_its_tokenizer_is_rejected(text, tmp_path):
     run = imported(tmp_path, "gpt2", words=99)
     (tmp_path / "alone").mkdir()
     shutil.copy(run / "config.json", tmp_path / "alone" / "config.json")

@@ -1,5 +1,5 @@
-"""Published config files are read as they are, or refused for a stated reason; files of another
-family are never read.
+"""Published config files are accepted, or rejected for a stated reason; files of another family are
+always rejected.
 """
 
 import pytest
@@ -13,14 +13,14 @@ from zoo.interop.settings.importer import SettingsError, SettingsReader
 from zoo.interop.settings.inert_settings import INERT_SETTINGS
 
 
-def content(name):
+def full_settings(name):
     file = FILES[name]
     return EVERYWHERE | {"architectures": [file.class_name], "model_type": file.model_type} | file.settings
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_published_file_is_accepted_or_refused_for_the_stated_reason(name):
-    settings = content(name)
+def test_published_configs_are_accepted_or_rejected_as_stated(name):
+    settings = full_settings(name)
     if words := FILES[name].refused:
         with pytest.raises(ConfigError) as refused:
             resolve_like(named_class(settings), settings)
@@ -31,31 +31,31 @@ def test_a_published_file_is_accepted_or_refused_for_the_stated_reason(name):
     assert sizes <= {model.dim}
 
 
-def test_every_type_that_is_imported_has_a_published_file():
-    there = {file.model_type for file in FILES.values() if not file.refused}
-    assert {importer.model_type for importer in FAMILIES.values() if importer.model_type} <= there
+def test_every_imported_model_type_has_a_published_config():
+    accepted_types = {file.model_type for file in FILES.values() if not file.refused}
+    assert {importer.model_type for importer in FAMILIES.values() if importer.model_type} <= accepted_types
 
 
 # Another family
 
 
 @pytest.mark.parametrize("class_name", FAMILIES)
-def test_no_class_reads_a_file_of_another_family(class_name):
+def test_configs_of_other_families_are_rejected(class_name):
     for name, file in FILES.items():
         if file.model_type != importer_of(class_name).model_type:
             with pytest.raises(ConfigError, match=rf"model_type='{file.model_type}': {class_name} is of type"):
-                read_settings(class_name, content(name))
+                read_settings(class_name, full_settings(name))
 
 
-def test_the_classes_that_read_a_type_are_named():
-    settings = content("meta-llama/Llama-2-7b-hf")
+def test_the_error_names_classes_that_read_the_model_type():
+    settings = full_settings("meta-llama/Llama-2-7b-hf")
     with pytest.raises(ConfigError, match=r"model_type='llama': GemmaForCausalLM .* LlamaForCausalLM.* read it"):
         read_settings("GemmaForCausalLM", settings)
     with pytest.raises(ConfigError, match=r"model_type='helium': LlamaForCausalLM .* no class reads that type"):
-        read_settings("LlamaForCausalLM", content("kyutai/helium-1-preview-2b"))
+        read_settings("LlamaForCausalLM", full_settings("kyutai/helium-1-preview-2b"))
 
 
-def test_without_a_type_the_class_tells_the_family():
+def test_the_class_name_gives_the_family_without_a_model_type():
     check_family("BertForMaskedLM", {"architectures": ["BertForSequenceClassification"]})
     check_family("BertForMaskedLM", {})
     with pytest.raises(ConfigError, match=r"architectures='HeliumForCausalLM': LlamaForCausalLM is of another family"):
@@ -67,7 +67,7 @@ def test_without_a_type_the_class_tells_the_family():
     ("GemmaForCausalLLM", None, "GemmaForCausalLM"), ("HeliumForCausalLM", "helium", None), ("HeliumForCausalLM", None, None),
     ("Qwen2MoeForCausalLM", "qwen2_moe", None),
 ])  # fmt: skip
-def test_another_family_is_never_suggested(unknown, model_type, suggested):
+def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
     with pytest.raises(ConfigError) as refused:
         named_class({"architectures": [unknown], "model_type": model_type})
     (line,) = refused.value.problems
@@ -79,17 +79,17 @@ def test_another_family_is_never_suggested(unknown, model_type, suggested):
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])
-def test_the_settings_of_transformers_5_mean_those_of_transformers_4(name):
-    five = content(name)
+def test_transformers_5_settings_equal_those_of_transformers_4(name):
+    five = full_settings(name)
     four = {setting: value for setting, value in five.items() if setting != "rope_parameters"}
     rope = five["rope_parameters"]
-    both = rope.get("full_attention", rope)
+    global_rope = rope.get("full_attention", rope)
     names = {"rope_theta": "rotary_emb_base"} if FILES[name].model_type == "gpt_neox" else {}
-    four |= {names.get("rope_theta", "rope_theta"): both["rope_theta"]}
+    four |= {names.get("rope_theta", "rope_theta"): global_rope["rope_theta"]}
     if "sliding_attention" in rope:
         four["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
-    if both["rope_type"] != "default":
-        four["rope_scaling"] = {key: value for key, value in both.items() if key != "rope_theta"}
+    if global_rope["rope_type"] != "default":
+        four["rope_scaling"] = {key: value for key, value in global_rope.items() if key != "rope_theta"}
     class_name = named_class(five)
     assert read_settings(class_name, five) == read_settings(class_name, four)
     changed = {setting: value | {"rope_theta": 123.0} for setting, value in rope.items() if isinstance(value, dict)}
@@ -99,7 +99,7 @@ def test_the_settings_of_transformers_5_mean_those_of_transformers_4(name):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_transformers_5_writes_the_head_of_t5_by_its_scale(tied):
+def test_t5_head_scale_of_transformers_5(tied):
     before = read_settings("T5ForConditionalGeneration", {"tie_word_embeddings": tied})
     after = {"tie_word_embeddings": True, "scale_decoder_outputs": tied}
     assert read_settings("T5ForConditionalGeneration", after) == before
@@ -115,7 +115,7 @@ def test_transformers_5_writes_the_head_of_t5_by_its_scale(tied):
         "rope_theta": 1e4, "rope_type": "linear", "factor": 2.0}}}, "expected no scaling"),
     ("Gemma2ForCausalLM", {"hidden_act": "silu"}, "hidden_act='silu': differs from hidden_activation"),
 ])  # fmt: skip
-def test_settings_that_contradict_each_other_are_refused(class_name, settings, words):
+def test_contradictory_settings_are_rejected(class_name, settings, words):
     with pytest.raises(ConfigError) as refused:
         read_settings(class_name, settings)
     assert any(words in line for line in refused.value.problems), refused.value.problems
@@ -125,7 +125,7 @@ def test_settings_that_contradict_each_other_are_refused(class_name, settings, w
 
 
 @pytest.mark.parametrize("entry", INERT_SETTINGS, ids=lambda entry: entry.names[0])
-def test_an_inert_setting_is_one_for_its_types_and_values_alone(entry):
+def test_inert_settings_apply_only_to_their_types_and_values(entry):
     assert entry.why
     for model_type in entry.of or ("llama",):
         for name in entry.names:
@@ -142,16 +142,16 @@ def test_an_inert_setting_is_one_for_its_types_and_values_alone(entry):
         assert refused.value.unknown <= set(entry.names)
 
 
-def test_no_setting_is_inert_twice_for_a_type():
-    seen = [
+def test_inert_settings_are_listed_once():
+    entries = [
         (name, model_type) for entry in INERT_SETTINGS for name in entry.names for model_type in entry.of or ("all",)
     ]
-    assert len(seen) == len(set(seen))
+    assert len(entries) == len(set(entries))
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])
-def test_an_export_keeps_the_settings_of_transformers_5(name):
-    settings = content(name)
+def test_export_keeps_transformers_5_settings(name):
+    settings = full_settings(name)
     class_name = named_class(settings)
     config = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})
     written = choose_class(config, None, class_name, settings).settings

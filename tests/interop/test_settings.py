@@ -1,4 +1,4 @@
-"""Configs of other libraries: every setting is used, known not to matter, or refused by name."""
+"""Every setting of other libraries is used, known to have no effect, or rejected by name."""
 
 import pytest
 
@@ -8,20 +8,20 @@ from zoo.interop.families import bodies, task_heads
 from zoo.interop.settings.importer import ACTIVATIONS, SettingsReader
 from zoo.interop.settings.shared_settings import layer_kind_fields
 
-# Settings that change something only beside another one: ways of stretching RoPE, windows that
-# another setting switches on.
-SILENT_ALONE = {
+# Settings that have an effect only together with another one, such as windows that another setting
+# switches on.
+INERT_ALONE = {
     "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
     "Qwen2ForCausalLM": {"sliding_window", "max_window_layers"},
     "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "ElectraForPreTraining": {"tie_word_embeddings"}, }  # fmt: skip
-# What classes without a head for tokens do not read: whether that head is tied, and its biases.
-OF_TOKEN_HEADS = {"tie_word_embeddings", "decoder_bias", "classifier_bias"}
+# Settings of the token head, which classes without one do not read.
+TOKEN_HEAD_SETTINGS = {"tie_word_embeddings", "decoder_bias", "classifier_bias"}
 HEADLESS = {*bodies.CLASSES, *task_heads.CLASSES, *(name for name in FAMILIES if name.endswith("EncoderModel"))}
 WITHOUT_LIMIT = {"max_position_embeddings"}
 
 
 def result_of(class_name, hf):
-    """The overrides, or the refusal."""
+    """Returns the overrides, or the error message."""
     try:
         return importer_of(class_name).read_config(hf)
     except (ConfigError, TypeError) as error:
@@ -29,7 +29,7 @@ def result_of(class_name, hf):
 
 
 def other_values(value):
-    """Values that are not `value`, of a kind that might be meant."""
+    """Returns plausible values that differ from `value`."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
@@ -48,15 +48,15 @@ def test_every_setting_of_a_class_is_read(class_name):
         if name in WITHOUT_LIMIT and "model.position.max_length" not in plain:
             continue
         changed = [result_of(class_name, {name: other}) != plain for other in other_values(value)]
-        silent = SILENT_ALONE.get(
+        inert_alone = INERT_ALONE.get(
             class_name.replace("Model", "ForCausalLM") if class_name in HEADLESS else class_name, ()
         )
-        unread = class_name in HEADLESS and name in OF_TOKEN_HEADS
-        assert any(changed) != (name in silent or unread), name
+        not_read = class_name in HEADLESS and name in TOKEN_HEAD_SETTINGS
+        assert any(changed) != (name in inert_alone or not_read), name
 
 
 @pytest.mark.parametrize("class_name", sorted(FAMILIES))
-def test_what_is_not_known_is_refused_by_name(class_name):
+def test_unknown_settings_are_rejected_by_name(class_name):
     with pytest.raises(ConfigError, match=r"new_idea=3: not known to this importer\nquantization_config="):
         importer_of(class_name).read_config(
             {"new_idea": 3, "quantization_config": {"bits": 4}, "torch_dtype": "bfloat16"}
@@ -65,12 +65,12 @@ def test_what_is_not_known_is_refused_by_name(class_name):
         importer_of(class_name).read_config({"add_cross_attention": True})
 
 
-def test_a_class_without_an_importer_is_refused_with_the_nearest():
+def test_an_unknown_class_is_rejected_with_a_suggestion():
     with pytest.raises(ConfigError, match=r'no importer for GPT2LMHead \(did you mean "GPT2LMHeadModel"'):
         importer_of("GPT2LMHead")
 
 
-def test_all_refusals_come_at_once():
+def test_all_problems_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         importer_of("GPT2LMHeadModel").read_config(
             {"activation_function": "mish", "resid_pdrop": 0.2, "scale_attn_by_inverse_layer_idx": True}
@@ -91,12 +91,12 @@ def test_all_refusals_come_at_once():
     ({"rope_type": "yarn", "factor": 4.0, "truncate": False}, r"rope_scaling.truncate=False"),
     ({"rope_type": "llama3", "factor": 4.0, "original_max_position_embeddings": 8, "low_freq_factor": 1.0}, r"high_freq_factor is missing"),
 ])  # fmt: skip
-def test_ways_of_stretching_that_cannot_be_expressed_are_refused(scaling, message):
+def test_unsupported_rope_scaling_is_rejected(scaling, message):
     with pytest.raises(ConfigError, match=message):
         importer_of("LlamaForCausalLM").read_config({"rope_scaling": scaling})
 
 
-def test_ways_of_stretching():
+def test_rope_scaling():
     def fields(scaling):
         found = importer_of("LlamaForCausalLM").read_config({"rope_scaling": scaling, "max_position_embeddings": 512})
         return {
@@ -112,7 +112,7 @@ def test_ways_of_stretching():
                    "beta_slow": 2.0}) == yarn | {"original_length": 64, "low": 2.0}  # fmt: skip
 
 
-def test_layers_of_several_kinds_have_the_shortest_pattern():
+def test_layer_kinds_have_the_shortest_pattern():
     a, b = ("local", {"attention.window": 4}), ("global", {"attention.window": 0})
     both = {"model.layers.kinds.local.attention.window": 4, "model.layers.kinds.global.attention.window": 0}
     assert layer_kind_fields([a, b, a, b, a]) == {"model.layers.pattern": ("local", "global")} | both
@@ -121,7 +121,7 @@ def test_layers_of_several_kinds_have_the_shortest_pattern():
     assert layer_kind_fields([a, a, a]) == {"model.attention.window": 4}
 
 
-def test_windows_follow_the_class_s_own_rules():
+def test_window_patterns_of_each_class():
     def pattern(class_name, **hf):
         model = resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"}).model
         layer_kind_fields = model.layers.pattern
@@ -144,7 +144,7 @@ def test_windows_follow_the_class_s_own_rules():
 
 
 @pytest.mark.parametrize("class_name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPTJForCausalLM"])
-def test_the_classes_other_names_of_a_setting(class_name):
+def test_gpt_classes_accept_alternative_setting_names(class_name):
     read_config = importer_of(class_name).read_config
     assert (
         read_config({"hidden_size": 1536, "num_hidden_layers": 3})
@@ -153,18 +153,18 @@ def test_the_classes_other_names_of_a_setting(class_name):
     )
 
 
-def test_gpt_1_means_the_tanh_form_by_gelu():
+def test_gpt_1_gelu_is_the_tanh_approximation():
     assert importer_of("OpenAIGPTLMHeadModel").read_config({})["model.ffn.gelu_approximation"] == "tanh"
     assert ACTIVATIONS["gelu"]["model.ffn.gelu_approximation"] == "none"
 
 
-def test_a_setting_read_with_a_default_is_known():
+def test_settings_read_with_a_default_are_known():
     settings = SettingsReader({"a": 1, "use_cache": 2}, {"c": 3}, "gpt2")
     assert (settings.get("a", 5), settings.get("missing", 5), settings["c"]) == (1, 5, 3)
     settings.finish()
 
 
-def test_a_value_of_a_wrong_type_is_a_refusal_too():
+def test_values_of_a_wrong_type_are_rejected():
     with pytest.raises(ConfigError, match=r"config of GPTNeoXForCausalLM has a value of a wrong type: TypeError"):
         resolve_like("GPTNeoXForCausalLM", {"hidden_size": "wide"})
     with pytest.raises(ConfigError, match=r"^activation_function=\['relu'\]: expected one of relu, gelu"):

@@ -1,5 +1,5 @@
-"""Every system against what the library that defined it returned, stored once: outputs and
-gradients with the same random weights.
+"""Outputs and gradients of every system against stored ones of the reference library, with the same
+random weights.
 """
 
 import numpy as np
@@ -14,17 +14,21 @@ from zoo.interop.weights.mapping import from_zoo
 from zoo.nested import unflatten
 
 by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-# Of systems that are read by the same rules the first; the others differ from it in settings.
+# The first of the systems that share import rules; the others differ from it in settings.
 FIRST = {str(system.imported_as): system.name for system in reversed(SYSTEMS)}.values()
-# One of each sort of model; the outputs of the others are computed again with the promises.
-FEW = {"gpt2", "llama", "bert", "bart", "t5", "elmo", "performer", "longformer", "control-baseline"}
+# One system of each kind; the others run with the tests marked `promise` or `slow`.
+REPRESENTATIVE = {"gpt2", "llama", "bert", "bart", "t5", "elmo", "performer", "longformer", "control-baseline"}
 first_of_each = pytest.mark.parametrize(
     "system",
     [
         pytest.param(
             system,
             id=system.name,
-            marks=() if system.name in FEW else pytest.mark.promise if system.name in FIRST else pytest.mark.slow,
+            marks=()
+            if system.name in REPRESENTATIVE
+            else pytest.mark.promise
+            if system.name in FIRST
+            else pytest.mark.slow,
         )
         for system in SYSTEMS
     ],
@@ -35,12 +39,12 @@ def stored_tensors(about):
     return {name: random_tensor(name, tuple(shape)) for name, shape in about["tensors"].items()}
 
 
-def test_every_system_is_stored_and_nothing_else():
+def test_stored_outputs_match_the_list_of_systems():
     assert {path.stem for path in FOLDER.iterdir()} == {system.name for system in SYSTEMS}
 
 
 @first_of_each
-def test_outputs_and_gradients_are_those_stored(system):
+def test_outputs_and_gradients_match_the_stored_ones(system):
     about, outputs, gradients, batch = read(system.name)
     config = resolved(system, about["config"])
     for name, array in make_batch(system, config, padded=True).items():
@@ -50,8 +54,8 @@ def test_outputs_and_gradients_are_those_stored(system):
         system, about["config"], stored_tensors(about), batch, weights, system.kernels[0], scan=False
     )
     assert output_difference(ours, outputs, batch) <= system.tolerance
-    # A wrong gradient of a tensor changes its norm or its product with a random direction; see
-    # `gradient_differences` for the floor.
+    # A wrong gradient changes its norm or its product with a random direction. The floor on the scale
+    # is explained in `gradient_differences`.
     found = digest(from_zoo(importer_of(system.imported_as).rules(config.model), unflatten(our_gradients, "/")))
     scale = np.maximum(gradients["norms"], 1e-2 * gradients["norms"].max())
     for name in ("norms", "products"):
@@ -59,7 +63,7 @@ def test_outputs_and_gradients_are_those_stored(system):
 
 
 @by_name
-def test_weights_read_and_written_again_are_bit_equal(system):
+def test_weight_round_trip_is_bit_identical(system):
     about = read(system.name)[0]
     config, tensors = resolved(system, about["config"]), stored_tensors(about)
     params, stats = import_weights(system.imported_as, config, tensors)

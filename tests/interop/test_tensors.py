@@ -1,4 +1,4 @@
-"""Files of tensors: every type and layout that is read, and every way in which a file can be wrong."""
+"""Tensor files: every supported type and layout, and every kind of damaged file."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def write(path, **arrays):
 
 
 def sharded(folder, **changes):
-    """Two shards and their index, or something else under the index's name."""
+    """Writes two shards and their index; `changes` replace entries of the index."""
     write(folder / "model-1.safetensors", a=A)
     write(folder / "model-2.safetensors", b=B)
     index = {"metadata": {}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"} | changes}
@@ -28,7 +28,7 @@ def sharded(folder, **changes):
     return folder
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_tensor_files_round_trip(tmp_path):
     write(tmp_path / "model.safetensors", a=A, b=B.T, c=A.T)
     tensors = open_tensors(tmp_path)
     assert sorted(tensors) == ["a", "b", "c"]
@@ -44,7 +44,7 @@ def _umask():
     return mask
 
 
-def test_shards_are_one_file_to_the_reader(tmp_path):
+def test_shards_are_read_as_one_file(tmp_path):
     tensors = open_tensors(sharded(tmp_path))
     np.testing.assert_array_equal(np.asarray(tensors["b"]), B)
     np.testing.assert_array_equal(np.asarray(tensors["a"]), A)
@@ -52,14 +52,14 @@ def test_shards_are_one_file_to_the_reader(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_half_precision_becomes_float32_with_the_same_values(tmp_path, dtype):
+def test_half_precision_is_read_as_float32(tmp_path, dtype):
     values = np.array([1.0, -0.1, 3e-5, 60000.0]).astype(dtype)
     read = np.asarray(open_tensors(write(tmp_path / "model.safetensors", x=values).parent)["x"])
     assert read.dtype == np.float32
     np.testing.assert_array_equal(read.astype(dtype), values)
 
 
-def test_no_more_of_a_file_stays_mapped_than_is_said(tmp_path, monkeypatch):
+def test_the_mapped_memory_is_limited(tmp_path, monkeypatch):
     opened, closed = [], []
     real = reading.safe_open
 
@@ -82,13 +82,13 @@ def test_no_more_of_a_file_stays_mapped_than_is_said(tmp_path, monkeypatch):
     header = len(opened)
     for name in tensors:
         np.asarray(tensors[name])
-    # The first two fit (the limit is passed by the second), and so do the next two.
+    # The file is reopened after every two tensors, because the second one exceeds the limit.
     assert len(opened) - header == 3
     tensors.close()
     assert len(closed) == len(opened)
 
 
-def test_numbers_that_are_none_and_other_types_are_reported_together(tmp_path):
+def test_non_finite_values_and_wrong_dtypes_are_reported_together(tmp_path):
     infinite, whole = np.array([1.0, np.inf, np.nan], np.float32), np.arange(3)
     tensors = open_tensors(
         write(tmp_path / "model.safetensors", bad=infinite, whole=whole, wide=A.astype(np.float64), good=A).parent
@@ -122,7 +122,7 @@ def whole(folder):
     (lambda folder: write(sharded(folder) / "model-2.safetensors", a=A, b=B), DataError, "tensor a is in model-1.safetensors too"),
     (lambda folder: (sharded(folder) / "model-2.safetensors").write_bytes(b"x"), DataError, "model-2.safetensors: not a whole safetensors"),
 ])  # fmt: skip
-def test_files_that_cannot_be_read(tmp_path, make, error, problem):
+def test_unreadable_weight_files_are_rejected(tmp_path, make, error, problem):
     make(tmp_path)
     with pytest.raises(error, match=problem) as refused:
         open_tensors(tmp_path)

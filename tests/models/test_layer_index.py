@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.decoding.making import both_ways
+from tests.decoding.making import stepwise_and_full_scores
 from tests.support.building import ENCODER_DECODER, call, close, counting, random_values, slow_but, tiny, with_values
 from zoo.layers.feedforward import FeedForward
 from zoo.models.architectures import make_model
@@ -84,7 +84,7 @@ def test_layers_know_their_index_and_the_depth(name, scan, remat, monkeypatch):
 def test_layers_know_their_index_in_cached_decoding(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", DeepeningFeedForward)
     # Models are cached by their fields, so this width is unique to this test.
-    close(*both_ways(MODELS[name][0] | {"model.ffn.hidden_dim": 21}, prompts=(3, 1), steps=2, slots=16))
+    close(*stepwise_and_full_scores(MODELS[name][0] | {"model.ffn.hidden_dim": 21}, prompts=(3, 1), steps=2, slots=16))
 
 
 def test_index_is_a_python_number_in_unrolled_layers():

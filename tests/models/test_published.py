@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.decoding.making import both_ways
+from tests.decoding.making import stepwise_and_full_scores
 from tests.support.building import (
     ENCODER_DECODER,
     call,
@@ -113,7 +113,7 @@ def test_layers_after_the_first_are_scanned(name, length, monkeypatch):
 @pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
 def test_cached_decoding_reads_values_of_the_current_token(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", ReadingFeedForward)
-    close(*both_ways(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))
+    close(*stepwise_and_full_scores(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))
 
 
 def test_undeclared_published_name_is_refused(monkeypatch):

@@ -208,7 +208,7 @@ def test_scan_and_remat_do_not_change_gradients(changes, base):
     ids=["", "scanned", "two sides"],
 )
 def test_cached_decoding_equals_a_pass_over_all_tokens(changes):
-    close(*making.both_ways(HYPER | {"model.num_layers": 2} | changes, steps=4))
+    close(*making.stepwise_and_full_scores(HYPER | {"model.num_layers": 2} | changes, steps=4))
 
 
 def test_stream_parameters_are_counted_and_grouped():

@@ -1,5 +1,4 @@
-"""Deliberate faults, each with the tests that must notice it: `python -m tests.mutants`.
+"""Mutation tests (`python -m tests.mutants`): deliberate faults, each with tests that must catch it.
 
-A guarantee without a test that can fail is none. Each file beside this one holds the faults of one
-part of zoo.
+Each file named `faults_in_` holds the faults of one part of zoo.
 """

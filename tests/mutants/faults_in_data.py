@@ -8,7 +8,7 @@ PIPELINE_TESTS, SAMPLING_TESTS = ("tests/data/pipeline/test_pipeline.py",), ("te
 
 MUTANTS = (
     Mutant(
-        "order: neighbouring seeds share epochs",
+        "order: adjacent seeds share epochs",
         ROWS,
         "np.random.SeedSequence((seed, epoch))",
         "np.random.SeedSequence(seed + epoch)",
@@ -37,28 +37,28 @@ MUTANTS = (
     ),
     Mutant("mixtures: shares are rounded down", ROWS, "counts[index] += 1", "counts[index] += 0", ROW_TESTS),
     Mutant(
-        "processes: all read the first part",
+        "processes: all read the first slice",
         BATCHES,
         "return slice(process_index * size, (process_index + 1) * size)",
         "return slice(0, size)",
         PIPELINE_TESTS,
     ),
     Mutant(
-        "resume: batches begin at 0",
+        "resume: batches start at 0",
         BATCHES,
         "set_next_index(iterator, start_step)",
         "set_next_index(iterator, 0)",
         PIPELINE_TESTS,
     ),
     Mutant(
-        "evaluation: the sample is the beginning",
+        "evaluation: the sample is a prefix",
         BATCHES,
         "chosen = np.arange(count) * rows.num_rows // count",
         "chosen = np.arange(count)",
         PIPELINE_TESTS,
     ),
     Mutant(
-        "masking: depends on the place in the batch",
+        "masking: depends on the index in the batch",
         MASKING,
         "epochs % self.copies if self.copies else epochs, indices)",
         "epochs % self.copies if self.copies else epochs, np.arange(len(indices)))",
@@ -79,7 +79,7 @@ MUTANTS = (
         MASKING_TESTS,
     ),
     Mutant(
-        "masking: boundaries may be predicted",
+        "masking: boundary tokens are selected",
         MASKING,
         "(rows != PADDING) & ~np.isin(rows, self.boundary_ids)",
         "rows != PADDING",
@@ -100,7 +100,7 @@ MUTANTS = (
         SAMPLING_TESTS,
     ),
     Mutant(
-        "sampling: top-p of all tokens",
+        "sampling: top-p ignores top-k",
         "zoo/decoding/sampling.py",
         "jax.nn.softmax(jnp.where(kept, logits, -jnp.inf), axis=-1)",
         "jax.nn.softmax(logits, axis=-1)",

@@ -1,4 +1,4 @@
-"""Faults in plug-ins (what is executed, stored and compared) and in the seams of kinds."""
+"""Faults in plug-ins (execution, storage and comparison) and in the interfaces of kinds."""
 
 from tests.mutants.mutant import Mutant
 
@@ -10,29 +10,35 @@ STREAMS, MIXERS = ("tests/models/test_residual_streams.py",), ("tests/layers/att
 
 MUTANTS = (
     Mutant(
-        "plug-ins: that of a stranger is executed",
+        "plug-ins: an untrusted plug-in is executed",
         PLUGINS,
         "if not (_trusts_stored or is_trusted(plugin)):",
         "if False:",
         PROVENANCE,
     ),
-    Mutant("plug-ins: a stored text may be changed", PLUGINS, "if plugin.reference != entry:", "if False:", PROVENANCE),
     Mutant(
-        "plug-ins: another text is not noticed",
+        "plug-ins: changes of a stored text are accepted",
+        PLUGINS,
+        "if plugin.reference != entry:",
+        "if False:",
+        PROVENANCE,
+    ),
+    Mutant(
+        "plug-ins: a different text is accepted",
         PLUGINS,
         "        if name in _loaded:\n",
         "        if name in _loaded:\n            continue\n        if name in _loaded:\n",
         PROVENANCE,
     ),
     Mutant(
-        "plug-ins: what a refused file has added stays",
+        "plug-ins: registrations of a rejected file remain",
         PLUGINS,
         "        for registration in reversed(added):\n            registration.remove()\n",
         "",
         LOADING,
     ),
     Mutant(
-        "plug-ins: a run's identity ignores them",
+        "plug-ins: the identity of a run ignores them",
         RESOLVE,
         "if field.added and relevant.get(field.path) == field.default:",
         "if field.added and relevant.pop(field.path, None) is None and False:",
@@ -46,10 +52,14 @@ MUTANTS = (
         PROVENANCE,
     ),
     Mutant(
-        "plug-ins: an existing field may be taken", REGISTRATIONS, "elif field.path in BY_PATH:", "elif False:", LOADING
+        "plug-ins: existing fields can be redefined",
+        REGISTRATIONS,
+        "elif field.path in BY_PATH:",
+        "elif False:",
+        LOADING,
     ),
     Mutant(
-        "attention: what follows the heads is left out when decoding",
+        "attention: decoding skips merge",
         "zoo/layers/attention/projections.py",
         "return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)",
         "return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context) if context.cache is None "
@@ -57,14 +67,14 @@ MUTANTS = (
         OWN_PAGE,
     ),
     Mutant(
-        "streams: only the first leaves the stack",
+        "streams: only the first is returned",
         STACK,
         "return self.placement.reduce(x, self.config)",
         "return x if x.ndim == 3 else x[:, :, 0]",
         STREAMS,
     ),
     Mutant(
-        "streams: one is recorded in place of all",
+        "streams: only the first is recorded",
         STACK,
         "states = self.placement.reduce(x, self.config)",
         "states = x if x.ndim == 3 else x[:, :, 0]",

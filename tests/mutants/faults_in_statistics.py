@@ -1,4 +1,4 @@
-"""Faults in intervals, corrections, sequential designs, verdicts and what makes a comparison fair."""
+"""Faults in intervals, corrections, sequential designs, verdicts and fairness checks."""
 
 from tests.mutants.mutant import Mutant
 
@@ -65,16 +65,20 @@ MUTANTS = (
     ),
     Mutant("bootstrap: with too few seeds", PAIRED, "BOOTSTRAP_FROM = 10", "BOOTSTRAP_FROM = 4", STATISTICS_TESTS),
     Mutant(
-        "looks: all of alpha at the first",
+        "sequential: the first look spends all of alpha",
         SEQUENTIAL,
         "math.log1p((math.e - 1) * n / max_seeds)",
         "math.log1p(math.e - 1)",
         DESIGN_TESTS,
     ),
     Mutant(
-        "looks: the bound is not taken off", SEQUENTIAL, "alive &= t < bound", "alive &= t < math.inf", DESIGN_TESTS
+        "sequential: paths beyond the bound continue",
+        SEQUENTIAL,
+        "alive &= t < bound",
+        "alive &= t < math.inf",
+        DESIGN_TESTS,
     ),
-    Mutant("power: the other tail", SEQUENTIAL, "power - stats.nct.sf(", "power - stats.nct.cdf(", DESIGN_TESTS),
+    Mutant("power: wrong tail", SEQUENTIAL, "power - stats.nct.sf(", "power - stats.nct.cdf(", DESIGN_TESTS),
     Mutant(
         "verdict: superiority without its margin",
         VERDICT,
@@ -83,7 +87,11 @@ MUTANTS = (
         VERDICT_TESTS,
     ),
     Mutant(
-        "verdict: equivalence by one bound", VERDICT, "-margin < low and high < margin", "high < margin", VERDICT_TESTS
+        "verdict: equivalence tests one bound only",
+        VERDICT,
+        "-margin < low and high < margin",
+        "high < margin",
+        VERDICT_TESTS,
     ),
     Mutant(
         "verdict: the mean decides",
@@ -102,7 +110,7 @@ MUTANTS = (
     ),
     Mutant("verdict: one pair is enough", VERDICT, "MINIMUM_PAIRS = 2", "MINIMUM_PAIRS = 1", VERDICT_TESTS),
     Mutant(
-        "verdict: one refuted contrast is forgiven",
+        "verdict: one refuted contrast is ignored",
         VERDICT,
         '"not supported" if "refuted" in outcomes else ',
         "",
@@ -127,13 +135,13 @@ MUTANTS = (
         ("tests/fields/test_evaluation_fingerprint.py",),
     ),
     Mutant(
-        "fairness: rows that are scored are not compared",
+        "fairness: scored rows are not compared",
         FINGERPRINT,
         "digest.update(np.ascontiguousarray(array, np.int64).data)",
         "pass",
         ("tests/fields/test_evaluation_fingerprint.py",),
     ),
     Mutant(
-        "fairness: nothing is refused", FAIRNESS, "if kind not in experiment.allow]", "if kind is None]", PLAN_TESTS
+        "fairness: no problem is rejected", FAIRNESS, "if kind not in experiment.allow]", "if kind is None]", PLAN_TESTS
     ),
 )

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant("loop: nothing is saved at the end", LOOP, "save = last or (", "save = (", RUN_TESTS),
     Mutant("loop: a stop does not save", LOOP, "if due.save or stop.requested:", "if due.save:", RUN_TESTS),
     Mutant(
-        "loop: metrics carry the number before",
+        "loop: metrics have the previous step number",
         LOOP,
         "_Pending(step + 1, metrics,",
         "_Pending(step, metrics,",
@@ -43,14 +43,14 @@ MUTANTS = (
         ("tests/training/test_run.py", "tests/training/test_dynamics.py"),
     ),
     Mutant(
-        "resume: batches begin again",
+        "resume: batches start again from the first",
         LOOP,
         "self._batches.take(step, active)",
         "self._batches.take(step - min(run.start_step for run in self._runs), active)",
         RUN_TESTS,
     ),
     Mutant(
-        "resume: tokens are counted anew",
+        "resume: the token count is reset",
         "zoo/training/training_run.py",
         '"tokens": self.progress.tokens,\n            "seconds"',
         '"tokens": 0,\n            "seconds"',
@@ -71,14 +71,14 @@ MUTANTS = (
         STEP_TESTS,
     ),
     Mutant(
-        "accumulation: parts are means of their own",
+        "accumulation: microbatches are normalised separately",
         UPDATE,
         "return sum_of_means(losses, normalizers), (",
         "return sum_of_means(losses, objective.all_normalizers(part)), (",
         STEP_TESTS,
     ),
     Mutant(
-        "accumulation: the last part's statistics are lost",
+        "accumulation: statistics of the last microbatch are lost",
         ACCUMULATION,
         "(jax.tree.map(jnp.add, total, (loss, sums, gradient)), stats), None",
         "(jax.tree.map(jnp.add, total, (loss, sums, gradient)), carry[1]), None",
@@ -102,13 +102,13 @@ MUTANTS = (
     Mutant(
         "Muon: stacked layers are one matrix", MUON, "norm(x, axis=(-2, -1), keepdims", "norm(x, keepdims", MUON_TESTS
     ),
-    Mutant("Muon: the aspect of PyTorch's layout", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
+    Mutant("Muon: inverted aspect ratio", MUON, "outputs / inputs", "inputs / outputs", MUON_TESTS),
     Mutant("Muon: a head is every n-th column", MUON, "number, -1), -2, -3)", "-1, number), -1, -3)", MUON_TESTS),
     Mutant(
         "LAMB: stacked layers are one matrix", LAMB, "= axes_of(path)", "= tuple(range(-parameter.ndim, 0))", RULE_TESTS
     ),
     Mutant(
-        "Adam: a changing decay to the power of t",
+        "Adam: bias correction assumes a constant decay",
         MOMENTUM,
         "product = state.product * now",
         "product = now**count",
@@ -117,13 +117,15 @@ MUTANTS = (
     Mutant("Muon: plain momentum", MUON, "jax.tree.map(averaged, momentum, gradient)", "momentum", MUON_TESTS),
     Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
     Mutant(
-        "groups: the optimizer's rate for all",
+        "groups: rate factors are ignored",
         OPTIMIZER,
         "lambda count: factor * schedule(count)",
         "lambda count: schedule(count)",
         GROUP_TESTS,
     ),
-    Mutant("groups: the optimizer's numbers for all", OPTIMIZER, "values_in(scope, values)", "values", GROUP_TESTS),
+    Mutant(
+        "groups: hyperparameters of groups are ignored", OPTIMIZER, "values_in(scope, values)", "values", GROUP_TESTS
+    ),
     Mutant(
         "groups: biases never decay",
         OPTIMIZER,
@@ -132,7 +134,7 @@ MUTANTS = (
         GROUP_TESTS,
     ),
     Mutant(
-        "groups: the last that selects has it",
+        "groups: the last matching group wins",
         "zoo/models/parameter_groups.py",
         "fitting[0] if fitting",
         "fitting[-1] if fitting",
@@ -162,21 +164,21 @@ MUTANTS = (
     Mutant("mesh: tensor axis unused", MESH, '"mlp": TENSOR_AXIS', '"mlp": None', MESH_TESTS),
     Mutant("mesh: rows are not split", MESH, "PartitionSpec(BATCH_AXES)", "PartitionSpec()", MESH_TESTS),
     Mutant(
-        "mesh: activations go where XLA puts them",
+        "mesh: activations are not constrained",
         SHARDING,
         "        return self._constrained(x, self.batch_axes)",
         "        return x",
         SHARDED_TESTS,
     ),
     Mutant(
-        "mesh: every part's gradients are reduced",
+        "mesh: gradients are reduced for every microbatch",
         ACCUMULATION,
         "if mesh is None or parts == 1 or mesh.shape[DATA_AXIS] == 1:",
         "if True:",
         SHARDED_TESTS,
     ),
     Mutant(
-        "mesh: every chunk's gradient of the head is reduced",
+        "mesh: head gradients are reduced for every chunk",
         "zoo/objectives/cross_entropy.py",
         "static = _Static(prediction.softcap, 0.0, chunk_tokens, sharding, prediction.ids)",
         "static = _Static(prediction.softcap, 0.0, chunk_tokens, None, prediction.ids)",
@@ -197,7 +199,13 @@ MUTANTS = (
         "return None",
         CHECKPOINT_TESTS,
     ),
-    Mutant("checkpoints: the worst is kept as the best", CHECKPOINT, "reverse=True", "reverse=False", CHECKPOINT_TESTS),
+    Mutant(
+        "checkpoints: the worst is kept instead of the best",
+        CHECKPOINT,
+        "reverse=True",
+        "reverse=False",
+        CHECKPOINT_TESTS,
+    ),
     Mutant(
         "checkpoints: NaN counts as a score",
         CHECKPOINT,
@@ -247,23 +255,23 @@ MUTANTS = (
         "count / jnp.maximum(warmup, 1)",
         RULE_TESTS,
     ),
-    Mutant("nadamw: looks at no next step", RULES, ", nesterov=True)", ")", RULE_TESTS),
+    Mutant("nadamw: no Nesterov momentum", RULES, ", nesterov=True)", ")", RULE_TESTS),
     Mutant(
-        "decay: cautious where the update grows",
+        "decay: cautious decay has the wrong sign",
         DECAY,
         "direction * parameter >= 0",
         "direction * parameter < 0",
         DECAY_TESTS,
     ),
     Mutant(
-        "decay: independent of the schedule as well",
+        "decay: not divided by the learning rate",
         DECAY,
         'decay = decay / values["optimizer.learning_rate"]',
         "decay = decay",
         DECAY_TESTS,
     ),
     Mutant(
-        "checkpoint: types are compared in the order of leaves",
+        "checkpoint: dtypes are compared by order instead of path",
         "zoo/training/checkpoints/tree_differences.py",
         "{path: str(leaf.dtype) for path, leaf in _leaves(tree).items()}",
         "{str(place): str(leaf.dtype) for place, leaf in enumerate(jax.tree.leaves(tree))}",

@@ -1,4 +1,4 @@
-"""What a deliberate fault is, and how it is put into a copy of the sources."""
+"""The record of a deliberate fault, which can be applied to a copy of the sources."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ class Mutant:
     """One deliberate fault.
 
     Attributes:
-        name: what breaks, e.g. "loop: the last step is left out".
+        name: the fault, e.g. "loop: the last step is left out".
         file: the source file, relative to the root of the repository.
         old: text that occurs exactly once in the file.
-        new: text that takes its place.
+        new: the text that replaces it.
         tests: node ids of pytest, at least one of which must fail.
     """
 

@@ -22,9 +22,9 @@ PARTS = (
     "README.md",
     "Makefile",
 )
-# What continuous integration runs.
+# The tests that continuous integration runs.
 GROUPS = "not gpu and not slow"
-# Exit codes of pytest: some tests failed; interrupted, as where a module cannot be imported.
+# Exit codes of pytest: tests failed, or collection was interrupted, e.g. by an import error.
 FAILED = (1, 2)
 
 
@@ -39,7 +39,7 @@ def copy_sources(root: Path, folder: Path) -> Path:
 
 
 def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess:
-    """Runs tests of the copy, those of continuous integration, until the first failure."""
+    """Runs the tests on the copy until the first failure, without those that CI skips."""
     command = [
         sys.executable,
         "-m",
@@ -58,25 +58,25 @@ def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess
 
 
 def fails(copy: Path, tests: tuple[str, ...]) -> bool:
-    """Whether a test fails on the copy as it is.
+    """Returns whether a test fails on the copy.
 
     Raises:
-        RuntimeError: pytest could not run them: there is no test of that name, for one.
+        RuntimeError: pytest could not run them, e.g. because there is no test of that name.
     """
-    done = run_tests(copy, tests)
-    if done.returncode not in (0, *FAILED):
+    completed = run_tests(copy, tests)
+    if completed.returncode not in (0, *FAILED):
         raise RuntimeError(
-            f"{', '.join(tests)}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            f"{', '.join(tests)}: pytest ended with {completed.returncode}\n{completed.stdout[-2000:]}{completed.stderr[-2000:]}"
         )
-    return done.returncode in FAILED
+    return completed.returncode in FAILED
 
 
 def is_caught(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test that is named for the fault fails when the fault is there."""
+    """Returns whether one of the fault's tests fails when the fault is applied."""
     with mutant.applied(copy):
         return fails(copy, mutant.tests)
 
 
 def failing_without_fault(mutants: Sequence[Mutant], copy: Path) -> list[str]:
-    """Returns the tests that fail without any fault, and so cannot notice one."""
+    """Returns the tests that fail even without a fault, and so cannot catch one."""
     return [", ".join(tests) for tests in dict.fromkeys(mutant.tests for mutant in mutants) if fails(copy, tests)]

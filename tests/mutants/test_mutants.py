@@ -1,4 +1,4 @@
-"""Deliberate faults are caught: each can be applied, and the tests of a sample notice theirs."""
+"""Every deliberate fault can be applied, and tests catch a sample of them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.runner import copy_sources, failing_without_fault, is_caught
 
 ROOT = Path(__file__).parents[2]
-# One of each part, with tests that take seconds; `python -m tests.mutants` runs all faults.
+# The sample covers several parts with fast tests; `python -m tests.mutants` runs all faults.
 SAMPLE = [
     mutant
     for mutant in MUTANTS
@@ -30,7 +30,7 @@ def test_every_fault_can_be_applied():
 
 
 @pytest.mark.promise
-def test_the_runner_tells_a_caught_fault_from_a_missed_one(tmp_path):
+def test_the_runner_detects_caught_and_missed_faults(tmp_path):
     (tmp_path / "answer.py").write_text("def answer():\n    return 42  # of everything\n")
     (tmp_path / "test_answer.py").write_text(
         "from answer import answer\n\ndef test_answer():\n    assert answer() == 42\n"

@@ -1,5 +1,5 @@
-"""The section of docs/parity.md on cached decoding; `tests/decoding/test_cached.py` asserts of the
-same decoders what it says.
+"""The section of docs/parity.md on cached decoding; `tests/decoding/test_cached.py` makes the same
+comparisons.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, combined
-from tests.decoding.making import both_ways
+from tests.decoding.making import stepwise_and_full_scores
 
 TOLERANCE = 1e-5
 SCHEMES = {(f"`{position}`", str(window or "none"), f"{kv_heads} of 4"): combined(position, window, kv_heads)
@@ -37,10 +37,10 @@ BETWEEN = """
 
 
 def measure() -> dict[tuple[str, ...], float]:
-    """The largest difference of every case."""
+    """Measures the largest difference of every case."""
     found = {}
     for case, overrides in CASES.items():
-        cached, expected = (np.asarray(scores, np.float64) for scores in both_ways(overrides))
+        cached, expected = (np.asarray(scores, np.float64) for scores in stepwise_and_full_scores(overrides))
         found[case] = float(np.abs(cached - expected).max() / np.abs(expected).max())
         print(f"{', '.join(case)}: {found[case]:.0e}", flush=True)
         if not found[case] <= TOLERANCE:
@@ -49,14 +49,14 @@ def measure() -> dict[tuple[str, ...], float]:
 
 
 def written(text: str) -> dict[tuple[str, ...], float]:
-    """What a file has of them."""
+    """Reads the figures from the text of docs/parity.md."""
     _, _, section = text.partition(INTRODUCTION)
     rows = {tuple(cells.removesuffix(" | ").split(" | ")): figure for cells, figure in ROW.findall(section)}
     return {case: float(rows[case]) for case in CASES if case in rows}
 
 
 def section(figures: Figures) -> str:
-    """The section, with a line for every case."""
+    """Renders the section, with a line for every case."""
     from tests.parity.table import rounded
 
     def lines(cases):

@@ -1,5 +1,5 @@
-"""The section of docs/parity.md on variants of the decoder: each beside the equations of its paper in
-float64 numpy, `tests/reference/`.
+"""The section of docs/parity.md on variants of the decoder: each is compared with the equations of its
+paper, written in float64 numpy in `tests/reference/`.
 """
 
 import re
@@ -22,11 +22,11 @@ SIZE = {
     "model.attention.head_dim": 8,
     "model.ffn.hidden_dim": "auto",
 }
-# A window that is shorter than the row.
-SMALLER = {"window": {"model.attention.window": 5}}
-# FAVOR+ only approximates its equation, and is compared with performer-pytorch; "zero-outputs"
-# changes initial values alone.
-LEFT_OUT = {"performer", "zero-outputs"}
+# A variant must differ from the baseline on rows of `LENGTH` tokens.
+SMALLER_SETTINGS = {"window": {"model.attention.window": 5}}
+# FAVOR+ only approximates its equation and is compared with performer-pytorch; "zero-outputs" changes
+# only initial values.
+EXCLUDED = {"performer", "zero-outputs"}
 TOLERANCE = 1e-5
 ROW = re.compile(r"\| \[`([^`]+)`\]\(variants/[^)]+\) \| [^|]+ \| (\S+) \|")
 INTRODUCTION = """
@@ -49,14 +49,14 @@ def cases() -> dict[str, Variant]:
         variant.name: variant
         for variant in VARIANTS
         if variant.baseline == "decoder"
-        and variant.name not in LEFT_OUT
+        and variant.name not in EXCLUDED
         and any(path.startswith("model.") for path in variant.changes)
         and variant.changes.get("model.architecture", "decoder") == "decoder"
     }
 
 
 def scores(changes: Mapping) -> tuple[np.ndarray, np.ndarray]:
-    """The scores [2, T, V] of a decoder, and those that the equations give."""
+    """Returns the scores [2, T, V] of a decoder, and those of the equations."""
     config = tiny(SIZE | dict(changes))
     model = make_model(config)
     values, statistics = random_values(model, 1), random_statistics(model, 1)
@@ -72,14 +72,14 @@ def scores(changes: Mapping) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure() -> dict[str, float]:
-    """The largest difference of every variant.
+    """Measures the largest difference of every variant.
 
     Raises:
-        SystemExit: it is larger than `TOLERANCE`, or a variant has the scores of the baseline.
+        SystemExit: a difference exceeds `TOLERANCE`, or a variant has the scores of the baseline.
     """
     found, baseline = {}, scores({})[1]
     for name, variant in cases().items():
-        actual, expected = scores({**variant.changes, **SMALLER.get(name, {})})
+        actual, expected = scores({**variant.changes, **SMALLER_SETTINGS.get(name, {})})
         found[name] = float(np.abs(actual - expected).max() / np.abs(expected).max())
         print(f"{name}: {found[name]:.0e}", flush=True)
         if not found[name] <= TOLERANCE:
@@ -90,13 +90,13 @@ def measure() -> dict[str, float]:
 
 
 def written(text: str) -> dict[str, float]:
-    """What a file has of them."""
+    """Reads the figures from the text of docs/parity.md."""
     rows = {name: float(figure) for name, figure in ROW.findall(text)}
     return {name: rows[name] for name in cases() if name in rows}
 
 
 def section(figures: Mapping[str, float]) -> str:
-    """The section, with a line for every variant."""
+    """Renders the section, with a line for every variant."""
     from tests.parity.table import rounded
 
     return INTRODUCTION + "".join(

@@ -1,4 +1,4 @@
-"""Our side of a comparison: weights that follow from their names, rows of tokens, outputs and
+"""zoo's side of a comparison: weights determined by their names, rows of tokens, outputs and
 gradients. Needs no torch.
 """
 
@@ -24,16 +24,16 @@ from zoo.models.functional import split
 from zoo.nested import flatten
 
 Arrays = dict[str, np.ndarray]
-# Ids below are special in some class: padding, beginning, end.
+# Lower ids are special tokens in some classes.
 FIRST_TOKEN = 4
 
 
 def random_tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The random value of a tensor, a function of its name and shape: nothing keeps its initial
-    value, so that nothing can be forgotten.
+    """Returns a random value for a tensor, determined by its name and shape. No tensor keeps its
+    initial value, so that an omitted tensor is noticed.
 
-    Matrices keep activations near 1, factors of norms are around 1, biases are far from 0,
-    variances above it.
+    Matrices keep activations near 1, scales of norms are around 1, biases are not close to 0, and
+    variances are positive.
     """
     drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
     if name.endswith("running_var"):
@@ -59,13 +59,13 @@ def resolved(system: System, hf: Mapping[str, Any], **more: Any) -> ResolvedConf
 
 
 def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
-    """Two rows of random tokens, and with `padded` the second has empty slots: in front in a
-    decoder, at the end in an encoder.
+    """Makes two rows of random tokens. With `padded` the second row has empty slots, at the start in a
+    decoder and at the end in an encoder.
 
     Returns:
-        tokens and positions [2, T], where -1 marks an empty slot; in an encoder of segments also
-        these; for an encoder-decoder also source and source_positions [2, S]. Tokens of an ELMo are
-        ids of characters, [2, T, C].
+        tokens and positions [2, T], where -1 marks an empty slot; also segments for an encoder with
+        segments, and source and source_positions [2, S] for an encoder-decoder. Tokens of an ELMo
+        are character ids, [2, T, C].
     """
     generator = np.random.default_rng(zlib.crc32(system.name.encode()))
     model, length = config.model, system.length
@@ -95,7 +95,7 @@ def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
 
 
 def cotangents(outputs: Mapping[str, np.ndarray], batch: Arrays) -> Arrays:
-    """The weights of a random linear functional of the outputs; those of empty slots are 0."""
+    """Returns the weights of a random linear functional of the outputs; empty slots have weight 0."""
     weights = {}
     for name, output in outputs.items():
         drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(output.shape)
@@ -137,19 +137,19 @@ def run_ours(
     kernel: str,
     scan: bool,
 ) -> tuple[Arrays, Arrays]:
-    """Outputs and gradients of our model.
+    """Computes outputs and gradients of zoo's model.
 
     Args:
         system: the system.
         hf: the reference's config as a dict.
         tensors: the reference's weights by name.
-        batch: of `make_batch`.
-        weights: of `cotangents`.
+        batch: from `make_batch`.
+        weights: from `cotangents`.
         kernel: the attention kernel.
         scan: whether the layers are scanned.
 
     Returns:
-        (outputs by name, gradients of the weighted sum of the outputs by our paths).
+        (outputs by name, gradients of the weighted sum of the outputs by zoo's paths).
     """
     plain = resolved(system, hf).model
     fields = {} if plain.architecture == "elmo" else {"scan_layers": scan}
@@ -170,8 +170,8 @@ def run_ours(
 
 
 def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping[str, np.ndarray]) -> Arrays:
-    """The reference's gradients by our paths: the rules only move numbers, so they hold for
-    gradients too.
+    """Returns the reference's gradients by zoo's paths. The import rules only rearrange numbers, so
+    they apply to gradients too.
     """
     config = resolved(system, hf)
     return flatten(
@@ -180,8 +180,8 @@ def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping
 
 
 def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
-    """The largest difference of the outputs, relative to the largest magnitude, over the slots that
-    are filled.
+    """Returns the largest difference of the outputs over filled slots, relative to the largest
+    magnitude.
     """
     assert set(ours) == set(theirs)
     filled = batch["positions"] >= 0
@@ -194,10 +194,10 @@ def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
 
 
 def gradient_differences(ours: Arrays, theirs: Arrays) -> dict[str, float]:
-    """The largest difference of every gradient, relative to its largest magnitude.
+    """Returns the largest difference of every gradient, relative to its largest magnitude.
 
-    Where that is below a hundredth of the largest of all gradients, relative to this hundredth:
-    some gradients are 0 but for rounding, e.g. that of a bias that is added to all keys.
+    The denominator is at least a hundredth of the largest of all gradients, because some gradients
+    are 0 up to rounding, e.g. that of a bias that is added to all keys.
     """
     assert set(ours) == set(theirs)
     floor = 1e-2 * max(np.abs(gradient).max() for gradient in theirs.values())
@@ -205,8 +205,8 @@ def gradient_differences(ours: Arrays, theirs: Arrays) -> dict[str, float]:
 
 
 def relative_difference(one: np.ndarray, other: np.ndarray, floor: float = 0.0) -> float:
-    """The largest difference of two arrays, relative to the largest magnitude of the second, or to
-    `floor` where that is more.
+    """Returns the largest difference of two arrays, relative to the largest magnitude of the second or
+    to `floor`, whichever is larger.
     """
     one, other = one.astype(np.float64), other.astype(np.float64)
     difference = np.abs(one - other).max() / max(np.abs(other).max(), floor, 1e-30)

@@ -1,4 +1,4 @@
-"""One layer of ours against one of another library, outside of any model."""
+"""Compares a single layer with one of another library, outside of any model."""
 
 from collections.abc import Callable, Iterable
 
@@ -21,16 +21,16 @@ def layer_differences(
     ours: nnx.Module, context: Context, theirs: torch.nn.Module, run: Callable[[torch.Tensor], torch.Tensor], rules: Rules,
     shape: tuple[int, ...],
 ) -> Differences:  # fmt: skip
-    """Of the output, and of the gradients of the input and of all parameters, for a random input
-    and a random functional.
+    """Returns the differences of the output, and of the gradients of the input and all parameters,
+    for a random input and a random functional.
 
     Args:
-        ours: abstract.
-        context: what it is called with.
-        theirs: with its weights.
-        run: calls it.
-        rules: which of our parameters are in its tensors.
-        shape: that of the input.
+        ours: the abstract layer.
+        context: the context that it is called with.
+        theirs: the layer of the other library, with its weights.
+        run: calls that layer.
+        rules: maps zoo's parameters to its tensors.
+        shape: shape of the input.
     """
     generator = np.random.default_rng(5)
     x, weights = (generator.standard_normal(shape).astype(np.float32) for _ in range(2))
@@ -48,11 +48,11 @@ def layer_differences(
     expected = flatten(
         to_zoo(rules, {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, abstract), "/"
     )
-    moved = gradient_differences(flatten(gradients, "/") | {"x": d_x}, expected | {"x": their_x.grad.numpy()})
-    return relative_difference(out, their_out.detach().numpy()), max(moved.values())
+    gradient_errors = gradient_differences(flatten(gradients, "/") | {"x": d_x}, expected | {"x": their_x.grad.numpy()})
+    return relative_difference(out, their_out.detach().numpy()), max(gradient_errors.values())
 
 
 def largest(cases: Iterable[Differences]) -> Differences:
-    """The largest difference of the outputs, and of the gradients."""
+    """Returns the largest difference of the outputs, and that of the gradients."""
     outputs, gradients = zip(*cases, strict=True)
     return max(outputs), max(gradients)

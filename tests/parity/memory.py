@@ -1,5 +1,5 @@
-"""The section of docs/parity.md on what an import and an export take, which
-`benchmarks/interchange.py` measures.
+"""The section of docs/parity.md on the memory and time of an import and an export, as measured by
+`benchmarks/interchange.py`.
 """
 
 import json
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "interchange.py"
-# The most that a command may take, in sizes of its checkpoint. What Orbax keeps of what it read
-# differs from time to time.
+# The largest allowed peak memory, in multiples of the checkpoint's size. The memory that Orbax keeps
+# after reading varies between runs.
 LIMITS = {"import": 2.0, "export": 2.5}
 Figures = Mapping[str, tuple[str, ...]]
 ROW = re.compile(r"\| `zoo (\w+)` \| ([\d,]+) MB \| ([\d,]+) MB \| ([\d.]+) \| ([\d.]+) s \|")
@@ -28,31 +28,31 @@ command takes from its start on two processors (`python benchmarks/interchange.p
 
 
 def measure() -> dict[str, tuple[str, ...]]:
-    """The cells of each command's line."""
-    ran = subprocess.run([sys.executable, BENCHMARK, "--json"], check=True, capture_output=True, text=True)
-    found, cells = json.loads(ran.stdout), {}
+    """Measures the cells of each command's line."""
+    completed = subprocess.run([sys.executable, BENCHMARK, "--json"], check=True, capture_output=True, text=True)
+    results, cells = json.loads(completed.stdout), {}
     for command in LIMITS:
-        size, more = found["checkpoint"], found[f"{command}_more"]
+        size, additional = results["checkpoint"], results[f"{command}_more"]
         cells[command] = (
             f"{size / 1e6:,.0f}",
-            f"{more / 1e6:,.0f}",
-            f"{more / size:.2f}",
-            f"{found[f'{command}_seconds']:.0f}",
+            f"{additional / 1e6:,.0f}",
+            f"{additional / size:.2f}",
+            f"{results[f'{command}_seconds']:.0f}",
         )
-        print(f"{command}: {more / size:.2f} times the checkpoint", flush=True)
-        if not more <= LIMITS[command] * size:
+        print(f"{command}: {additional / size:.2f} times the checkpoint", flush=True)
+        if not additional <= LIMITS[command] * size:
             raise SystemExit(f"{command} takes more than {LIMITS[command]:g} times the checkpoint")
     return cells
 
 
 def written(text: str) -> dict[str, tuple[str, ...]]:
-    """What a file has of them."""
+    """Reads the cells from the text of docs/parity.md."""
     return {command: tuple(cells) for command, *cells in ROW.findall(text)}
 
 
 def section(figures: Figures) -> str:
-    """The section, with a line for every command."""
+    """Renders the section, with a line for every command."""
     return INTRODUCTION + "".join(
-        f"| `zoo {command}` | {size} MB | {more} MB | {times} | {seconds} s |\n"
-        for command, (size, more, times, seconds) in ((command, figures[command]) for command in LIMITS)
+        f"| `zoo {command}` | {size} MB | {additional} MB | {times} | {seconds} s |\n"
+        for command, (size, additional, times, seconds) in ((command, figures[command]) for command in LIMITS)
     )

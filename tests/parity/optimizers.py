@@ -1,5 +1,5 @@
-"""The section of docs/parity.md on update rules, measured by the functions that the tests of
-`tests/training/optimization/` compare.
+"""The section of docs/parity.md on update rules, measured with the functions that
+`tests/training/optimization/` uses.
 """
 
 import functools
@@ -18,8 +18,9 @@ from tests.training.optimization import (
     test_update_rules,
 )
 
-# The reference with its version, and the difference, by the rule's name and the reference's class.
+# Name of the rule, class of the reference.
 Case = tuple[str, str]
+# The reference's library with its version, and the difference.
 Figures = Mapping[Case, tuple[str, float]]
 ROW = re.compile(r"\| `([^|]+)` \| ([\w.]+), ([\w-]+ [\d.]+) \| (\S+) \|")
 TOLERANCE = 1e-3
@@ -50,16 +51,16 @@ each row of the published table. Which tolerances the tests accept, and where a 
 
 
 def cases() -> dict[Case, tuple[str, Callable[[], Iterable[tuple[Any, ...]]]]]:
-    """The library of each case, and what gives (..., before, ours, theirs) of its parameters."""
+    """Returns the library of each case, and a function that yields (..., before, ours, theirs)."""
     found = {}
     for name in test_update_rules.WITH_REFERENCE:
         reference, library = CLASSES[test_update_rules.kind_of(name)]
         found[name, reference] = library, functools.partial(test_update_rules.beside_library, name)
     found["lamb with decay", "lamb"] = "optax", test_update_rules.lamb_beside_optax
     for scale in test_muon.ADJUSTED:
-        found[f"muon, {scale}", "Muon"] = "torch", functools.partial(_every_shape, test_muon.beside_pytorch, scale)
+        found[f"muon, {scale}", "Muon"] = "torch", functools.partial(_all_shapes, test_muon.beside_pytorch, scale)
     for scale in test_muon.UPDATE_SCALES:
-        beside = functools.partial(_every_shape, test_muon.normuon_beside_pytorch_optimizer, scale)
+        beside = functools.partial(_all_shapes, test_muon.normuon_beside_pytorch_optimizer, scale)
         found[f"normuon, {scale}", "NorMuon"] = "pytorch-optimizer", beside
     found["soap", "SOAP"] = "pytorch-optimizer", test_soap.beside_pytorch_optimizer
     found["schedule_free", "ScheduleFreeAdamW"] = "pytorch-optimizer", test_schedule_free.beside_pytorch_optimizer
@@ -69,7 +70,7 @@ def cases() -> dict[Case, tuple[str, Callable[[], Iterable[tuple[Any, ...]]]]]:
     return found
 
 
-def _every_shape(beside: Callable[..., tuple[Any, ...]], scale: str) -> list[tuple[Any, ...]]:
+def _all_shapes(beside: Callable[..., tuple[Any, ...]], scale: str) -> list[tuple[Any, ...]]:
     return [beside(shape, scale) for shape in test_muon.SHAPES.values()]
 
 
@@ -82,7 +83,7 @@ def _difference(compared: tuple[Any, ...]) -> float:
 
 
 def measure() -> dict[Case, tuple[str, float]]:
-    """The library's version and the largest difference of every case."""
+    """Measures the largest difference of every case; adds the library's version."""
     found = {}
     for (name, reference), (library, beside) in cases().items():
         difference = max(map(_difference, beside()))
@@ -94,13 +95,13 @@ def measure() -> dict[Case, tuple[str, float]]:
 
 
 def written(text: str) -> dict[Case, tuple[str, float]]:
-    """What a file has of them."""
+    """Reads the figures from the text of docs/parity.md."""
     rows = {(name, reference): (library, float(figure)) for name, reference, library, figure in ROW.findall(text)}
     return {case: rows[case] for case in cases() if case in rows}
 
 
 def section(figures: Figures) -> str:
-    """The section, with a line for every case."""
+    """Renders the section, with a line for every case."""
     from tests.parity.table import rounded
 
     return INTRODUCTION + "".join(

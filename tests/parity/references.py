@@ -1,5 +1,5 @@
-"""The other side of a comparison: models of the libraries that defined them, with random weights,
-their outputs and gradients.
+"""The reference's side of a comparison: models of the libraries that defined them, with random
+weights, and their outputs and gradients.
 """
 
 import importlib
@@ -38,8 +38,7 @@ class Transformers:
         self.module.to(dtype)
         self.version = f"transformers {library.__version__}"
         self.hf: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
-        # What the library writes to a config.json: it leaves out most of what has its default
-        # value.
+        # The content of the library's config.json, which omits most default values.
         self.written: dict[str, Any] = json.loads(config.to_json_string())
 
     def tensors(self) -> Arrays:
@@ -56,7 +55,7 @@ class Transformers:
             inputs = {"input_ids": numbers["source"], "attention_mask": (numbers["source_positions"] >= 0).long(),
                       "decoder_input_ids": numbers["tokens"], "decoder_attention_mask": filled}  # fmt: skip
         elif config.model.architecture == "decoder" and "position_ids" in accepted:
-            # Without them the class would count from the first slot, empty or not.
+            # By default the class counts positions from the first slot, even if it is empty.
             inputs["position_ids"] = numbers["positions"].clamp(min=0)
         if "segments" in batch:
             inputs["token_type_ids"] = numbers["segments"]
@@ -80,15 +79,15 @@ LIBRARIES: dict[str, Any] = {
 
 
 def fill(module: torch.nn.Module) -> None:
-    """Gives everything that is learned the random value that belongs to its name."""
+    """Sets every learned tensor to the random value of its name."""
     with torch.no_grad():
         for name, parameter in learned(module).items():
             parameter.copy_(torch.tensor(random_tensor(name, tuple(parameter.shape))))
 
 
 def learned(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters by name, without those that are constants (Marian's sinusoids), and buffers
-    that are parameters of ours.
+    """Returns the parameters by name, without constants (Marian's sinusoids), and with buffers that
+    are parameters in zoo.
     """
     found = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     return found | {
@@ -97,15 +96,15 @@ def learned(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def build(system: System, dtype: torch.dtype = torch.float32) -> Any:
-    """The reference of a system: an object with `hf`, `written`, `version`, `module`, `tensors()`
-    and `outputs(batch, config)`.
+    """Builds the reference of a system: an object with `hf`, `written`, `version`, `module`,
+    `tensors()` and `outputs(batch, config)`.
     """
     return LIBRARIES[system.library](system, dtype)
 
 
 def run_theirs(reference: Any, batch: Arrays, config: ResolvedConfig) -> tuple[Arrays, Arrays, Arrays]:
-    """Outputs of the reference, the weights of the functional, and its gradients by the reference's
-    names.
+    """Returns the outputs of the reference, the weights of the functional, and the gradients by the
+    reference's names.
     """
     for parameter in learned(reference.module).values():
         parameter.grad = None

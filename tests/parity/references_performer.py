@@ -1,4 +1,4 @@
-"""PerformerLM of performer-pytorch 1.1.4 as a reference, with three of its ways taken out."""
+"""PerformerLM of performer-pytorch 1.1.4 as a reference, with three of its behaviours changed."""
 
 import importlib
 import importlib.metadata
@@ -13,14 +13,14 @@ from zoo.config import ResolvedConfig
 
 
 class PerformerPytorch:
-    """A PerformerLM in evaluation mode; its random features, too, follow from their names.
+    """A PerformerLM in evaluation mode; its random features are determined by their names, too.
 
-    * Its causal attention takes the keys' maximum over the whole row, so that a token depends on
-      later ones, and adds 1e-6 to the normaliser. Here every token reads by the library's own
-      bidirectional attention the tokens up to itself.
-    * Its mask hides the values of empty slots and not their keys. Here every row is run without its
+    * Its causal attention takes the maximum over all keys of the row, so that a token depends on
+      later ones, and adds 1e-6 to the normaliser. Here every token attends to the tokens up to
+      itself with the library's bidirectional attention.
+    * Its mask hides the values of empty slots but not their keys. Here every row is run without its
       empty slots.
-    * With RoPE it adds sinusoids to the embedding. Here these are 0.
+    * With RoPE it adds sinusoids to the embedding. Here they are 0.
     """
 
     def __init__(self, system: System, dtype: torch.dtype = torch.float32):
@@ -62,7 +62,7 @@ class PerformerPytorch:
 
 
 def make_causal(attention: torch.nn.Module) -> None:
-    """Lets every token read the tokens up to itself by the bidirectional form of a FastAttention."""
+    """Makes a FastAttention causal by running its bidirectional form on every prefix."""
     bidirectional = attention.forward
 
     def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,5 @@
-"""Models put together from PyTorch's modules, for systems that no library has: controls, DeepNorm,
-Shaw's values, ELMo.
+"""Models built from PyTorch's modules, for systems that no library has: controls, DeepNorm, Shaw's
+relative values, ELMo.
 """
 
 from typing import Any
@@ -34,21 +34,22 @@ class RelativeAttention(torch.nn.Module):
         self.to_keys, self.to_values = (torch.nn.Parameter(torch.empty(2 * clip + 1, width)) for _ in range(2))
         self.out_proj = Linear(dim, dim)
 
-    def forward(self, x: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """x [B, T, D]; hidden [B, T, S] is True where a token does not see another one; positions
-        [B, T].
+    def forward(self, x: torch.Tensor, masked: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """x is [B, T, D]; masked [B, T, S] is True where a token does not see another one; positions
+        are [B, T].
         """
         q, k, v = (
             part.unflatten(-1, (self.heads, -1))
             for part in linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
         )
         numbers = (positions[:, None, :] - positions[:, :, None]).clamp(-self.clip, self.clip) + self.clip
-        # All pairs of tokens have a key and a value of their own: [B, T, S, H, K].
+        # Every pair of tokens has its own key and value: [B, T, S, H, K].
         keys, values = (
-            own[:, None] + table[numbers][:, :, :, None] for own, table in ((k, self.to_keys), (v, self.to_values))
+            projected[:, None] + table[numbers][:, :, :, None]
+            for projected, table in ((k, self.to_keys), (v, self.to_values))
         )
         scores = (q[:, :, None] * keys).sum(-1) / q.shape[-1] ** 0.5
-        probabilities = scores.masked_fill(hidden[..., None], -torch.inf).softmax(dim=2)
+        probabilities = scores.masked_fill(masked[..., None], -torch.inf).softmax(dim=2)
         return self.out_proj((probabilities[..., None] * values).sum(2).flatten(2))
 
 
@@ -70,15 +71,15 @@ class Layer(torch.nn.Module):
         )
         self.up, self.down = Linear(s["dim"], s["hidden"]), Linear(s["hidden"], s["dim"])
 
-    def attend(self, x: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def attend(self, x: torch.Tensor, masked: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Attention of either kind."""
         if self.relative:
-            return self.attention(x, hidden, positions)
-        return self.attention(x, x, x, attn_mask=hidden.repeat_interleave(self.heads, 0), need_weights=False)[0]
+            return self.attention(x, masked, positions)
+        return self.attention(x, x, x, attn_mask=masked.repeat_interleave(self.heads, 0), need_weights=False)[0]
 
-    def forward(self, x: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, masked: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Both sublayers."""
-        sublayers = (lambda x: self.attend(x, hidden, positions), lambda x: self.down(gelu(self.up(x))))
+        sublayers = (lambda x: self.attend(x, masked, positions), lambda x: self.down(gelu(self.up(x))))
         for norm, f in zip(self.norms, sublayers, strict=True):
             y = f(over_tokens(norm, x, positions)) if self.placement == "pre" else f(x)
             x = self.factor * x + y if self.residual else y
@@ -87,12 +88,12 @@ class Layer(torch.nn.Module):
 
 
 def make_norm(s: dict[str, Any]) -> torch.nn.Module:
-    """The norm that the settings name, one of torch.nn."""
+    """Returns the norm of torch.nn that the settings name."""
     return getattr(torch.nn, s["norm"])(s["dim"], eps=s["epsilon"])
 
 
 def over_tokens(norm: torch.nn.Module, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """A norm of the filled slots, one after the other as rows of a matrix; empty slots become zero."""
+    """Normalizes the filled slots, as rows of a matrix; empty slots become zero."""
     out, filled = torch.zeros_like(x), positions >= 0
     out[filled] = norm(x[filled])
     return out
@@ -114,16 +115,16 @@ class Transformer(torch.nn.Module):
     def forward(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Logits [B, T, V]."""
         positions = batch["positions"]
-        hidden = (positions < 0)[:, None, :].repeat(1, positions.shape[1], 1)
+        masked = (positions < 0)[:, None, :].repeat(1, positions.shape[1], 1)
         if self.causal:
-            hidden |= positions[:, None, :] > positions[:, :, None]
-        # An empty slot sees itself, or its softmax would be of nothing.
-        hidden &= ~torch.eye(positions.shape[1], dtype=torch.bool)
+            masked |= positions[:, None, :] > positions[:, :, None]
+        # An empty slot sees itself, because a softmax over no scores is undefined.
+        masked &= ~torch.eye(positions.shape[1], dtype=torch.bool)
         x = self.embedding(batch["tokens"])
         if self.position_embedding is not None:
             x = x + self.position_embedding(positions.clamp(min=0))
         for layer in self.layers:
-            x = layer(x, hidden, positions)
+            x = layer(x, masked, positions)
         if self.final_norm is not None:
             x = over_tokens(self.final_norm, x, positions)
         return {"logits": linear(x, self.embedding.weight)}
@@ -151,7 +152,7 @@ class ELMo(torch.nn.Module):
             for _ in range(2)
         )
         self.head = Linear(s["dim"], s["vocab"])
-        # A second bias of every LSTM, which is added to the first.
+        # PyTorch's LSTM has a second bias, which zoo lacks; it stays 0.
         for name, parameter in self.named_parameters():
             parameter.requires_grad_("bias_hh" not in name)
 
@@ -166,13 +167,13 @@ class ELMo(torch.nn.Module):
             x = torch.lerp(transform(x).relu(), x, gate(x).sigmoid())
         x = self.projection(x).unflatten(0, characters.shape[:2])
         return {
-            "forward": self.head(read(self.forwards, x, lengths)),
-            "backward": self.head(turned(read(self.backwards, turned(x, lengths), lengths), lengths)),
+            "forward": self.head(run_lstms(self.forwards, x, lengths)),
+            "backward": self.head(reverse_rows(run_lstms(self.backwards, reverse_rows(x, lengths), lengths), lengths)),
         }
 
 
-def read(layers: ModuleList, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """One direction's last layer."""
+def run_lstms(layers: ModuleList, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Runs the LSTM layers of one direction."""
     for number, layer in enumerate(layers):
         packed, _ = layer(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
         y, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
@@ -180,16 +181,16 @@ def read(layers: ModuleList, x: torch.Tensor, lengths: torch.Tensor) -> torch.Te
     return x
 
 
-def turned(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Each row's filled tokens in reverse order."""
+def reverse_rows(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Reverses each row's filled tokens."""
     return torch.stack(
         [torch.cat([row[:length].flip(0), row[length:]]) for row, length in zip(x, lengths, strict=True)]
     )
 
 
 class Torch:
-    """One of these models as a reference; what it keeps beside parameters follows from its name
-    too.
+    """One of these models as a reference; its buffers are determined by their names, like its
+    parameters.
     """
 
     def __init__(self, kind: type[torch.nn.Module], system: System, dtype: torch.dtype = torch.float32):
@@ -217,6 +218,6 @@ class Torch:
 
 
 def number_of_parameters(kind: type[torch.nn.Module], settings: dict[str, Any]) -> int:
-    """What is learned, counted without memory."""
+    """Counts the learned parameters without allocating them."""
     with torch.device("meta"):
         return int(np.sum([parameter.numel() for parameter in kind(settings).parameters() if parameter.requires_grad]))

@@ -1,5 +1,5 @@
-"""The section of docs/parity.md on checkpoints that are read and written again; its lines say what
-the tests named there assert.
+"""The section of docs/parity.md on round trips of checkpoints; the tests that it names assert what its
+lines say.
 """
 
 from tests.support.checkpoints_of_others import EXPRESSED, OF_CLASSES
@@ -26,7 +26,7 @@ Classes without a head (LlamaModel, BertModel, T5EncoderModel and others), class
 
 
 def section() -> str:
-    """The section, with a line for every class."""
+    """Renders the section, with a line for every class."""
     classes: dict[str, list[str]] = {}
     for name in EXPRESSED:
         classes.setdefault(OF_CLASSES[name].reference, []).append(name)

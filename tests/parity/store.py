@@ -1,5 +1,5 @@
-"""Runs the references and writes what they return to tests/stored/, for the tests that need no
-other library.
+"""Runs the references and writes their outputs and gradients to tests/stored/, for tests that do
+without the other libraries.
 
 python -m tests.parity.store            all systems
 python -m tests.parity.store gpt2 llama these
@@ -25,8 +25,8 @@ def store(system) -> int:
     outputs, _, gradients = run_theirs(reference, batch, config)
     importer = importer_of(system.imported_as)
     rules = (*importer.rules(config.model), *importer.statistics(config.model))
-    # A class may have parameters that it does not use, e.g. BERT with distances a table of
-    # positions; the importer skips them.
+    # The importer skips parameters that a class has but does not use, e.g. the table of positions in a
+    # BERT with relative positions.
     read = {name for rule in rules if isinstance(rule, Rule) for name in rule.names()}
     gradients = {name: gradient for name, gradient in gradients.items() if name in read}
     about = {

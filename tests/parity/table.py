@@ -1,13 +1,12 @@
-"""docs/parity.md: every system, what it was compared with, how far apart they were, and parameter
-counts that were met; then what was written and read again, variants beside their equations, update
-rules, decoding with a cache, and how much memory an import takes.
+"""Writes docs/parity.md: every system with its reference, the measured differences, and parameter
+counts; then sections on round trips, variants and their equations, update rules, decoding with a
+cache, and the memory of an import.
 
     python -m tests.parity.table             runs all comparisons and writes the file
-    python -m tests.parity.table gpt2 t5     these and new ones only; the others keep their figures
-    python -m tests.parity.table cached      likewise a section (equations, optimizers, cached, memory)
+    python -m tests.parity.table gpt2 t5     runs only these and new ones; others keep their figures
+    python -m tests.parity.table cached      same for a section (equations, optimizers, cached, memory)
 
-What does not need the references (systems, settings, counts) is computed again by a default test,
-which then expects the same file.
+A default test renders the file again from its figures, and expects the same text.
 """
 
 import importlib
@@ -33,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "parity.md"
 ROWS = (*SYSTEMS, *COMPARISONS)
 SECTIONS = {"equations": equations, "optimizers": optimizers, "cached": cached, "memory": memory}
-# Largest difference of outputs and of gradients, if there are any, and the library and its version.
+# Largest difference of the outputs and of the gradients (if any), and the library with its version.
 Measured = tuple[float, float | None, str]
 ROW = re.compile(r"\| `([^`]+)` \|[^|]*\| ([^|]+) \| (\S+) \| (\S+) \|")
 NOTHING = "–"
@@ -63,7 +62,7 @@ HEADER = (
 
 
 def count(published: Published, system: System | Comparison) -> int:
-    """Parameters of the model that a published count is of, built abstractly."""
+    """Counts the parameters of the model that a published count refers to, without allocating them."""
     if isinstance(published.source, str):
         path, _, size = published.source.partition(":")
         config = without_padding(resolve(load(f"{ROOT / path}:{size}")))
@@ -77,13 +76,13 @@ def count(published: Published, system: System | Comparison) -> int:
 
 
 def rounded(figure: float) -> str:
-    """One digit and the exponent: 2e-7."""
+    """Rounds to one digit: 2e-7."""
     digits, exponent = f"{figure:.0e}".split("e")
     return f"{digits}e{int(exponent)}"
 
 
 def row(system: System | Comparison, measured: Measured) -> str:
-    """A system's line of the table."""
+    """Renders a system's line of the table."""
     counts, (output, gradient, library) = [], measured
     for published in system.published:
         name = f"`{published.source}`" if isinstance(published.source, str) else published.name
@@ -95,7 +94,7 @@ def row(system: System | Comparison, measured: Measured) -> str:
 
 
 def render(figures: Mapping[str, Measured], sections: Mapping[str, Mapping]) -> str:
-    """The whole file, from the figures of systems and of sections."""
+    """Renders the file from the figures of systems and sections."""
     tolerances = sorted({system.tolerance for system in ROWS})
     text = INTRODUCTION.format(
         tolerance=" or ".join(map(rounded, tolerances)) + (" where the test says so" if len(tolerances) > 1 else "")
@@ -110,8 +109,8 @@ def render(figures: Mapping[str, Measured], sections: Mapping[str, Mapping]) -> 
 
 
 def written() -> dict[str, Measured]:
-    """What the file has, by system; the library of a system whose outputs are stored is the one
-    that they are of.
+    """Reads the figures of every system from the file; the library is that of the stored outputs, if
+    there are any.
     """
     found: dict[str, Measured] = {}
     stored = {system.name for system in SYSTEMS}
@@ -122,13 +121,13 @@ def written() -> dict[str, Measured]:
 
 
 def written_sections() -> dict[str, Mapping]:
-    """What the file has in its sections."""
+    """Reads the figures of the sections from the file."""
     text = FILE.read_text(encoding="utf-8")
     return {name: section.written(text) for name, section in SECTIONS.items()}
 
 
 def measure(system: System | Comparison) -> Measured | None:
-    """Runs a comparison; None where what it needs is not on this machine."""
+    """Runs a comparison; returns None if its files or libraries are not on this machine."""
     if isinstance(system, Comparison):
         return importlib.import_module(system.module).measure()
     from tests.parity.models.test_systems import compare
@@ -138,8 +137,8 @@ def measure(system: System | Comparison) -> Measured | None:
 
 
 def main(names: list[str]) -> None:
-    """Measures the systems and sections named, or all, and writes the file; those that are not
-    named keep the figures that it has.
+    """Measures the named systems and sections, or all if none are named, and writes the file; the
+    others keep their figures.
     """
     if unknown := set(names) - {system.name for system in ROWS} - set(SECTIONS):
         raise SystemExit(f"no system or section is called {', '.join(sorted(unknown))}")

@@ -1,4 +1,4 @@
-"""No test here leaves a plug-in loaded, or trusts one that another has loaded."""
+"""Isolates the loaded and trusted plug-ins of each test."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from tests.plugins.plugin_files import unloading
 
 
 @pytest.fixture(autouse=True)
-def separate(tmp_path, monkeypatch):
-    """Each test has a record of trusted texts of its own."""
+def isolated_plugins(tmp_path, monkeypatch):
+    """Gives each test its own record of trusted plug-ins, and unloads its plug-ins."""
     monkeypatch.setattr("zoo.config.plugins.cache_directory", lambda: tmp_path / "cache")
     with unloading():
         yield

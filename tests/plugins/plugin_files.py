@@ -1,4 +1,4 @@
-"""Plug-ins for tests, as texts, and how a test loads them for its own duration."""
+"""Plug-ins as texts, and context managers that load them for the duration of a test."""
 
 import contextlib
 
@@ -83,12 +83,12 @@ plugin.register_measure("always_the_same", plugin.Measure("2.5", False, "nats", 
 
 @contextlib.contextmanager
 def unloading():
-    """Removes the plug-ins that are loaded inside."""
-    before, trusting = plugins.loaded(), plugins._trusts_stored
+    """Unloads the plug-ins that are loaded inside the context."""
+    before, trusted = plugins.loaded(), plugins._trusts_stored
     try:
         yield
     finally:
-        plugins._trusts_stored = trusting
+        plugins._trusts_stored = trusted
         for plugin in reversed(plugins.loaded()):
             if plugin not in before:
                 plugins.unload(plugin)
@@ -96,7 +96,7 @@ def unloading():
 
 @contextlib.contextmanager
 def loaded(folder, text, name="mine.py"):
-    """A plug-in with this text is loaded; yields its file."""
+    """Loads a plug-in with this text inside the context; yields its file."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text)
     with unloading():

@@ -1,5 +1,5 @@
-"""A plug-in with everything that a layer can have: retention, i.e. linear attention with a decay,
-whose cache is a matrix, with a term of the loss, a statistic and parameters for a group of their own.
+"""A plug-in that uses everything a layer can have: retention, i.e. linear attention with a decay. It
+has a matrix-valued cache, a loss term, a statistic, and parameters for a parameter group.
 """
 
 from typing import NamedTuple
@@ -36,31 +36,31 @@ class Retention(plugin.Attention):
         q, k, v = (heads.astype(jnp.float32) for heads in projected)
         positions = jnp.broadcast_to(context.positions, q.shape[:2])
         distance = positions[:, :, None] - positions[:, None, :]
-        seen = (distance >= 0) & (positions >= 0)[:, None, :]
-        weights = jnp.where(seen[:, None], self._powers(distance), 0)
+        visible = (distance >= 0) & (positions >= 0)[:, None, :]
+        weights = jnp.where(visible[:, None], self._powers(distance), 0)
         y = jnp.einsum("bhts,bthk,bshk,bshv->bthv", weights, q, k, v)
         if context.cache is not None:
-            left = self._powers(context.cache.newest[:, None] - positions)
-            kept = jnp.where((positions >= 0)[:, None], left, 0)
-            context.cache.entries[self.part] = Memory(jnp.einsum("bhs,bshk,bshv->bhkv", kept, k, v))
+            decay_to_newest = self._powers(context.cache.newest[:, None] - positions)
+            weights_of_keys = jnp.where((positions >= 0)[:, None], decay_to_newest, 0)
+            context.cache.entries[self.part] = Memory(jnp.einsum("bhs,bshk,bshv->bhkv", weights_of_keys, k, v))
         tokens = (positions >= 0).astype(jnp.float32)
         mean = jnp.einsum("bthv,bt->h", jnp.square(y), tokens) / (tokens.sum() * v.shape[-1])
         context.add_loss("retained", mean.mean())
         if context.training:
-            keep = self.config.mean_kept
-            self.variance.set_value(keep * self.variance[...] + (1 - keep) * jax.lax.stop_gradient(mean))
+            momentum = self.config.mean_kept
+            self.variance.set_value(momentum * self.variance[...] + (1 - momentum) * jax.lax.stop_gradient(mean))
         return self._normed(y, projected)
 
     def attend_next(self, q, k, v, context, shared):
         del shared
-        wide = [heads.astype(jnp.float32)[:, 0] for heads in (q, k, v)]
+        squeezed = [heads.astype(jnp.float32)[:, 0] for heads in (q, k, v)]
         before = context.cache.entries[self.part].state
-        state = jax.nn.sigmoid(self.decay[...])[:, None, None] * before + jnp.einsum("bhk,bhv->bhkv", *wide[1:])
+        state = jax.nn.sigmoid(self.decay[...])[:, None, None] * before + jnp.einsum("bhk,bhv->bhkv", *squeezed[1:])
         context.cache.entries[self.part] = Memory(state)
-        return self._normed(jnp.einsum("bhk,bhkv->bhv", wide[0], state)[:, None], (q, k, v))
+        return self._normed(jnp.einsum("bhk,bhkv->bhv", squeezed[0], state)[:, None], (q, k, v))
 
     def _powers(self, distance):
-        """d^n, with the heads after the rows."""
+        """Returns d^n, with a dimension of heads after that of rows."""
         rate = jax.nn.log_sigmoid(self.decay[...]).reshape(-1, *(1,) * (distance.ndim - 1))
         return jnp.exp(jnp.maximum(distance, 0)[:, None] * rate)
 

@@ -1,4 +1,4 @@
-"""What a plug-in adds, and what is refused, with everything that was added removed again."""
+"""Loading and unloading of plug-ins, and errors of invalid ones."""
 
 import copy
 
@@ -16,12 +16,14 @@ from zoo.lab.measures import MEASURES
 from zoo.lab.metrics import METRICS
 from zoo.models import cost
 
-HEAD = "from zoo import plugin\nfrom zoo.plugin import Field, Kind\n"
-REGISTER = HEAD + ("plugin.register(Kind('model.ffn.kind', 'mine', 'x', frozenset({'relu'})), plugin.FeedForward)\n")
+IMPORTS = "from zoo import plugin\nfrom zoo.plugin import Field, Kind\n"
+VALID_PLUGIN = IMPORTS + (
+    "plugin.register(Kind('model.ffn.kind', 'mine', 'x', frozenset({'relu'})), plugin.FeedForward)\n"
+)
 
 
 def tables():
-    """Everything that plug-ins add to."""
+    """Returns a copy of every table that plug-ins add to."""
     from zoo.analysis.run_measures import FUNCTIONS
     from zoo.plugin.registrations import TABLES
     from zoo.variants import VARIANTS
@@ -32,7 +34,7 @@ def tables():
     return copy.deepcopy((choices, made, [field.path for field in FIELDS], list(configs.BY_PATH), others))
 
 
-def test_a_kind_is_a_choice_with_its_fields(tmp_path):
+def test_a_registered_kind_adds_a_choice_and_its_fields(tmp_path):
     before = tables()
     with loaded(tmp_path, POWER) as path:
         assert tables() != before
@@ -45,14 +47,14 @@ def test_a_kind_is_a_choice_with_its_fields(tmp_path):
         assert paths.index("model.ffn.power") == 1 + max(
             place for place, other in enumerate(before[3]) if other.startswith("model.ffn.")
         )
-        counted = cost.summary(resolved)
-        assert counted.parameters == cost.summary(configs.resolve(small(model__ffn__kind="relu"))).parameters
+        cost_summary = cost.summary(resolved)
+        assert cost_summary.parameters == cost.summary(configs.resolve(small(model__ffn__kind="relu"))).parameters
     assert tables() == before
     with pytest.raises(ConfigError, match="'relu_power' is not one of relu"):
         configs.resolve(small(model__ffn__kind="relu_power"))
 
 
-def test_its_fields_are_validated_like_others(tmp_path):
+def test_plugin_fields_are_validated(tmp_path):
     with loaded(tmp_path, POWER):
         with pytest.raises(ConfigError, match=r"model.ffn.power=0 must be at least 1"):
             configs.resolve(small(model__ffn__kind="relu_power", model__ffn__power=0))
@@ -62,12 +64,12 @@ def test_its_fields_are_validated_like_others(tmp_path):
             configs.resolve(small(model__ffn__power=3))
         with pytest.raises(ConfigError, match=r'unknown field model.ffn.powr \(did you mean "model.ffn.power"\?\)'):
             small(model__ffn__kind="relu_power", model__ffn__powr=3)
-        # Another choice takes its field back to the default, as everywhere.
+        # Changing the kind resets its field to the default, as for built-in kinds.
         chosen = configs.override(small(model__ffn__kind="relu_power", model__ffn__power=3), {"model.ffn.kind": "gelu"})
         assert configs.resolve(chosen).model.ffn.power == 2
 
 
-def test_a_config_can_name_the_file(tmp_path):
+def test_a_config_can_name_a_plugin_file(tmp_path):
     (tmp_path / "mine.py").write_text(POWER)
     named = configs.override(configs.default(), {"plugins": str(tmp_path / "mine.py"), "model.ffn.kind": "relu_power"})
     assert configs.resolve(named).plugins == plugins.references() != ()
@@ -79,20 +81,20 @@ def test_a_config_can_name_the_file(tmp_path):
     assert configs.resolve(configs.load(str(tmp_path / "config_file.py"))).plugins == plugins.references() != ()
 
 
-def test_a_file_may_load_itself_and_be_loaded_again(tmp_path):
-    text = REGISTER + f"plugin.load({str(tmp_path / 'mine.py')!r})\n"
+def test_loading_a_plugin_twice_has_no_effect(tmp_path):
+    text = VALID_PLUGIN + f"plugin.load({str(tmp_path / 'mine.py')!r})\n"
     with loaded(tmp_path, text) as path:
         assert plugins.load_plugin(path).registrations == []
         assert len(plugins.loaded()) == 1
 
 
-def test_a_run_with_a_plugin_has_another_identity(tmp_path):
+def test_the_identity_of_a_run_depends_on_plugin_texts(tmp_path):
     without = configs.identity(configs.resolve(small()))
-    found = {without}
+    identities = {without}
     for text in (POWER, POWER + "# changed\n"):
         with loaded(tmp_path, text):
-            found.add(configs.identity(configs.resolve(small())))
-    assert len(found) == 3
+            identities.add(configs.identity(configs.resolve(small())))
+    assert len(identities) == 3
     assert configs.identity(configs.resolve(small())) == without
 
 
@@ -104,120 +106,126 @@ def test_a_run_with_a_plugin_has_another_identity(tmp_path):
         ("def f(", r"mine.py, line 1, fails: SyntaxError"),
         ("import sys\nsys.exit(0)\n", r"mine.py, line 2, fails: SystemExit: 0"),
         ("x = 1\ny = x / 0\n", r"mine.py, line 2, fails: ZeroDivisionError: division by zero"),
-        (HEAD + "plugin.register('relu', 1)", r"register expects a Kind, got 'relu'"),
+        (IMPORTS + "plugin.register('relu', 1)", r"register expects a Kind, got 'relu'"),
         (
-            HEAD + "plugin.register(Kind('model.fn.kind', 'mine', 'x'), plugin.FeedForward)",
+            IMPORTS + "plugin.register(Kind('model.fn.kind', 'mine', 'x'), plugin.FeedForward)",
             r'model.fn.kind=mine: a kind is a choice of .*\(did you mean "model.ffn.kind"\?\)',
         ),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'relu', 'x'), plugin.FeedForward)",
+            IMPORTS + "plugin.register(Kind('model.ffn.kind', 'relu', 'x'), plugin.FeedForward)",
             r"model.ffn.kind=relu exists already",
         ),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'Mine', 'x'), plugin.FeedForward)",
+            IMPORTS + "plugin.register(Kind('model.ffn.kind', 'Mine', 'x'), plugin.FeedForward)",
             r"Mine: a name consists of lower-case letters",
         ),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'window', 'x'), plugin.FeedForward)",
+            IMPORTS + "plugin.register(Kind('model.ffn.kind', 'window', 'x'), plugin.FeedForward)",
             r"zoo describe window is the page of another variant",
         ),
-        (HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', ''), plugin.FeedForward)", r"its meaning is empty"),
+        (IMPORTS + "plugin.register(Kind('model.ffn.kind', 'mine', ''), plugin.FeedForward)", r"its meaning is empty"),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.Norm)",
+            IMPORTS + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.Norm)",
             r"must be a subclass of FeedForward, got <class",
         ),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.GatedFeedForward)",
+            IMPORTS + "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), plugin.GatedFeedForward)",
             r"GatedFeedForward does not define nonlinearity",
         ),
-        (HEAD + "plugin.register(Kind('model.norm.kind', 'mine', 'x'), plugin.Norm)", r"Norm does not define __call__"),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.a', 1.0, float, 'a', "
+            IMPORTS + "plugin.register(Kind('model.norm.kind', 'mine', 'x'), plugin.Norm)",
+            r"Norm does not define __call__",
+        ),
+        (
+            IMPORTS
+            + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.a', 1.0, float, 'a', "
             "traced=True),)), plugin.FeedForward)",
             r"model.ffn.a cannot be traced",
         ),
         (
-            HEAD + "plugin.register(Kind('schedule.kind', 'mine', 'x'), 3)",
+            IMPORTS + "plugin.register(Kind('schedule.kind', 'mine', 'x'), 3)",
             r"schedule.kind=mine: its implementation is not a function but 3",
         ),
         (
-            HEAD + "plugin.register(Kind('optimizer.kind', 'mine', 'x'), 3)",
+            IMPORTS + "plugin.register(Kind('optimizer.kind', 'mine', 'x'), 3)",
             r"optimizer.kind=mine: its implementation is not a function but 3",
         ),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.norm.a', 1, int, 'a'),)), "
+            IMPORTS
+            + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.norm.a', 1, int, 'a'),)), "
             "plugin.FeedForward)",
             r"its field 'model.norm.a' must be called model.ffn.NAME",
         ),
         (
-            HEAD
+            IMPORTS
             + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.bias', 1, int, 'a'),)), "
             "plugin.FeedForward)",
             r"the field model.ffn.bias exists already",
         ),
         (
-            HEAD
+            IMPORTS
             + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', fields=(Field('model.ffn.a', 'b', int, 'a'),)), "
             "plugin.FeedForward)",
             r"its default is refused: model.ffn.a='b': expected a whole number",
         ),
         (
-            HEAD + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', loss_terms={'a': 'model.ffn.b'}), "
+            IMPORTS + "plugin.register(Kind('model.ffn.kind', 'mine', 'x', loss_terms={'a': 'model.ffn.b'}), "
             "plugin.FeedForward)",
             r"the term 'a' of the loss has its weight at model.ffn.b, which is no field",
         ),
         (
-            HEAD + "plugin.register(Kind('model.attention.kind', 'mine', 'x'), plugin.SoftmaxAttention)",
+            IMPORTS + "plugin.register(Kind('model.attention.kind', 'mine', 'x'), plugin.SoftmaxAttention)",
             r'SoftmaxAttention has heads; give its kind the trait "heads"',
         ),
         (
-            HEAD + "plugin.register(Kind('model.norm.kind', 'mine', 'x', frozenset({'normalises'})), plugin.RMSNorm)",
+            IMPORTS
+            + "plugin.register(Kind('model.norm.kind', 'mine', 'x', frozenset({'normalises'})), plugin.RMSNorm)",
             r'RMSNorm divides by a root; give its kind the trait "epsilon"',
         ),
         (
-            HEAD + "class Mine(plugin.GatedFeedForward):\n    def nonlinearity(self, x):\n        return x\n"
+            IMPORTS + "class Mine(plugin.GatedFeedForward):\n    def nonlinearity(self, x):\n        return x\n"
             "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), Mine)",
             r'Mine has three matrices; give its kind the trait "gated"',
         ),
         (
-            HEAD + "class Mine(plugin.Position):\n    def score_bias(self, q, q_positions, k_positions):\n"
+            IMPORTS + "class Mine(plugin.Position):\n    def score_bias(self, q, q_positions, k_positions):\n"
             "        return 0\nplugin.register(Kind('model.position.kind', 'mine', 'x'), Mine)",
             r'Mine defines score_bias; give its kind the trait "score_bias"',
         ),
         (
-            HEAD + "class Mine(plugin.Position):\n    def embed(self, x, positions):\n        return x\n"
+            IMPORTS + "class Mine(plugin.Position):\n    def embed(self, x, positions):\n        return x\n"
             "    def rotate(self, q, k, q_positions, k_positions):\n        return q, k\n"
             "plugin.register(Kind('model.position.kind', 'mine', 'x', frozenset({'embedded'})), Mine)",
             r"Mine defines embed and rotate; a scheme adds to the embedding, or it acts inside attention",
         ),
         (
-            HEAD + "plugin.register(Kind('objective.kind', 'mine', 'x'), plugin.CausalObjective)",
+            IMPORTS + "plugin.register(Kind('objective.kind', 'mine', 'x'), plugin.CausalObjective)",
             r'objective.kind=mine: give its kind the traits "tokens" and "text"',
         ),
         (
-            HEAD + "class Mine(plugin.PreNormBlock):\n    expand = staticmethod(lambda x, config: x)\n"
+            IMPORTS + "class Mine(plugin.PreNormBlock):\n    expand = staticmethod(lambda x, config: x)\n"
             "plugin.register(Kind('model.norm.placement', 'mine', 'x'), Mine)",
             r"Mine must define expand and reduce, or neither",
         ),
         (
-            HEAD + "t = plugin.traits('objective.kind', 'causal') - {'decoder'}\n"
+            IMPORTS + "t = plugin.traits('objective.kind', 'causal') - {'decoder'}\n"
             "plugin.register(Kind('objective.kind', 'mine', 'x', t), plugin.CausalObjective)",
             r"give its kind the traits of the architectures that it trains: decoder, encoder",
         ),
         (
-            HEAD + "class Mine(plugin.Objective):\n    def targets(self, batch):\n        return batch['tokens']\n"
+            IMPORTS + "class Mine(plugin.Objective):\n    def targets(self, batch):\n        return batch['tokens']\n"
             "plugin.register(Kind('objective.kind', 'mine', 'x', plugin.traits('objective.kind', 'causal')), Mine)",
             r"Mine defines neither predict nor score",
         ),
-        (HEAD + "plugin.register_metric('loss', plugin.Metric(False), 'causal')", r"metric loss exists already"),
+        (IMPORTS + "plugin.register_metric('loss', plugin.Metric(False), 'causal')", r"metric loss exists already"),
         (
-            HEAD + "plugin.register_metric('x', plugin.Metric(False), 'casual')",
+            IMPORTS + "plugin.register_metric('x', plugin.Metric(False), 'casual')",
             r'metric x: .casual. is no kind of objective .did you mean "causal"',
         ),
-        (REGISTER + REGISTER, r"model.ffn.kind=mine exists already"),
+        (VALID_PLUGIN + VALID_PLUGIN, r"model.ffn.kind=mine exists already"),
     ],
 )
-def test_what_is_refused(tmp_path, text, line):
+def test_invalid_plugins_are_rejected(tmp_path, text, line):
     before = tables()
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
@@ -228,16 +236,16 @@ def test_what_is_refused(tmp_path, text, line):
 
 
 @pytest.mark.parametrize(("base", "name"), [("CausalObjective", "causal"), ("MaskedObjective", "masked")])
-def test_an_objective_can_be_that_of_an_existing_one(tmp_path, base, name):
+def test_built_in_objectives_can_be_registered_again(tmp_path, base, name):
     text = f"plugin.register(Kind('objective.kind', 'mine', 'x', plugin.traits('objective.kind', {name!r})), plugin.{base})"
     architecture = "encoder" if name == "masked" else "decoder"
-    with loaded(tmp_path, HEAD + text):
+    with loaded(tmp_path, IMPORTS + text):
         assert configs.resolve(small(objective__kind="mine", model__architecture=architecture)).objective.kind == "mine"
 
 
 def test_all_problems_are_reported_at_once(tmp_path):
     (tmp_path / "mine.py").write_text(
-        REGISTER + "plugin.register(Kind('model.ffn.kind', 'relu', ''), 1)\n"
+        VALID_PLUGIN + "plugin.register(Kind('model.ffn.kind', 'relu', ''), 1)\n"
         "plugin.register(Kind('model.norm.kind', 'B', 'x', plugin.traits('model.norm.kind', 'rmsnorm')), plugin.RMSNorm)\n"
     )
     with pytest.raises(ConfigError) as error:
@@ -246,7 +254,7 @@ def test_all_problems_are_reported_at_once(tmp_path):
     assert all(problem.startswith(f"plug-in {tmp_path / 'mine.py'}: ") for problem in error.value.problems)
 
 
-def test_two_texts_under_one_name(tmp_path):
+def test_two_plugins_of_one_name_are_rejected(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.py").write_text(POWER.replace("minimum=1", "minimum=2"))
     with loaded(tmp_path, POWER), pytest.raises(ConfigError, match=r"has another text than (?s:.*)\+.*minimum=2"):

@@ -1,4 +1,4 @@
-"""An objective of a plug-in with a number and a metric of its own: trained, evaluated, compared."""
+"""Training and evaluation with a plug-in objective that has a hyperparameter and a metric."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def quiet(line):
 
 @pytest.fixture(autouse=True, scope="module")
 def focal(tmp_path_factory):
-    """The plug-in is loaded for all tests here."""
+    """Loads the plug-in for all tests of this module."""
     folder = tmp_path_factory.mktemp("focal")
     with pytest.MonkeyPatch.context() as patch, unloading():
         patch.setenv("ZOO_CACHE", str(folder / "cache"))
@@ -32,7 +32,7 @@ def focal(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(focal):
-    """The folder of a run with it."""
+    """Returns the folder of a run that was trained with the objective."""
     run(small(**RUN), focal / "run", quiet)
     return focal / "run"
 
@@ -41,7 +41,7 @@ def losses(folder):
     return [line["train/loss"] for line in lines(folder) if "train/loss" in line]
 
 
-def test_it_is_evaluated_by_the_cross_entropy_and_its_own_metric(trained):
+def test_evaluation_reports_cross_entropy_and_the_plugin_metric(trained):
     (last,) = [line for line in lines(trained) if line["step"] == 4 and "eval/loss" in line]
     assert 0 < last["eval/confidence"] < 1
     assert last["eval/loss"] > -np.log(last["eval/confidence"])
@@ -53,13 +53,13 @@ def test_it_is_evaluated_by_the_cross_entropy_and_its_own_metric(trained):
     assert higher_is_better("eval/confidence")
 
 
-def test_without_its_number_it_is_the_causal_objective(focal):
+def test_gamma_zero_equals_the_causal_objective(focal):
     for name, changes in (("zero", RUN | {"objective__focal_gamma": 0.0}), ("causal", {"training__steps": 4})):
         run(small(**changes), focal / name, quiet)
     np.testing.assert_allclose(losses(focal / "zero"), losses(focal / "causal"), rtol=1e-5)
 
 
-def test_its_number_changes_training_and_may_differ_in_a_population(trained, tmp_path):
+def test_gamma_is_traced_across_a_population(trained, tmp_path):
     other = RUN | {"objective__focal_gamma": 5.0}
     requests = [RunRequest(small(**one), tmp_path / name, quiet) for name, one in (("0", RUN), ("1", other))]
     for outcome in train_runs(requests, "map"):
@@ -69,7 +69,7 @@ def test_its_number_changes_training_and_may_differ_in_a_population(trained, tmp
     assert curves(tmp_path / "0") != curves(tmp_path / "1")
 
 
-def test_a_run_with_it_generates(trained, capsys):
+def test_generate_and_describe_accept_a_plugin_objective(trained, capsys):
     assert main(["generate", str(trained), "--prompt", "a", "--max-new-tokens", "3"]) == 0
     assert main(["describe", "focal"]) == 0
     assert "Lin et al. 2017, eq. 4" in capsys.readouterr().out
@@ -90,6 +90,6 @@ def test_a_run_with_it_generates(trained, capsys):
         ),
     ],
 )
-def test_what_it_does_not_read_is_refused(changes, line):
+def test_fields_without_effect_on_the_objective_are_rejected(changes, line):
     with pytest.raises(ConfigError, match=line):
         configs.resolve(small(**changes))

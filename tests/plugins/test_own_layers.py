@@ -1,4 +1,4 @@
-"""Norms, positions and feed-forward layers as a user may add them: one class and one kind each."""
+"""Norms, position schemes and feed-forward layers that a user registers, each with its own kind."""
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,7 @@ class Table(plugin.Position):
 
 
 class Parity(plugin.Position):
-    """score_h(t, s) + b_h if t - s is even: a bias, without anything else said about it."""
+    """score_h(t, s) + b_h if t - s is even: a bias of the scores without further traits."""
 
     def __init__(self, config):
         self.even = plugin.parameter((config.attention.num_heads,), ("heads",), plugin.normal(1.0), "scalar")
@@ -80,7 +80,7 @@ class Parity(plugin.Position):
 
 
 class Mean(plugin.Position):
-    """output_t + v * sum_s p(t, s) |t - s|: a bias of what is read."""
+    """output_t + v * sum_s p(t, s) |t - s|: a bias of the attended values."""
 
     def __init__(self, config):
         self.weight = plugin.parameter((config.attention.head_dim,), (None,), plugin.normal(1.0), "scalar")
@@ -129,34 +129,34 @@ ADDED = (
 
 
 @pytest.fixture(autouse=True, scope="module")
-def added():
-    """All of them are choices."""
+def register_kinds():
+    """Registers all kinds for the tests of this module."""
     with registered_kinds(*ADDED):
         yield
     making._model.cache_clear()
     making._generator.cache_clear()
 
 
-@pytest.mark.parametrize("given", [(), ("scale",), ("bias",), ("bias", "scale")])
-def test_a_norm_is_its_equation_with_the_parameters_of_its_traits(given):
-    switches = {f"model.norm.{name}": name in given for name in ("scale", "bias")}
+@pytest.mark.parametrize("parameters", [(), ("scale",), ("bias",), ("bias", "scale")])
+def test_norm_matches_its_equation_with_and_without_scale_and_bias(parameters):
+    switches = {f"model.norm.{name}": name in parameters for name in ("scale", "bias")}
     norm = make_norm(tiny({"model.norm.kind": "own_tanh"} | switches).model)
     values, x = random_values(norm, 2), np.random.default_rng(1).standard_normal((2, 5, D)).astype(np.float32)
-    assert set(values) == {"slope", *given}
+    assert set(values) == {"slope", *parameters}
     expected = np.tanh(np.float64(values["slope"]) * x) * values.get("scale", 1) + values.get("bias", 0)
     close(call(with_values(norm, values), x), expected)
 
 
-def test_a_norm_reads_what_its_traits_say():
+def test_traits_of_a_norm_decide_which_fields_it_reads():
     with pytest.raises(ConfigError, match=r"norm.epsilon=0.1 has no effect: it is read only when model.norm.kind is"):
         tiny({"model.norm.kind": "own_tanh", "model.norm.epsilon": 0.1})
     tiny({"model.norm.kind": "own_tanh", "model.norm.placement": "post"})
     norms = 2 * L + 1
-    counted = cost.summary(tiny({"model.norm.kind": "own_tanh"})).parameters["total"]
-    assert counted == cost.summary(tiny()).parameters["total"] + norms
+    total = cost.summary(tiny({"model.norm.kind": "own_tanh"})).parameters["total"]
+    assert total == cost.summary(tiny()).parameters["total"] + norms
 
 
-def test_an_activation_serves_a_gated_layer():
+def test_gated_feed_forward_matches_its_equation():
     layer = make_feed_forward(tiny({FFN: "squared_gate"}).model)
     values, x = random_values(layer, 1), np.random.default_rng(2).standard_normal((2, 5, D)).astype(np.float32)
     parts = {name: np.float64(x) @ np.float64(values[name]["kernel"]) + values[name]["bias"] for name in ("gate", "up")}
@@ -164,7 +164,7 @@ def test_an_activation_serves_a_gated_layer():
     close(call(with_values(layer, values), x), hidden @ np.float64(values["down"]["kernel"]) + values["down"]["bias"])
 
 
-def test_a_convolution_inside_the_layer_applies_or_is_refused():
+def test_convolution_inside_the_feed_forward_applies_or_is_rejected():
     canon = {"model.convolution.kind": "canon", "model.convolution.places": "D"}
     x = np.random.default_rng(2).standard_normal((2, 5, D)).astype(np.float32)
 
@@ -179,7 +179,7 @@ def test_a_convolution_inside_the_layer_applies_or_is_refused():
         run("bare_squares", canon)
 
 
-def test_a_gated_layer_is_counted_with_three_matrices():
+def test_gated_feed_forward_cost_has_three_matrices():
     plain, swiglu, own = (cost.summary(tiny({FFN: kind})) for kind in ("gelu", "swiglu", "squared_gate"))
     assert own == swiglu
     assert own.blocks["blocks/ffn"] == plain.blocks["blocks/ffn"] + L * (D * F + F)
@@ -188,7 +188,7 @@ def test_a_gated_layer_is_counted_with_three_matrices():
     assert matched.blocks["blocks/ffn"] == L * 2 * D * F
 
 
-def test_units_that_fire_are_recorded_of_a_sparse_layer():
+def test_active_units_of_a_sparse_layer_are_recorded():
     config = tiny({FFN: "squared_gate"}).model
     layer, record = make_feed_forward(config), {}
     values, x = random_values(layer, 1), np.random.default_rng(2).standard_normal((1, 3, D)).astype(np.float32)
@@ -206,19 +206,19 @@ def test_units_that_fire_are_recorded_of_a_sparse_layer():
     ("kind", "implementation"),
     [("table", "rows"), ("parity", "rows"), ("parity", "einsum"), ("mean", "einsum"), ("swapped", "rows")],
 )
-def test_a_position_scheme_works_in_training_and_decoding(kind, implementation):
+def test_position_schemes_in_training_and_decoding(kind, implementation):
     changes = {POSITION: kind, "model.attention.implementation": implementation, "model.num_layers": 2}
-    at_once = making.both_ways(changes, steps=6)
-    close(*at_once)
-    without = making.both_ways(changes | {POSITION: "none"}, steps=6)[1]
-    assert abs(at_once[1] - without).max() > 0.01
+    scores = making.stepwise_and_full_scores(changes, steps=6)
+    close(*scores)
+    scores_without_positions = making.stepwise_and_full_scores(changes | {POSITION: "none"}, steps=6)[1]
+    assert abs(scores[1] - scores_without_positions).max() > 0.01
 
 
-def test_a_position_scheme_is_refused_where_its_term_would_be_lost():
+def test_unsupported_position_schemes_are_rejected():
     for kind in ("parity", "mean"):
         with pytest.raises(ConfigError, match=f"kind=performer cannot be combined with model.position.kind={kind}"):
             tiny({POSITION: kind, "model.attention.kind": "performer"})
-    # The fused kernel takes what is added to scores, but nothing that is added to values.
+    # The fused kernel supports biases of scores, but not of values.
     fused = {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8}
     with pytest.raises(ConfigError, match=r"cudnn does not support model\.position\.kind=mean; use einsum"):
         tiny({POSITION: "mean"} | fused)
@@ -230,7 +230,7 @@ def test_a_position_scheme_is_refused_where_its_term_would_be_lost():
         tiny({"model.layers.pattern": ("a",), f"model.layers.kinds.a.{POSITION.partition('.')[2]}": "table"})
 
 
-def test_a_table_of_positions_ends_where_it_says():
+def test_a_table_of_positions_limits_the_length():
     decoder = making.generator({POSITION: "table", "model.position.rows": 9})
     np.testing.assert_array_equal(decoder.generate([[1, 2, 3]], 7).lengths, [7])
     with pytest.raises(ConfigError, match="learned positions end at 9: after a prompt of 3 tokens at most 7 new"):
@@ -239,9 +239,9 @@ def test_a_table_of_positions_ends_where_it_says():
         tiny({POSITION: "table", "model.position.rows": 7})
 
 
-def test_an_attention_with_another_last_step_has_windows_costs_and_measures():
+def test_attention_subclass_keeps_windows_cost_and_measures():
     changes = {"model.attention.kind": "doubled"}
-    close(*making.both_ways(changes | {"model.attention.window": 3}, steps=6))
+    close(*making.stepwise_and_full_scores(changes | {"model.attention.window": 3}, steps=6))
     assert cost.summary(tiny(changes)) == cost.summary(tiny())
     metric, performer = "measured/head_divergence", tiny({"model.attention.kind": "performer"})
     assert (
@@ -253,6 +253,6 @@ def test_an_attention_with_another_last_step_has_windows_costs_and_measures():
 
 @pytest.mark.parametrize("kinds", [{FFN: "squared_gate", "model.norm.kind": "own_tanh"}, {POSITION: "table"},
                                    {POSITION: "parity", "model.attention.kind": "doubled"}])  # fmt: skip
-def test_a_config_with_it_can_be_shrunk(kinds):
+def test_configs_with_plugin_kinds_can_be_shrunk(kinds):
     config = configs.override(configs.default(), kinds)
     assert flatten(configs.resolve(shrink(config, "smoke")))[next(iter(kinds))] == next(iter(kinds.values()))

@@ -1,5 +1,5 @@
 """The text of a plug-in is stored with runs and sweeps, compared when they are resumed, and executed
-only if the user has named or trusted it.
+only if the user names or trusts it.
 """
 
 import json
@@ -23,7 +23,7 @@ CONFIG = ["--config=configs/gpt2.py:smoke", "--config.model.attention.implementa
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a finished run with a plug-in, and the file."""
+    """Returns the folder of a finished run with a plug-in."""
     folder = tmp_path_factory.mktemp("plugin")
     (folder / "mine.py").write_text(POWER)
     with pytest.MonkeyPatch.context() as patch, unloading():
@@ -35,12 +35,12 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def copied(run, tmp_path, monkeypatch):
-    """A copy of it, read by somebody who knows no plug-in."""
+    """Returns a copy of the run, which trusts no plug-in yet."""
     shutil.copytree(run, tmp_path / "run")
     return tmp_path / "run"
 
 
-def test_a_run_stores_the_text(run):
+def test_a_run_stores_its_plugins(run):
     assert (run / "plugins" / "mine.py").read_text() == POWER
     (named,) = json.loads((run / "config.json").read_text())["plugins"]
     (recorded,) = json.loads((run / "meta.json").read_text())["plugins"]
@@ -48,7 +48,7 @@ def test_a_run_stores_the_text(run):
     assert named == f"mine.py:{recorded['sha256'][:16]}"
 
 
-def test_a_stranger_s_plugin_is_not_executed(copied, capsys):
+def test_untrusted_plugins_are_not_executed(copied, capsys):
     marker = copied.parent / "executed"
     text = POWER + f"open({str(marker)!r}, 'w').close()\n"
     (copied / "plugins" / "mine.py").write_text(text)
@@ -72,7 +72,7 @@ def test_a_stranger_s_plugin_is_not_executed(copied, capsys):
     assert marker.exists()
 
 
-def test_a_path_in_a_run_s_config_is_not_executed(copied, tmp_path, capsys):
+def test_plugin_paths_in_a_run_config_are_not_executed(copied, tmp_path, capsys):
     (tmp_path / "evil.py").write_text("raise SystemExit('executed')")
     content = json.loads((copied / "config.json").read_text())
     for value in (
@@ -88,7 +88,7 @@ def test_a_path_in_a_run_s_config_is_not_executed(copied, tmp_path, capsys):
             assert "executed" not in capsys.readouterr().err.replace("would be executed", "")
 
 
-def test_naming_the_file_once_is_enough(copied, capsys):
+def test_naming_a_plugin_once_trusts_it(copied, capsys):
     (copied.parent / "mine.py").write_text(POWER)
     assert zoo(["describe", "relu-power", "--plugin", str(copied.parent / "mine.py")]) == 0
     assert "y = max(0, x W_up)^p W_down" in capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_naming_the_file_once_is_enough(copied, capsys):
         assert zoo(["config", "show", str(copied)]) == 0
 
 
-def test_another_text_is_refused_with_the_difference(copied, capsys):
+def test_a_changed_plugin_is_rejected_with_a_diff(copied, capsys):
     changed = copied.parent / "mine.py"
     changed.write_text(POWER.replace("jax.nn.relu(x) **", "jax.nn.gelu(x) **"))
     arguments = [*CONFIG, "--config.model.ffn.kind=relu_power", f"--workdir={copied}", "--plugin", str(changed)]
@@ -110,7 +110,7 @@ def test_another_text_is_refused_with_the_difference(copied, capsys):
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
-def test_a_stored_text_that_was_changed_is_refused(copied, capsys):
+def test_modified_or_missing_stored_plugins_are_rejected(copied, capsys):
     (copied / "plugins" / "mine.py").write_text(POWER + "# changed\n")
     assert evaluate([str(copied), "--trust-plugin"]) == 2
     assert "plugins/mine.py was changed after the run had started" in capsys.readouterr().err
@@ -119,13 +119,13 @@ def test_a_stored_text_that_was_changed_is_refused(copied, capsys):
     assert "is missing; name it with --plugin" in capsys.readouterr().err
 
 
-def test_a_run_is_continued_only_with_its_plugins(copied, capsys):
-    # Without the file, the plug-in of the config is the stored one; the kind alone says nothing.
+def test_a_run_resumes_only_with_its_plugins(copied, capsys):
+    # The config names neither the plug-in nor its kind, so it does not match the run.
     assert train([*CONFIG, f"--workdir={copied}", "--trust-plugin"]) == 2
     assert "holds a run with plugins=('mine.py:" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_run_without_plugins_is_not_continued_with_one(copied, capsys):
+def test_a_run_without_plugins_does_not_resume_with_one(copied, capsys):
     content = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps(content | {"plugins": []}).replace("relu_power", "relu"))
     (copied.parent / "mine.py").write_text(POWER)
@@ -133,18 +133,18 @@ def test_a_run_without_plugins_is_not_continued_with_one(copied, capsys):
     assert "holds a run with plugins=(), not ('mine.py:" in capsys.readouterr().err
 
 
-def test_a_finished_run_is_evaluated_from_its_own_text(copied, capsys):
+def test_evaluation_uses_the_stored_plugin(copied, capsys):
     assert evaluate([str(copied), "--trust-plugin", "--json", "--batches", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["lengths"]
 
 
-def test_an_average_of_a_run_keeps_its_plugins(copied, capsys):
+def test_averaged_checkpoints_keep_their_plugins(copied, capsys):
     assert zoo(["average", str(copied), "--last", "1", "--out", str(copied.parent / "mean"), "--trust-plugin"]) == 0
     assert (copied.parent / "mean" / "plugins" / "mine.py").read_text() == POWER
     assert evaluate([str(copied.parent / "mean"), "--json", "--batches", "1"]) == 0
 
 
-def test_the_record_of_a_plugin_s_measure_needs_the_plugin(tmp_path):
+def test_a_sweep_record_with_a_plugin_measure_needs_the_plugin(tmp_path):
     (tmp_path / "mine.py").write_text(MEASURED)
     loaded = plugins.load_plugin(tmp_path / "mine.py")
     plugins.store(tmp_path, [loaded.reference])
@@ -162,7 +162,7 @@ def test_the_record_of_a_plugin_s_measure_needs_the_plugin(tmp_path):
     shutil.rmtree(tmp_path / "cache")
     with pytest.raises(ConfigError, match="add --trust-plugin"):
         load_sweep(tmp_path)
-    # Where its metrics are known, nothing of it is executed.
+    # If all metrics are known, no plug-in is executed.
     (tmp_path / "experiment.json").write_text(
         json.dumps(record | {"metric": "eval/loss", "plugins": [loaded.reference]})
     )
@@ -170,7 +170,7 @@ def test_the_record_of_a_plugin_s_measure_needs_the_plugin(tmp_path):
     assert plugins.loaded() == ()
 
 
-def test_resolving_needs_the_text(tmp_path):
+def test_resolving_needs_the_loaded_plugin(tmp_path):
     with pytest.raises(
         ConfigError, match=r"plugins='mine.py:0123456789abcdef' is not loaded; name its file with --plug"
     ):

@@ -1,4 +1,4 @@
-"""Random configs with two plug-ins: each is built, or refused in plain lines."""
+"""Random configs with two plug-ins are either built or rejected with a one-line error."""
 
 import collections
 import itertools
@@ -16,8 +16,8 @@ KINDS = {"model.attention.kind": "retention", "model.ffn.kind": "relu_power"}
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """A feed-forward layer and an attention of plug-ins."""
+def both_plugins(tmp_path_factory):
+    """Loads a feed-forward plug-in and an attention plug-in."""
     folder = tmp_path_factory.mktemp("plugins")
     with pytest.MonkeyPatch.context() as patch, unloading():
         patch.setenv("ZOO_CACHE", str(folder / "cache"))
@@ -27,8 +27,8 @@ def both(tmp_path_factory):
 
 
 @pytest.mark.parametrize("examples", [40, pytest.param(500, marks=pytest.mark.slow)])
-def test_a_random_config_with_plugins_is_built_or_refused(both, examples):
-    seen, kinds = collections.Counter(), list(KINDS)
+def test_random_configs_with_plugins_are_built_or_rejected(both_plugins, examples):
+    outcomes, kinds = collections.Counter(), list(KINDS)
 
     for number, chosen in zip(range(examples), itertools.cycle(({kinds[0]}, {kinds[1]}, kinds)), strict=False):
         config = random_config(number)
@@ -38,11 +38,11 @@ def test_a_random_config_with_plugins_is_built_or_refused(both, examples):
         with errors_with_config(config, number=number, chosen=chosen):
             built = is_built(configs.from_flat(flat))
         for path in chosen:
-            seen[path, built and flat.get(path) == KINDS[path]] += 1
-    # Each kind must be built and refused at times.
-    assert all(seen[path, True] > examples / 80 for path in KINDS), seen
-    assert all(seen[path, False] > examples / 100 for path in KINDS), seen
+            outcomes[path, built and flat.get(path) == KINDS[path]] += 1
+    # Both outcomes must occur for each kind.
+    assert all(outcomes[path, True] > examples / 80 for path in KINDS), outcomes
+    assert all(outcomes[path, False] > examples / 100 for path in KINDS), outcomes
 
 
-def test_fields_of_plugins_are_among_those_that_are_drawn(both):
+def test_random_configs_draw_plugin_fields(both_plugins):
     assert {"model.ffn.power", "model.attention.retained_weight", "model.attention.mean_kept"} <= set(configs.BY_PATH)

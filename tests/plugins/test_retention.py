@@ -1,5 +1,5 @@
-"""A plug-in's attention with a cache, a term of the loss, a statistic and a group of parameters does
-all that a built-in one does.
+"""An attention plug-in with a cache, a loss term, a statistic and a parameter group works in every way
+that a built-in one does.
 """
 
 import os
@@ -45,7 +45,7 @@ RUN = {
 
 @pytest.fixture(autouse=True, scope="module")
 def retention(tmp_path_factory):
-    """The plug-in is loaded for all tests here."""
+    """Loads the plug-in for all tests of this module."""
     with pytest.MonkeyPatch.context() as patch, unloading():
         patch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
         plugins.load_plugin(FILE)
@@ -56,17 +56,17 @@ def quiet(line):
     del line
 
 
-def test_it_computes_what_it_says():
+def test_retention_matches_its_recurrence():
     layer = make_attention(tiny(KIND | {"model.position.kind": "none"}).model)
     values, x = random_values(layer, 1), np.random.default_rng(2).standard_normal((2, 7, 16)).astype(np.float32)
     positions = np.array([[0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, -1, -1, -1]])
     stats = random_statistics(layer, 3)
     out = call(lambda x: with_values(layer, values, stats)(x, Context(positions, in_order=True)), x)
-    wide = {
+    projected = {
         name: np.float64(x) @ np.float64(values[name]["kernel"]) + np.float64(values[name]["bias"])
         for name in ("query", "key", "value")
     }
-    q, k, v = (wide[name].reshape(2, 7, 4, 4) for name in ("query", "key", "value"))
+    q, k, v = (projected[name].reshape(2, 7, 4, 4) for name in ("query", "key", "value"))
     decay = 1 / (1 + np.exp(-np.float64(values["decay"])))
     for row in range(2):
         state = np.zeros((4, 4, 4))
@@ -80,12 +80,12 @@ def test_it_computes_what_it_says():
 
 
 @pytest.mark.parametrize("scanned", [False, True])
-def test_decoding_from_its_cache_says_what_the_whole_text_says(scanned):
+def test_decoding_with_the_retention_cache(scanned):
     changes = KIND | {"model.position.kind": "rope", "model.num_layers": 2, "model.scan_layers": scanned}
-    close(*making.both_ways(changes, steps=6))
+    close(*making.stepwise_and_full_scores(changes, steps=6))
 
 
-def test_it_is_counted_and_its_group_has_its_parameters():
+def test_parameter_counts_and_group_of_retention():
     resolved = configs.resolve(small(**RUN, model__vocab_size=257))
     softmax = configs.resolve(small(model__num_layers=2, model__position__kind="rope", model__vocab_size=257))
     heads = resolved.model.attention.num_heads
@@ -96,7 +96,7 @@ def test_it_is_counted_and_its_group_has_its_parameters():
 @pytest.mark.parametrize(
     ("path", "value"), [("model.attention.retained_weight", 0.5), ("model.attention.mean_kept", 0.5)]
 )
-def test_each_of_its_fields_changes_the_program_or_is_refused(path, value):
+def test_retention_fields_have_an_effect_or_are_rejected(path, value):
     one, other = (
         resolve_with_data(KIND | {"model.position.kind": "rope", path: value}) for value in (value, value / 2)
     )
@@ -120,28 +120,28 @@ def test_each_of_its_fields_changes_the_program_or_is_refused(path, value):
         ({"model__attention__dropout": 0.1}, r"model.attention.dropout=0.1"),
     ],
 )
-def test_what_it_cannot_be_combined_with_is_refused(changes, line):
+def test_incompatible_settings_are_rejected_with_retention(changes, line):
     with pytest.raises(ConfigError, match=line):
         configs.resolve(small(**{"model__attention__kind": "retention", **changes}))
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of a run of `RUN`."""
+    """Returns the folder of a run with the settings `RUN`."""
     folder = tmp_path_factory.mktemp("retention") / "run"
     run(small(**RUN), folder, quiet)
     return folder
 
 
-def test_a_run_reports_its_term_apart_from_the_loss(trained):
+def test_the_loss_term_of_retention_is_logged_separately(trained):
     for prefix in ("train", "eval"):
-        found = [line for line in lines(trained) if f"{prefix}/retained" in line]
-        assert found
-        assert all(line[f"{prefix}/retained"] > 0 for line in found)
+        results = [line for line in lines(trained) if f"{prefix}/retained" in line]
+        assert results
+        assert all(line[f"{prefix}/retained"] > 0 for line in results)
     assert (trained / "plugins" / "retention.py").read_text() == FILE.read_text()
 
 
-def test_its_statistic_changes_and_its_group_is_slow(trained):
+def test_training_updates_the_statistic_and_scales_the_rate_of_the_group(trained):
     from zoo.training.trained_run import load_trained, trained_and_initial
 
     after, before = (
@@ -149,24 +149,24 @@ def test_its_statistic_changes_and_its_group_is_slow(trained):
         for both in trained_and_initial(load_trained(trained)).values()
     )
     assert np.abs(after["stats"]["variance"] - before["stats"]["variance"]).max() > 0.01
-    moved = np.abs(after["params"]["decay"] - before["params"]["decay"]).max()
-    # Adam moves a parameter by about its rate in each step: 6 steps, a tenth of the rate.
-    assert 0 < moved < 6 * 0.1 * 3e-3 * 1.5
+    change = np.abs(after["params"]["decay"] - before["params"]["decay"]).max()
+    # Adam changes a parameter by about its learning rate per step: 6 steps at a tenth of the rate.
+    assert 0 < change < 6 * 0.1 * 3e-3 * 1.5
 
 
-def same_curves(folder, other):
-    """Losses and terms are equal but for rounding."""
+def assert_same_curves(folder, other):
+    """Asserts that losses and loss terms are equal up to rounding."""
     for one, same in zip(lines(folder), lines(other), strict=True):
         names = [name for name in one if name.endswith(("loss", "retained"))]
         assert [one[name] for name in names] == pytest.approx([same[name] for name in names], rel=1e-4)
 
 
-def test_scanned_layers_train_alike(trained, tmp_path):
+def test_scanned_layers_give_the_same_curves(trained, tmp_path):
     run(small(**RUN, model__scan_layers=True), tmp_path / "scanned", quiet)
-    same_curves(tmp_path / "scanned", trained)
+    assert_same_curves(tmp_path / "scanned", trained)
 
 
-def test_a_stopped_run_is_continued_bit_for_bit(trained, tmp_path, monkeypatch):
+def test_preempted_retention_run_resumes_bit_identically(trained, tmp_path, monkeypatch):
     with pytest.raises(Preempted), stop_requested_at(3, monkeypatch):
         run(small(**RUN), tmp_path / "run", quiet)
     run(small(**RUN), tmp_path / "run", quiet)
@@ -176,17 +176,17 @@ def test_a_stopped_run_is_continued_bit_for_bit(trained, tmp_path, monkeypatch):
 
 
 @pytest.mark.promise
-def test_members_of_a_population_differ_in_its_numbers(trained, tmp_path):
+def test_population_members_may_differ_in_retention_hyperparameters(trained, tmp_path):
     other = RUN | {"seed": 1, "model__attention__retained_weight": 1.0, "optimizer__group__decays__rate_factor": 2.0}
     requests = [RunRequest(small(**one), tmp_path / name, quiet) for name, one in (("0", RUN), ("1", other))]
     for outcome in train_runs(requests, "map"):
         assert not isinstance(outcome, Exception), outcome
     run(small(**other), tmp_path / "alone", quiet)
-    for folder, alone in (("0", trained), ("1", tmp_path / "alone")):
-        same_curves(tmp_path / folder, alone)
+    for folder, single_run in (("0", trained), ("1", tmp_path / "alone")):
+        assert_same_curves(tmp_path / folder, single_run)
 
 
-def test_it_is_described_and_drawn(trained, tmp_path, capsys):
+def test_describe_and_generate_with_retention(trained, tmp_path, capsys):
     assert main(["describe", "retention"]) == 0
     out = capsys.readouterr().out
     assert "Sun et al. 2023, eq. 5" in out
@@ -221,24 +221,24 @@ print(len(jax.devices()), *(float(metrics[name]) for name in ("loss", "retained"
 
 
 @pytest.mark.promise
-def test_eight_devices_give_the_step_of_one():
-    """With several residual streams too, to compile one program in place of two."""
-    root, found = Path(__file__).parents[2], {}
+def test_eight_devices_take_the_same_step_as_one():
+    """The model also has several residual streams, which saves a separate test and its compilation."""
+    root, results = Path(__file__).parents[2], {}
     for devices in (1, 8):
         environment = os.environ | {
             "JAX_NUM_CPU_DEVICES": str(devices),
             "JAX_PLATFORMS": "cpu",
             "PYTHONPATH": str(root),
         }
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(FILE)], capture_output=True, text=True, env=environment
         )
-        assert done.returncode == 0, done.stderr[-2000:]
-        count, *found[devices] = map(float, done.stdout.split())
+        assert completed.returncode == 0, completed.stderr[-2000:]
+        count, *results[devices] = map(float, completed.stdout.split())
         assert count == devices
-    np.testing.assert_allclose(found[8], found[1], rtol=1e-4)
+    np.testing.assert_allclose(results[8], results[1], rtol=1e-4)
 
 
-def test_models_with_it_are_made_from_its_class():
+def test_models_use_the_registered_class():
     model = make_model(configs.resolve(small(**RUN, model__vocab_size=257)))
     assert type(model.stack.layers.attention).__name__ == "Retention"

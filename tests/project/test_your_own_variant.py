@@ -98,7 +98,7 @@ def test_gate_adds_one_matrix_per_layer(registered):
 
 @pytest.mark.parametrize("changes", [{}, {"model.scan_layers": True}, ENCODER_DECODER], ids=["", "scanned", "cross"])
 def test_gate_gives_equal_outputs_in_cached_decoding(registered, changes):
-    close(*making.both_ways({"model.attention.kind": "gated", "model.num_layers": 2} | changes, steps=4))
+    close(*making.stepwise_and_full_scores({"model.attention.kind": "gated", "model.num_layers": 2} | changes, steps=4))
 
 
 def test_schedule_ends_at_zero(registered):

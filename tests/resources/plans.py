@@ -1,5 +1,5 @@
-"""Makes plans on eight simulated devices and prints them as JSON, beside what a compilation of the
-whole program says; run as a script, because the number of devices is fixed at start.
+"""Prints plans for eight simulated devices as JSON, with the figures of a compilation of the whole
+program. It is a script because JAX fixes the number of devices when it starts.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The memory of the stand-in for fused attention: that of the arrays that cuDNN reads and writes."""
+"""The stand-in for fused attention allocates the arrays that cuDNN reads and writes."""
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,12 @@ from zoo.resources.attention_stand_in import fused_attention_stand_in
 B, T, H, K = 2, 512, 8, 8
 POSITIONS = jnp.arange(T)[None]
 CAUSAL = Context(POSITIONS, in_order=True)
-# In bytes of bfloat16: one mask for all heads, one bias for all rows.
+# Bytes in bfloat16 of one mask for all heads, and of one bias for all rows.
 MASK, BIAS = 2 * B * T * T, 2 * H * T * T
 
 
 def temporaries(context, bias, monkeypatch):
-    """Bytes of the temporary arrays of an attention and its backward pass."""
+    """Returns the bytes of temporary arrays of attention and its backward pass."""
 
     def loss(q, k, v, bias):
         return fused.cudnn_attention(q, k, v, context, Scoring(0.3, shared=bias)).astype(jnp.float32).sum()
@@ -37,7 +37,7 @@ def temporaries(context, bias, monkeypatch):
     ],
     ids=["documents", "bias"],
 )
-def test_an_array_of_all_pairs_is_counted(context, bias, least, most, monkeypatch):
+def test_masks_and_biases_count_as_temporary_memory(context, bias, least, most, monkeypatch):
     plain = temporaries(CAUSAL, False, monkeypatch)
     assert plain < MASK
     assert least <= temporaries(context, bias, monkeypatch) - plain <= most

@@ -1,4 +1,4 @@
-"""The reader of compiled programs, on programs written by hand."""
+"""The parser of compiled programs, on a hand-written one."""
 
 import pytest
 
@@ -37,7 +37,7 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
 """
 
 
-def test_loops_count_as_often_as_they_turn():
+def test_loop_bodies_are_multiplied_by_their_trip_count():
     program = CompiledProgram(TEXT)
     (product,) = program.products()
     assert (product.flops, product.count, product.in_loop) == (2 * 8 * 16 * 16, 5, True)

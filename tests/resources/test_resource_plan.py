@@ -1,4 +1,4 @@
-"""Plans of runs on eight simulated devices against compilations of the whole program."""
+"""Plans for eight simulated devices against compilations of the whole program."""
 
 import json
 import os
@@ -23,9 +23,9 @@ SMALL = {
 }  # fmt: skip
 CASES = {
     "unrolled": (SMALL | {"mesh.fsdp": 4, "mesh.tensor": 2}, None),
-    "scanned, in parts": (SMALL | {"model.scan_layers": True, "mesh.fsdp": 4, "training.microbatch_size": 2}, None),
+    "scanned, microbatches": (SMALL | {"model.scan_layers": True, "mesh.fsdp": 4, "training.microbatch_size": 2}, None),
     "fused": (SMALL | {"model.dtype": "bfloat16", "data.sequence_length": 256, "model.scan_layers": True}, "h200"),
-    "not divided": (SMALL | {"model.vocab_size": 509, "mesh.tensor": 8, "data.batch_size": 2}, "a100"),
+    "indivisible": (SMALL | {"model.vocab_size": 509, "mesh.tensor": 8, "data.batch_size": 2}, "a100"),
 }
 
 
@@ -33,14 +33,14 @@ CASES = {
 def plans():
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, Path(__file__).with_name("plans.py"), json.dumps(list(CASES.values()))]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(CASES, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return dict(zip(CASES, json.loads(completed.stdout.splitlines()[-1]), strict=True))
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("name", ["unrolled", "scanned, in parts"])
-def test_memory_and_collectives_are_those_of_the_whole_program(plans, name):
+@pytest.mark.parametrize("name", ["unrolled", "scanned, microbatches"])
+def test_memory_and_collectives_match_the_full_compilation(plans, name):
     plan, found = plans[name]["plan"], plans[name]
     (stage,) = plan["stages"]
     assert plan["memory"] == pytest.approx(found["memory"], rel=0.15)
@@ -48,12 +48,12 @@ def test_memory_and_collectives_are_those_of_the_whole_program(plans, name):
     for kind, sent in found["wire"].items():
         assert stage["measured"]["wire"][kind] == pytest.approx(sent, rel=1e-3), kind
     assert plan["parts"] == (1 if name == "unrolled" else 2)
-    # float32 parameters and two moments, all but the norms and biases divided by eight.
+    # Parameters and two moments are float32; all but norms and biases are sharded over eight devices.
     assert 12 * plan["parameters"] / 8 < plan["state"] < 1.2 * 12 * plan["parameters"] / plan["mesh"]["fsdp"]
 
 
 @pytest.mark.promise
-def test_a_plan_for_a_gpu_has_no_scores_of_all_pairs(plans):
+def test_plans_for_gpus_use_fused_attention(plans):
     plan = plans["fused"]["plan"]
     assert plan["kernel"] == "cudnn"
     assert plan["device"] == "h200"
@@ -68,8 +68,8 @@ def test_a_plan_for_a_gpu_has_no_scores_of_all_pairs(plans):
 
 
 @pytest.mark.promise
-def test_what_is_likely_to_be_wrong_is_said(plans):
-    first, second = plans["not divided"]["plan"]["warnings"]
+def test_warnings_of_a_plan(plans):
+    first, second = plans["indivisible"]["plan"]["warnings"]
     assert "model.vocab_size=509 is not divisible by mesh.tensor=8" in first
     assert "model.vocab_multiple=8 would pad it to 512 rows" in first
     assert "the loss works on 64 tokens of a device" in second
@@ -80,8 +80,8 @@ SHALLOW = SMALL | {"model.num_layers": 2}
 STAGES = {"data.batch_stages": (16, 30), "data.length_stages": (8, 50), "training.steps": 100}
 
 
-def test_tokens_operations_and_time_are_summed_over_stages(monkeypatch):
-    """Each stage is that of a config whose rows have its number and length."""
+def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
+    """Each stage equals a config with its batch size and sequence length."""
     monkeypatch.setattr(
         resource_plan, "measure", lambda config: Measured(1e9 / config.data.sequence_length, {}, {}, ((1e6, ""),), ())
     )
@@ -92,14 +92,14 @@ def test_tokens_operations_and_time_are_summed_over_stages(monkeypatch):
     flops = seconds = 0
     for steps, rows, length in shapes:
         shape = {"data.batch_size": rows, "data.sequence_length": length, "model.position.max_length": 32}
-        alone = configs.resolve(unflatten(SHALLOW | shape))
-        flops += steps * rows * length * cost.summary(alone).flops_per_token
-        seconds += steps * max(make_plan(alone, "l4").whole.seconds.values())
+        stage_config = configs.resolve(unflatten(SHALLOW | shape))
+        flops += steps * rows * length * cost.summary(stage_config).flops_per_token
+        seconds += steps * max(make_plan(stage_config, "l4").whole.seconds.values())
     assert plan.flops == pytest.approx(flops)
     assert plan.run_seconds() == pytest.approx(seconds)
     whole = make_plan(configs.resolve(unflatten(SHALLOW | {"training.steps": 100})), "l4")
     assert plan.flops < 0.99 * whole.flops
-    # The largest temporaries here are those of the short rows.
+    # With this stub, short rows have the largest temporaries.
     assert plan.memory - plan.state == 1e9 / 8
     assert as_json(plan)["run"]["tokens"] == plan.tokens
     assert "stage        30 steps of 512 tokens: 64 rows of 8" in as_lines(plan)
@@ -114,7 +114,7 @@ def plan_of(config, memory) -> ResourcePlan:
 
 
 @pytest.mark.parametrize(
-    ("enough", "expected"),
+    ("fits", "expected"),
     [
         (lambda model, training, mesh: training.microbatch_size == 2, {"training.microbatch_size": 2}),
         (lambda model, training, mesh: model.remat == "full", {"model.remat": "full"}),
@@ -125,11 +125,11 @@ def plan_of(config, memory) -> ResourcePlan:
         ),
     ],
 )
-def test_the_smallest_change_that_fits_is_suggested(enough, expected):
+def test_the_smallest_change_that_fits_is_suggested(fits, expected):
     config = configs.resolve(unflatten(SMALL))
 
     def make(changed):
-        return plan_of(changed, 1.0 if enough(changed.model, changed.training, changed.mesh) else 1e15)
+        return plan_of(changed, 1.0 if fits(changed.model, changed.training, changed.mesh) else 1e15)
 
     change, plan = suggest(config, plan_of(config, 1e15), make)
     assert expected.items() <= change.items()
@@ -150,40 +150,40 @@ def test_the_smallest_change_that_fits_is_suggested(enough, expected):
         (["configs/nothing.py"], "configs/nothing.py"),
     ],
 )
-def test_bad_arguments_are_refused_before_anything_is_compiled(arguments, problem, capsys):
+def test_bad_arguments_are_rejected_before_compilation(arguments, problem, capsys):
     assert main(["plan", *arguments]) == 2
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
 
 
-def test_heads_that_only_some_gpus_fuse_are_planned_so():
+def test_wide_heads_are_fused_only_on_gpus_that_support_them():
     wide = SMALL | {"model.dtype": "bfloat16", "model.attention.head_dim": 256}
     config = configs.resolve(unflatten(wide))
-    planned = [config_for(config, device).model.attention.implementation for device in ("h100", "a100", "l4")]
-    assert planned == ["cudnn", "auto", "auto"]
+    kernels = [config_for(config, device).model.attention.implementation for device in ("h100", "a100", "l4")]
+    assert kernels == ["cudnn", "auto", "auto"]
 
 
 @pytest.mark.promise
 def test_a_dry_run_plans_every_arm():
     command = [sys.executable, "-c", "import sys; from zoo.cli.main import main; sys.exit(main(sys.argv[1:]))", "run"]
     flags = ["--config=configs/gpt2.py:smoke", "--vary", "optimizer.learning_rate=1e-3,1e-2", "--dry-run"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, *flags, "--devices", "2", "--device", "l4"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
     )
-    assert done.returncode == 0, done.stderr
-    assert "on 2 x l4" in done.stdout
-    assert done.stdout.count("of it state), fits; ") == 2
+    assert completed.returncode == 0, completed.stderr
+    assert "on 2 x l4" in completed.stdout
+    assert completed.stdout.count("of it state), fits; ") == 2
 
 
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [(["--devices", "2"], "needs --dry-run"), (["--device", "l4", "--dry-run"], "needs --devices")],
 )
-def test_what_a_dry_run_alone_can_do_is_refused(flags, problem, capsys):
+def test_device_flags_need_a_dry_run(flags, problem, capsys):
     experiment = ["run", "--config=configs/gpt2.py:smoke", "--vary", "model.norm.kind=rmsnorm,layernorm"]
     assert main([*experiment, *flags]) == 2
     assert problem in capsys.readouterr().err

@@ -1,5 +1,5 @@
-"""A SLURM of two nodes that are this machine, with its own daemons and files; ended by the numbers
-of its processes.
+"""A SLURM cluster of two nodes on this machine, with its own daemons and files. Its processes are
+ended by their ids.
 """
 
 import os
@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
-# cred_expire is how long SLURM waits before it starts a job again that was queued again: two
-# minutes by default.
+# cred_expire is the time before SLURM restarts a requeued job; the default is two minutes.
 CONFIG = """\
 ClusterName=zoo
 SlurmctldHost={host}(127.0.0.1)
@@ -50,7 +49,7 @@ PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE St
 
 
 def missing() -> str:
-    """Why there can be no such cluster here; empty if there can."""
+    """Returns why no cluster can be started here, or "" if one can."""
     if os.geteuid():
         return "not root"
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
@@ -59,10 +58,10 @@ def missing() -> str:
 
 
 class Cluster:
-    """Starts the daemons; `environment` is what clients need to find them."""
+    """Starts the daemons; clients find them through `environment`."""
 
     def __init__(self):
-        # A short path: that of a socket holds 107 characters.
+        # The path must be short, because that of a socket is limited to 107 characters.
         self.state = Path(tempfile.mkdtemp(prefix="zoo-slurm-"))
         for name in ("ctld", "spool/n1", "spool/n2"):
             (self.state / name).mkdir(parents=True)
@@ -72,7 +71,7 @@ class Cluster:
         self.environment = {**os.environ, "SLURM_CONF": str(config), "PATH": f"{os.environ['PATH']}:/usr/sbin"}
         self._hosts = Path("/etc/hosts").read_text()
         if not {"n1", "n2"} <= set(self._hosts.split()):
-            # JAX finds process 0 by the name of its node.
+            # JAX connects to process 0 by the name of its node.
             Path("/etc/hosts").write_text(self._hosts.rstrip("\n") + "\n127.0.0.1 n1 n2\n")
         key = self.state / "munge.key"
         key.write_bytes(os.urandom(128))
@@ -117,7 +116,7 @@ class Cluster:
             )
 
     def call(self, *command: str, check: bool = True, **options) -> str:
-        """The output of a command that finds this cluster."""
+        """Runs a command in the environment of this cluster; returns its output."""
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=check, **options
         ).stdout
@@ -126,7 +125,7 @@ class Cluster:
         """Waits until a condition holds.
 
         Raises:
-            AssertionError: it does not; with the ends of the logs.
+            AssertionError: the condition does not hold in time; the message has the ends of the logs.
         """
         deadline = time.monotonic() + seconds
         while not condition():
@@ -140,7 +139,7 @@ class Cluster:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Takes back all jobs and ends the daemons."""
+        """Cancels all jobs and ends the daemons."""
         if len(self._processes) > 1 and self._processes[1].poll() is None:
             self.call("scancel", "--signal=KILL", "--full", "--user=root", check=False, timeout=20)
             self.call("scancel", "--user=root", check=False, timeout=20)
@@ -161,7 +160,7 @@ class Cluster:
 
 
 def _free_ports() -> list[int]:
-    """Three ports, the last two in a row."""
+    """Returns three free ports, of which the last two are consecutive."""
     for _ in range(100):
         sockets = [socket.socket() for _ in range(3)]
         try:

@@ -1,4 +1,4 @@
-"""One SLURM for all tests here, where there can be one."""
+"""Starts one SLURM cluster for all tests of this folder, if possible."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Sweeps on a real SLURM: what is submitted is trained, goes on after it was stopped, and is the
-same on several nodes.
+"""Sweeps on a real SLURM cluster: submitted runs are trained, resume after a stop, and give the same
+curves on several nodes.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.support.small_runs import curves, lines
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.promise
 
-FILE = f"""
+EXPERIMENT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.small_runs import small
@@ -38,12 +38,12 @@ def get_experiment(size="12"):
 
 @pytest.fixture
 def zoo(slurm, tmp_path):
-    (tmp_path / "it.py").write_text(FILE)
+    (tmp_path / "it.py").write_text(EXPERIMENT)
     (tmp_path / "mine.py").write_text(POWER)
 
     def call(*arguments):
         environment = {**slurm.environment, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "zoo.cli.main", *arguments],
             cwd=tmp_path,
             env=environment,
@@ -51,8 +51,8 @@ def zoo(slurm, tmp_path):
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return completed.stdout
 
     return call
 
@@ -61,11 +61,11 @@ def states(zoo, sweep):
     return {run["folder"]: run for run in json.loads(zoo("status", sweep, "--json"))["runs"]}
 
 
-def ended(slurm):
+def queue_is_empty(slurm):
     return not slurm.call("squeue", "--noheader").strip()
 
 
-def test_a_sweep_in_stages_with_a_plugin_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
+def test_sweep_with_prerequisite_and_plugin_in_an_oddly_named_folder(slurm, zoo, tmp_path):
     sweep = 'it\'s %j "so" $HOME'
     out = zoo(
         "run",
@@ -83,7 +83,7 @@ def test_a_sweep_in_stages_with_a_plugin_in_a_folder_of_a_hostile_name(slurm, zo
     )
     assert "submitted: 3 runs as jobs " in out
     assert 'it\'s "so" # big' in slurm.call("squeue", "--noheader", "--states=all", "--format=%k")
-    slurm.until(lambda: ended(slurm))
+    slurm.until(lambda: queue_is_empty(slurm))
     found = states(zoo, sweep)
     assert {run["state"] for run in found.values()} == {"done"}, found
     meta = json.loads((tmp_path / sweep / "start=trained-seed0/meta.json").read_text())
@@ -92,7 +92,7 @@ def test_a_sweep_in_stages_with_a_plugin_in_a_folder_of_a_hostile_name(slurm, zo
     assert "report: " in zoo("run", "it.py", "--plugin", "mine.py", "--slurm", "--output", sweep)
 
 
-def test_a_run_that_is_stopped_goes_on_where_it_was(slurm, zoo, tmp_path):
+def test_a_stopped_job_resumes_from_its_last_step(slurm, zoo, tmp_path):
     zoo("run", "it.py:2000", "--slurm", "--output", "stopped")
     run = tmp_path / "stopped/long-seed0"
     job = json.loads((tmp_path / "stopped/slurm/jobs.json").read_text())["jobs"][0]["id"]
@@ -101,18 +101,18 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(slurm, zoo, tmp_path):
     slurm.until(lambda: "continuing" in (run / "log.txt").read_text())
     step = int(re.search(r"stopped at step (\d+) of 2000", (run / "log.txt").read_text())[1])
     assert 0 < step < 2000
-    # The same in the meantime, without a stop.
+    # Meanwhile, the same run is trained without a stop.
     zoo("run", "it.py:2000", "--output", "straight")
-    slurm.until(lambda: ended(slurm))
+    slurm.until(lambda: queue_is_empty(slurm))
     assert states(zoo, "stopped")["long-seed0"]["state"] == "done"
     assert f"continuing from step {step} of 2000" in (run / "log.txt").read_text()
     assert curves(run) == curves(tmp_path / "straight/long-seed0")
 
 
-def test_two_nodes_train_what_one_process_trains(slurm, zoo, tmp_path):
+def test_two_nodes_give_the_curves_of_one_process(slurm, zoo, tmp_path):
     zoo("run", "it.py:13", "--slurm", "--nodes", "2", "--output", "two")
     zoo("run", "it.py:13", "--output", "one")
-    slurm.until(lambda: ended(slurm))
+    slurm.until(lambda: queue_is_empty(slurm))
     one, two = (lines(tmp_path / name / "long-seed0") for name in ("one", "two"))
     assert json.loads((tmp_path / "two/long-seed0/meta.json").read_text())["device"]["count"] == 2
     assert [line["step"] for line in one] == [line["step"] for line in two]

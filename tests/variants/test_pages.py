@@ -1,6 +1,4 @@
-"""Every variant has a page with everything a page has, what the pages say is so, and docs/variants
-is what the command writes.
-"""
+"""Every variant has a complete page whose statements are true, and docs/variants is up to date."""
 
 import json
 import re
@@ -31,7 +29,7 @@ from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combine
 
 ROOT = Path(__file__).parents[2]
 CONTROL = "a control"
-# Choices of how a computation runs or starts, which change no equation.
+# Choices of execution and initialization, which change no equation.
 NO_VARIANTS = {
     "model.dtype",
     "model.remat",
@@ -39,20 +37,20 @@ NO_VARIANTS = {
     "model.attention.implementation",
     "model.init.kernel",
     "model.init.scale_residual",
-    # Of the optimizer as much as of the model: docs/optimizers.md.
+    # It concerns the optimizer as much as the model; see docs/optimizers.md.
     "model.parametrization",
 }
-# Fields of which "none" is a variant: a model without a part that models have.
-KINDS_WITHOUT = {"model.norm.kind", "model.position.kind"}
+# Fields whose choice "none" is a variant, because other models have that part.
+NONE_IS_A_VARIANT = {"model.norm.kind", "model.position.kind"}
 FORMULA = re.compile(r"[=+*/^<|]|softmax|[Dd]ivide")
-# A letter alone; not A or I, a part of a word, a subscript, a place such as Canon-B, or a function.
+# A single letter, but not A or I, a part of a word, a subscript, a place (Canon-B), or a function.
 CAPITAL = re.compile(r"(?<![\w^'-])([B-HJ-Z])(?![\w'(-])")
 BY_NAME = {variant.name: variant for variant in VARIANTS}
-ALL = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
-@ALL
-def test_a_page_has_everything(variant):
+@each_variant
+def test_pages_have_every_section(variant):
     found = sections(variant)
     assert tuple(title for title in found if title not in OPTIONAL) == SECTIONS
     for title, lines in found.items():
@@ -66,13 +64,13 @@ def test_a_page_has_everything(variant):
     assert variant.systems or variant.tests
 
 
-def test_names_are_unique_and_can_be_typed():
+def test_names_are_unique_and_plain():
     names = [variant.name for variant in VARIANTS]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9-]+", name.replace("_", "-")) for name in names)
 
 
-def test_every_choice_and_every_switch_of_a_model_is_a_variant():
+def test_every_model_choice_and_switch_is_a_variant():
     covered = {
         (path, value)
         for variant in VARIANTS
@@ -82,9 +80,8 @@ def test_every_choice_and_every_switch_of_a_model_is_a_variant():
     for field in configs.FIELDS:
         if not field.path.startswith(("model.", "objective.kind")) or field.path in NO_VARIANTS:
             continue
-        # To do without what a field adds is the baseline; where it is a kind of its own, it is a
-        # variant.
-        names = {name for name in field.choices or () if name != "none" or field.path in KINDS_WITHOUT}
+        # The choice "none" usually is the baseline, and only sometimes a variant.
+        names = {name for name in field.choices or () if name != "none" or field.path in NONE_IS_A_VARIANT}
         switched = {not field.default} if field.kind is bool else set()
         assert {(field.path, value) for value in names | switched} <= covered, field.path
 
@@ -94,7 +91,7 @@ def test_every_choice_and_every_switch_of_a_model_is_a_variant():
     [(variant, name) for variant in VARIANTS for name in variant.systems],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_a_system_has_the_variant_that_it_is_named_for(variant, name):
+def test_systems_of_a_variant_have_that_variant(variant, name):
     system = next(system for system in SYSTEMS if system.name == name)
     assert system.reference == PARITY[name]
     config = resolve_like(
@@ -103,8 +100,8 @@ def test_a_system_has_the_variant_that_it_is_named_for(variant, name):
     assert has_variant(flatten(config), variant), {**variant.changes, **variant.chosen}
 
 
-@ALL
-def test_the_tests_that_a_page_names_exist_and_use_its_tolerance(variant):
+@each_variant
+def test_cited_tests_exist_and_use_the_cited_tolerance(variant):
     for test in variant.tests:
         path, name = test.where.split("::")
         text = (ROOT / path).read_text(encoding="utf-8")
@@ -116,7 +113,7 @@ def test_the_tests_that_a_page_names_exist_and_use_its_tolerance(variant):
         ), test
 
 
-def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
+def test_listed_conflicts_match_config_resolution():
     assert any(
         "alibi" in line
         for line in sections(next(v for v in VARIANTS if v.name == "performer"))["Cannot be combined with"]
@@ -142,29 +139,29 @@ def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
             configs.resolve(config)
 
 
-def test_choices_of_the_baseline_exclude_others_too():
+def test_baseline_choices_list_their_conflicts():
     for name, other in (("gelu", "swiglu"), ("swiglu", "gelu"), ("multi-token", "encoder"), ("causal-lm", "encoder")):
         lines = sections(BY_NAME[name])["Cannot be combined with"]
         assert any(other in line.split(":")[0].split(", ") for line in lines), (name, other)
 
 
-def test_a_refusal_for_want_of_effect_is_recognised():
+def test_no_effect_errors_are_recognised():
     with pytest.raises(ConfigError) as refused:
         configs.resolve(configs.override(configs.default(), {"model.position.theta": 5.0}))
     assert UNREAD.fullmatch(refused.value.problems[0])
 
 
-def test_a_config_has_the_variants_that_it_is_made_of():
+def test_has_variant_and_used_by():
     llama = shipped_configs()["llama"]
     assert {name for name, variant in BY_NAME.items() if has_variant(llama, variant)} >= {"rope", "rmsnorm", "swiglu"}
     assert not any(has_variant(llama, BY_NAME[name]) for name in ("gelu", "grouped-query", "window", "post", "encoder"))
-    # One field, two variants: windows that look back, and to both sides.
+    # One field gives two variants: causal and symmetric windows.
     assert used_by(BY_NAME["symmetric-window"]) == ["longformer", "modernbert"]
     assert "mistral" in used_by(BY_NAME["window"])
     assert "longformer" not in used_by(BY_NAME["window"])
 
 
-def test_a_page_has_the_verdicts_of_its_claims():
+def test_pages_show_the_verdicts_of_their_claims():
     found = findings()
     ((supported,), (other,)) = (
         [line for line in judged_by(BY_NAME["swiglu"], which) if line.startswith("F1")] for which in (found, None)
@@ -174,20 +171,20 @@ def test_a_page_has_the_verdicts_of_its_claims():
     assert "(../results/feedforward/README.md)" in supported
     assert "experiments/feedforward.py" in other
     assert verdict not in other
-    # Claims that tests or measurements judge are named by hand.
+    # Claims that are judged by tests or measurements are listed by hand.
     assert any("exact, by a test" in line for line in judged_by(BY_NAME["rope"], found))
     assert any("(measured)" in line for line in judged_by(BY_NAME["window"], found))
-    without = found._replace(verdicts={})
-    assert any("not judged yet" in line for line in judged_by(BY_NAME["window"], without))
+    without_verdicts = found._replace(verdicts={})
+    assert any("not judged yet" in line for line in judged_by(BY_NAME["window"], without_verdicts))
     assert {claim for variant in VARIANTS for claim in variant.claims} <= set(found.claims)
 
 
-def test_published_results_are_those_of_variants_and_name_a_paper():
+def test_published_results_belong_to_variants_and_cite_papers():
     assert set(PUBLISHED) <= set(BY_NAME)
     assert all(NAMED.search(line) or line.startswith("The same") for lines in PUBLISHED.values() for line in lines)
 
 
-def test_a_legend_explains_letters_and_symbols_but_not_those_that_a_text_defines():
+def test_legend_explains_symbols_that_the_text_does_not_define():
     assert legend("[D, G K] of x^T, in Tokens") == (
         "D: width of the model; G: heads with keys and values of their own; K: width of a head"
     )
@@ -196,15 +193,15 @@ def test_a_legend_explains_letters_and_symbols_but_not_those_that_a_text_defines
     assert legend("the attention weight p_s = softmax(scale * q . k)").startswith("K: width of a head; scale: 1 / sqrt")
 
 
-@ALL
-def test_every_capital_letter_of_an_equation_is_explained_on_its_page(variant):
+@each_variant
+def test_every_capital_letter_of_an_equation_is_explained(variant):
     text = " ".join([computes(variant), *variant.details])
     explained = {name for entry in legend(text).split("; ") for name in entry.split(":")[0].split(", ")}
     assert set(CAPITAL.findall(text)) <= explained | defined(text)
 
 
 @pytest.mark.parametrize("name", ["multi-head", "grouped-query", "local-global"])
-def test_the_size_of_the_cache_is_that_of_its_arrays(name):
+def test_cached_bytes_match_the_cache_arrays(name):
     sizes = {"model.dim": 16, "model.num_layers": 2, "model.attention.num_heads": 8, "model.vocab_size": 300}
     changes = {path: 4 if "window" in path and value else value for path, value in BY_NAME[name].changes.items()}
     config = resolved({**changes, "model.dtype": "bfloat16"}, {**sizes, "data.sequence_length": 12})
@@ -215,13 +212,15 @@ def test_the_size_of_the_cache_is_that_of_its_arrays(name):
         weights = unstack_layers(initialise(module, 0), {}, "bfloat16")
         return decoder.prefill(weights, PaddedTokens(jnp.zeros((1, 12), int), jnp.array([12])))[0].layers
 
-    kept = [entry for layer in jax.eval_shape(cache) for entry in layer.values() if isinstance(entry, KeyValues)]
-    assert cached_bytes(config.model, 12) == sum(2 * leaf.size for leaf in jax.tree.leaves(kept))
-    assert kept
+    cache_entries = [
+        entry for layer in jax.eval_shape(cache) for entry in layer.values() if isinstance(entry, KeyValues)
+    ]
+    assert cached_bytes(config.model, 12) == sum(2 * leaf.size for leaf in jax.tree.leaves(cache_entries))
+    assert cache_entries
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "pattern"),
     [
         ("multi-token", r"per token [\d,]+\. The cache .* 2 G K L numbers per token\.$"),
         ("canon", "per token, and the last 3 vectors that every convolution read"),
@@ -229,24 +228,24 @@ def test_the_size_of_the_cache_is_that_of_its_arrays(name):
         ("forgetting", "and 12 sums of log gates in float32 for each token and layer"),
     ],
 )
-def test_predicting_needs_no_terms_of_training_and_all_that_is_cached(name, told):
-    assert re.search(told, " ".join(inference(BY_NAME[name])))
+def test_inference_cost_counts_the_whole_cache(name, pattern):
+    assert re.search(pattern, " ".join(inference(BY_NAME[name])))
 
 
 @pytest.mark.promise
-def test_the_pages_in_the_repository_are_current_and_those_of_no_variant_are_removed(tmp_path):
-    """They change with the variants, the experiments, the configs and the results."""
+def test_committed_pages_are_up_to_date_and_stale_pages_are_removed(tmp_path):
+    """Pages depend on the variants, the experiments, the configs and the results."""
     (tmp_path / "gone.md").write_text("old")
     write_pages(tmp_path)
-    here, written = (
+    committed, written = (
         {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
         for folder in (ROOT / "docs" / "variants", tmp_path)
     )
-    assert here == written, "run: python -m zoo.variants docs/variants"
+    assert committed == written, "run: python -m zoo.variants docs/variants"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["pages"], []])
-def test_a_folder_of_other_pages_is_refused_and_help_writes_nothing(arguments, tmp_path, monkeypatch, capsys):
+def test_foreign_pages_are_never_removed_and_help_writes_nothing(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages/guide.md").write_text("written by hand")
@@ -257,7 +256,7 @@ def test_a_folder_of_other_pages_is_refused_and_help_writes_nothing(arguments, t
     assert "guide.md, which would be removed" in capsys.readouterr().err or arguments != ["pages"]
 
 
-def test_pictures_are_drawn_again_alike_and_those_of_no_variant_are_removed(tmp_path):
+def test_pictures_are_reproducible_and_stale_ones_are_removed(tmp_path):
     (tmp_path / "gone.svg").write_text("old")
     write_pictures(tmp_path, {"grouped-query"})
     (drawn,) = tmp_path.glob("*.svg")

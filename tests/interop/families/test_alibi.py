@@ -1,4 +1,4 @@
-"""Configs of BLOOM and MPT: published files, and what cannot be expressed."""
+"""Configs of BLOOM and MPT: published files, and unsupported settings."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def model_of(class_name, hf):
     return resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"}).model
 
 
-def test_a_file_of_bloom():
+def test_published_bloom_config():
     model = model_of(BLOOM, BLOOM_560M)
     assert (model.dim, model.num_layers, model.attention.num_heads, model.embedding.norm) == (1024, 24, 16, True)
     assert (model.position.kind, model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings) == (
@@ -39,7 +39,7 @@ def test_a_file_of_bloom():
     assert (model.norm.bias, model.attention.bias, model.ffn.bias, model.ffn.hidden_dim) == (True, True, True, 4096)
 
 
-def test_a_file_of_mpt():
+def test_published_mpt_config():
     model = model_of(MPT, MPT_7B)
     assert (model.dim, model.num_layers, model.attention.num_heads, model.embedding.norm) == (4096, 32, 32, False)
     assert (model.position.kind, model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings) == (
@@ -61,7 +61,7 @@ def test_dropout_is_mapped():
         assert (model.dropout, model.attention.dropout) == (0.1, 0.2)
 
 
-def test_a_scale_of_the_scores():
+def test_attention_scale_is_mapped():
     assert model_of(MPT, {"attn_config": {"softmax_scale": 0.3}}).attention.scale == 0.3
 
 
@@ -84,13 +84,13 @@ def test_a_scale_of_the_scores():
     (MPT, {"attn_config": {"alibi_bias_max": 16}}, "attn_config.alibi_bias_max=16: this class always has slopes down to 2^-8"),
     (MPT, {"attn_config": {"rope": True}}, "attn_config.rope=True: not known to this importer"),
 ])  # fmt: skip
-def test_what_cannot_be_expressed_is_refused_by_name(class_name, settings, message):
+def test_unsupported_settings_are_rejected_by_name(class_name, settings, message):
     with pytest.raises(ConfigError) as caught:
         model_of(class_name, settings)
     assert [problem for problem in caught.value.problems if problem.startswith(message)], caught.value.problems
 
 
-def test_how_bloom_was_computed_does_not_matter_alone():
+def test_bloom_computation_settings_are_ignored_individually():
     assert importer_of(BLOOM).read_config({"slow_but_exact": True}) == importer_of(BLOOM).read_config(
         {"pretraining_tp": 4}
     )
@@ -100,11 +100,11 @@ def test_how_bloom_was_computed_does_not_matter_alone():
     (BLOOM, {"n_embed": 96, "num_attention_heads": 6, "num_hidden_layers": 3}, {"hidden_size": 96, "n_head": 6, "n_layer": 3}),
     (MPT, {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 3}, {"d_model": 96, "n_heads": 6, "n_layers": 3}),
 ])  # fmt: skip
-def test_other_names_of_settings(class_name, one, other):
+def test_alternative_setting_names(class_name, one, other):
     assert (
         importer_of(class_name).read_config(one)
         == importer_of(class_name).read_config(other)
         != importer_of(class_name).read_config({})
     )
-    # Where both are given, the other name is what the class reads last.
+    # If both names are given, the class uses the alternative one.
     assert importer_of(class_name).read_config(other | one | {"num_hidden_layers": 7})["model.num_layers"] == 7

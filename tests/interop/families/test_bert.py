@@ -1,5 +1,5 @@
-"""BERT's family: what published files hold, windows that differ, and everything that is refused by
-name.
+"""Configs and tensors of the BERT family: published files, differing windows, and unsupported
+settings.
 """
 
 import jax
@@ -17,9 +17,9 @@ TINY = {"vocab_size": 29, "hidden_size": 8, "intermediate_size": 12, "num_hidden
         "max_position_embeddings": 11}  # fmt: skip
 DISTILBERT = {"vocab_size": 29, "dim": 8, "hidden_dim": 12, "n_layers": 3, "n_heads": 2, "max_position_embeddings": 11}
 LONGFORMER = TINY | {"attention_window": 4}
-# As google-bert/bert-base-uncased, FacebookAI/roberta-base, distilbert/distilbert-base-uncased,
-# junnyu/roformer_chinese_base and allenai/longformer-base-4096 have them: class, settings that
-# their classes do not have, fields of ours that must come out.
+# From google-bert/bert-base-uncased, FacebookAI/roberta-base, distilbert/distilbert-base-uncased,
+# junnyu/roformer_chinese_base and allenai/longformer-base-4096: class name, settings in the file,
+# and fields that the import must set.
 PUBLISHED = {
     "BertForMaskedLM": (
         {"architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": False, "hidden_act": "gelu",
@@ -54,8 +54,8 @@ def resolved(class_name, hf, overrides=None):
     return resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"} | (overrides or {}))
 
 
-def written(class_name, hf):
-    """A config and a checkpoint of random weights."""
+def random_checkpoint(class_name, hf):
+    """Returns a config, random parameters, and their tensors."""
     config, generator = resolved(class_name, hf), np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: generator.standard_normal(leaf.shape).astype(np.float32), split(make_model(config))[1]
@@ -98,12 +98,12 @@ def test_published_settings_are_read(class_name):
     ("LongformerForMaskedLM", {"ignore_attention_mask": True}, "ignore_attention_mask=True"),
     ("LongformerForMaskedLM", {"attention_dilation": [2] * 12}, "attention_dilation=.*not known"),
 ])  # fmt: skip
-def test_what_cannot_be_expressed_is_refused_by_name(class_name, setting, message):
+def test_unsupported_settings_are_rejected_by_name(class_name, setting, message):
     with pytest.raises(ConfigError, match=message):
         importer_of(class_name).read_config(setting)
 
 
-def test_windows_that_differ_are_kinds_of_layers():
+def test_differing_windows_become_layer_kinds():
     config = resolved("LongformerForMaskedLM", LONGFORMER | {"num_hidden_layers": 4, "attention_window": [2, 6, 2, 6]})
     assert config.model.layers.pattern == ("window3", "window7")
     assert config.model.layers.kinds.window7.attention.window == 7
@@ -112,8 +112,8 @@ def test_windows_that_differ_are_kinds_of_layers():
 
 
 @pytest.mark.parametrize("class_name", ["BertForMaskedLM", "BertForPreTraining"])
-def test_norms_of_the_first_published_files_have_other_names(class_name):
-    config, params, tensors = written(class_name, TINY)
+def test_gamma_and_beta_of_old_files_are_read(class_name):
+    config, params, tensors = random_checkpoint(class_name, TINY)
     old = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
         for name, tensor in tensors.items()
@@ -140,8 +140,8 @@ def test_renamed_tensors_are_read_one_at_a_time():
     assert (renamed["a.weight"], renamed["gamma"], file.reads) == (1, 3, 2)
 
 
-@pytest.mark.parametrize(("class_name", "hf", "more", "copies"), [
-    # What is published under the first name was saved by the second class.
+@pytest.mark.parametrize(("class_name", "hf", "ignored", "tied_copies"), [
+    # The checkpoints published under the first class were saved by the second.
     ("BertForMaskedLM", TINY, ("bert.embeddings.position_ids", "bert.pooler.dense.weight", "cls.seq_relationship.bias"),
      {"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.bias": "cls.predictions.bias"}),
     ("BertForPreTraining", TINY, ("bert.embeddings.position_ids",), {"cls.predictions.decoder.bias": "cls.predictions.bias"}),
@@ -154,20 +154,22 @@ def test_renamed_tensors_are_read_one_at_a_time():
     ("LongformerForMaskedLM", LONGFORMER, ("longformer.embeddings.position_ids", "longformer.pooler.dense.weight"),
      {"lm_head.decoder.bias": "lm_head.bias"}),
 ])  # fmt: skip
-def test_what_files_hold_besides(class_name, hf, more, copies):
-    config, params, tensors = written(class_name, hf)
-    extra = {name: np.zeros(3, np.float32) for name in more} | {name: tensors[of] for name, of in copies.items()}
+def test_redundant_tensors_are_accepted_if_consistent(class_name, hf, ignored, tied_copies):
+    config, params, tensors = random_checkpoint(class_name, hf)
+    extra = {name: np.zeros(3, np.float32) for name in ignored} | {
+        name: tensors[of] for name, of in tied_copies.items()
+    }
     assert not set(extra) & set(tensors)
     jax.tree.map(np.testing.assert_array_equal, import_weights(class_name, config, tensors | extra)[0], params)
     with pytest.raises(DataError, match="tensor classifier has no place in the model"):
         import_weights(class_name, config, tensors | {"classifier": np.zeros(3, np.float32)})
-    for name, of in copies.items():
+    for name, of in tied_copies.items():
         with pytest.raises(DataError, match=f"tensor {name} is not equal to {of}"):
             import_weights(class_name, config, tensors | {name: tensors[of] + 1})
 
 
-def test_without_global_tokens_their_matrices_are_passed_over():
-    tensors = written("LongformerForMaskedLM", LONGFORMER)[2]
+def test_global_projections_are_skipped_without_global_tokens():
+    tensors = random_checkpoint("LongformerForMaskedLM", LONGFORMER)[2]
     name = "longformer.encoder.layer.1.attention.self.query_global.weight"
     local = resolved(
         "LongformerForMaskedLM",

@@ -1,4 +1,4 @@
-"""ELMo's files against a reading of them in TensorFlow's own conventions, and what is refused."""
+"""ELMo's files against a reference that follows TensorFlow's conventions, and unsupported options."""
 
 import copy
 import json
@@ -39,8 +39,8 @@ OPTIONS = {
 }
 
 
-def a_file(seed=1):
-    """A weight file's arrays, as bilm-tf names and shapes them."""
+def random_weight_file(seed=1):
+    """Returns random arrays with the names and shapes of a bilm-tf weight file."""
     shapes = {"char_embed": (261, 5), "CNN_proj/W_proj": (15, D), "CNN_proj/b_proj": (D,)}
     for index, (width, filters) in enumerate(OPTIONS["char_cnn"]["filters"]):
         shapes |= {f"CNN/W_cnn_{index}": (1, width, 5, filters), f"CNN/b_cnn_{index}": (filters,)}
@@ -58,8 +58,8 @@ def a_file(seed=1):
     }
 
 
-def as_bilm_does(file, characters):
-    """The last layer's states of one full row, by TensorFlow's LSTMCell and bilm-tf's highways."""
+def reference_states(file, characters):
+    """The last layer's states of one unpadded row, by the equations of TensorFlow's LSTMCell."""
     file = {name: np.float64(array) for name, array in file.items()}
     sigmoid, tokens = reference.sigmoid, []
     for ids in characters:
@@ -91,27 +91,27 @@ def as_bilm_does(file, characters):
     return np.array(sides)
 
 
-def test_a_file_s_model_is_what_bilm_computes():
-    file, characters = a_file(), np.random.default_rng(2).integers(0, 262, (1, 6, 8))
+def test_imported_elmo_matches_bilm():
+    file, characters = random_weight_file(), np.random.default_rng(2).integers(0, 262, (1, 6, 8))
     values = read_weights(file, CONFIG)
     model = with_values(ELMo(CONFIG), values | {"head": random_values(ELMo(CONFIG))["head"]})
     out = call(model, characters, np.ones((1, 6), bool))
-    close(np.concatenate(out), as_bilm_does(file, characters[0]))
+    close(np.concatenate(out), reference_states(file, characters[0]))
 
 
 def write_weights(params, config):
-    """Returns the arrays of a weight file, by path; the head is not part of it."""
+    """Returns the arrays of a weight file by path; the file has no head."""
     return from_zoo(rules(config), {name: value for name, value in params.items() if name != "head"})
 
 
-def test_weights_come_back():
-    file = a_file()
-    back = write_weights(read_weights(file, CONFIG), CONFIG)
-    assert set(back) == set(file)
+def test_elmo_weights_round_trip():
+    file = random_weight_file()
+    written = write_weights(read_weights(file, CONFIG), CONFIG)
+    assert set(written) == set(file)
     for name, array in file.items():
-        assert back[name].dtype == np.float32
-        # The 1 that TensorFlow adds to a bias rounds; all else is moved around.
-        np.testing.assert_allclose(back[name], array, rtol=0, atol=2e-7 if name.endswith("/B") else 0)
+        assert written[name].dtype == np.float32
+        # TensorFlow adds 1 to the forget bias, which rounds; all other values are only rearranged.
+        np.testing.assert_allclose(written[name], array, rtol=0, atol=2e-7 if name.endswith("/B") else 0)
     ours = random_values(ELMo(CONFIG))
     again = read_weights(write_weights(ours, CONFIG), CONFIG)
     assert set(again) == set(ours) - {"head"}
@@ -123,8 +123,8 @@ def test_weights_come_back():
         )
 
 
-def test_a_wrong_file_is_refused_by_name():
-    file = a_file()
+def test_wrong_tensors_are_named():
+    file = random_weight_file()
     del file["CNN/b_cnn_1"]
     file["char_embed"] = file["char_embed"][:-1]
     file["softmax/W"] = np.zeros((13, D), np.float32)
@@ -137,9 +137,8 @@ def test_a_wrong_file_is_refused_by_name():
     ]
 
 
-def test_options_are_a_config():
-    # A file that was written in training says more, and counts the characters without the empty
-    # slot.
+def test_options_are_read_as_a_config():
+    # Files written during training have more settings, and do not count the padding character.
     options = OPTIONS | {"dropout": 0.1, "n_tokens_vocab": 13, "char_cnn": OPTIONS["char_cnn"] | {"n_characters": 261}}
     data = {name: value for name, value in TINY.items() if name.startswith("data.")} | {"model.vocab_size": 13}
     resolved = resolve(override(default(), read_config(options) | data)).model
@@ -164,7 +163,7 @@ def test_options_are_a_config():
         ("lstm", "peepholes", True, "lstm.peepholes=True: not known"),
     ],
 )
-def test_options_that_cannot_be_expressed_are_refused(part, name, value, message):
+def test_unsupported_options_are_rejected(part, name, value, message):
     options = copy.deepcopy(OPTIONS)
     options[part][name] = value
     with pytest.raises(ConfigError, match=re.escape(message)):
@@ -175,7 +174,7 @@ def test_options_that_cannot_be_expressed_are_refused(part, name, value, message
 
 def test_hdf5_files(tmp_path):
     h5py = pytest.importorskip("h5py")
-    file = a_file()
+    file = random_weight_file()
     with h5py.File(tmp_path / "weights.hdf5", "w") as target:
         for name, array in file.items():
             target[name] = array
@@ -190,7 +189,7 @@ def test_hdf5_files(tmp_path):
         read_hdf5(tmp_path / "nothing")
 
 
-def files(folder, options, tensors):
+def write_source(folder, options, tensors):
     h5py = pytest.importorskip("h5py")
     folder.mkdir()
     (folder / "options.json").write_text(options)
@@ -200,15 +199,15 @@ def files(folder, options, tensors):
     return folder
 
 
-def test_a_run_is_made_of_the_two_files(tmp_path):
-    folder = files(tmp_path / "source", json.dumps(OPTIONS), a_file())
+def test_elmo_import_makes_a_run(tmp_path):
+    folder = write_source(tmp_path / "source", json.dumps(OPTIONS), random_weight_file())
     code, out, errors = zoo("import", f"elmo:{folder}", "--out", tmp_path / "run", "--config.data.batch_size=2")
     assert (code, errors) == (0, [])
     assert "tokenizer bytes" in out
     trained = load_trained(tmp_path / "run")
     assert (trained.config.model.vocab_size, trained.config.data.batch_size) == (257, 2)
     for name, array in write_weights(trained.params, trained.config.model).items():
-        np.testing.assert_allclose(array, a_file()[name], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(array, random_weight_file()[name], rtol=0, atol=1e-6)
     assert np.abs(trained.params["head"]["weights"]).max() > 0
     code, _, errors = zoo("export", tmp_path / "run", "--out", tmp_path / "out")
     assert (code, errors) == (2, ["error: no class can express model.architecture=elmo"])
@@ -223,8 +222,8 @@ def test_a_run_is_made_of_the_two_files(tmp_path):
     (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.zeros(3, np.float32)}, 3, "tensor CNN_proj/b_proj has shape (3,), expected (16,)"),
     (json.dumps(OPTIONS), {"new": np.zeros(3, np.float32)}, 3, "tensor new has no place"),
 ])  # fmt: skip
-def test_files_with_bad_content_make_no_run(options, change, code, words, tmp_path):
-    folder = files(tmp_path / "source", options, a_file() | change)
+def test_bad_file_contents_make_no_run(options, change, code, words, tmp_path):
+    folder = write_source(tmp_path / "source", options, random_weight_file() | change)
     found, _, errors = zoo("import", f"elmo:{folder}", "--out", tmp_path / "run")
     assert found == code
     assert any(words in line for line in errors), errors

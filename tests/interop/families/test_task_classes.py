@@ -1,5 +1,5 @@
-"""Classes with the head of a task, and classes without a head: what their files say, and which of
-them a run is written as.
+"""Classes with a task head, and classes without a head: how their files are read, and which class a
+run is exported as.
 """
 
 import json
@@ -28,11 +28,11 @@ def resolved(class_name, **settings):
 @pytest.mark.parametrize(("settings", "labels"), [
     ({}, ["LABEL_0", "LABEL_1"]), (THREE, ["a", "b", "c"]), ({"num_labels": 1}, ["LABEL_0"]), ({"_num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
 ])  # fmt: skip
-def test_labels_are_in_the_order_of_their_ids(settings, labels):
+def test_labels_are_ordered_by_id(settings, labels):
     assert label_names(settings) == labels
 
 
-def test_one_label_is_a_number():
+def test_one_label_means_regression():
     three, one = (
         resolved("BertForSequenceClassification", **THREE),
         resolved("BertForSequenceClassification", num_labels=1),
@@ -47,7 +47,7 @@ def test_one_label_is_a_number():
     ("BertForTokenClassification", {"id2label": {"0": "a", "2": "b"}}, "expected names of the ids 0 to 1"),
     ("BertForQuestionAnswering", THREE, "expected 2, the beginning and the end of an answer"),
 ])  # fmt: skip
-def test_labels_that_cannot_be_expressed(class_name, settings, words):
+def test_unsupported_labels_are_rejected(class_name, settings, words):
     with pytest.raises(ConfigError, match=words):
         resolved(class_name, **settings)
 
@@ -57,7 +57,7 @@ def test_a_head_with_another_activation_has_no_importer():
         importer_of("DistilBertForSequenceClassification")
 
 
-def test_a_tagger_is_read_and_written(tmp_path):
+def test_tagger_round_trip(tmp_path):
     head = {
         name: random_tensor(name, shape) for name, shape in (("classifier.weight", (3, 32)), ("classifier.bias", (3,)))
     }
@@ -70,7 +70,7 @@ def test_a_tagger_is_read_and_written(tmp_path):
     code, out, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
     assert (code, errors) == (0, [])
     assert "eval.py" not in out
-    # A run of the same task that starts from it takes over the head.
+    # The labels let a run of the same task that starts from this one keep the head.
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["data"] == {"labels": ["a", "b", "c"]}
     assert zoo("export", tmp_path / "run", "--out", tmp_path / "out")[0] == 0
     written = arrays_of(tmp_path / "out")
@@ -82,7 +82,7 @@ def test_a_tagger_is_read_and_written(tmp_path):
     assert settings["id2label"] == {"0": "a", "1": "b", "2": "c"}
 
 
-@pytest.mark.parametrize(("recorded", "changes", "class_name"), [
+@pytest.mark.parametrize(("imported_as", "changes", "class_name"), [
     ("BertModel", {"objective.kind": "classification", "model.head.classes": 3, "model.head.pooler": True}, "BertForSequenceClassification"),
     ("BertModel", {"objective.kind": "regression", "model.head.pooler": True}, "BertForSequenceClassification"),
     ("BertForMaskedLM", {"objective.kind": "tagging", "model.head.classes": 2}, "BertForTokenClassification"),
@@ -91,22 +91,22 @@ def test_a_tagger_is_read_and_written(tmp_path):
     ("RobertaForMaskedLM", {"objective.kind": "classification", "model.head.classes": 2, "model.head.pooler": True},
      "RobertaForSequenceClassification"),
 ])  # fmt: skip
-def test_a_fine_tuned_run_is_written_as_the_class_of_its_task(recorded, changes, class_name):
-    settings = SIZES | ({"type_vocab_size": 1} if recorded != "BertModel" else {})
-    fields = importer_of(recorded).read_config(settings)
+def test_fine_tuned_runs_are_exported_as_their_task_class(imported_as, changes, class_name):
+    settings = SIZES | ({"type_vocab_size": 1} if imported_as != "BertModel" else {})
+    fields = importer_of(imported_as).read_config(settings)
     body = {
         path: value for path, value in fields.items() if not path.startswith(("model.head", "model.tie", "objective"))
     }
     config = configs.resolve(
         configs.override(configs.default(), {**body, **changes, "data.tokenizer.kind": "characters"})
     )
-    assert choose_class(config, None, recorded, settings).class_name == class_name
+    assert choose_class(config, None, imported_as, settings).class_name == class_name
     wrong = "BertForQuestionAnswering" if changes["objective.kind"] != "extraction" else "BertForTokenClassification"
     with pytest.raises(ConfigError, match=r"cannot express objective\.kind="):
         choose_class(config, wrong, None)
 
 
-def test_a_classifier_without_a_pooler_is_refused_by_the_closest_class():
+def test_a_classifier_without_a_pooler_has_no_class():
     fields = importer_of("BertForMaskedLM").read_config(SIZES)
     body = {path: value for path, value in fields.items() if not path.startswith(("model.head", "model.tie"))}
     changes = {"objective.kind": "classification", "model.head.classes": 2, "data.tokenizer.kind": "characters"}
@@ -119,7 +119,7 @@ def test_a_classifier_without_a_pooler_is_refused_by_the_closest_class():
     ]
 
 
-def test_parameters_that_a_class_lacks_are_zero():
+def test_missing_parameters_must_be_zero():
     rules = [Rule("w", ("kernel",)), ZeroParameters(("bias",))]
     shapes = {"kernel": np.empty((2, 3)), "bias": np.empty(3)}
     read = to_zoo(rules, {"w": np.ones((2, 3), np.float32)}, shapes)

@@ -103,7 +103,7 @@ def test_mixer_matches_its_equation(mean):
 @pytest.mark.parametrize("scanned", [False, True])
 def test_cached_decoding_equals_a_pass_over_all_tokens(mean, scanned):
     changes = CHANGES | {"model.scan_layers": scanned, "model.num_layers": 2 if scanned else 1}
-    close(*making.both_ways(changes, steps=6))
+    close(*making.stepwise_and_full_scores(changes, steps=6))
 
 
 def test_cache_rows_can_be_selected(mean):

@@ -130,7 +130,7 @@ def other_widths(monkeypatch):
 )  # fmt: skip
 def test_cached_decoding_equals_a_pass_over_all_tokens(kind, mixer, overrides, other_widths):
     other_widths(kind, mixer)
-    close(*making.both_ways(overrides, steps=8))
+    close(*making.stepwise_and_full_scores(overrides, steps=8))
 
 
 def test_projections_have_the_width_of_the_values():

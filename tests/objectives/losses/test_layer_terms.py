@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jax.interpreters import partial_eval
 
-from tests.decoding.making import both_ways
+from tests.decoding.making import stepwise_and_full_scores
 from tests.objectives.losses.penalised import TERM, WEIGHT, PenalisedFeedForward, penalised
 from tests.objectives.making import FewTokens
 from tests.support.building import (
@@ -287,7 +287,7 @@ def test_several_devices_give_the_step_of_one_device():
 
 
 def test_generation_ignores_the_terms():
-    with_cache, whole = both_ways({WEIGHT: 0.4}, steps=2)
+    with_cache, whole = stepwise_and_full_scores({WEIGHT: 0.4}, steps=2)
     np.testing.assert_allclose(with_cache, whole, atol=1e-5)
 
 

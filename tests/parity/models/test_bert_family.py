@@ -1,5 +1,5 @@
-"""BERT's family beyond logits on rows that are padded at the end: every layer, the pooler, empty
-slots elsewhere, Longformer's blocks.
+"""The BERT family beyond logits on right-padded rows: every layer, the pooler, left padding,
+Longformer's blocks.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ TOLERANCE = 1e-5
 
 
 def ours(system, reference, batch, function, **fields):
-    """function(our model with the reference's weights, numbers of the batch), compiled."""
+    """Runs function(zoo's model with the reference's weights, batch), compiled."""
     config = resolved(system, reference.hf, **fields)
     graph = split(make_model(config))[0]
     values = import_weights(system.reference, config, reference.tensors())[0]
@@ -48,7 +48,7 @@ def hidden_of(model, batch):
     return model(batch["tokens"], Context(batch["positions"], causal=False), batch.get("segments"))
 
 
-def test_every_layer_the_pooler_and_the_next_sentence():
+def test_bert_hidden_states_pooler_and_next_sentence():
     system = SYSTEMS["bert"]
     reference = build(system)
     batch = make_batch(system, resolved(system, reference.hf), padded=True)
@@ -60,13 +60,13 @@ def test_every_layer_the_pooler_and_the_next_sentence():
         pooled = reference.module.bert(**inputs).pooler_output
     tensors = reference.tensors()
     for depth in (1, 2):
-        # The first layers alone are a model too.
+        # A model of only the first layers outputs the hidden state after them.
         shallow = replace(system, settings=system.settings | {"num_hidden_layers": depth})
         config = resolved(shallow, reference.hf | {"num_hidden_layers": depth})
-        kept = {
+        shallow_tensors = {
             name: tensor for name, tensor in tensors.items() if ".layer." not in name or int(name.split(".")[3]) < depth
         }
-        graph, values = split(make_model(config))[0], import_weights(system.reference, config, kept)[0]
+        graph, values = split(make_model(config))[0], import_weights(system.reference, config, shallow_tensors)[0]
         hidden = call(lambda values, graph=graph: hidden_of(nnx.merge(graph, values, {}), batch), values)
         close(hidden[filled], out.hidden_states[depth].numpy()[filled], TOLERANCE)
 
@@ -79,7 +79,7 @@ def test_every_layer_the_pooler_and_the_next_sentence():
     close(ours_next, out.seq_relationship_logits.numpy(), TOLERANCE)
 
 
-def test_tokens_without_a_segment_are_of_the_first():
+def test_missing_segments_default_to_the_first():
     system = SYSTEMS["bert-untied"]
     reference = build(system)
     batch = make_batch(system, resolved(system, reference.hf), padded=False)
@@ -91,13 +91,13 @@ def test_tokens_without_a_segment_are_of_the_first():
     )
 
 
-# Number of the padding, and whether the class finds our positions by itself where empty slots stand
-# in front.
-@pytest.mark.parametrize(("name", "padding", "by_itself"), [
+# `padding` is the padding token; `infers_positions` tells whether the class counts positions from the
+# first filled slot by itself.
+@pytest.mark.parametrize(("name", "padding", "infers_positions"), [
     ("bert-masked", 0, False), ("distilbert", 0, False), ("shaw-keys", 0, True), ("roformer", 0, True), ("roberta", 1, True),
     ("roberta", 3, True), ("longformer", 1, True), ("longformer-windows", 1, True),
 ])  # fmt: skip
-def test_empty_slots_in_front(name, padding, by_itself):
+def test_left_padding(name, padding, infers_positions):
     system = SYSTEMS[name]
     system = replace(system, settings=system.settings | {"pad_token_id": padding})
     reference = build(system)
@@ -117,18 +117,18 @@ def test_empty_slots_in_front(name, padding, by_itself):
         theirs = reference.module(**inputs).logits.numpy()
         close(logits[0], theirs[0], TOLERANCE)
         difference = np.abs(logits - theirs)[filled].max() / np.abs(theirs).max()
-        assert difference < TOLERANCE if by_itself else difference > 0.01
+        assert difference < TOLERANCE if infers_positions else difference > 0.01
         if name == "bert-masked":
-            given = reference.module(
+            with_positions = reference.module(
                 **inputs, position_ids=torch.tensor(batch["positions"]).clamp(min=0)
             ).logits.numpy()
-            close(logits[filled], given[filled], TOLERANCE)
+            close(logits[filled], with_positions[filled], TOLERANCE)
 
 
-# Windows below and above the smallest block, rows that do not divide by the window (which the class
-# fills up) nor by the block.
+# Windows are below and above the smallest block; rows are divisible neither by the window (the class
+# pads them) nor by the block.
 @pytest.mark.parametrize(("window", "length", "kernel"), [(12, 265, "einsum"), (12, 265, "xla"), (140, 290, "rows")])
-def test_longformer_s_blocks(window, length, kernel):
+def test_longformer_blocks(window, length, kernel):
     system = SYSTEMS["longformer-blocks"]
     system = replace(
         system, length=length, settings=system.settings | {"attention_window": window, "max_position_embeddings": 300}
@@ -160,14 +160,14 @@ def test_longformer_s_blocks(window, length, kernel):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_are_those_of_that_name(name):
+def test_activations_match_transformers(name):
     x = np.linspace(-6, 6, 241, dtype=np.float32)
     config = tiny(ACTIVATIONS[name]).model
     close(call(lambda x: activation(config, x), x), ACT2FN[name](torch.tensor(x)).numpy(), 1e-6)
 
 
 @pytest.mark.parametrize("system", ENCODERS, ids=lambda system: system.name)
-def test_the_class_takes_what_is_written(system):
+def test_reference_class_loads_exported_weights(system):
     reference = build(system)
     config = resolved(system, reference.hf)
     batch = make_batch(system, config, padded=True)
@@ -181,8 +181,10 @@ def test_the_class_takes_what_is_written(system):
         reference.module.tie_weights()
         assert torch.equal(reference.outputs(batch, config)["logits"], expected)
     assert unexpected == []
-    # What is not written is tied to what is, fixed, or not used.
-    copies = {rule.name for rule in importer_of(system.reference).rules(config.model) if isinstance(rule, TiedTensor)}
-    unread = {"shaw-keys": ("position_embeddings",), "distilbert-sinusoidal": ("position_embeddings",), "roformer": ("embed_positions",),
+    # Missing tensors are tied to exported ones, constant, or unused.
+    tied_names = {
+        rule.name for rule in importer_of(system.reference).rules(config.model) if isinstance(rule, TiedTensor)
+    }
+    unused = {"shaw-keys": ("position_embeddings",), "distilbert-sinusoidal": ("position_embeddings",), "roformer": ("embed_positions",),
               "longformer-local": ("_global",)}.get(system.name, ())  # fmt: skip
-    assert [name for name in missing if name not in copies and not any(part in name for part in unread)] == []
+    assert [name for name in missing if name not in tied_names and not any(part in name for part in unused)] == []

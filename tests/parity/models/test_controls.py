@@ -1,5 +1,5 @@
-"""Controls against PyTorch's modules, beyond outputs and gradients: running averages, and what the
-modules count at full size.
+"""Controls against PyTorch's modules, beyond outputs and gradients: running averages, and parameter
+counts at full size.
 """
 
 import numpy as np
@@ -32,12 +32,12 @@ CONFIGS = {
 }
 
 
-def test_running_averages_are_batchnorm1d_s():
+def test_running_averages_match_batchnorm1d():
     system = BY_NAME["control-batchnorm"]
     reference = build(system)
     for part in reference.module.modules():
         if hasattr(part, "momentum"):
-            # What is kept of the old average here is what is taken of the new one there.
+            # zoo's momentum is the weight of the old average, PyTorch's that of the new value.
             part.momentum = 1 - 0.8
     config = resolved(system, reference.hf, norm__momentum=0.8)
     batch = make_batch(system, config, padded=True)
@@ -59,7 +59,7 @@ def test_running_averages_are_batchnorm1d_s():
 
 
 @pytest.mark.parametrize("source", CONFIGS)
-def test_the_module_counts_as_many_parameters_as_a_config(source):
+def test_parameter_counts_match_the_torch_module(source):
     config = resolve(load(f"{ROOT}/{source}")).model
     settings = PLAIN | {
         "vocab": config.vocab_size, "dim": config.dim, "layers": config.num_layers, "heads": config.attention.num_heads,
@@ -69,7 +69,7 @@ def test_the_module_counts_as_many_parameters_as_a_config(source):
     assert number_of_parameters(Transformer, settings) == CONFIGS[source]
 
 
-def test_elmo_s_module_counts_as_many_parameters_as_its_config():
+def test_elmo_parameter_count_matches_the_torch_module():
     config = resolve(load(f"{ROOT}/configs/elmo.py:original")).model
     settings = {
         "vocab": config.vocab_size,

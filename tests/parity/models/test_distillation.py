@@ -1,4 +1,4 @@
-"""The loss beside a teacher against PyTorch's divergence, cross-entropy and cosine embedding loss."""
+"""The distillation loss against PyTorch's KL divergence, cross-entropy and cosine embedding loss."""
 
 import jax
 import numpy as np
@@ -23,16 +23,16 @@ def relative(ours, theirs):
 
 
 @pytest.mark.parametrize("chunk", [0, 5])
-def test_the_sum_of_both_losses_and_its_gradient(chunk):
+def test_distillation_loss_and_gradients(chunk):
     generator = np.random.default_rng(7)
-    hidden, its = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
-    head, its_head = (generator.standard_normal((V, D)).astype(np.float32) for _ in range(2))
+    hidden, teacher_hidden = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
+    head, teacher_head = (generator.standard_normal((V, D)).astype(np.float32) for _ in range(2))
     targets, ones = generator.integers(0, V, (B, T)), np.ones((B, T), np.float32)
 
     def loss(hidden, head):
         return distilled_cross_entropy(
             LogitFactors(hidden, head, None, 0.0),
-            LogitFactors(its, its_head, None, 0.0),
+            LogitFactors(teacher_hidden, teacher_head, None, 0.0),
             targets,
             ones,
             chunk,
@@ -41,18 +41,18 @@ def test_the_sum_of_both_losses_and_its_gradient(chunk):
 
     value, gradients = call(jax.value_and_grad(loss, (0, 1)), hidden, head)
     inputs = [torch.tensor(array, requires_grad=True) for array in (hidden, head)]
-    scores, teacher = inputs[0] @ inputs[1].T, torch.tensor(its) @ torch.tensor(its_head).T
+    logits, teacher_logits = inputs[0] @ inputs[1].T, torch.tensor(teacher_hidden) @ torch.tensor(teacher_head).T
     functional = torch.nn.functional
     divergence = (
         functional.kl_div(
-            functional.log_softmax(scores / TEMPERATURE, dim=-1),
-            functional.softmax(teacher / TEMPERATURE, dim=-1),
+            functional.log_softmax(logits / TEMPERATURE, dim=-1),
+            functional.softmax(teacher_logits / TEMPERATURE, dim=-1),
             reduction="sum",
         )
         * TEMPERATURE**2
     )
     expected = KL * divergence + HARD * functional.cross_entropy(
-        scores.flatten(0, 1), torch.tensor(targets).flatten(), reduction="sum"
+        logits.flatten(0, 1), torch.tensor(targets).flatten(), reduction="sum"
     )
     expected.backward()
     assert abs(float(value) / float(expected.detach()) - 1) < 1e-5
@@ -60,13 +60,13 @@ def test_the_sum_of_both_losses_and_its_gradient(chunk):
         assert relative(ours, theirs.grad) < 1e-5
 
 
-def test_the_cosine_distance_and_its_gradient():
+def test_cosine_distance_and_gradient():
     generator = np.random.default_rng(8)
-    hidden, its = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
-    value, gradient = call(jax.value_and_grad(lambda h: cosine_distance(h, its).sum()), hidden)
+    hidden, teacher_hidden = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
+    value, gradient = call(jax.value_and_grad(lambda h: cosine_distance(h, teacher_hidden).sum()), hidden)
     theirs = torch.tensor(hidden, requires_grad=True)
     expected = torch.nn.functional.cosine_embedding_loss(
-        theirs.flatten(0, 1), torch.tensor(its).flatten(0, 1), torch.ones(B * T), reduction="sum"
+        theirs.flatten(0, 1), torch.tensor(teacher_hidden).flatten(0, 1), torch.ones(B * T), reduction="sum"
     )
     expected.backward()
     assert abs(float(value) / float(expected.detach()) - 1) < 1e-5

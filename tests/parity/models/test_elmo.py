@@ -23,15 +23,15 @@ def tensor(array):
     return torch.tensor(np.asarray(array, np.float64), requires_grad=True)
 
 
-def turned(x, lengths):
-    """Each row's filled tokens in reverse order; x is [T, B, ...] with padding at the end."""
+def reverse_rows(x, lengths):
+    """Reverses each row's filled tokens; x is [T, B, ...] with padding at the end."""
     return torch.stack(
         [torch.cat([x[:length, row].flip(0), x[length:, row]]) for row, length in enumerate(lengths)], dim=1
     )
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_two_layers_are_torch_s_lstm_with_a_projection(reverse):
+def test_two_layers_match_torch_lstm_with_projection(reverse):
     values, generator = random_values(Direction(CONFIG), 1), np.random.default_rng(2)
     x, weights = (generator.standard_normal((T, B, D)).astype(np.float32) for _ in range(2))
     h, c = (generator.standard_normal((L, B, width)).astype(np.float32) for width in (D, M))
@@ -56,10 +56,10 @@ def test_two_layers_are_torch_s_lstm_with_a_projection(reverse):
             for name, (part, leaf) in names.items():
                 getattr(lstm, f"{name}_l{layer}").copy_(torch.tensor(np.float64(values["layers"][part][leaf][layer]).T))
     inputs = [tensor(array) for array in (x, h, c)]
-    first = turned(inputs[0], LENGTHS) if reverse else inputs[0]
+    first = reverse_rows(inputs[0], LENGTHS) if reverse else inputs[0]
     packed, (last_h, last_c) = lstm(torch.nn.utils.rnn.pack_padded_sequence(first, LENGTHS), tuple(inputs[1:]))
     out, _ = torch.nn.utils.rnn.pad_packed_sequence(packed)
-    out = turned(out, LENGTHS) if reverse else out
+    out = reverse_rows(out, LENGTHS) if reverse else out
     ((out * torch.tensor(np.float64(weights))).sum() + last_h.sum() + last_c.sum()).backward()
     for ours, theirs in zip(found, (out, last_h, last_c), strict=True):
         close(ours, theirs.detach().numpy())
@@ -70,10 +70,10 @@ def test_two_layers_are_torch_s_lstm_with_a_projection(reverse):
             close(gradients[0]["layers"][part][leaf][layer], getattr(lstm, f"{name}_l{layer}").grad.numpy().T)
 
 
-def test_token_vectors_are_torch_s_convolutions_and_highways():
+def test_token_vectors_match_torch_convolutions_and_highways():
     module = CharacterCNN(CONFIG)
     values, generator = random_values(module, 3), np.random.default_rng(4)
-    # Words are filled up to their width with the same id, so that windows tie for the largest.
+    # Padding repeats one id, so that several windows tie for the maximum.
     characters = generator.integers(0, 262, (B, 5, 8))
     characters[:, 2:, 4:] = 261
     weights = generator.standard_normal((B, 5, D)).astype(np.float32)

@@ -1,5 +1,5 @@
-"""The authors' own small ELMo models: their files, read, give the states that their implementations
-gave.
+"""The authors' small ELMo models, when imported, give the states that the authors' implementations
+computed.
 """
 
 import functools
@@ -39,15 +39,15 @@ BEGIN, END = 257, 258
 CASES = [("elmo_allennlp", "sentences.json"), ("elmo_bilm_tf/model", "lm_embeddings_sentences.json")]
 
 
-def published(name):
-    """The folder of a published model: its weights, and the states that were computed with them."""
+def published_folder(name):
+    """Returns the folder of a published model, with its weights and the states computed from them."""
     if not (FOLDER / name / "lm_weights.hdf5").is_file():
         pytest.skip(f"no {FOLDER / name}/lm_weights.hdf5; set ZOO_TEST_DATA to a folder that holds checkpoints/{name}")
     return FOLDER / name
 
 
 def model_of(folder):
-    """The published model; its softmax was never published and is not read here."""
+    """Returns the published model; its softmax was never published, so the head is random."""
     options = json.loads((folder / "options.json").read_text())
     settings = resolve(override(default(), read_config(options) | {"model.vocab_size": 300})).model
     values = read_weights(read_hdf5(folder / "lm_weights.hdf5"), settings)
@@ -55,9 +55,9 @@ def model_of(folder):
 
 
 @functools.cache
-def spelled(word):
-    """A word's 50 ids: its bytes, or the mark of a sentence's begin or end, between those of a
-    word's, filled up.
+def character_ids(word):
+    """Returns the 50 character ids of a word: begin of word, its bytes or a sentence marker, end of
+    word, padding.
     """
     inside = [word] if isinstance(word, int) else [byte + 1 for byte in word.encode()[:48]]
     ids = [259, *inside, 260]
@@ -65,11 +65,11 @@ def spelled(word):
 
 
 def states(folder, sentences, model=None):
-    """Ours and theirs of three streams of sentences, [words, 2 D] each; `model` in place of that of
-    the folder.
+    """Returns zoo's and the published states of three streams of sentences, [words, 2 D] each; `model`
+    replaces that of the folder.
 
-    Ten batches of three sentences; from one to the next both directions go on with the state they
-    stopped in.
+    There are ten batches of three sentences, and both directions carry their state from one batch
+    to the next.
     """
     streams = json.loads((folder / sentences).read_text())
     expected = [read_hdf5(folder / f"lm_embeddings_{stream}.hdf5") for stream in range(len(streams))]
@@ -80,7 +80,7 @@ def states(folder, sentences, model=None):
         rows = [[BEGIN, *stream[number].split(), END] for stream in streams]
         characters, filled = np.zeros((len(rows), width, 50), np.int32), np.zeros((len(rows), width), bool)
         for row, words in enumerate(rows):
-            characters[row, : len(words)], filled[row, : len(words)] = [spelled(word) for word in words], True
+            characters[row, : len(words)], filled[row, : len(words)] = [character_ids(word) for word in words], True
         layers, carry = run(characters, filled, carry)
         for row, words in enumerate(rows):
             ours.append(layers[-1, row, 1 : len(words) - 1])
@@ -90,7 +90,7 @@ def states(folder, sentences, model=None):
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     folders = [FOLDER / name for name, _ in CASES]
     if not all((folder / "lm_weights.hdf5").is_file() for folder in folders):
         return None
@@ -100,14 +100,14 @@ def measure():
 
 
 @pytest.mark.parametrize(("name", "sentences"), CASES)
-def test_three_streams_of_sentences(name, sentences):
-    ours, theirs = states(published(name), sentences)
+def test_states_match_the_published_ones(name, sentences):
+    ours, theirs = states(published_folder(name), sentences)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
 
 
-def test_a_run_made_of_it_computes_the_same(tmp_path):
-    """`zoo import` and what it leaves behind, in place of the functions beneath it."""
-    folder = published("elmo_bilm_tf/model")
+def test_imported_run_matches_the_published_states(tmp_path):
+    """The weights come from a run made by `zoo import`."""
+    folder = published_folder("elmo_bilm_tf/model")
     code, out, errors = zoo(
         "import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run"
     )
@@ -122,11 +122,11 @@ def test_a_run_made_of_it_computes_the_same(tmp_path):
     assert (about["class"], sorted(about["files"])) == ("ELMo", ["lm_weights.hdf5", "options.json"])
 
 
-def test_features_of_a_task_are_the_published_states(tmp_path):
-    """From words in a file, through an imported run's body, to what the head of a task reads, where
-    the last layer has all the weight.
+def test_task_features_match_the_published_states(tmp_path):
+    """Words from a file pass through the body of an imported run; the layer mix gives all weight to
+    the last layer.
     """
-    folder = published("elmo_allennlp")
+    folder = published_folder("elmo_allennlp")
     code, _, errors = zoo(
         "import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run"
     )
@@ -136,18 +136,18 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
         "\n\n".join("\n".join(f"{word} {'AB'[number % 2]}" for number, word in enumerate(words)) for words in sentences)
     )
     source = f"conll:{tmp_path / 'words.conll'}"
-    made = finetuned(
+    fine_tuned = finetuned(
         f"from={tmp_path / 'run'}", {"objective.kind": "tagging", "data.source": source, "data.held_out": source}
     )
-    resolved = resolve_with_vocabulary(made)
+    resolved = resolve_with_vocabulary(fine_tuned)
     assert (resolved.data.tokenizer.kind, resolved.training.trained_layers) == ("words", 0)
     dataset = data.load(resolved)
     objective = make_objective(resolved, dataset.tokenizer)
     program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
-    taken, _ = warm_start.read_weights(
+    restored, _ = warm_start.read_weights(
         tmp_path / "run", program.abstract_state, replaceable=warm_start.replaceable_parts(resolved, dataset.labels)
     )
-    values = random_values(make_model(resolved)) | taken["params"]
+    values = random_values(make_model(resolved)) | restored["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()
     model, mode, constants = (with_values(make_model(resolved), values), ForwardMode(), program.constants(0))
@@ -160,9 +160,9 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
         assert (batch["labels"][row] >= 0).sum() == len(words)
 
 
-class Words:
-    """The words of the published vocabulary as tokens; those that open and end a sentence are
-    special tokens.
+class PublishedVocabulary:
+    """A tokenizer of the published vocabulary; the words that begin and end a sentence are special
+    tokens.
     """
 
     def __init__(self, words):
@@ -173,9 +173,11 @@ class Words:
 
 
 def test_token_vectors():
-    folder = published("elmo_allennlp")
+    folder = published_folder("elmo_allennlp")
     words = [word for word in (folder / "vocab_test.txt").read_text().split("\n") if word]
     expected = read_hdf5(folder / "elmo_token_embeddings.hdf5")["embedding"]
-    characters = Words(words).token_characters(50)
-    np.testing.assert_array_equal(characters, [spelled({"<S>": BEGIN, "</S>": END}.get(word, word)) for word in words])
+    characters = PublishedVocabulary(words).token_characters(50)
+    np.testing.assert_array_equal(
+        characters, [character_ids({"<S>": BEGIN, "</S>": END}.get(word, word)) for word in words]
+    )
     np.testing.assert_allclose(call(model_of(folder).characters, characters), expected, rtol=0, atol=1e-5)

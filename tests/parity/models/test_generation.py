@@ -1,4 +1,4 @@
-"""Generation against Hugging Face's `generate`, with its cache: the same tokens, and of beam search
+"""Generation against Hugging Face's `generate` with its cache: the same tokens, and for beam search
 the same hypotheses and scores.
 """
 
@@ -20,22 +20,22 @@ from zoo.interop.model_weights import import_weights
 from zoo.models.architectures import make_model
 
 pytestmark = pytest.mark.parity
-NAMED = {system.name: system for system in SYSTEMS}
+SYSTEMS_BY_NAME = {system.name: system for system in SYSTEMS}
 DECODERS = ("gpt2", "llama-grouped", "mistral", "gemma3", "bloom")
 ENCODER_DECODERS = ("transformer", "bart", "t5", "umt5")
 NEW, START = 15, 2
-# With windows of 5, which the text leaves behind several times.
+# The texts are several times as long as the windows of 5.
 LENGTHS = (3, 9)
 
 
 @functools.cache
-def both(name):
-    """(the reference, our generator) of the same random weights."""
-    system = NAMED[name]
+def reference_and_generator(name):
+    """Returns (the reference, zoo's generator) with the same random weights."""
+    system = SYSTEMS_BY_NAME[name]
     reference = build(system)
     config = resolved(system, reference.hf)
     values, stats = import_weights(system.reference, config, reference.tensors())
-    # What it would do beside choosing the likeliest.
+    # Plain greedy decoding has no forced tokens.
     reference.module.generation_config.forced_eos_token_id = None
     reference.module.generation_config.forced_bos_token_id = None
     reference.module.generation_config.decoder_start_token_id = START
@@ -47,11 +47,11 @@ def prompts(vocab_size=99):
     return [generator.integers(FIRST_TOKEN, vocab_size, length).tolist() for length in LENGTHS]
 
 
-def theirs(name, prompt, **how):
-    """What the reference makes of one prompt: (new tokens of every hypothesis, their scores or
+def theirs(name, prompt, **options):
+    """Generates from one prompt with the reference: (new tokens of every hypothesis, their scores or
     None).
     """
-    reference, generator = both(name)
+    reference, generator = reference_and_generator(name)
     with torch.no_grad():
         out = reference.module.generate(
             torch.tensor([prompt]),
@@ -62,23 +62,25 @@ def theirs(name, prompt, **how):
             return_dict_in_generate=True,
             output_scores=True,
             use_cache=True,
-            **how,
+            **options,
         )
     skip = 1 if generator.has_encoder else len(prompt)
     return out.sequences[:, skip:].tolist(), getattr(out, "sequences_scores", None)
 
 
-def ours(name, **how):
-    """What we make of all prompts at once."""
-    _, generator = both(name)
+def ours(name, **options):
+    """Generates from all prompts in one batch with zoo."""
+    _, generator = reference_and_generator(name)
     request = {"prompts": prompts()}
     if generator.has_encoder:
         request = {"sources": prompts(), "prompts": [[START]] * len(LENGTHS)}
-    return (generator.beam_search if "beams" in how else generator.generate)(max_new_tokens=NEW, **request, **how)
+    return (generator.beam_search if "beams" in options else generator.generate)(
+        max_new_tokens=NEW, **request, **options
+    )
 
 
 @pytest.mark.parametrize("name", DECODERS + ENCODER_DECODERS)
-def test_greedy(name):
+def test_greedy_decoding(name):
     found = ours(name)
     for row, prompt in enumerate(prompts()):
         (expected,), _ = theirs(name, prompt, eos_token_id=None)
@@ -88,7 +90,7 @@ def test_greedy(name):
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("name", ["gpt2", "gemma3", *ENCODER_DECODERS])
 def test_beam_search(name, alpha):
-    # A token that does end hypotheses, in the middle too: the likeliest one after the first tokens.
+    # A token of the greedy text ends hypotheses early, too.
     free = ours(name)
     end = int(free.tokens[0, 4])
     found = ours(name, beams=4, length_penalty=alpha, stop=stop_table(99, [end]))
@@ -102,10 +104,8 @@ def test_beam_search(name, alpha):
         np.testing.assert_allclose(found.scores[row], scores.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_their_default_stops_earlier_and_finds_no_better_text():
-    """`early_stopping=False` guesses that no later text will be better; ours goes on until that is
-    certain.
-    """
+def test_scores_are_at_least_those_of_heuristic_early_stopping():
+    """`early_stopping=False` stops by a heuristic; zoo continues until no better text is possible."""
     for name in ("t5", "bart"):
         end = int(ours(name).tokens[0, 4])
         found = ours(name, beams=4, length_penalty=2.0, stop=stop_table(99, [end]))

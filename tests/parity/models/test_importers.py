@@ -1,5 +1,5 @@
-"""Importers against the classes themselves: what a class takes for granted, and the names and
-shapes of all its tensors.
+"""Importers against the classes themselves: default settings, and the names and shapes of all
+tensors.
 """
 
 import json
@@ -22,26 +22,29 @@ CLASSES = sorted(name for name in FAMILIES if hasattr(transformers, name))
 
 
 @pytest.mark.parametrize("class_name", CLASSES)
-def test_what_a_config_does_not_say_is_what_the_class_takes_for_granted(class_name):
+def test_defaults_match_the_class(class_name):
     config = getattr(transformers, class_name).config_class()
-    all_said, little_said = (json.loads(config.to_json_string(use_diff=less)) for less in (False, True))
+    full_settings, sparse_settings = (
+        json.loads(config.to_json_string(use_diff=only_changes)) for only_changes in (False, True)
+    )
     ours = [
-        resolve_like(class_name, said, {"data.tokenizer.kind": "characters"}) for said in (all_said, little_said, {})
+        resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})
+        for settings in (full_settings, sparse_settings, {})
     ]
     assert ours[0] == ours[1] == ours[2]
 
 
 @pytest.mark.parametrize("class_name", CLASSES)
-def test_names_and_shapes_at_the_class_s_own_size(class_name):
-    """A class's default config is mostly a published model; it is built without memory and cut to
-    three layers of each kind.
+def test_tensor_names_and_shapes_at_default_size(class_name):
+    """The default config is usually that of a published model. It is built without allocating memory,
+    and with at most three layers of each kind.
     """
-    kind = getattr(transformers, class_name)
+    reference_class = getattr(transformers, class_name)
     layers = {name: 3 for name in ("n_layer", "n_layers", "num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers",
                                    "decoder_layers") if name in importer_of(class_name).defaults}  # fmt: skip
-    config = kind.config_class(**layers)
+    config = reference_class.config_class(**layers)
     with torch.device("meta"):
-        theirs = kind(config).state_dict()
+        theirs = reference_class(config).state_dict()
     ours = resolve_like(class_name, json.loads(config.to_json_string()), {"data.tokenizer.kind": "characters"})
     rules = importer_of(class_name).rules(ours.model)
     for rule in rules:

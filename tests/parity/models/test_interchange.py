@@ -1,5 +1,5 @@
-"""What `zoo export` writes is loaded by the library that it is written for, and computes there what
-the original computed.
+"""Checkpoints written by `zoo export` load in the library of their class, and give the original's
+outputs there.
 """
 
 import json
@@ -23,7 +23,7 @@ from zoo.training.trained_run import load_trained
 
 pytestmark = pytest.mark.parity
 
-# Constants that the class computes, and a table that it keeps and does not read.
+# Constants that the class computes, and a table that it has but does not use.
 NOT_WRITTEN = {
     "shaw-keys": ["bert.embeddings.position_embeddings.weight"],
     "distilbert-sinusoidal": ["distilbert.embeddings.position_embeddings.weight"],
@@ -32,8 +32,8 @@ NOT_WRITTEN = {
 OF_TRANSFORMERS = [name for name in EXPRESSED if OF_CLASSES[name].library == "transformers"]
 
 
-def same_outputs(name, loaded):
-    """The original's outputs and those of another module of its class, on rows with empty slots."""
+def assert_same_outputs(name, loaded):
+    """Compares the original's outputs with those of `loaded`, on padded rows."""
     system = OF_CLASSES[name]
     reference = build(system)
     config = resolved(system, reference.hf)
@@ -48,30 +48,30 @@ def same_outputs(name, loaded):
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("anonymous", [False, True], ids=["as imported", "as a run of ours"])
+@pytest.mark.parametrize("without_import_record", [False, True], ids=["imported", "trained here"])
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
-def test_transformers_loads_it_and_computes_the_same(name, anonymous, tmp_path):
-    """As a run of ours: the class is named, and all settings and ids come from our config."""
+def test_transformers_loads_exports_with_identical_outputs(name, without_import_record, tmp_path):
+    """Without a record of the import, settings come from zoo's config and the class from --class."""
     run = imported(tmp_path, name)
-    if anonymous:
+    if without_import_record:
         meta = json.loads((run / "meta.json").read_text())
         (run / "meta.json").write_text(json.dumps({key: value for key, value in meta.items() if key != "imported"}))
-    named = ("--class", OF_CLASSES[name].reference) if anonymous else ()
-    assert zoo("export", run, "--out", tmp_path / "out", *named)[0] == 0
+    class_flag = ("--class", OF_CLASSES[name].reference) if without_import_record else ()
+    assert zoo("export", run, "--out", tmp_path / "out", *class_flag)[0] == 0
     kind = getattr(transformers, OF_CLASSES[name].reference)
     assert isinstance(transformers.AutoConfig.from_pretrained(tmp_path / "out"), kind.config_class)
-    loaded, told = kind.from_pretrained(tmp_path / "out", attn_implementation="eager", output_loading_info=True)
-    assert told == {
+    loaded, loading_info = kind.from_pretrained(tmp_path / "out", attn_implementation="eager", output_loading_info=True)
+    assert loading_info == {
         "missing_keys": NOT_WRITTEN.get(name, []),
         "unexpected_keys": [],
         "mismatched_keys": [],
         "error_msgs": [],
     }
-    same_outputs(name, loaded.eval())
+    assert_same_outputs(name, loaded.eval())
 
 
 @pytest.mark.parametrize("name", [name for name in EXPRESSED if OF_CLASSES[name].library == "performer-pytorch"])
-def test_performer_pytorch_loads_it_and_computes_the_same(name, tmp_path):
+def test_performer_pytorch_loads_exports_with_identical_outputs(name, tmp_path):
     assert zoo("export", imported(tmp_path, name), "--out", tmp_path / "out")[0] == 0
     settings = json.loads((tmp_path / "out" / "config.json").read_text())
     assert settings.pop("architectures") == ["PerformerLM"]
@@ -82,14 +82,14 @@ def test_performer_pytorch_loads_it_and_computes_the_same(name, tmp_path):
         for tensor in loaded.state_dict().values():
             if tensor.dtype.is_floating_point:
                 tensor.zero_()
-    told = loaded.load_state_dict(written, strict=False)
-    assert not told.unexpected_keys
-    # What is missing are second names of what is there, and tables that are no parameters of ours.
-    same_outputs(name, loaded.eval())
+    loading_info = loaded.load_state_dict(written, strict=False)
+    assert not loading_info.unexpected_keys
+    # Missing keys are aliases of loaded ones, or tables that are not parameters in zoo.
+    assert_same_outputs(name, loaded.eval())
 
 
 def test_bert_without_heads(tmp_path):
-    """Its outputs are hidden states, so it has no line among the systems."""
+    """It outputs hidden states instead of logits, so it is not one of the systems."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40,
              "max_position_embeddings": 20}  # fmt: skip
@@ -112,8 +112,8 @@ def test_bert_without_heads(tmp_path):
         assert torch.equal(loaded(torch.tensor(tokens)).last_hidden_state, expected.last_hidden_state)
 
 
-def test_files_of_the_library_itself_are_read_whatever_their_layout(tmp_path):
-    """In shards, in half precision, and with names that leave out the prefix."""
+def test_sharded_bfloat16_and_headless_files_of_transformers(tmp_path):
+    """Files may be sharded, in half precision, and have names without the prefix."""
     reference = build(OF_CLASSES["gpt2"]).module
     folder = write_checkpoint(tmp_path / "source", "gpt2", words=99)
     (folder / "model.safetensors").unlink()
@@ -122,10 +122,10 @@ def test_files_of_the_library_itself_are_read_whatever_their_layout(tmp_path):
     assert zoo("import", f"hf:{folder}", "--out", tmp_path / "run")[0] == 0
     ours = load_trained(tmp_path / "run").params["embedding"]
     np.testing.assert_array_equal(ours, reference.transformer.wte.weight.detach().float().numpy())
-    bare = write_checkpoint(tmp_path / "bare", "gpt2", words=99)
+    headless = write_checkpoint(tmp_path / "bare", "gpt2", words=99)
     write_tensors(
-        bare / "model.safetensors",
+        headless / "model.safetensors",
         {name: tensor.float().numpy() for name, tensor in reference.transformer.state_dict().items()},
     )
-    assert zoo("import", f"hf:{bare}", "--out", tmp_path / "run2")[0] == 0
+    assert zoo("import", f"hf:{headless}", "--out", tmp_path / "run2")[0] == 0
     np.testing.assert_array_equal(load_trained(tmp_path / "run2").params["embedding"], ours)

@@ -1,5 +1,5 @@
-"""Masked words and the next sentence together against BertForPreTraining's own loss, gradients
-included, on padded pairs.
+"""The loss of masked tokens and next sentences against that of BertForPreTraining, with gradients, on
+padded pairs.
 """
 
 import jax
@@ -27,8 +27,8 @@ from zoo.objectives.objective import ForwardMode, sum_of_means
 pytestmark = pytest.mark.parity
 
 
-class Ids:
-    """As many ids as the model has; no token opens a document in its middle."""
+class IdTokenizer:
+    """A tokenizer with as many ids as the model."""
 
     bos_id = start_id = 0
 
@@ -39,22 +39,21 @@ class Ids:
         return np.ones(self.vocab_size, np.int64)
 
 
-def test_the_loss_is_bert_s():
+def test_pretraining_loss_and_gradients_match_bert():
     system = next(system for system in ENCODERS if system.name == "bert")
     reference = build(system)
     plain = resolved(system, reference.hf)
     rows = make_batch(system, plain, padded=True)
     filled, length = rows["positions"] >= 0, rows["tokens"].shape[1]
-    places = np.array([[1, length - 1, 4], [2, 0, 0]])
-    used = np.array([[True, True, True], [True, False, False]])
+    masked_positions = np.array([[1, length - 1, 4], [2, 0, 0]])
+    valid = np.array([[True, True, True], [True, False, False]])
     generator = np.random.default_rng(5)
-    targets = np.where(used, generator.integers(4, plain.model.vocab_size, used.shape), -1)
+    targets = np.where(valid, generator.integers(4, plain.model.vocab_size, valid.shape), -1)
     classes = np.array([1, 0])
 
-    # Theirs marks what is not predicted with -100; its second loss is the mean over pairs, 0 for
-    # one that follows.
+    # BERT marks tokens that are not predicted with -100, and labels pairs of consecutive sentences 0.
     labels = np.full(rows["tokens"].shape, -100)
-    labels[np.nonzero(used)[0], places[used]] = targets[used]
+    labels[np.nonzero(valid)[0], masked_positions[valid]] = targets[valid]
     out = reference.module(
         input_ids=torch.tensor(rows["tokens"]),
         attention_mask=torch.tensor(filled).long(),
@@ -79,9 +78,9 @@ def test_the_loss_is_bert_s():
         **dict(system.overrides),
     }
     config = resolve_like(system.imported_as, reference.hf, fields)
-    objective = make_objective(config, Ids(config.model.vocab_size))
+    objective = make_objective(config, IdTokenizer(config.model.vocab_size))
     graph, values = split(make_model(config))[0], import_weights(system.reference, config, reference.tensors())[0]
-    batch = {"tokens": np.where(filled, rows["tokens"], -1), "segments": rows["segments"], "masked_positions": places, "targets": targets,
+    batch = {"tokens": np.where(filled, rows["tokens"], -1), "segments": rows["segments"], "masked_positions": masked_positions, "targets": targets,
              "next": classes}  # fmt: skip
     constants = {name: jnp.asarray(table) for name, table in objective.constants.items()}
 
@@ -91,7 +90,7 @@ def test_the_loss_is_bert_s():
 
     loss, gradients = call(jax.value_and_grad(loss_of), jax.tree.map(jnp.asarray, values), batch)
     assert relative_difference(loss, out.loss.detach().numpy()) < 1e-5
-    # Theirs sums the gradients of tied matrices under one name.
+    # The reference sums the gradients of tied matrices under one name.
     expected = imported_gradients(system, reference.hf, theirs)
-    moved = gradient_differences(flatten(gradients, "/"), expected)
-    assert max(moved.values()) < 1e-4, moved
+    gradient_errors = gradient_differences(flatten(gradients, "/"), expected)
+    assert max(gradient_errors.values()) < 1e-4, gradient_errors

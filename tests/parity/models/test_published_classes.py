@@ -1,5 +1,5 @@
-"""Classes that are compared by their outputs alone: those without a head, those with a task's head,
-and those whose parameters are not quite ours. Their files are read and written again.
+"""Outputs and weight round trips of classes that are not among the systems: those without a head,
+those with a task head, and those with slightly different parameters.
 """
 
 import json
@@ -33,7 +33,7 @@ DISTILBERT = {"vocab_size": V, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_d
 LLAMA = BERT | {"num_key_value_heads": 2}
 GPT = {"vocab_size": V, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 24}
 T5 = {"vocab_size": V, "d_model": 32, "d_kv": 8, "d_ff": 56, "num_layers": 2, "num_heads": 4}
-NAMED = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
+LABELS = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
 GEMMA3 = LLAMA | {"head_dim": 12, "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 20, "sliding_window": 5}
 CASES = {
     "BertModel": BERT, "RobertaModel": ROBERTA, "DistilBertModel": DISTILBERT, "LlamaModel": LLAMA, "GPTNeoXModel": BERT,
@@ -43,14 +43,14 @@ CASES = {
                         "local_attention": 4, "pad_token_id": 0},
     "T5EncoderModel": T5, "UMT5EncoderModel": T5, "Qwen2ForCausalLM": LLAMA, "Gemma3ForCausalLM": GEMMA3,
     "CamembertForMaskedLM": ROBERTA,
-    "BertForSequenceClassification": BERT | NAMED, "RobertaForSequenceClassification": ROBERTA | NAMED,
-    "BertForTokenClassification": BERT | NAMED, "DistilBertForTokenClassification": DISTILBERT | NAMED, "BertForQuestionAnswering": BERT,
+    "BertForSequenceClassification": BERT | LABELS, "RobertaForSequenceClassification": ROBERTA | LABELS,
+    "BertForTokenClassification": BERT | LABELS, "DistilBertForTokenClassification": DISTILBERT | LABELS, "BertForQuestionAnswering": BERT,
     "DistilBertForQuestionAnswering": DISTILBERT,
 }  # fmt: skip
 
 
-def theirs(class_name):
-    """The class with random values, its config as written to a file, and its tensors."""
+def build_reference(class_name):
+    """Returns the class with random weights, its config as written to a file, and its tensors."""
     kind = getattr(transformers, class_name)
     model = kind(kind.config_class(**CASES[class_name])).eval()
     with torch.no_grad():
@@ -60,7 +60,7 @@ def theirs(class_name):
 
 
 def outputs_of(module, config, hidden, context):
-    """Our outputs under the names that the class has for them."""
+    """Returns zoo's outputs under the names that the class uses."""
     kind = config.objective.kind
     if kind == "classification":
         return {"logits": module.task_scores(hidden[:, 0], context)}
@@ -74,8 +74,8 @@ def outputs_of(module, config, hidden, context):
 
 
 @pytest.mark.parametrize("class_name", CASES)
-def test_outputs_are_the_class_s_and_files_come_back(class_name):
-    model, settings, tensors = theirs(class_name)
+def test_outputs_match_the_class_and_weights_round_trip(class_name):
+    model, settings, tensors = build_reference(class_name)
     ours = ALIASES.get(class_name, class_name)
     config = resolve_like(ours, settings | {"architectures": [ours]}, {"data.tokenizer.kind": "characters"})
     params, stats = import_weights(ours, config, tensors)
@@ -99,7 +99,7 @@ def test_outputs_are_the_class_s_and_files_come_back(class_name):
     written = export_weights(ours, config, params, stats)
     prefix = f"{model.base_model_prefix}." if ours != class_name else ""
     for name in tensors.keys() - {"lm_head.weight"}:
-        if (there := prefix + name) in written:
-            np.testing.assert_array_equal(written[there], tensors[name])
-    left_out = {name for name in written if name.removeprefix(prefix) not in tensors}
-    assert not left_out
+        if (exported_name := prefix + name) in written:
+            np.testing.assert_array_equal(written[exported_name], tensors[name])
+    unknown_names = {name for name in written if name.removeprefix(prefix) not in tensors}
+    assert not unknown_names

@@ -1,5 +1,5 @@
-"""What the table of systems leaves out: tied heads of all of T5's classes, buckets and slopes one
-by one, settings that a class ignores.
+"""Cases beyond the table of systems: tied heads of all T5 classes, every relative bucket and ALiBi
+slope, settings that a class ignores.
 """
 
 import jax
@@ -46,7 +46,7 @@ def test_tied_heads_and_other_activations(system):
 @pytest.mark.parametrize(
     ("buckets", "max_distance"), [(32, 128), (32, 512), (64, 256), (8, 10), (8, 16), (12, 50), (4, 8), (32, 1000)]
 )
-def test_every_distance_has_the_bucket_of_all_classes(buckets, max_distance, bidirectional):
+def test_relative_buckets_match_all_t5_classes(buckets, max_distance, bidirectional):
     distances = np.arange(-3 * max_distance, 3 * max_distance + 1)
     ours = np.asarray(jax.jit(lambda x: bucket(x, buckets, max_distance, bidirectional))(jnp.asarray(distances)))
     for attention in (T5Attention, MT5Attention):
@@ -60,9 +60,9 @@ def test_every_distance_has_the_bucket_of_all_classes(buckets, max_distance, bid
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 25, 32, 48, 56, 112])
-def test_bloom_and_mpt_have_the_paper_s_slopes_in_the_same_order(heads):
-    """The two compute them in different ways; both add slope * position, which differs from -slope
-    * distance by a constant per row.
+def test_alibi_slopes_match_bloom_and_mpt(heads):
+    """Both classes add slope * position, which differs from -slope * distance only by a constant per
+    row.
     """
     bloom = build_alibi_tensor(torch.ones(1, 4), heads, torch.float32).reshape(heads, 4).numpy()
     mpt = build_mpt_alibi_tensor(heads, 4)[:, 0].numpy()
@@ -82,9 +82,9 @@ def logits_of(kind, config):
     {"attn_config": {"attn_type": "multiquery_attention"}}, {"logit_scale": 0.5}, {"expansion_ratio": 2}, {"norm_type": "rmsnorm"},
     {"learned_pos_emb": False},
 ], ids=str)  # fmt: skip
-def test_what_mpt_passes_over(ignored):
-    """Why the importer refuses these settings, but for the last: the class computes the same
-    whatever they say.
+def test_mpt_ignores_these_settings(ignored):
+    """This is why the importer rejects all of these settings but the last: they do not change the
+    output of the class.
     """
     size = {"vocab_size": 99, "d_model": 32, "n_heads": 4, "n_layers": 1, "max_seq_len": 24}
     np.testing.assert_array_equal(
@@ -92,7 +92,7 @@ def test_what_mpt_passes_over(ignored):
     )
 
 
-def test_bloom_s_slow_way_is_another_function():
+def test_slow_but_exact_bloom_computes_another_function():
     size = {"vocab_size": 99, "hidden_size": 32, "n_head": 4, "n_layer": 1}
     plain, slow = (
         logits_of(BloomForCausalLM, BloomConfig(**size, slow_but_exact=slow, pretraining_tp=2))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parity
 
 
 def compare(system):
-    """The largest difference of outputs and of gradients over all kernels, and the reference."""
+    """Returns the largest differences of outputs and gradients over all kernels, and the reference."""
     worst_output = worst_gradient = 0.0
     for kernel in system.kernels:
         reference = build(system)
@@ -38,7 +38,7 @@ def compare(system):
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_outputs_and_gradients_are_the_reference_s(system):
+def test_outputs_and_gradients_match_the_reference(system):
     output, gradient, _ = compare(system)
     assert output <= system.tolerance
     assert gradient <= system.tolerance

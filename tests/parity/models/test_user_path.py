@@ -1,5 +1,5 @@
-"""The way of a checkpoint through the laboratory and back: import, look, evaluate, train on,
-export, and go on elsewhere.
+"""A checkpoint on its way through zoo: import, inspection, evaluation, fine-tuning, export, and
+generation in the other library.
 """
 
 import json
@@ -36,8 +36,8 @@ KINDS = {
 }  # fmt: skip
 
 
-def published(folder, kind):
-    """A checkpoint as transformers writes it: byte-level pairs trained on the text, and a model of
+def write_checkpoint(folder, kind):
+    """Writes a checkpoint with transformers: byte-level BPE trained on the text, and a model with
     random weights.
     """
     model = Tokenizer(models.BPE())
@@ -57,8 +57,8 @@ def published(folder, kind):
     KINDS[kind](len(tokenizer)).save_pretrained(folder)
 
 
-def loss_there(model, trained, text):
-    """What `eval.py` tells of a text, by the other library's model: nats per token."""
+def reference_loss(model, trained, text):
+    """Returns the loss of a text by the other library's model, in nats per token."""
     stream, total, count = encode_text_file(text, trained.tokenizer, trained.config), 0.0, 0
     for batch in Batching(trained.config, trained.tokenizer).evaluation([stream], 32, limit_batches=0):
         rows = torch.tensor(batch["tokens"], dtype=torch.long)
@@ -72,9 +72,9 @@ def loss_there(model, trained, text):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
-    published(tmp_path / "published", kind)
-    run, tuned, written, text = (tmp_path / name for name in ("run", "tuned", "written", "text.txt"))
+def test_import_evaluate_fine_tune_export_and_generate(kind, tmp_path):
+    write_checkpoint(tmp_path / "published", kind)
+    run, fine_tuned, exported, text = (tmp_path / name for name in ("run", "tuned", "written", "text.txt"))
     text.write_text("\n".join(LINES))
 
     def loss_of(folder):
@@ -87,13 +87,13 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
     assert code == 0
     assert "model.vocab_size" in out
     before = loss_of(run)
-    # Untrained: about as much as guessing among all ids.
+    # The loss of the untrained model is close to that of a uniform guess.
     assert 0.9 < before["loss"] / np.log(400) < 1.3
     assert np.isfinite(before["bits_per_byte"])
     code, out, errors = zoo(
         "train",
         f"--config={run / 'config.json'}",
-        f"--workdir={tuned}",
+        f"--workdir={fine_tuned}",
         f"--config.training.start_from={run}",
         f"--config.data.source=text:{text}",
         "--config.training.steps=20",
@@ -103,14 +103,14 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
         "--config.training.eval_batches=2",
     )
     assert (code, errors) == (0, []), errors
-    after = loss_of(tuned)["loss"]
+    after = loss_of(fine_tuned)["loss"]
     assert after < 0.7 * before["loss"]
-    assert zoo("export", tuned, "--out", written)[0] == 0
+    assert zoo("export", fine_tuned, "--out", exported)[0] == 0
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(written).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(written)
-    trained = load_trained(tuned)
-    np.testing.assert_allclose(loss_there(model, trained, text), after, rtol=1e-5)
+    model = transformers.AutoModelForCausalLM.from_pretrained(exported).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    trained = load_trained(fine_tuned)
+    np.testing.assert_allclose(reference_loss(model, trained, text), after, rtol=1e-5)
     prompts = ["Line 12 tells of", "wolves"]
     ids = [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
     assert ids == [trained.tokenizer.encode(prompt).tolist() for prompt in prompts]
@@ -125,5 +125,5 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
         assert tokens[:length].tolist() == theirs, row
         assert tokenizer.decode(theirs) == trained.tokenizer.decode(theirs, "<|endoftext|>")
         module = with_values(trained.model, trained.params, trained.stats)
-        mine = module.logits(module(np.array([prompt]), Context(np.arange(len(prompt))[None])))
-        assert relative_difference(np.asarray(mine[0]), logits) < 1e-5
+        full_pass = module.logits(module(np.array([prompt]), Context(np.arange(len(prompt))[None])))
+        assert relative_difference(np.asarray(full_pass[0]), logits) < 1e-5

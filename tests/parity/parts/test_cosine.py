@@ -1,5 +1,5 @@
-"""Cosine attention against Swin V2's, whose bias by position is made a constant, which a softmax does
-not see.
+"""Cosine attention against that of Swin V2. Its position bias is set to a constant, which does not
+change a softmax.
 """
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 
 pytestmark = pytest.mark.parity
-# A window of 4 x 4 places is a row of 16 tokens that all see each other.
+# A window of 4 x 4 patches is a row of 16 tokens that all see each other.
 B, T, D, H = 2, 16, 32, 4
 RULES = [
     *(rule for name in ("query", "key", "value") for rule in linear(name, f"inside.{name}")),
@@ -35,16 +35,16 @@ RULES = [
 
 
 def differences():
-    """Of the output and of the gradients."""
+    """Returns the differences of the output and of the gradients."""
     layer = swinv2.Swinv2SelfAttention(swinv2.Swinv2Config(attention_probs_dropout_prob=0.0), D, H, 4)
-    # Ours has a bias of the keys.
+    # Swin's keys have no bias, but zoo's do.
     layer.key = torch.nn.Linear(D, D)
     whole = torch.nn.ModuleDict({"inside": layer, "output": torch.nn.Linear(D, D)}).eval()
     fill(whole)
     with torch.no_grad():
         for parameter in layer.continuous_position_bias_mlp.parameters():
             parameter.zero_()
-        # The last factor is beyond the largest one.
+        # The last factor exceeds the maximum.
         layer.logit_scale.copy_(torch.tensor([0.5, 2.0, 4.0, 5.0])[:, None, None])
     ours = tiny(
         {
@@ -64,9 +64,9 @@ def differences():
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest([differences()]), f"transformers {transformers.__version__}"
 
 
-def test_cosine_attention_is_swin_v2_s():
+def test_cosine_attention_matches_swin_v2():
     assert max(differences()) < 5e-5

@@ -1,5 +1,5 @@
-"""Feed-forward layers against those of the models that brought them: of Arcee's AFM (squared ReLU),
-of Apertus (xIELU), and an expert of gpt-oss (clamped SwiGLU), whose mixture zoo does not have.
+"""Feed-forward layers against those of the models that introduced them: Arcee's AFM (squared ReLU),
+Apertus (xIELU), and a single expert of gpt-oss (clamped SwiGLU).
 """
 
 from types import SimpleNamespace
@@ -25,12 +25,12 @@ from zoo.layers.feedforward import make_feed_forward
 pytestmark = pytest.mark.parity
 B, T, D, F = 2, 16, 32, 56
 PLAIN = [*linear("up", "up_proj", bias=False), *linear("down", "down_proj", bias=False)]
-# gpt-oss keeps the gate and the linear unit of each hidden unit beside each other.
-TURNS = Transform(
+# gpt-oss interleaves the gate and the linear part of each hidden unit.
+INTERLEAVED = Transform(
     lambda x: (x[0, ..., ::2], x[0, ..., 1::2]),
     lambda parts: np.stack(parts, axis=-1).reshape(1, *parts[0].shape[:-1], -1),
 )
-ONE = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
+ONE_EXPERT = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 RULES = {
     "relu_squared": PLAIN,
     "xielu": [
@@ -40,21 +40,21 @@ RULES = {
         IgnoredTensors(r"act_fn\.(beta|eps)"),
     ],
     "swiglu_clamped": [
-        Rule("gate_up_proj", ("gate/kernel", "up/kernel"), TURNS),
-        Rule("gate_up_proj_bias", ("gate/bias", "up/bias"), TURNS),
-        Rule("down_proj", ("down/kernel",), ONE),
-        Rule("down_proj_bias", ("down/bias",), ONE),
+        Rule("gate_up_proj", ("gate/kernel", "up/kernel"), INTERLEAVED),
+        Rule("gate_up_proj_bias", ("gate/bias", "up/bias"), INTERLEAVED),
+        Rule("down_proj", ("down/kernel",), ONE_EXPERT),
+        Rule("down_proj_bias", ("down/bias",), ONE_EXPERT),
     ],
 }
 
 
 def reference(kind):
-    """The layer and a function that calls it."""
+    """Returns the layer and a function that calls it."""
     sizes = {"hidden_size": D, "intermediate_size": F, "num_hidden_layers": 1, "num_attention_heads": 4}
     if kind == "swiglu_clamped":
         layer = gpt_oss.GptOssExperts(SimpleNamespace(**sizes, num_local_experts=1))
-        everything = torch.zeros(B * T, 1, dtype=torch.long), torch.ones(B * T, 1)
-        return layer, lambda x: layer(x, *everything)
+        routing = torch.zeros(B * T, 1, dtype=torch.long), torch.ones(B * T, 1)
+        return layer, lambda x: layer(x, *routing)
     layer = (
         arcee.ArceeMLP(arcee.ArceeConfig(**sizes))
         if kind == "relu_squared"
@@ -64,7 +64,7 @@ def reference(kind):
 
 
 def differences(kind):
-    """Of the output and of the gradients, with inputs large enough to meet the bounds of gpt-oss."""
+    """Returns the differences; gpt-oss has large weights, so that its clamps take effect."""
     layer, run = reference(kind)
     fill(layer)
     with torch.no_grad():
@@ -77,10 +77,10 @@ def differences(kind):
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest(map(differences, RULES)), f"transformers {transformers.__version__}"
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_a_feed_forward_layer_is_the_model_s_that_brought_it(kind):
+def test_feed_forward_layers_match_their_reference_models(kind):
     assert max(differences(kind)) < 1e-5

@@ -1,5 +1,5 @@
-"""The elementwise output gate against Qwen3-Next's layer of full attention. The rest of that model is
-linear attention and a mixture of experts.
+"""The elementwise output gate against the full-attention layer of Qwen3-Next, a model that zoo does
+not have as a whole.
 """
 
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from zoo.layers.context import Context
 
 pytestmark = pytest.mark.parity
 B, T, D, H, G, K = 2, 16, 32, 4, 2, 12
-# `q_proj` has, for each head in turn, the rows of its query and those of its gate.
+# `q_proj` alternates between the rows of a head's query and those of its gate.
 RULES = [
     Rule(
         "q_proj.weight",
@@ -34,7 +34,7 @@ RULES = [
 
 
 def differences():
-    """Of the output and of the gradients."""
+    """Returns the differences of the output and of the gradients."""
     config = qwen3_next.Qwen3NextConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -48,7 +48,7 @@ def differences():
     config._attn_implementation = "eager"
     layer = qwen3_next.Qwen3NextAttention(config, 0).eval()
     fill(layer)
-    turned = qwen3_next.Qwen3NextRotaryEmbedding(config)(torch.zeros(B, T, D), torch.arange(T)[None])
+    cos_and_sin = qwen3_next.Qwen3NextRotaryEmbedding(config)(torch.zeros(B, T, D), torch.arange(T)[None])
     mask = torch.triu(torch.full((T, T), -torch.inf), 1)[None, None]
     ours = tiny(
         {
@@ -70,14 +70,14 @@ def differences():
     ).model
     context = Context(jnp.arange(T)[None], in_order=True)
     return layer_differences(
-        make_attention(ours), context, layer, lambda x: layer(x, turned, mask)[0], RULES, (B, T, D)
+        make_attention(ours), context, layer, lambda x: layer(x, cos_and_sin, mask)[0], RULES, (B, T, D)
     )
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest([differences()]), f"transformers {transformers.__version__}"
 
 
-def test_the_elementwise_gate_is_qwen3_next_s():
+def test_elementwise_output_gate_matches_qwen3_next():
     assert max(differences()) < 1e-5

@@ -1,5 +1,5 @@
-"""The multipliers of CompleteP against Granite, a LLaMA with factors on scores, residual branches and
-logits: logits and gradients.
+"""Logits and gradients of CompleteP's multipliers against Granite, a LLaMA with factors on scores,
+residual branches and logits.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ GRANITE = System("granite", "muP's multipliers", "LlamaForCausalLM", LLAMA, OURS
 
 
 def differences(tied):
-    """(outputs, gradients) of a tiny model, relative."""
+    """Returns the relative differences (outputs, gradients) of a tiny model."""
     settings = LLAMA | {"tie_word_embeddings": tied}
     theirs = Transformers(dataclasses.replace(GRANITE, reference="GraniteForCausalLM", settings=settings | FACTORS))
     llama = dataclasses.replace(GRANITE, settings=settings)
@@ -52,10 +52,10 @@ def differences(tied):
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest(map(differences, (True, False))), f"transformers {transformers.__version__}"
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_logits_and_gradients_equal_those_of_granite(tied):
+def test_logits_and_gradients_match_granite(tied):
     assert max(differences(tied)) < GRANITE.tolerance

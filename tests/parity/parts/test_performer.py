@@ -1,5 +1,5 @@
-"""FAVOR+ against performer-pytorch's FastAttention, with its own random features, in float64. Whole
-models are in `test_systems`.
+"""FAVOR+ against performer-pytorch's FastAttention in float64, with the same random features.
+`test_systems` compares whole models.
 """
 
 from functools import partial
@@ -39,8 +39,8 @@ def inputs(keys=T, size=1.0):
     return [(size * generator.standard_normal((B, length, H, K))).astype(np.float32) for length in (T, keys, keys)]
 
 
-def compare(attention, arguments, context):
-    """Outputs and gradients of both, which must agree."""
+def assert_equal_to_library(attention, arguments, context):
+    """Asserts that outputs and gradients of zoo and the library agree."""
     weights = np.random.default_rng(5).standard_normal((B, T, H, K)).astype(np.float32)
     w = attention.projection_matrix.numpy().astype(np.float32)
     attention.projection_matrix.copy_(torch.tensor(w))
@@ -59,17 +59,17 @@ def compare(attention, arguments, context):
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 2.0])
-def test_both_directions(size):
-    compare(fast_attention(), inputs(size=size), counting(T, causal=False))
+def test_bidirectional_attention(size):
+    assert_equal_to_library(fast_attention(), inputs(size=size), counting(T, causal=False))
 
 
-def test_both_directions_in_chunks(monkeypatch):
+def test_bidirectional_attention_in_chunks(monkeypatch):
     monkeypatch.setattr(favor, "CHUNK", 32)
-    compare(fast_attention(), inputs(), counting(T, causal=False))
+    assert_equal_to_library(fast_attention(), inputs(), counting(T, causal=False))
 
 
-def test_another_sequence():
-    compare(
+def test_cross_attention():
+    assert_equal_to_library(
         fast_attention(),
         inputs(keys=70),
         Context(jnp.arange(T)[None], causal=False, key_positions=jnp.arange(70)[None]),
@@ -77,37 +77,37 @@ def test_another_sequence():
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 2.0])
-def test_causal_is_both_directions_up_to_each_token(size):
+def test_causal_attention(size):
     attention = fast_attention(causal=True)
     make_causal(attention)
-    compare(attention, inputs(size=size), counting(T))
+    assert_equal_to_library(attention, inputs(size=size), counting(T))
 
 
-def without_addend(attention):
-    """The library's causal form without what it adds to the sum of the keys' features."""
+def without_epsilon_in_normalizer(attention):
+    """Sets the constant that the library's causal form adds to its normalizer to 0."""
     attention.causal_linear_fn = partial(library.causal_linear_attention_noncuda, eps=0.0)
     return attention
 
 
-def test_causal_where_the_first_key_is_the_largest():
-    # The library's maximum over the whole row is then the maximum up to each token.
+def test_causal_attention_with_the_largest_key_first():
+    # Then the library's maximum over the whole row equals the maximum up to each token.
     q, k, v = inputs()
     w = fast_attention().projection_matrix.numpy()
-    longest = w[np.linalg.norm(w, axis=1).argmax()]
-    k[:, 0] = 1.01 * np.einsum("bshk,jk->bhsj", k, w).max() / (longest @ longest) * longest
+    longest_feature = w[np.linalg.norm(w, axis=1).argmax()]
+    k[:, 0] = 1.01 * np.einsum("bshk,jk->bhsj", k, w).max() / (longest_feature @ longest_feature) * longest_feature
     projected = np.einsum("bshk,jk->bhsj", k, w).max(-1)
     assert (projected[..., 0] == projected.max(-1)).all()
-    compare(without_addend(fast_attention(causal=True)), (q, k, v), counting(T))
+    assert_equal_to_library(without_epsilon_in_normalizer(fast_attention(causal=True)), (q, k, v), counting(T))
 
 
-def test_causal_without_epsilon(monkeypatch):
-    # Every maximum cancels then.
+def test_causal_attention_without_epsilon(monkeypatch):
+    # Then the maxima cancel, so that the library's maximum over later tokens does not matter.
     monkeypatch.setattr(favor, "EPSILON", 0.0)
     monkeypatch.setattr(library, "softmax_kernel", partial(library.softmax_kernel, eps=0.0))
-    compare(without_addend(fast_attention(causal=True)), inputs(), counting(T))
+    assert_equal_to_library(without_epsilon_in_normalizer(fast_attention(causal=True)), inputs(), counting(T))
 
 
-def test_the_library_counts_as_many_parameters_as_the_configs():
+def test_parameter_counts_match_performer_pytorch():
     sizes = {
         "num_tokens": 257,
         "max_seq_len": 1024,
@@ -119,7 +119,7 @@ def test_the_library_counts_as_many_parameters_as_the_configs():
     }
     counts = {published.source: published.count for system in PERFORMERS for published in system.published}
     for source, rope in (("enwik8", False), ("enwik8-rope", True)):
-        # All twelve layers are alike.
+        # All twelve layers have the same number of parameters.
         one, two = (
             sum(
                 parameter.numel()

@@ -1,5 +1,5 @@
-"""Shaw's vectors for keys and values against the attention of VITS, which has them up to a distance
-that no pair here exceeds.
+"""Shaw's relative keys and values against the attention of VITS. No distance here exceeds the window
+of VITS.
 """
 
 import jax.numpy as jnp
@@ -25,13 +25,13 @@ FIRST = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 NAMES = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 RULES = [*(rule for ours, theirs in NAMES.items() for rule in linear(ours, theirs)),
          Rule("emb_rel_k", ("position/keys",), FIRST), Rule("emb_rel_v", ("position/values",), FIRST)]  # fmt: skip
-# The furthest two tokens are 8 apart.
+# The largest distance is 8.
 CASES = [(8, False), (8, True), (11, False)]
 
 
 def differences(clip, causal):
-    """Of the output and of the gradients. Which tokens come later is not VITS's own knowledge but a
-    mask that it is given.
+    """Returns the differences of the output and of the gradients. VITS is made causal by an explicit
+    mask.
     """
     layer = VitsAttention(
         VitsConfig(hidden_size=D, num_attention_heads=H, window_size=clip, attention_dropout=0.0)
@@ -56,10 +56,10 @@ def differences(clip, causal):
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest(differences(*case) for case in CASES), f"transformers {transformers.__version__}"
 
 
 @pytest.mark.parametrize(("clip", "causal"), CASES)
-def test_attention_with_relative_keys_and_values_is_vits_s(clip, causal):
+def test_relative_keys_and_values_match_vits(clip, causal):
     assert max(differences(clip, causal)) < 1e-5

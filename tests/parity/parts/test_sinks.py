@@ -1,6 +1,4 @@
-"""Attention sinks against gpt-oss's attention. The rest of that model is a mixture of experts,
-which this library does not have.
-"""
+"""Attention sinks against the attention of gpt-oss, a model that zoo does not have as a whole."""
 
 import jax.numpy as jnp
 import pytest
@@ -29,7 +27,7 @@ CASES = [(kernel, window) for kernel in ("einsum", "rows") for window in (0, 5)]
 
 
 def reference(window):
-    """The attention layer, its cosines and sines, and its mask."""
+    """Returns the attention layer, its cosines and sines, and its mask."""
     config = gpt_oss.GptOssConfig(
         hidden_size=D,
         num_attention_heads=H,
@@ -53,8 +51,8 @@ def reference(window):
 
 
 def differences(kernel, window):
-    """Of the output and of the gradients."""
-    layer, turned, mask = reference(window)
+    """Returns the differences of the output and of the gradients."""
+    layer, cos_and_sin, mask = reference(window)
     config = tiny(
         {
             "model.dim": D,
@@ -71,15 +69,15 @@ def differences(kernel, window):
     ).model
     context = Context(jnp.arange(T)[None], in_order=True)
     return layer_differences(
-        make_attention(config), context, layer, lambda x: layer(x, turned, mask)[0], RULES, (B, T, D)
+        make_attention(config), context, layer, lambda x: layer(x, cos_and_sin, mask)[0], RULES, (B, T, D)
     )
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest(differences(*case) for case in CASES), f"transformers {transformers.__version__}"
 
 
 @pytest.mark.parametrize(("kernel", "window"), CASES)
-def test_attention_with_sinks_is_gpt_oss_s(kernel, window):
+def test_attention_sinks_match_gpt_oss(kernel, window):
     assert max(differences(kernel, window)) < 1e-5

@@ -1,4 +1,4 @@
-"""Softmax+1 against PyTorch's attention with one more key and value of zeros, whose score is 0."""
+"""Softmax+1 against PyTorch's attention with an additional key and value of zeros."""
 
 import jax.numpy as jnp
 import pytest
@@ -25,7 +25,7 @@ RULES = [
 
 
 def differences():
-    """Of the output and of the gradients."""
+    """Returns the differences of the output and of the gradients."""
     layer = torch.nn.MultiheadAttention(D, H, add_zero_attn=True, batch_first=True).eval()
     fill(layer)
     mask = torch.triu(torch.full((T, T), -torch.inf), 1)
@@ -46,9 +46,9 @@ def differences():
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest([differences()]), f"torch {torch.__version__.split('+')[0]}"
 
 
-def test_softmax_plus_one_is_a_key_of_zeros():
+def test_softmax_plus_one_equals_an_additional_zero_key():
     assert max(differences()) < 1e-5

@@ -1,4 +1,4 @@
-"""Layers and blocks against PyTorch's own, forward and backward, with the same weights."""
+"""Outputs and gradients of layers and blocks against PyTorch's, with the same weights."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 
 B, T, D, H = 2, 7, 16, 4
-ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
+CPU_KERNELS = [name for name in KERNELS if name != "cudnn"]
 
 
 def tensor(array):
@@ -35,7 +35,7 @@ def tensor(array):
 
 
 def encoder_layer(config, values):
-    """PyTorch's block in float64 with our weights."""
+    """Returns PyTorch's block in float64 with zoo's weights."""
     layer = torch.nn.TransformerEncoderLayer(
         D, H, config.ffn.hidden_dim, dropout=0.0, activation=config.ffn.kind, layer_norm_eps=config.norm.epsilon,
         batch_first=True, norm_first=config.norm.placement == "pre", dtype=torch.float64,
@@ -45,8 +45,8 @@ def encoder_layer(config, values):
 
 
 def to_torch(values):
-    """Our nested dict under PyTorch's names: matrices are transposed, and query, key and value are
-    one.
+    """Renames zoo's parameters as in PyTorch: matrices are transposed, and query, key and value are
+    concatenated.
     """
     projections = [values["attention"][name] for name in ("query", "key", "value")]
     named = {
@@ -69,7 +69,7 @@ def to_torch(values):
 @pytest.mark.parametrize("kernel", ["einsum", "rows"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("placement", ["pre", "post"])
-def test_a_block_is_torch_s_encoder_layer(placement, activation, kernel):
+def test_blocks_match_torch_encoder_layers(placement, activation, kernel):
     config = tiny(
         {
             "model.norm.placement": placement,
@@ -101,7 +101,7 @@ def test_a_block_is_torch_s_encoder_layer(placement, activation, kernel):
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2])
-def test_norms_are_torch_s(epsilon):
+def test_norms_match_torch(epsilon):
     generator = np.random.default_rng(3)
     x, weights = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
     scale, bias = (generator.standard_normal(D).astype(np.float32) for _ in range(2))
@@ -128,9 +128,9 @@ def test_norms_are_torch_s(epsilon):
             close(one, other.grad.numpy())
 
 
-@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+@pytest.mark.parametrize("kernel", CPU_KERNELS)
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
-def test_grouped_attention_is_torch_s(kernel, kv_heads):
+def test_grouped_attention_matches_torch(kernel, kv_heads):
     generator = np.random.default_rng(4)
     q, k, v = (generator.standard_normal((B, T, heads, 6)).astype(np.float32) for heads in (H, kv_heads, kv_heads))
     weights = generator.standard_normal(q.shape).astype(np.float32)
@@ -150,7 +150,7 @@ def test_grouped_attention_is_torch_s(kernel, kv_heads):
 
 
 @pytest.mark.parametrize(("scale", "momentum"), [(True, 0.9), (False, 0.25)])
-def test_batch_norm_is_torch_s_on_the_tokens_that_are_there(scale, momentum):
+def test_batch_norm_matches_torch_on_filled_slots(scale, momentum):
     config = tiny(
         {
             "model.norm.kind": "batchnorm",
@@ -169,12 +169,12 @@ def test_batch_norm_is_torch_s_on_the_tokens_that_are_there(scale, momentum):
         generator.standard_normal((B, T, D)).astype(np.float32),
     )
 
-    def use(norm, x, training):
+    def apply_norm(norm, x, training):
         return norm(x, Context(positions, training=training))
 
     def loss(values, x, stats):
         held = with_values(module, values, stats)
-        out = use(held, x, True)
+        out = apply_norm(held, x, True)
         return (jnp.where(filled[..., None], out, 0) * weights).sum(), (out, statistics_of(held))
 
     theirs = torch.nn.BatchNorm1d(D, config.norm.epsilon, momentum=1 - momentum, affine=scale, dtype=torch.float64)
@@ -197,6 +197,6 @@ def test_batch_norm_is_torch_s_on_the_tokens_that_are_there(scale, momentum):
         close(stats["variance"], theirs.running_var.numpy())
     theirs.eval()
     evaluated = call(
-        lambda values, stats, x: use(with_values(module, values, stats), x, False), values, stats, steps[0]
+        lambda values, stats, x: apply_norm(with_values(module, values, stats), x, False), values, stats, steps[0]
     )
     close(evaluated[filled], theirs(torch.tensor(np.float64(steps[0][filled]))).detach().numpy())

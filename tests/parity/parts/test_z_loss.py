@@ -1,5 +1,5 @@
-"""Cross-entropy with a z-loss against PyTorch's, and against the z-loss that transformers has for
-the routers of its experts.
+"""Cross-entropy with a z-loss against PyTorch's cross-entropy and the router z-loss of
+transformers.
 """
 
 import jax
@@ -26,33 +26,37 @@ CHUNKS = (0, 5)
 
 
 def differences(chunk):
-    """Of the loss; of the gradients of hidden states, matrix and bias."""
+    """Returns the differences of the loss, and of the gradients of hidden states, matrix and bias."""
     generator = np.random.default_rng(7)
     shapes = {"hidden": (B, T, D), "weights": (V, D), "bias": (V,)}
     arrays = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    targets, scored = generator.integers(0, V, (B, T)), np.ones((B, T), np.float32)
+    targets, weights_of_targets = generator.integers(0, V, (B, T)), np.ones((B, T), np.float32)
 
     def loss(arrays):
         return cross_entropy(
-            LogitFactors(arrays["hidden"], arrays["weights"], arrays["bias"], 0.0), targets, scored, chunk, COEFFICIENT
+            LogitFactors(arrays["hidden"], arrays["weights"], arrays["bias"], 0.0),
+            targets,
+            weights_of_targets,
+            chunk,
+            COEFFICIENT,
         )[0]
 
     value, gradients = call(jax.value_and_grad(loss), arrays)
     inputs = {name: torch.tensor(array, requires_grad=True) for name, array in arrays.items()}
     logits = inputs["hidden"] @ inputs["weights"].T + inputs["bias"]
     entropy = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(targets).flatten(), reduction="sum")
-    # The library has the mean over all tokens.
+    # The library's z-loss is a mean over all tokens.
     expected = entropy + COEFFICIENT * B * T * router_z_loss_func(logits)
     expected.backward()
-    moved = gradient_differences(gradients, {name: tensor.grad.numpy() for name, tensor in inputs.items()})
-    return relative_difference(value, expected.detach().numpy()), max(moved.values())
+    gradient_errors = gradient_differences(gradients, {name: tensor.grad.numpy() for name, tensor in inputs.items()})
+    return relative_difference(value, expected.detach().numpy()), max(gradient_errors.values())
 
 
 def measure():
-    """For the table of `docs/parity.md`."""
+    """Measures the line of `docs/parity.md`."""
     return *largest(map(differences, CHUNKS)), f"transformers {transformers.__version__}"
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_cross_entropy_with_a_z_loss_is_the_sum_of_both(chunk):
+def test_z_loss_matches_transformers(chunk):
     assert max(differences(chunk)) < 1e-5

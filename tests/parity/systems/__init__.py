@@ -1,5 +1,5 @@
-"""The systems that are compared with the library that defined them: tiny ones of random weights,
-and what the published ones count.
+"""The systems that are compared with the library that defined them: tiny models with random weights,
+and the parameter counts of published models.
 
 Nothing here imports torch: the stored outputs and the table are checked without it.
 """

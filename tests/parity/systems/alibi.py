@@ -1,5 +1,5 @@
-"""Decoders with ALiBi, each with a power of two of heads and with another number, whose slopes
-follow a second rule.
+"""Decoders with ALiBi, each with two numbers of heads: a power of two, and one that is not, whose
+slopes follow another rule.
 """
 
 from tests.parity.systems.record import Published, System

@@ -1,5 +1,5 @@
-"""Comparisons that are not of whole models with random weights: parts of models, a term of the
-loss, published states.
+"""Comparisons of something other than whole models with random weights: parts of models, a loss term,
+published states.
 """
 
 from tests.parity.systems.record import Comparison

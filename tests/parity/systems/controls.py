@@ -1,4 +1,4 @@
-"""Models without a library of their own: controls, DeepNorm and Shaw's values, built from PyTorch's
+"""Models that no library has (controls, DeepNorm, Shaw's relative values), built from PyTorch's
 modules and the papers' equations.
 """
 
@@ -19,7 +19,7 @@ POSITIONS = {"learned": {"model.position.kind": "learned"}, "none": {"model.posi
 
 
 def read_config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides of `zoo.config.default()`."""
+    """Returns overrides of `zoo.config.default()`."""
     kind = ("decoder", "causal") if settings["causal"] else ("encoder", "masked")
     position = POSITIONS[settings["positions"]]
     limit = {
@@ -48,7 +48,7 @@ def read_config(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """Our parameters in the module's tensors."""
+    """Maps zoo's parameters to the module's tensors."""
     D, projections = config.dim, [f"attention/{name}" for name in ("query", "key", "value")]
 
     def layer(config: ResolvedConfig) -> Rules:
@@ -84,16 +84,16 @@ def rules(config: ResolvedConfig) -> Rules:
 
 
 def statistics(config: ResolvedConfig) -> Rules:
-    """The running averages of batch normalisation."""
+    """Maps the running averages of batch normalisation."""
     if config.norm.kind != "batchnorm":
         return ()
 
     def averages(ours: str, theirs: str) -> list[Rule]:
         return [Rule(f"{theirs}.running_mean", (f"{ours}/mean",)), Rule(f"{theirs}.running_var", (f"{ours}/variance",))]
 
-    both = (("attention_norm", "layers.{layer}.norms.0"), ("ffn_norm", "layers.{layer}.norms.1"))
+    norm_names = (("attention_norm", "layers.{layer}.norms.0"), ("ffn_norm", "layers.{layer}.norms.1"))
     return [
-        *layers(config, lambda _: [rule for pair in both for rule in averages(*pair)]),
+        *layers(config, lambda _: [rule for pair in norm_names for rule in averages(*pair)]),
         *averages("final_norm", "final_norm"),
     ]
 
@@ -102,37 +102,37 @@ IMPORTER = Importer(read_config, rules, PLAIN, statistics)
 
 
 def control(name: str, what: str, reference: str, changes: Mapping[str, Any], **more: Any) -> System:
-    """A system of the module's settings with some of them changed."""
+    """Makes a system with some of the plain settings changed."""
     return System(name, what, reference, PLAIN | changes, library="torch", importer=IMPORTER, **more)
 
 
-def counted(size: str, count: int) -> tuple[Published, ...]:
-    """The count of a size of the controls' config file."""
+def published_count(size: str, count: int) -> tuple[Published, ...]:
+    """Returns the count of a size in the controls' config file."""
     return (Published(f"configs/controls.py:{size}", count),)
 
 
-# The longest distances are beyond the clip, on both sides.
+# The longest distances exceed the clip in both directions.
 SHAW = {"positions": "relative", "clip": 4, "placement": "post"}
 
 CONTROLS = (
     control("control-baseline", "a pre-norm decoder, learned positions, GELU", "LayerNorm, MultiheadAttention, Linear of torch.nn", {},
-            published=counted("baseline", 3_290_880)),
+            published=published_count("baseline", 3_290_880)),
     control("control-batchnorm", "BatchNorm over the filled slots of the batch, as in training", "BatchNorm1d of torch.nn",
-            {"norm": "BatchNorm1d"}, training=True, published=counted("batchnorm", 3_290_880)),
+            {"norm": "BatchNorm1d"}, training=True, published=published_count("batchnorm", 3_290_880)),
     control("control-batchnorm-averages", "BatchNorm by running averages, as in evaluation", "BatchNorm1d of torch.nn",
             {"norm": "BatchNorm1d"}),
     control("control-no-norm", "no norm anywhere", "MultiheadAttention, Linear of torch.nn", {"norm": "Identity"},
-            published=counted("no_norm", 3_286_272)),
+            published=published_count("no_norm", 3_286_272)),
     control("control-no-residual", "each sublayer's output alone", "LayerNorm, MultiheadAttention, Linear of torch.nn", {"residual": False},
-            published=counted("no_residual", 3_290_880)),
+            published=published_count("no_residual", 3_290_880)),
     control("control-nope", "no positions but the causal mask's", "LayerNorm, MultiheadAttention, Linear of torch.nn",
-            {"positions": "none"}, published=counted("nope", 3_225_344)),
+            {"positions": "none"}, published=published_count("nope", 3_225_344)),
     control("control-single-head", "one head as wide as the model", "LayerNorm, MultiheadAttention, Linear of torch.nn", {"heads": 1},
-            published=counted("single_head", 3_290_880)),
+            published=published_count("single_head", 3_290_880)),
     control("deepnorm", "post-norm, the residual stream times (2 L)^(1/4)", "Wang et al. 2022, figure 2, in torch.nn",
             {"placement": "deepnorm", "layers": 3}),
-    # The counts are those of MarianMTModel with these sizes, less its sines and cosines, and 12
-    # layers' two tables of 2 k + 1 vectors.
+    # The counts are those of MarianMTModel with these sizes, without its sinusoids, plus two tables of
+    # 2 k + 1 vectors in each of 12 layers.
     control("shaw", "a vector for every clipped distance, added to keys and to values, in both directions",
             "Shaw et al. 2018, eq. 3 and 4, in torch.nn", SHAW | {"causal": False}, kernels=("einsum",), published=(
                 Published("configs/shaw.py:base", 48_320_512 + 12 * 2 * 33 * 64),

@@ -1,11 +1,11 @@
-"""Decoders: GPT, GPT-NeoX, GPT-J, LLaMA and what is built as LLaMA is."""
+"""Decoders: GPT, GPT-NeoX, GPT-J, LLaMA and models derived from LLaMA."""
 
 from typing import Any
 
 from tests.parity.systems.record import Published, System
 
-# Nothing is dropped, every size is small and unlike the others, and what norms add to the variance
-# is large enough to be seen.
+# There is no dropout; sizes are small and distinct, so that mixed-up dimensions are noticed; and the
+# epsilon of norms is large enough to matter.
 V, D, F, L = 99, 32, 56, 2
 GPT = {
     "vocab_size": V,
@@ -25,9 +25,9 @@ NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_l
 PHI = {name: value for name, value in NEOX.items() if name != "rotary_pct"} | {"num_attention_heads": 4}
 
 
-def stretched(kind: str, **more: Any) -> dict[str, Any]:
-    """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12; some pairs are
-    kept, some stretched, some in between.
+def with_rope_scaling(kind: str, **more: Any) -> dict[str, Any]:
+    """LLaMA with a kind of RoPE scaling, trained at 8 tokens and run at 12. Some pairs of dimensions
+    keep their frequency, some are scaled, some are in between.
     """
     scaling = {"rope_type": kind, "factor": 2.5, **more}
     return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": scaling}
@@ -62,11 +62,11 @@ DECODERS = (
                   "LLaMA 3 8B"))),
     System("llama-multi-query", "MQA: one key head, biases, tied head, wide heads", "LlamaForCausalLM",
            LLAMA | {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 12}),
-    System("llama-linear", "positions divided (position interpolation)", "LlamaForCausalLM", stretched("linear")),
-    System("llama-dynamic", "theta that grows with the length (dynamic NTK)", "LlamaForCausalLM", stretched("dynamic")),
-    System("llama-yarn", "YaRN", "LlamaForCausalLM", stretched("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05)),
+    System("llama-linear", "positions divided (position interpolation)", "LlamaForCausalLM", with_rope_scaling("linear")),
+    System("llama-dynamic", "theta that grows with the length (dynamic NTK)", "LlamaForCausalLM", with_rope_scaling("dynamic")),
+    System("llama-yarn", "YaRN", "LlamaForCausalLM", with_rope_scaling("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05)),
     System("llama-3.1", "LLaMA 3.1's stretching", "LlamaForCausalLM",
-           stretched("llama3", original_max_position_embeddings=8, low_freq_factor=0.1, high_freq_factor=0.9)),
+           with_rope_scaling("llama3", original_max_position_embeddings=8, low_freq_factor=0.1, high_freq_factor=0.9)),
     System("mistral", "sliding window", "MistralForCausalLM", LLAMA | {"sliding_window": 5}, length=16, published=(
         Published("configs/mistral.py:7b", 7_241_732_096),)),
     System("smollm3", "no positions in every other layer", "SmolLM3ForCausalLM",
@@ -77,7 +77,7 @@ DECODERS = (
     System("olmo2", "norms after the sublayers, queries and keys normalised as a whole", "Olmo2ForCausalLM", LLAMA, published=(
         Published("configs/olmo2.py:1b", 1_484_916_736), Published("configs/olmo2.py:7b", 7_298_617_344))),
     System("olmo3", "local and global in turn, of which only the global ones' RoPE is scaled", "Olmo3ForCausalLM",
-           stretched("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05) | {
+           with_rope_scaling("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05) | {
                "num_hidden_layers": 4, "sliding_window": 5}, length=16, published=(
                    Published("configs/olmo3.py:7b", 7_298_011_136), Published("configs/olmo3.py:32b", 32_233_522_176))),
     System("gemma", "factors less one, scaled embedding, GeGLU", "GemmaForCausalLM", LLAMA | {"head_dim": 12}, published=(

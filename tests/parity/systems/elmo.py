@@ -1,4 +1,4 @@
-"""ELMo, whose reference is put together from PyTorch's modules; what is clipped is compared with
+"""ELMo, whose reference is built from PyTorch's modules. Clipping is covered by the comparison with
 published states.
 """
 
@@ -13,12 +13,12 @@ from zoo.interop.weights.mapping import TRANSPOSED, IgnoredTensors, Rule, Rules,
 # Settings of `tests.parity.references_torch.ELMo`.
 SETTINGS = {"vocab": 23, "dim": 16, "layers": 3, "cell": 24, "characters": 8, "character_dim": 5, "filters": [1, 4, 3, 6, 2, 5],
             "highways": 2}  # fmt: skip
-# [width, in, out] here, [out, in, width] there.
+# Kernels are [width, in, out] in zoo and [out, in, width] in PyTorch.
 CONVOLUTION = Transform(lambda x: (x.T,), lambda parts: parts[0].T)
 
 
 def read_config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides of `zoo.config.default()`."""
+    """Returns overrides of `zoo.config.default()`."""
     return {
         "model.architecture": "elmo",
         "objective.kind": "bidirectional",
@@ -36,7 +36,7 @@ def read_config(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """Our parameters in the module's tensors."""
+    """Maps zoo's parameters to the module's tensors."""
     found, layers = [Rule("embedding", ("characters/embedding",))], tuple(range(config.num_layers))
     for index in range(len(config.elmo.filters) // 2):
         at = f"characters/convolutions/{index}"

@@ -1,9 +1,9 @@
-"""Encoder-decoders: the original Transformer, BART, T5 and what is built as they are."""
+"""Encoder-decoders: the original Transformer, BART, T5 and models derived from them."""
 
 from tests.parity.systems.record import Published, System
 
-# Nothing is dropped, and every size is small and unlike the others. Heads of T5 do not add up to
-# its width.
+# There is no dropout, and sizes are small and distinct, so that mixed-up dimensions are noticed. The
+# heads of T5 do not add up to its width.
 V, D, F = 99, 32, 56
 PLAIN = {"vocab_size": V, "d_model": D, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": F, "decoder_ffn_dim": F,
          "encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 20, "dropout": 0.0,
@@ -19,7 +19,7 @@ UNEVEN = {
 T5 = {"vocab_size": V, "d_model": D, "d_kv": 12, "d_ff": F, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
       "relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}  # fmt: skip
 T5_1_1 = T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
-# Sources go past the largest distance that is told apart in both directions, and targets in theirs.
+# Sources and targets are longer than the largest distance with its own bucket.
 LONG = 24
 
 ENCODER_DECODERS = (

@@ -1,15 +1,13 @@
-"""Encoders: BERT and what was built after it, with distances in BERT's layers (Shaw) and windows
-(Longformer).
-"""
+"""Encoders: BERT and its successors, also with relative positions (Shaw) and windows (Longformer)."""
 
 from tests.parity.systems.record import Published, System
 
-# Nothing is dropped, and every size is small and unlike the others.
+# There is no dropout, and sizes are small and distinct, so that mixed-up dimensions are noticed.
 BERT = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4,
         "max_position_embeddings": 24, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # fmt: skip
 DISTILBERT = {"vocab_size": 99, "dim": 32, "hidden_dim": 56, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 24, "dropout": 0.0,
               "attention_dropout": 0.0}  # fmt: skip
-# Outputs of long rows are kept small.
+# Small sizes keep the stored outputs of long rows small.
 LONG = BERT | {
     "vocab_size": 23,
     "hidden_size": 16,
@@ -20,7 +18,7 @@ LONG = BERT | {
 # Two layers, each applied twice.
 ALBERT = BERT | {"embedding_size": 12, "num_hidden_layers": 4, "num_hidden_groups": 2, "classifier_dropout_prob": 0.0}
 ELECTRA = BERT | {"embedding_size": 12, "summary_last_dropout": 0.0}
-# A layer of each kind: the first, two with a window of 2 on either side, and one that sees all.
+# There is a layer of each kind: the first, two with a window of 2 on either side, and a global one.
 MODERNBERT = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 4, "num_attention_heads": 2,
               "local_attention": 4, "local_rope_theta": 50.0, "max_position_embeddings": 24, "norm_eps": 0.03, "pad_token_id": 0,
               "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}  # fmt: skip

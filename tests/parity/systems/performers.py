@@ -1,12 +1,12 @@
-"""Performers, with random features copied. The causal rows are longer than a chunk of the loop over
-a row.
+"""Performers with copied random features. The causal rows are longer than a chunk of the causal
+loop.
 """
 
 from tests.parity.systems.record import Published, System
 
 V, LONG = 29, 70
-# Two kernels, though the kind does not read them: empty slots and unrolled layers with the first,
-# full rows and a scan with the second.
+# Performers ignore the attention kernel, but the two default kernels also cover unrolled layers on
+# padded rows and scanned layers on full rows.
 PERFORMER = {
     "num_tokens": V,
     "max_seq_len": 80,

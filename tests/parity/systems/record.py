@@ -1,4 +1,4 @@
-"""What a system is that is compared with the library that defined it."""
+"""Records of the systems that are compared with the library that defined them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ class Published:
     """A parameter count to be met.
 
     Attributes:
-        source: a config, "configs/gpt2.py:small", or the settings of the reference class (what they
-            leave out is its default).
+        source: a config, "configs/gpt2.py:small", or the settings of the reference class (missing
+            settings have the class's defaults).
         count: the number, from the reference code.
-        name: how the table calls it, where the source is not a file.
-        without: paths of ours that the number leaves out, e.g. ("pooler",).
-        note: what the table says beside the number, where another one is printed elsewhere.
+        name: the name in the table, if the source is not a file.
+        without: zoo's paths that the number does not count, e.g. ("pooler",).
+        note: a remark in the table, e.g. if a different number is printed elsewhere.
     """
 
     source: str | Mapping[str, Any]
@@ -33,20 +33,20 @@ class System:
 
     Attributes:
         name: name of the test and of the stored file.
-        what: what it shows, one line for the table.
+        what: what it shows, in one line of the table.
         reference: the class, which also names the importer.
-        settings: its config; what they leave out is the class's default.
-        overrides: fields of ours that the reference's config does not hold.
-        length: tokens of a row; of an encoder-decoder's source, whose targets are two thirds of it.
+        settings: its config; missing settings have the class's defaults.
+        overrides: zoo's fields that the reference's config does not have.
+        length: tokens per row; for an encoder-decoder, of the source, and targets have two thirds.
         kernels: attention kernels that are compared: the first without scanning on padded rows, the
             others scanned on full rows.
         tolerance: largest difference of the outputs, relative to the largest of them, and likewise
             of every parameter's gradient.
         library: which entry of `tests.parity.references.LIBRARIES` builds it.
-        published: counts to be met.
-        importer: that of a reference of our own making, of which nobody has files; None for that of
+        published: parameter counts to be met.
+        importer: the importer of a reference that is defined in these tests; None for the importer of
             the class.
-        training: both sides run as in training.
+        training: whether both sides run in training mode.
     """
 
     name: str
@@ -64,20 +64,19 @@ class System:
 
     @property
     def imported_as(self) -> str | Importer:
-        """What the functions of `zoo.interop` take."""
+        """The class or importer that the functions of `zoo.interop` take."""
         return self.importer or self.reference
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of another shape: of a part of a model, or with files. A module of tests
-    measures it.
+    """A comparison of a part of a model, or with files. A test module measures it.
 
     Attributes:
         name, what, reference, tolerance, published: as of a `System`.
         module: its `measure()` returns the largest difference of the outputs and of the gradients
-            (None where the reference gives none), both relative, and the library and its version;
-            or None where what it needs is not on this machine.
+            (None if the reference gives none), both relative, and the library and its version; or
+            None if its files or libraries are not on this machine.
     """
 
     name: str

@@ -6,10 +6,10 @@ from zoo.variants.variant import ReferenceTest, Variant
 
 ENCODER_WINDOW = {"model.attention.window": 257}
 SINKS = ReferenceTest(
-    "GptOssAttention of transformers", "tests/parity/parts/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
+    "GptOssAttention of transformers", "tests/parity/parts/test_sinks.py::test_attention_sinks_match_gpt_oss", 1e-5
 )
 FAVOR = ReferenceTest(
-    "FastAttention of performer-pytorch", "tests/parity/parts/test_performer.py::test_both_directions", 1e-5
+    "FastAttention of performer-pytorch", "tests/parity/parts/test_performer.py::test_bidirectional_attention", 1e-5
 )
 
 

@@ -14,7 +14,7 @@ ACTIVATIONS = {
 FFN = numpy_reference("layers/test_feedforward.py::test_layer_matches_its_equation")
 MODELS = ReferenceTest(
     "the layer of the model that brought it, in transformers",
-    "tests/parity/parts/test_feed_forwards.py::test_a_feed_forward_layer_is_the_model_s_that_brought_it",
+    "tests/parity/parts/test_feed_forwards.py::test_feed_forward_layers_match_their_reference_models",
     1e-5,
 )
 

@@ -5,16 +5,18 @@ from zoo.variants.table.entry import LAYER, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
 SWIN = ReferenceTest(
-    "Swinv2SelfAttention of transformers", "tests/parity/parts/test_cosine.py::test_cosine_attention_is_swin_v2_s", 5e-5
+    "Swinv2SelfAttention of transformers",
+    "tests/parity/parts/test_cosine.py::test_cosine_attention_matches_swin_v2",
+    5e-5,
 )
 QWEN3_NEXT = ReferenceTest(
     "Qwen3NextAttention of transformers",
-    "tests/parity/parts/test_output_gate.py::test_the_elementwise_gate_is_qwen3_next_s",
+    "tests/parity/parts/test_output_gate.py::test_elementwise_output_gate_matches_qwen3_next",
     1e-5,
 )
 ZERO_KEY = ReferenceTest(
     "MultiheadAttention(add_zero_attn=True) of torch.nn",
-    "tests/parity/parts/test_softmax_plus_one.py::test_softmax_plus_one_is_a_key_of_zeros",
+    "tests/parity/parts/test_softmax_plus_one.py::test_softmax_plus_one_equals_an_additional_zero_key",
     1e-5,
 )
 

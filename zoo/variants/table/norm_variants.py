@@ -8,11 +8,11 @@ BLOCK = numpy_reference("layers/test_block.py::test_block_matches_its_equation")
 NORM = numpy_reference("layers/test_norm.py::test_norm_matches_its_equation")
 TORCH_BLOCK = ReferenceTest(
     "torch.nn.TransformerEncoderLayer",
-    "tests/parity/parts/test_torch_blocks.py::test_a_block_is_torch_s_encoder_layer",
+    "tests/parity/parts/test_torch_blocks.py::test_blocks_match_torch_encoder_layers",
     1e-5,
 )
 TORCH_NORM = ReferenceTest(
-    "torch.nn.LayerNorm and RMSNorm", "tests/parity/parts/test_torch_blocks.py::test_norms_are_torch_s", 1e-5
+    "torch.nn.LayerNorm and RMSNorm", "tests/parity/parts/test_torch_blocks.py::test_norms_match_torch", 1e-5
 )
 
 
