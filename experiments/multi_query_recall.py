@@ -54,7 +54,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             }
         },
         allow=("parameters", "flops"),
-        tune=rates(size, 0.16, 0.4, 1),
+        tune=rates(size, 0.06, 0.16, 0.4, 1),
         claim=Claim(
             "A14, A15",
             "Sigmoid attention recalls pairs as well as softmax attention; Canon layers help to recall them",
