@@ -13,7 +13,8 @@ Stated beforehand, on `eval/loss` at the last step:
 * Sigmoids with the bias end at most 0.02 nats above softmax (non-inferiority).
 * They end lower than sigmoids without it (superiority, margin 0).
 
-The loss does not tell whether such a model also finds what it read far back; `recall.py` asks that.
+The loss does not tell whether such a model also finds what it read far back; `multi_query_recall.py`
+asks that.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side

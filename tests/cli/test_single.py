@@ -267,6 +267,8 @@ def test_describe(capsys):
         assert all(name in everything for name in field.choices or ())
     assert main.main(["describe", "norm"]) == 0
     assert "rmsnorm" in capsys.readouterr().out
+    assert main.main(["describe", "model.norm"]) == 0
+    assert capsys.readouterr().out.startswith("model.norm.kind (layernorm)\n")
     assert main.main(["describe", "alibi"]) == 0
     assert "Press et al. 2021" in capsys.readouterr().out
     assert main.main(["describe", "alibbi"]) == 2

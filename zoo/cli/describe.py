@@ -74,7 +74,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description="Lists all variants, or explains one of them, the fields of a part, or a config file.",
     )
     parser.add_argument(
-        "name", nargs="*", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
+        "name",
+        nargs="*",
+        help="a variant, a part of a field's path (norm, model.norm, optimizer ...), or a config file",
     )
     parser.add_argument("--json", action="store_true", help="without NAME: print one JSON list of the variants")
     parser.set_defaults(handler=run)
@@ -108,9 +110,13 @@ def describe_field(field: Field) -> list[str]:
 
 
 def _fields(name: str) -> list[Field]:
-    """Returns the fields that have the name as their path or as a part of it."""
+    """Returns the fields that have the name as their path, as its beginning or as a part of it."""
     inside = [replace(field, path=scoped(f"{GROUPS}.NAME", path)) for path, field in GROUP_ONLY.items()]
-    return [field for field in (*FIELDS, *inside) if name in field.path.split(".") or field.path == name]
+    return [
+        field
+        for field in (*FIELDS, *inside)
+        if name in field.path.split(".") or field.path == name or field.path.startswith(f"{name}.")
+    ]
 
 
 def _options_of(variant) -> list[Field]:

@@ -40,6 +40,7 @@ SMALL = {
     "needle,length=2,symbols=3": (9 * 3 * 10, r"(?=.*#(\d).*\?\1\n)(?=.{6}$)[abc]*#\d[abc]*\?\d\n"),
     "parity,length=4": (16, "(?=0*(?:10*10*)*=0|0*10*(?:10*10*)*=1)[01]{4}=[01]\n"),
     "recall,length=2,symbols=3": (6 * 100 * 2, r"(?=.*([abc]\d).*\?\1\n)(?:[abc]\d){2}\?[abc]\d\n"),
+    "multi_query_recall,length=2,symbols=3": (6 * 100 * 2, r"(?=(.).(?!\1))([abc]\d)([abc]\d)\?(?:\2\3|\3\2)\n"),
 }
 
 
@@ -78,7 +79,7 @@ def test_they_are_the_same_everywhere():
 
 def test_bad_arguments_are_one_line_each():
     for source, problem in (
-        ("synthetic", r'unknown task ""; one of copy, reverse, recall, induction, needle, parity'),
+        ("synthetic", r'unknown task ""; one of copy, reverse, recall, multi_query_recall, induction, needle, parity'),
         ("synthetic:copi", r'unknown task "copi" \(did you mean "copy"\?\)'),
         ("synthetic:copy,lenght=3", r'has no argument "lenght" \(did you mean "length"\?\)'),
         ("synthetic:copy,length=0", 'length of "copy" must be a whole number from 1 to 10000, got "0"'),

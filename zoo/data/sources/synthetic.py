@@ -1,7 +1,8 @@
 """Texts made by rule, whose entropy is known, and whose end is an answer to the rest.
 
-Sources are `synthetic:copy`, `reverse`, `recall`, `induction`, `needle` and `parity`. Documents are
-generated from a fixed seed per task and do not depend on the config's `seed`.
+Sources are `synthetic:copy`, `reverse`, `recall`, `multi_query_recall`, `induction`, `needle` and
+`parity`. Documents are generated from a fixed seed per task and do not depend on the config's
+`seed`.
 """
 
 import math
@@ -74,11 +75,22 @@ def _copy_task(reverse: bool) -> SyntheticTask:
 
 
 def _make_recall(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
-    values, asked = DIGITS[draws[:, :length] % len(DIGITS)], draws[:, length : length + 1] % length
-    keys = _distinct(draws[:, length + 1 : length + 1 + symbols], length)
-    pairs = np.stack([keys, values], axis=2)
+    asked = draws[:, length : length + 1] % length
+    pairs = _pairs(draws[:, :length], draws[:, length + 1 : length + 1 + symbols])
     answer = np.take_along_axis(pairs, asked.astype(np.int64)[:, :, None], 1)
     return _columns(pairs.reshape(len(draws), -1), "?", answer[:, 0], "\n")
+
+
+def _make_multi_query_recall(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+    order = np.argsort(draws[:, length : 2 * length], axis=1, kind="stable")
+    pairs = _pairs(draws[:, :length], draws[:, 2 * length : 2 * length + symbols])
+    answers = np.take_along_axis(pairs, order[:, :, None], 1)
+    return _columns(pairs.reshape(len(draws), -1), "?", answers.reshape(len(draws), -1), "\n")
+
+
+def _pairs(values: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Returns one different key for each value, and its digit, [documents, pairs, 2]."""
+    return np.stack([_distinct(keys, values.shape[1]), DIGITS[values % len(DIGITS)]], axis=2)
 
 
 def _distinct(draws: np.ndarray, length: int) -> np.ndarray:
@@ -124,6 +136,19 @@ SYNTHETIC_TASKS = {
         draws=lambda length: length + 1 + 52,
         entropy=lambda length, symbols: (
             math.log2(math.perm(symbols, length)) + length * math.log2(len(DIGITS)) + math.log2(length)
+        ),
+        length=8,
+        symbols=52,
+        choices=lambda symbols: len(DIGITS),
+        place=lambda text: text.index(text[-3]) + 1,
+        distinct=True,
+    ),
+    "multi_query_recall": SyntheticTask(
+        "pairs of a key and a digit, ?, and all pairs again in another order (multi-query associative recall)",
+        _make_multi_query_recall,
+        draws=lambda length: 2 * length + 52,
+        entropy=lambda length, symbols: (
+            math.log2(math.perm(symbols, length)) + length * math.log2(len(DIGITS)) + math.log2(math.factorial(length))
         ),
         length=8,
         symbols=52,
@@ -216,7 +241,7 @@ USAGE = "synthetic:TASK,documents=20000,length=16,symbols=26"
 def parse(argument: str, field: str = "data.source") -> SyntheticDocuments:
     """Reads TASK or TASK,documents=N,length=N,symbols=N (or ";" for ",").
 
-    `length` counts the symbols that are copied, reversed or read, or the pairs that are recalled;
+    `length` counts the symbols that are copied, reversed or read, or the pairs of a key and a digit;
     `symbols` is the number of different symbols (keys).
 
     Args:
@@ -250,7 +275,7 @@ def parse(argument: str, field: str = "data.source") -> SyntheticDocuments:
         else:
             numbers[key] = int(value)
     if task.distinct and numbers["length"] > numbers["symbols"]:
-        what = "keys" if name == "recall" else "symbols"
+        what = "keys" if "recall" in name else "symbols"
         problems.append(
             f'{field}: "{name}" of length={numbers["length"]} needs as many different {what}, and there are '
             f"symbols={numbers['symbols']}"
