@@ -391,6 +391,17 @@ FILES: dict[str, Published] = {
     "distilbert-base-uncased-finetuned-sst-2-english": refused(
         "DistilBertForSequenceClassification", "distilbert", distilbert(finetuning_task="sst-2", **LABELS),
         "no importer for DistilBertForSequenceClassification"),
+    "an ALBERT for labels": Published("AlbertForSequenceClassification", "albert", albert(finetuning_task="sst-2", **LABELS)),
+    "an ALBERT for tags": Published("AlbertForTokenClassification", "albert", albert(hidden_size=768, num_attention_heads=12, **TAGS)),
+    "an ALBERT for answers": Published("AlbertForQuestionAnswering", "albert", albert(hidden_size=768, num_attention_heads=12, output_past=True)),
+    "an ALBERT without a head": Published("AlbertModel", "albert", albert(
+        hidden_size=768, num_attention_heads=12, num_hidden_layers=6, intermediate_size=3072, gradient_checkpointing=False)),
+    "an ELECTRA for labels": refused("ElectraForSequenceClassification", "electra", electra(**LABELS),
+                                     "no importer for ElectraForSequenceClassification"),
+    "an ELECTRA for tags": Published("ElectraForTokenClassification", "electra", electra(1024, 24, 16, embedding_size=1024, **TAGS)),
+    "an ELECTRA for answers": Published("ElectraForQuestionAnswering", "electra", electra(
+        768, 12, 12, embedding_size=768, classifier_dropout=None, language="english", name="Electra")),
+    "an ELECTRA without a head": Published("ElectraModel", "electra", electra()),
     "sentence-transformers/msmarco-distilbert-base-v4": Published("DistilBertModel", "distilbert", distilbert()),
     "intfloat/e5-mistral-7b-instruct": Published("MistralModel", "mistral", llama(
         4096, 14336, 32, 32, 8, max_position_embeddings=32768, sliding_window=4096)),

@@ -14,8 +14,12 @@ from zoo.errors import ConfigError
 from zoo.interop import importer_of, resolve_like
 from zoo.interop.config_export import choose_class
 from zoo.interop.families.task_heads import label_names
+from zoo.interop.model_weights import export_weights, import_weights
 from zoo.interop.weights.mapping import Rule, ZeroParameters, from_zoo, to_zoo
 from zoo.interop.weights.tensor_files import write_tensors
+from zoo.models.architectures import make_model
+from zoo.models.functional import split
+from zoo.nested import flatten, unflatten
 
 SIZES = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 56}
 THREE = {"id2label": {"0": "a", "2": "c", "1": "b"}}
@@ -52,9 +56,11 @@ def test_unsupported_labels_are_rejected(class_name, settings, words):
         resolved(class_name, **settings)
 
 
-def test_a_head_with_another_activation_has_no_importer():
-    with pytest.raises(ConfigError, match="no importer for DistilBertForSequenceClassification"):
-        importer_of("DistilBertForSequenceClassification")
+@pytest.mark.parametrize("class_name", ["DistilBertForSequenceClassification", "ElectraForSequenceClassification"])
+def test_a_head_with_another_activation_has_no_importer(class_name):
+    with pytest.raises(ConfigError, match=f"no importer for {class_name}") as refused:
+        importer_of(class_name)
+    assert len(refused.value.problems) == 1
 
 
 def test_tagger_round_trip(tmp_path):
@@ -90,12 +96,19 @@ def test_tagger_round_trip(tmp_path):
     ("CamembertModel", {"objective.kind": "tagging", "model.head.classes": 4}, "CamembertForTokenClassification"),
     ("RobertaForMaskedLM", {"objective.kind": "classification", "model.head.classes": 2, "model.head.pooler": True},
      "RobertaForSequenceClassification"),
+    ("AlbertModel", {"objective.kind": "classification", "model.head.classes": 3, "model.head.pooler": True}, "AlbertForSequenceClassification"),
+    ("AlbertForMaskedLM", {"objective.kind": "tagging", "model.head.classes": 2}, "AlbertForTokenClassification"),
+    ("AlbertForPreTraining", {"objective.kind": "extraction"}, "AlbertForQuestionAnswering"),
+    ("ElectraModel", {"objective.kind": "tagging", "model.head.classes": 4}, "ElectraForTokenClassification"),
+    ("ElectraForPreTraining", {"objective.kind": "extraction"}, "ElectraForQuestionAnswering"),
 ])  # fmt: skip
 def test_fine_tuned_runs_are_exported_as_their_task_class(imported_as, changes, class_name):
     settings = SIZES | ({"type_vocab_size": 1} if imported_as != "BertModel" else {})
     fields = importer_of(imported_as).read_config(settings)
     body = {
-        path: value for path, value in fields.items() if not path.startswith(("model.head", "model.tie", "objective"))
+        path: value
+        for path, value in fields.items()
+        if not path.startswith(("model.head", "model.tie", "model.generator", "objective"))
     }
     config = configs.resolve(
         configs.override(configs.default(), {**body, **changes, "data.tokenizer.kind": "characters"})
@@ -104,6 +117,40 @@ def test_fine_tuned_runs_are_exported_as_their_task_class(imported_as, changes, 
     wrong = "BertForQuestionAnswering" if changes["objective.kind"] != "extraction" else "BertForTokenClassification"
     with pytest.raises(ConfigError, match=r"cannot express objective\.kind="):
         choose_class(config, wrong, None)
+
+
+@pytest.mark.parametrize(("name", "class_name", "prefix"), [
+    ("albert", "AlbertModel", "albert."), ("electra-wide", "ElectraModel", "electra."), ("electra", "ElectraModel", "electra."),
+])  # fmt: skip
+def test_a_body_is_read_and_written_without_a_head(name, class_name, prefix, tmp_path):
+    body = {
+        tensor.removeprefix(prefix): array
+        for tensor, array in stored_tensors(name).items()
+        if tensor.startswith(prefix)
+    }
+    source = write_checkpoint(tmp_path / "source", name, words=99, architectures=[class_name])
+    write_tensors(source / "model.safetensors", body)
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
+    assert zoo("export", tmp_path / "run", "--out", tmp_path / "out")[0] == 0
+    written = arrays_of(tmp_path / "out")
+    assert set(written) == set(body)
+    for tensor, array in body.items():
+        np.testing.assert_array_equal(written[tensor], array)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == [class_name]
+
+
+@pytest.mark.parametrize("class_name", ["AlbertModel", "ElectraModel"])
+def test_a_head_that_was_trained_is_not_left_out(class_name):
+    """Hidden states of another width than the embeddings have a head of their own, of zeros."""
+    config = resolved(class_name, embedding_size=8)
+    shapes = split(make_model(config))[1]
+    params = unflatten({path: np.ones(leaf.shape, np.float32) for path, leaf in flatten(shapes, "/").items()}, "/")
+    read = import_weights(
+        class_name, config, export_weights(class_name, config, params | {"head": {"weights": np.zeros((60, 32))}}, {})
+    )[0]
+    assert not read["head"]["weights"].any()
+    with pytest.raises(ConfigError, match="parameter head/weights is not 0, and the class has no such parameter"):
+        export_weights(class_name, config, params, {})
 
 
 def test_a_classifier_without_a_pooler_has_no_class():

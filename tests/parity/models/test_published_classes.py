@@ -29,6 +29,9 @@ V, LENGTH = 60, 12
 BERT = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 56,
         "max_position_embeddings": 24}  # fmt: skip
 ROBERTA = BERT | {"pad_token_id": 1, "type_vocab_size": 1}
+ALBERT = BERT | {"embedding_size": 12, "num_hidden_layers": 4, "num_hidden_groups": 2}
+# The head for hidden tokens, which these classes lack, allows no other activation than GELU.
+ELECTRA = BERT | {"embedding_size": 12, "hidden_act": "relu"}
 DISTILBERT = {"vocab_size": V, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 56, "max_position_embeddings": 24}
 LLAMA = BERT | {"num_key_value_heads": 2}
 GPT = {"vocab_size": V, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 24}
@@ -46,6 +49,9 @@ CASES = {
     "BertForSequenceClassification": BERT | LABELS, "RobertaForSequenceClassification": ROBERTA | LABELS,
     "BertForTokenClassification": BERT | LABELS, "DistilBertForTokenClassification": DISTILBERT | LABELS, "BertForQuestionAnswering": BERT,
     "DistilBertForQuestionAnswering": DISTILBERT,
+    "AlbertModel": ALBERT, "AlbertForSequenceClassification": ALBERT | LABELS, "AlbertForTokenClassification": ALBERT | LABELS,
+    "AlbertForQuestionAnswering": ALBERT | {"embedding_size": 32},
+    "ElectraModel": ELECTRA, "ElectraForTokenClassification": ELECTRA | LABELS, "ElectraForQuestionAnswering": ELECTRA | {"embedding_size": 32},
 }  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """Classes of Hugging Face's transformers without a head, such as LlamaModel and BertModel.
 
-Their outputs are the last hidden states, and of BERT and RoBERTa also the pooled first one. The head
-of our model is the embedding, so that it has no parameters; its scores of tokens mean nothing. Such
-a run is there to be started from, for another task or for more training.
+Their outputs are the last hidden states, and of BERT, RoBERTa and ALBERT also the pooled first one.
+The head of our model is the embedding, so that it has no parameters; its scores of tokens mean
+nothing. Where embeddings have another width than the hidden states (ALBERT, small ELECTRAs), the head
+is a matrix of zeros instead; the model is written without it, or refused once it has been trained.
+Such a run is there to be started from, for another task or for more training.
 """
 
 import re
@@ -12,10 +14,10 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.families import llama, neox, phi
-from zoo.interop.families.encoders import bert, distilbert, modernbert, roberta
+from zoo.interop.families.encoders import albert, bert, distilbert, electra, modernbert, roberta
 from zoo.interop.settings.equivalents import given_tie
 from zoo.interop.settings.importer import Importer
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, linear
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, linear
 
 NOTE = "a model without a head: its scores of tokens mean nothing; start another run from it"
 NO_HEAD = {
@@ -39,18 +41,22 @@ def without_prefix(rules: Rules, prefix: str) -> Rules:
     return [changed(rule) for rule in rules]
 
 
-def body_of(whole: Importer, body: Callable[[ResolvedConfig], Rules] | None = None, pooler: bool = False) -> Importer:
+def body_of(whole: Importer, body: Callable[[ResolvedConfig], Rules] | None = None, pooler: str = "") -> Importer:
     """Returns the importer of a class without heads.
 
     Args:
         whole: importer of the class with a head for tokens.
         body: rules of what is below the heads; by default those of `whole` that are not the head's.
-        pooler: the class has BERT's pooler.
+        pooler: name of the dense layer over the first token; empty if the class has none.
     """
 
     def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         fields = whole.read_config(hf) | ({"model.head.pooler": True} if pooler else {})
-        return fields | {path: value for path, value in NO_HEAD.items() if path in fields}
+        fields |= {path: value for path, value in NO_HEAD.items() if path in fields}
+        # Scores from the embedding would need a dense layer that maps hidden states to its width.
+        if fields.get("model.embedding.dim", 0) not in (0, fields["model.dim"]):
+            fields["model.tie_embeddings"] = False
+        return fields
 
     def rules(config: ResolvedConfig) -> Rules:
         found = [
@@ -59,9 +65,11 @@ def body_of(whole: Importer, body: Callable[[ResolvedConfig], Rules] | None = No
             if not (isinstance(rule, Rule) and rule.paths[0].startswith("head/"))
         ]
         if config.head.pooler:
-            found += linear("pooler", f"{whole.prefix}.pooler.dense")
+            found += linear("pooler", f"{whole.prefix}.{pooler}")
         elif pooler:
             found.append(IgnoredTensors(rf"{whole.prefix}\.pooler\..*"))
+        if not config.tie_embeddings:
+            found.append(ZeroParameters(("head/weights",)))
         return without_prefix(found, whole.prefix)
 
     return replace(
@@ -76,15 +84,19 @@ def body_of(whole: Importer, body: Callable[[ResolvedConfig], Rules] | None = No
 
 CLASSES = {
     "BertModel": body_of(
-        bert.CLASSES["BertForMaskedLM"], lambda config: bert.encoder_rules(config, "bert"), pooler=True
+        bert.CLASSES["BertForMaskedLM"], lambda config: bert.encoder_rules(config, "bert"), pooler="pooler.dense"
     ),
     **{
         f"{name}Model": body_of(
-            roberta.CLASSES[f"{name}ForMaskedLM"], lambda config: bert.encoder_rules(config, "roberta"), pooler=True
+            roberta.CLASSES[f"{name}ForMaskedLM"],
+            lambda config: bert.encoder_rules(config, "roberta"),
+            pooler="pooler.dense",
         )
         for name in roberta.TYPES
     },
     "DistilBertModel": body_of(distilbert.CLASSES["DistilBertForMaskedLM"], distilbert.encoder_rules),
+    "AlbertModel": body_of(albert.CLASSES["AlbertForMaskedLM"], albert.encoder_rules, pooler="pooler"),
+    "ElectraModel": body_of(electra.ENCODER, electra.body_rules),
     "ModernBertModel": body_of(modernbert.CLASSES["ModernBertForMaskedLM"], modernbert.encoder_rules),
     **{
         f"{name}Model": body_of(llama.CLASSES[f"{name}ForCausalLM"])

@@ -1,8 +1,9 @@
 """Classes of Hugging Face's transformers with a head for a task over an encoder.
 
     ...ForSequenceClassification   tanh of a dense layer over the first token, then the classes;
-                                   BERT's dense layer is its pooler, RoBERTa's a part of the head.
-                                   DistilBERT's has ReLU in place of tanh, so it is not supported
+                                   the dense layer of BERT and ALBERT is their pooler, RoBERTa's a part
+                                   of the head. DistilBERT has ReLU in place of tanh, and ELECTRA has
+                                   GELU, so theirs are not supported
     ...ForTokenClassification      the classes of every token
     ...ForQuestionAnswering        beginning and end of the answer, from every token
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.interop.families.encoders import bert, distilbert, roberta
+from zoo.interop.families.encoders import albert, bert, distilbert, electra, roberta
 from zoo.interop.settings.equivalents import ConfigView, given_tie
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import IgnoredTensors, Rules, linear
@@ -97,19 +98,23 @@ def with_task(
     return replace(whole, read_config=read_config, rules=rules, custom_settings={**whole.custom_settings, **settings})
 
 
-POOLER_AND_CLASSES = (("pooler", "bert.pooler.dense"), ("classifier", "classifier"))
+BERT_POOLER_AND_CLASSES = (("pooler", "bert.pooler.dense"), ("classifier", "classifier"))
+ALBERT_POOLER_AND_CLASSES = (("pooler", "albert.pooler"), ("classifier", "classifier"))
 DENSE_AND_CLASSES = (("pooler", "classifier.dense"), ("classifier", "classifier.out_proj"))
 TAGS = ("TokenClassification", "tagging", (("classifier", "classifier"),))
 ANSWERS = ("QuestionAnswering", "extraction", (("classifier", "qa_outputs"),))
 FAMILIES = (
-    ("Bert", bert.CLASSES, lambda config: bert.encoder_rules(config, "bert"), POOLER_AND_CLASSES),
-    *((name, roberta.CLASSES, lambda config: bert.encoder_rules(config, "roberta"), DENSE_AND_CLASSES)
-      for name in roberta.TYPES),
-    ("DistilBert", distilbert.CLASSES, distilbert.encoder_rules, None),
+    ("Bert", bert.CLASSES["BertForMaskedLM"], lambda config: bert.encoder_rules(config, "bert"),
+     BERT_POOLER_AND_CLASSES),
+    *((name, roberta.CLASSES[f"{name}ForMaskedLM"], lambda config: bert.encoder_rules(config, "roberta"),
+       DENSE_AND_CLASSES) for name in roberta.TYPES),
+    ("DistilBert", distilbert.CLASSES["DistilBertForMaskedLM"], distilbert.encoder_rules, None),
+    ("Albert", albert.CLASSES["AlbertForMaskedLM"], albert.encoder_rules, ALBERT_POOLER_AND_CLASSES),
+    ("Electra", electra.ENCODER, electra.body_rules, None),
 )  # fmt: skip
 CLASSES = {
-    f"{name}For{ending}": with_task(classes[f"{name}ForMaskedLM"], task, body, head)
-    for name, classes, body, of_texts in FAMILIES
+    f"{name}For{ending}": with_task(whole, task, body, head)
+    for name, whole, body, of_texts in FAMILIES
     for ending, task, head in (("SequenceClassification", "classification", of_texts), TAGS, ANSWERS)
     if head is not None
 }

@@ -5,6 +5,8 @@
 
 BERT with embeddings of width `embedding_size`, which a dense layer maps to the hidden width, and with
 `num_hidden_groups` layers in place of `num_hidden_layers`, each applied several times in a row.
+
+`zoo.interop.families.bodies` and `task_heads` have the classes with another head or none.
 """
 
 from collections.abc import Mapping

@@ -6,9 +6,12 @@
 BERT's layers; where `embedding_size` differs from the hidden width, a dense layer maps one to it.
 A discriminator comes without its generator: it is imported with `model.generator.num_layers=0`, and a
 run with a generator is exported without it.
+
+`zoo.interop.families.bodies` and `task_heads` have the classes with another head or none.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
@@ -28,7 +31,7 @@ OF_TOKENS = ("model.head.transform", "model.head.bias", "model.tie_embeddings")
 
 
 def _fields(settings: SettingsReader) -> dict[str, Any]:
-    """Returns overrides for both classes."""
+    """Returns overrides for all classes."""
     width = settings["embedding_size"]
     fields = (
         encoder(settings)
@@ -50,11 +53,17 @@ def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def encoder_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for classes without the head for hidden tokens, which have any activation."""
+    settings = SettingsReader(hf, ELECTRA, "electra")
+    fields = _fields(settings)
+    settings.finish()
+    return fields
+
+
 def pretraining_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for ElectraForPreTraining."""
-    settings = SettingsReader(hf, ELECTRA, "electra")
-    fields = {path: value for path, value in _fields(settings).items() if path not in OF_TOKENS}
-    settings.finish()
+    fields = {path: value for path, value in encoder_config(hf).items() if path not in OF_TOKENS}
     return fields | {"objective.kind": "replaced_tokens", "model.generator.num_layers": 0}
 
 
@@ -96,3 +105,5 @@ CLASSES = {
         masked_config, masked_rules, ELECTRA, model_type="electra", prefix="electra", custom_settings=CUSTOM
     ),
 }  # fmt: skip
+# What the classes with a task's head, and the one without a head, are made from.
+ENCODER = replace(CLASSES["ElectraForMaskedLM"], read_config=encoder_config)
