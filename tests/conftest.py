@@ -23,6 +23,13 @@ settings.register_profile("zoo", deadline=None, derandomize=True, suppress_healt
 settings.load_profile("zoo")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leaves out comparisons with other libraries where none is run: importing those takes long."""
+    if collection_path == Path(__file__).parent / "parity" and "not parity" in config.option.markexpr:
+        return True
+    return None
+
+
 def pytest_configure(config):
     # Worker processes inherit the cache of the main process, so nothing is compiled or tokenised
     # twice.
