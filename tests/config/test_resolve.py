@@ -153,6 +153,16 @@ def test_unknown_fields_are_refused_with_suggestions():
         configs.resolve({"model": {"nrm": 1}})
 
 
+def test_wrong_values_are_reported_along_with_unknown_fields():
+    with pytest.raises(ConfigError) as caught:
+        configs.override(configs.default(), {"zzz": 1, "model.dim": "wide", "optimizer.learning_rate": "-1"})
+    assert caught.value.problems == [
+        "unknown field zzz",
+        "model.dim='wide': expected a whole number",
+        "optimizer.learning_rate=-1.0 must be above 0",
+    ]
+
+
 def test_values_are_parsed_from_strings():
     resolved = resolve(
         training__steps="1e4",

@@ -13,7 +13,7 @@ from typing import Any
 import ml_collections
 
 from zoo.config import plugins
-from zoo.config.field_values import parse_value
+from zoo.config.field_values import checked_value, parse_value
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED, without_unused
 from zoo.config.resolve import default, from_flat
@@ -143,7 +143,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
     reads return to their defaults.
 
     Raises:
-        ConfigError: naming every unknown path at once.
+        ConfigError: unknown paths; all of them are named at once, with the values that are wrong.
     """
     return from_flat(override_fields(flatten(config), changes))
 
@@ -152,12 +152,21 @@ def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
     """Does the work of `override` on a flat config, which is several times faster."""
     if "plugins" in changes:
         changes = {**changes, "plugins": plugins.resolve_entries(_entries(changes["plugins"]))}
-    unknown = [unknown_field(path) for path in changes if field_at(path) is None]
-    if unknown:
-        raise ConfigError(unknown)
-    flat = dict(given)
-    for path, value in changes.items():
-        flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
+    fields = {path: field_at(path) for path in changes}
+    parsed = {
+        path: parse_value(fields[path], value) if fields[path] and isinstance(value, str) else value
+        for path, value in changes.items()
+    }
+    if None in fields.values():
+        # Values that `resolve` would refuse are named along with the unknown fields.
+        raise ConfigError(
+            [
+                problem
+                for path, field in fields.items()
+                if (problem := checked_value(field, parsed[path])[1] if field else unknown_field(path))
+            ]
+        )
+    flat = dict(given) | parsed
     for field in FIELDS:
         # Another position scheme, for example, has no use for the length of a learned table.
         if field.when and field.when[0] in changes and field.path not in changes and not field.is_read(flat):
