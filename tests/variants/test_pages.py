@@ -109,7 +109,7 @@ def test_cited_tests_exist_and_use_the_cited_tolerance(variant):
         body = text[text.index(f"\ndef {name}(") :].split("\n@pytest", 1)[0]
         written = {float(number) for number in re.findall(r"\d(?:\.\d+)?e-\d+|0\.\d+", text)}
         assert test.tolerance in written or (
-            test.tolerance == 1e-5 and re.search(r"close\(|check\(|compare\(", body)
+            test.tolerance == 1e-5 and re.search(r"close\(|check\(|compare\(|assert_equal_to_library\(", body)
         ), test
 
 
