@@ -29,7 +29,7 @@ TASKS = {
     "tagging": {"word_accuracy": 1.0} | entity_scores([["B-x"]], [["B-x"]]),
     "extraction": answer_scores(["a"], [["a"]]),
 }
-# Listed by hand: metrics of which a larger value is better.
+# Metrics whose larger values are better, listed here independently of the table in zoo.
 SCORES = {
     "accuracy",
     "word_accuracy",

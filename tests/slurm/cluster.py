@@ -160,7 +160,7 @@ class Cluster:
 
 
 def _free_ports() -> list[int]:
-    """Returns three free ports, of which the last two are consecutive."""
+    """Returns three free ports. The last two are consecutive."""
     for _ in range(100):
         sockets = [socket.socket() for _ in range(3)]
         try:

@@ -105,5 +105,5 @@ CLASSES = {
         masked_config, masked_rules, ELECTRA, model_type="electra", prefix="electra", custom_settings=CUSTOM
     ),
 }  # fmt: skip
-# What the classes with a task's head, and the one without a head, are made from.
+# The classes with a task's head and the class without a head are derived from this importer.
 ENCODER = replace(CLASSES["ElectraForMaskedLM"], read_config=encoder_config)
