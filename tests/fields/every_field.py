@@ -120,6 +120,7 @@ NEEDS = {
     "model.head.transform_bias": {"model.head.transform": True},
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
+    "model.head.pooler_activation": TASK | ENCODER | {"objective.kind": "classification", "model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     "model.elmo.layer_norm": TASK | ELMO | {"objective.kind": "classification"},
     **{

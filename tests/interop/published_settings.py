@@ -388,16 +388,14 @@ FILES: dict[str, Published] = {
     "distilbert-base-cased-distilled-squad": Published("DistilBertForQuestionAnswering", "distilbert", distilbert(vocab_size=28996)),
     "elastic/distilbert-base-cased-finetuned-conll03-english": Published("DistilBertForTokenClassification", "distilbert",
                                                                          distilbert(vocab_size=28996, **TAGS)),
-    "distilbert-base-uncased-finetuned-sst-2-english": refused(
-        "DistilBertForSequenceClassification", "distilbert", distilbert(finetuning_task="sst-2", **LABELS),
-        "no importer for DistilBertForSequenceClassification"),
+    "distilbert-base-uncased-finetuned-sst-2-english": Published(
+        "DistilBertForSequenceClassification", "distilbert", distilbert(finetuning_task="sst-2", output_past=True, **LABELS)),
     "an ALBERT for labels": Published("AlbertForSequenceClassification", "albert", albert(finetuning_task="sst-2", **LABELS)),
     "an ALBERT for tags": Published("AlbertForTokenClassification", "albert", albert(hidden_size=768, num_attention_heads=12, **TAGS)),
     "an ALBERT for answers": Published("AlbertForQuestionAnswering", "albert", albert(hidden_size=768, num_attention_heads=12, output_past=True)),
     "an ALBERT without a head": Published("AlbertModel", "albert", albert(
         hidden_size=768, num_attention_heads=12, num_hidden_layers=6, intermediate_size=3072, gradient_checkpointing=False)),
-    "an ELECTRA for labels": refused("ElectraForSequenceClassification", "electra", electra(**LABELS),
-                                     "no importer for ElectraForSequenceClassification"),
+    "an ELECTRA for labels": Published("ElectraForSequenceClassification", "electra", electra(summary_use_proj=True, **LABELS)),
     "an ELECTRA for tags": Published("ElectraForTokenClassification", "electra", electra(1024, 24, 16, embedding_size=1024, **TAGS)),
     "an ELECTRA for answers": Published("ElectraForQuestionAnswering", "electra", electra(
         768, 12, 12, embedding_size=768, classifier_dropout=None, language="english", name="Electra")),

@@ -2,6 +2,8 @@
 without padding.
 """
 
+import math
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,13 @@ LABELS = {
 }
 
 
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / 2**0.5)),
+}
+
+
 def row_scores(made, kind, pooler):
     """Returns the scores [3, C] of the first three rows, each read alone without padding, in
     float64.
@@ -35,7 +44,7 @@ def row_scores(made, kind, pooler):
         states = made.hidden_alone(tokens[tokens >= 0], segments[tokens >= 0])
         vector = {"first": states[0], "last": states[-1], "mean": states.mean(axis=0)}[kind]
         if pooler:
-            vector = np.tanh(vector @ made.exact["pooler"]["kernel"] + made.exact["pooler"]["bias"])
+            vector = ACTIVATIONS[pooler](vector @ made.exact["pooler"]["kernel"] + made.exact["pooler"]["bias"])
         found.append(vector @ made.exact["classifier"]["kernel"] + made.exact["classifier"]["bias"])
     return np.array(found)
 
@@ -43,14 +52,15 @@ def row_scores(made, kind, pooler):
 @pytest.mark.parametrize(
     ("overrides", "kind", "pooler"),
     [
-        (ENCODER | CLASSES, "first", True),
-        (ENCODER | CLASSES, "mean", False),
-        (CLASSES, "last", False),
-        (ENCODER | {"objective.kind": "regression"}, "first", False),
+        (ENCODER | CLASSES, "first", "tanh"),
+        (ENCODER | CLASSES, "first", "relu"),
+        (ENCODER | CLASSES, "mean", "gelu"),
+        (CLASSES, "last", None),
+        (ENCODER | {"objective.kind": "regression"}, "first", None),
     ],
 )
 def test_loss_equals_that_of_each_row_alone(overrides, kind, pooler):
-    pooled = {"model.head.pooler": True} if pooler else {}
+    pooled = {"model.head.pooler": True, "model.head.pooler_activation": pooler} if pooler else {}
     made = Made(overrides | pooled | {"model.head.pooling": kind})
     task = made.config.objective.kind
     expected, labels = row_scores(made, kind, pooler), LABELS[task]

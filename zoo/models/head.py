@@ -1,7 +1,10 @@
 """Output heads: from hidden states to scores over the vocabulary or over classes."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
@@ -94,13 +97,35 @@ class Head(nnx.Module):
         return LogitFactors(hidden, weights, bias, self.config.head.softcap, ids)
 
 
+# The activations of the poolers of BERT, ELECTRA and DistilBERT; GELU is the exact one.
+POOLER_ACTIVATIONS: dict[str, Callable[[Float[Array, "..."]], Float[Array, "..."]]] = {
+    "tanh": jnp.tanh,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "relu": jax.nn.relu,
+}
+
+
+class Pooler(Linear):
+    """f(v W + b), where f is `model.head.pooler_activation`, by default tanh (Devlin et al. 2019,
+    section 4.1; BERT's code).
+    """
+
+    def __init__(self, config: ResolvedConfig) -> None:
+        super().__init__(config.dim, config.dim, ("embed", None), True, kernel_initializer(config), "head")
+        self.activation = config.head.pooler_activation
+
+    def __call__(self, x: Float[Array, "*rows D"]) -> Float[Array, "*rows D"]:
+        """Returns the pooled vectors, in the shape of `x`."""
+        return POOLER_ACTIVATIONS[self.activation](super().__call__(x))
+
+
 class TaskHead:
     """Mixin for models with a task head: s = Dropout(v) W + b, float32 scores of C classes from one
     vector v per row or per token.
 
-    With `model.head.pooler` v is replaced by tanh(v W' + b') (Devlin et al. 2019, section 4.1); an
-    ELMo first mixes its layers (Peters et al. 2018, eq. 1). The module has `classifier` and
-    `config`, and `pooler` or `mix` if it needs them.
+    With `model.head.pooler` v is replaced by the output of the pooler; an ELMo first mixes its layers
+    (Peters et al. 2018, eq. 1). The module has `classifier` and `config`, and `pooler` or `mix` if it
+    needs them.
     """
 
     def task_scores(self, states: Float[Array, "..."], context: Context) -> Float[Array, "... C"]:
@@ -113,7 +138,7 @@ class TaskHead:
         """
         vector = self.mix(states) if self.config.architecture == "elmo" else states
         if self.config.head.pooler:
-            vector = jnp.tanh(self.pooler(vector))
+            vector = self.pooler(vector)
         return self.classifier(context.dropout(vector, self.config.dropout, "classifier")).astype(jnp.float32)
 
 

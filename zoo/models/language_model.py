@@ -15,7 +15,7 @@ from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, 
 from zoo.layers.parametrization import reference_width
 from zoo.layers.position import make_embedded_position
 from zoo.models.discriminator import Discriminator, ReplacementGenerator
-from zoo.models.head import Head, LogitFactors, TaskHead, logits
+from zoo.models.head import Head, LogitFactors, Pooler, TaskHead, logits
 from zoo.models.stack import Stack
 
 
@@ -113,7 +113,7 @@ class LanguageModel(Tower, TaskHead):
         else:
             self.classifier = Linear(config.dim, config.head.classes, *head)
         if config.head.pooler:
-            self.pooler = Linear(config.dim, config.dim, *head)
+            self.pooler = Pooler(config)
         if config.head.next_sentence:
             self.next_sentence = Linear(config.dim, 2, *head)
         self.config = config
@@ -151,8 +151,8 @@ class LanguageModel(Tower, TaskHead):
         return self.generator.head(hidden, self.embedding[...], context)
 
     def pooled(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
-        """Returns tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""
-        return jnp.tanh(self.pooler(hidden[:, 0]))
+        """Returns the pooler's output for the first token, with tanh: tanh(h_0 W + b)."""
+        return self.pooler(hidden[:, 0])
 
     def next_sentence_logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B 2"]:
         """Returns the scores of "the second segment follows the first" and of "it does not" (Devlin

@@ -56,11 +56,14 @@ def test_unsupported_labels_are_rejected(class_name, settings, words):
         resolved(class_name, **settings)
 
 
-@pytest.mark.parametrize("class_name", ["DistilBertForSequenceClassification", "ElectraForSequenceClassification"])
-def test_a_head_with_another_activation_has_no_importer(class_name):
-    with pytest.raises(ConfigError, match=f"no importer for {class_name}") as refused:
-        importer_of(class_name)
-    assert len(refused.value.problems) == 1
+def test_a_pooler_with_another_activation_has_no_class():
+    config = resolved("ElectraForSequenceClassification", embedding_size=32)
+    assert config.model.head.pooler_activation == "gelu"
+    tanh = configs.resolve(
+        configs.override(configs.default(), flatten(config) | {"model.head.pooler_activation": "tanh"})
+    )
+    with pytest.raises(ConfigError, match=r"cannot express model\.head\.pooler_activation='tanh'; it would be 'gelu'"):
+        choose_class(tanh, "ElectraForSequenceClassification", None)
 
 
 def test_tagger_round_trip(tmp_path):
@@ -99,11 +102,17 @@ def test_tagger_round_trip(tmp_path):
     ("AlbertModel", {"objective.kind": "classification", "model.head.classes": 3, "model.head.pooler": True}, "AlbertForSequenceClassification"),
     ("AlbertForMaskedLM", {"objective.kind": "tagging", "model.head.classes": 2}, "AlbertForTokenClassification"),
     ("AlbertForPreTraining", {"objective.kind": "extraction"}, "AlbertForQuestionAnswering"),
+    ("DistilBertModel", {"objective.kind": "classification", "model.head.classes": 2, "model.head.pooler": True,
+                         "model.head.pooler_activation": "relu"}, "DistilBertForSequenceClassification"),
+    ("ElectraModel", {"objective.kind": "classification", "model.head.classes": 2, "model.head.pooler": True,
+                      "model.head.pooler_activation": "gelu"}, "ElectraForSequenceClassification"),
     ("ElectraModel", {"objective.kind": "tagging", "model.head.classes": 4}, "ElectraForTokenClassification"),
     ("ElectraForPreTraining", {"objective.kind": "extraction"}, "ElectraForQuestionAnswering"),
 ])  # fmt: skip
 def test_fine_tuned_runs_are_exported_as_their_task_class(imported_as, changes, class_name):
     settings = SIZES | ({"type_vocab_size": 1} if imported_as != "BertModel" else {})
+    if imported_as == "DistilBertModel":
+        settings = {"vocab_size": 60, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 56}
     fields = importer_of(imported_as).read_config(settings)
     body = {
         path: value

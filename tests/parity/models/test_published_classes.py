@@ -48,10 +48,11 @@ CASES = {
     "CamembertForMaskedLM": ROBERTA,
     "BertForSequenceClassification": BERT | LABELS, "RobertaForSequenceClassification": ROBERTA | LABELS,
     "BertForTokenClassification": BERT | LABELS, "DistilBertForTokenClassification": DISTILBERT | LABELS, "BertForQuestionAnswering": BERT,
-    "DistilBertForQuestionAnswering": DISTILBERT,
+    "DistilBertForQuestionAnswering": DISTILBERT, "DistilBertForSequenceClassification": DISTILBERT | LABELS,
     "AlbertModel": ALBERT, "AlbertForSequenceClassification": ALBERT | LABELS, "AlbertForTokenClassification": ALBERT | LABELS,
     "AlbertForQuestionAnswering": ALBERT | {"embedding_size": 32},
-    "ElectraModel": ELECTRA, "ElectraForTokenClassification": ELECTRA | LABELS, "ElectraForQuestionAnswering": ELECTRA | {"embedding_size": 32},
+    "ElectraModel": ELECTRA, "ElectraForSequenceClassification": ELECTRA | LABELS,
+    "ElectraForTokenClassification": ELECTRA | LABELS, "ElectraForQuestionAnswering": ELECTRA | {"embedding_size": 32},
 }  # fmt: skip
 
 

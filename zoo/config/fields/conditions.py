@@ -35,6 +35,7 @@ IGNORED_BY = {
         "model.head.scale",
         "model.head.softcap",
         "model.head.pooler",
+        "model.head.pooler_activation",
         "model.head.next_sentence",
         "model.tie_embeddings",
         "model.init.scale_residual",

@@ -104,8 +104,17 @@ HEAD_FIELDS: tuple[Field, ...] = (
         "model.head.pooler",
         False,
         bool,
-        "a dense layer and tanh over the first token, or over the vector that `pooling` selects (BERT)",
+        "a dense layer and an activation over the first token, or over the vector that `pooling` selects (BERT)",
         when=ENCODER,
+    ),
+    Field(
+        "model.head.pooler_activation",
+        "tanh",
+        str,
+        "f in f(v W + b), the pooler",
+        {"tanh": "BERT, RoBERTa, ALBERT", "gelu": "ELECTRA", "relu": "DistilBERT"},
+        when=("model.head.pooler", (True,)),
+        added=True,
     ),
     Field(
         "model.head.next_sentence",

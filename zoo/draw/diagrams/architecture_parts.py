@@ -296,7 +296,7 @@ def _head(model: ResolvedConfig) -> Iterator[Part]:
         return
     if head.classes != AUTO:
         if head.pooler:
-            yield Part("head", "Pooler", ("dense layer and tanh",))
+            yield Part("head", "Pooler", (f"dense layer and {head.pooler_activation}",))
         pooled = () if head.pooling == AUTO else (f"of the {head.pooling} token{'s' * (head.pooling == 'mean')}",)
         yield Part("head", "Linear", pooled, (f"{_number(model.dim)} × {head.classes}",))
         return

@@ -1,9 +1,9 @@
 """Classes of Hugging Face's transformers with a head for a task over an encoder.
 
     ...ForSequenceClassification   tanh of a dense layer over the first token, then the classes;
-                                   the dense layer of BERT and ALBERT is their pooler, RoBERTa's a part
-                                   of the head. DistilBERT has ReLU in place of tanh, and ELECTRA has
-                                   GELU, so theirs are not supported
+                                   the dense layer of BERT and ALBERT is their pooler, in the others it
+                                   is a part of the head. DistilBERT has ReLU in place of tanh, ELECTRA
+                                   GELU
     ...ForTokenClassification      the classes of every token
     ...ForQuestionAnswering        beginning and end of the answer, from every token
 
@@ -63,7 +63,11 @@ def task_fields(task: str, hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_task(
-    whole: Importer, task: str, body: Callable[[ResolvedConfig], Rules], head: Sequence[tuple[str, str]]
+    whole: Importer,
+    task: str,
+    body: Callable[[ResolvedConfig], Rules],
+    head: Sequence[tuple[str, str]],
+    activation: str = "tanh",
 ) -> Importer:
     """Returns the importer of a class with a task's head.
 
@@ -72,11 +76,13 @@ def with_task(
         task: as in `task_fields`.
         body: rules of what is below the heads.
         head: paths of our dense layers and their names in the class.
+        activation: that of the pooler, if the class has one.
     """
 
     def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         fields = {path: value for path, value in whole.read_config(hf).items() if path not in OF_TOKENS}
-        return fields | task_fields(task, hf)
+        fields |= task_fields(task, hf)
+        return fields | ({"model.head.pooler_activation": activation} if fields.get("model.head.pooler") else {})
 
     def rules(config: ResolvedConfig) -> Rules:
         there = [(path, name) for path, name in head if path != "pooler" or config.head.pooler]
@@ -101,6 +107,8 @@ def with_task(
 BERT_POOLER_AND_CLASSES = (("pooler", "bert.pooler.dense"), ("classifier", "classifier"))
 ALBERT_POOLER_AND_CLASSES = (("pooler", "albert.pooler"), ("classifier", "classifier"))
 DENSE_AND_CLASSES = (("pooler", "classifier.dense"), ("classifier", "classifier.out_proj"))
+DISTILBERT_DENSE_AND_CLASSES = (("pooler", "pre_classifier"), ("classifier", "classifier"))
+POOLER_ACTIVATIONS = {"DistilBert": "relu", "Electra": "gelu"}
 TAGS = ("TokenClassification", "tagging", (("classifier", "classifier"),))
 ANSWERS = ("QuestionAnswering", "extraction", (("classifier", "qa_outputs"),))
 FAMILIES = (
@@ -108,13 +116,13 @@ FAMILIES = (
      BERT_POOLER_AND_CLASSES),
     *((name, roberta.CLASSES[f"{name}ForMaskedLM"], lambda config: bert.encoder_rules(config, "roberta"),
        DENSE_AND_CLASSES) for name in roberta.TYPES),
-    ("DistilBert", distilbert.CLASSES["DistilBertForMaskedLM"], distilbert.encoder_rules, None),
+    ("DistilBert", distilbert.CLASSES["DistilBertForMaskedLM"], distilbert.encoder_rules,
+     DISTILBERT_DENSE_AND_CLASSES),
     ("Albert", albert.CLASSES["AlbertForMaskedLM"], albert.encoder_rules, ALBERT_POOLER_AND_CLASSES),
-    ("Electra", electra.ENCODER, electra.body_rules, None),
+    ("Electra", electra.ENCODER, electra.body_rules, DENSE_AND_CLASSES),
 )  # fmt: skip
 CLASSES = {
-    f"{name}For{ending}": with_task(whole, task, body, head)
+    f"{name}For{ending}": with_task(whole, task, body, head, POOLER_ACTIVATIONS.get(name, "tanh"))
     for name, whole, body, of_texts in FAMILIES
     for ending, task, head in (("SequenceClassification", "classification", of_texts), TAGS, ANSWERS)
-    if head is not None
 }
