@@ -22,7 +22,7 @@ _COLOURS = {"holds": "#0072b2", "refuted": "#d55e00", "undecided": "#7f7f7f"}
 # Differences up to this are drawn to scale, larger ones by their logarithm, so that one large
 # effect does not squeeze the others.
 _LINEAR = 0.1
-_TICKS = (0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+_TICKS = (0, 0.02, 0.05, 0.1, 0.3, 1, 3, 10, 30, 100)
 _ROW_INCHES, _HEAD_INCHES, _WIDTH_INCHES = 0.2, 0.85, 13
 _COLUMNS = 2
 # Fewer rows than this are not split.
