@@ -37,7 +37,16 @@ VARIANTS = {
     "position": ("nope", "sinusoidal", "rope", "partial-rotary", "p-rope", "alibi", "relative-bias", "shaw"),
     "attention": (
         *("grouped-query", "multi-query", "window", "qk-norm", "cosine", "sinks", "attention-softcap", "performer"),
-        *("output-gate", "head-gate", "exclusive", "ssmax", "softmax-plus-one", "sigmoid-attention", "forgetting"),
+        *(
+            "output-gate",
+            "head-gate",
+            "exclusive",
+            "ssmax",
+            "softmax-plus-one",
+            "sigmoid-attention",
+            "forgetting",
+            "differential",
+        ),
         *("value-residual", "learned-value-residual", "value-embedding"),
     ),
     "convolutions": ("canon", "primer", "token-shift"),

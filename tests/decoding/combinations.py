@@ -51,6 +51,8 @@ DECODERS = {
         "model.attention.qk_norm": "cosine", "model.attention.ssmax": 0.3, "model.attention.window": 5, "model.position.kind": "rope",
         "model.position.kept_frequencies": 0.5},
     "sigmoid": {"model.attention.kind": "sigmoid"},
+    "differential": {"model.attention.kind": "differential", "model.attention.num_kv_heads": 2, "model.num_layers": 2,
+                     "model.position.kind": "rope", "model.attention.window": 5},
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
     "forget gates, scanned": {
         "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},

@@ -69,3 +69,29 @@ def forgotten(logits, positions):
         for s in range(t):
             out[:, t, s] = gates[s + 1 : t + 1].sum(axis=0)
     return out
+
+
+def paired_values(v):
+    """Ye et al. 2024, section 2.1, in the order of DiffLlama: value heads [S, G, K] to [S, G, 2 K];
+    heads g and g + G/2 have the values of both, side by side.
+    """
+    half = v.shape[1] // 2
+    return np.stack([np.concatenate([v[:, g % half], v[:, g % half + half]], axis=1) for g in range(2 * half)], axis=1)
+
+
+def subtracted(config, params, attended, number):
+    """Ye et al. 2024, eq. 1 to 3: pairs of heads of a row [T, H, 2 K] to [T, H, K], in the layer with
+    this number, from 1. Each pair is one softmax minus lambda times another, over its root mean
+    square, times 1 - lambda_0.
+    """
+    T, H, V = attended.shape
+    out, first = np.zeros((T, H // 2, V)), config.attention.lambda_init
+    if first == "auto":
+        first = 0.8 - 0.6 * np.exp(-0.3 * (number - 1))
+    weight = (
+        np.exp(params["lambda_q1"] @ params["lambda_k1"]) - np.exp(params["lambda_q2"] @ params["lambda_k2"]) + first
+    )
+    for t, j in np.ndindex(out.shape[:2]):
+        difference = attended[t, j] - weight * attended[t, j + H // 2]
+        out[t, j] = (1 - first) * difference / np.sqrt((difference**2).mean() + config.norm.epsilon)
+    return out.reshape(T, H, V // 2)

@@ -10,7 +10,7 @@ from scipy.special import erf
 
 from tests.reference import positions as schemes
 from tests.reference.convolutions import convolved, convolved_rows, shifted
-from tests.reference.heads import exclusive, forgotten, gated, lengthened, normed
+from tests.reference.heads import exclusive, forgotten, gated, lengthened, normed, paired_values, subtracted
 from tests.reference.rows import overlaid, visible
 
 
@@ -199,6 +199,8 @@ def attention_row(
     if config.attention.qk_norm != "none":
         q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
     q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
+    if config.attention.kind == "differential":
+        v = paired_values(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
         frequencies, factor = schemes.rope(position, K, length)
@@ -246,9 +248,9 @@ def mixed_values(config, params, x, rows, b, v):
     return v
 
 
-def attention_layer(config, params, x, rows, cross=False, table=None):
+def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
     """An attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, without
-    position terms.
+    position terms. The `number` of the layer counts from 1.
     """
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
@@ -281,6 +283,8 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
+        if config.attention.kind == "differential":
+            attended = subtracted(config, params, attended, number)
         attended = normed(config, params, attended)
         out.append(linear(params["output"], gated(config, params, attended, x[b]).reshape(len(places), -1)))
     return np.stack(out)

@@ -38,11 +38,13 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
 
     sublayers = {
         "attention": lambda y: attention_layer(
-            config, params["attention"], before("A", "attention", y), rows, table=table
+            config, params["attention"], before("A", "attention", y), rows, table=table, number=number
         )
     }
     if "cross_attention" in params:
-        sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
+        sublayers["cross_attention"] = lambda y: attention_layer(
+            config, params["cross_attention"], y, rows, cross=True, number=number
+        )
     sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
 
     def normed(name, y):

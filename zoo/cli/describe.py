@@ -46,6 +46,7 @@ SYNONYMS = {
     "mup": "model.parametrization",
     "xsa": "exclusive",
     "fox": "forgetting",
+    "diff-attention": "differential",
     "mtp": "multi-token",
     "gated-attention": "output-gate",
     "peri-ln": "sandwich",

@@ -24,6 +24,8 @@ from zoo.layers.attention import make_attention
 from zoo.layers.context import Context, DropoutKey, Memory
 
 FULL = {"model.attention.qk_norm": "full", "model.norm.kind": "rmsnorm", "model.norm.unit_offset": True}
+# A layer by itself does not know its depth, from which lambda_0 is computed otherwise.
+DIFFERENTIAL = {"model.attention.kind": "differential", "model.attention.lambda_init": 0.3}
 LAYERS = {
     "plain": {},
     "grouped, window, no bias": {"model.attention.window": 3, "model.attention.num_kv_heads": 2, "model.attention.bias": False},
@@ -54,6 +56,11 @@ LAYERS = {
         "model.attention.global_tokens": 1, "model.attention.global_projections": True},
     "softmax plus one": {"model.attention.kind": "softmax_plus_one", "model.attention.window": 3},
     "sigmoid, rows": {"model.attention.kind": "sigmoid", "model.attention.num_kv_heads": 2},
+    "differential, grouped, window": DIFFERENTIAL | {"model.attention.num_kv_heads": 2, "model.attention.window": 4},
+    "differential, rows, sinks, gate": DIFFERENTIAL | {"model.attention.implementation": "rows", "model.attention.sinks": True,
+        "model.attention.gate": "elementwise"},
+    "encoder, differential, global projections": ENCODER | DIFFERENTIAL | {"model.attention.window": 3,
+        "model.attention.global_tokens": 1, "model.attention.global_projections": True},
     "forgetting": {"model.attention.kind": "forgetting", "model.attention.num_kv_heads": 2, "model.attention.window": 4},
 }  # fmt: skip
 SCHEMES = {

@@ -86,6 +86,7 @@ def test_forget_gates_are_summed_in_float32_within_documents():
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 XLA = {"model.attention.implementation": "xla"}
+DIFFERENTIAL = {KIND: "differential"}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,13 @@ XLA = {"model.attention.implementation": "xla"}
         ({KIND: "forgetting", "objective.kind": "prefix"}, "cannot be combined with objective.kind=prefix"),
         ({KIND: "softmax_plus_one", "model.attention.sinks": True}, "softmax_plus_one is a sink of score 0"),
         ({KIND: "sigmoid", "model.attention.sinks": True}, "kind=sigmoid has no sum over the keys"),
+        (XLA | DIFFERENTIAL, "xla does not support model.attention.kind=differential"),
+        (DIFFERENTIAL | {"model.attention.num_heads": 3}, "num_kv_heads=3 must be even"),
+        (DIFFERENTIAL | {"model.attention.num_kv_heads": 1}, "num_kv_heads=1 must be even"),
+        (DIFFERENTIAL | {"model.attention.exclusive": True}, "exclusive=True acts on single heads"),
+        (DIFFERENTIAL | {"model.attention.output_norm": True}, "output_norm=True acts on single heads"),
+        (DIFFERENTIAL | {"model.attention.gate": "head"}, "gate=head acts on single heads"),
+        (DIFFERENTIAL | {"model.position.kind": "shaw"}, "set model.position.relative_values=false"),
         ({"model.attention.gate_input": "attended"}, "gate_input=attended has no effect"),
     ],
     ids=str,

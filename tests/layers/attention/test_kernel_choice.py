@@ -8,7 +8,7 @@ from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStruct
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
-    "centred_window", "query_score", "row_score", "sigmoid",
+    "centred_window", "query_score", "row_score", "sigmoid", "difference",
 )  # fmt: skip
 BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window")
 TO_SOME = {

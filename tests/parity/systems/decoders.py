@@ -80,6 +80,7 @@ DECODERS = (
            with_rope_scaling("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05) | {
                "num_hidden_layers": 4, "sliding_window": 5}, length=16, published=(
                    Published("configs/olmo3.py:7b", 7_298_011_136), Published("configs/olmo3.py:32b", 32_233_522_176))),
+    System("diffllama", "differential attention, GQA: two query heads to a key head", "DiffLlamaForCausalLM", LLAMA | {"num_hidden_layers": 3}),
     System("gemma", "factors less one, scaled embedding, GeGLU", "GemmaForCausalLM", LLAMA | {"head_dim": 12}, published=(
         Published("configs/gemma.py:2b", 2_506_172_416), Published("configs/gemma.py:7b", 8_537_680_896))),
     System("gemma2", "local and global in turn, norms on both sides, caps", "Gemma2ForCausalLM",

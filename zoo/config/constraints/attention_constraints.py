@@ -173,6 +173,7 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
             else "model.attention.sinks=true",
         ),
         "sigmoid": (kind in ATTENTION_KINDS.having("sigmoid"), f"model.attention.kind={kind}"),
+        "difference": (kind in ATTENTION_KINDS.having("difference"), f"model.attention.kind={kind}"),
         "prefix": (is_prefix_decoder(flat, architecture), f"objective.kind={flat['objective.kind']} of a decoder"),
         "padding": (architecture != "decoder", f"model.architecture={architecture}"),
     }

@@ -33,6 +33,7 @@ class AttentionSupport(NamedTuple):
             softcap, sinks, dilations: the field of that name under model.attention, and for sinks
                 softmax+1 too;
             sigmoid: weights by a sigmoid;
+            difference: the difference of the weights of two heads;
             centred_window: a window on both sides of the query.
         dtypes: types of activations.
         head_dims: widths of a head.
@@ -54,10 +55,14 @@ class AttentionSupport(NamedTuple):
 
 ATTENTION_SUPPORT = {
     "einsum": AttentionSupport(
-        frozenset({"value", "dropout", "softcap", "sinks", "dilations", "sigmoid", "value_width"} | _ARRAYS)
+        frozenset(
+            {"value", "dropout", "softcap", "sinks", "dilations", "sigmoid", "difference", "value_width"} | _ARRAYS
+        )
         | _ALL_SCORES
     ),
-    "rows": AttentionSupport(frozenset({"softcap", "sinks", "sigmoid", "value_width"} | _ARRAYS | _ALL_SCORES)),
+    "rows": AttentionSupport(
+        frozenset({"softcap", "sinks", "sigmoid", "difference", "value_width"} | _ARRAYS | _ALL_SCORES)
+    ),
     "xla": AttentionSupport(_ARRAYS | _ALL_SCORES),
     # NVIDIA's table of what cuDNN's attention supports: from Ampere on, with a backward pass for heads
     # of up to 128 everywhere and 256 on Hopper. Later GPUs have one only from cuDNN 9.23 on.

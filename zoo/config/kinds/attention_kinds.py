@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zoo.config.field import AUTO, Field
+from zoo.config.field import AUTO, Field, as_given
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.attention.kind"
@@ -56,6 +56,27 @@ def _value_embedding_problems(flat: Mapping[str, Any], architecture: str) -> Ite
         yield f"model.attention.value_gate_channels={channels} is more than model.dim={flat['model.dim']}"
 
 
+def _differential_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    shown = f"{KIND}=differential"
+    for name in ("num_kv_heads", "cross_kv_heads"):
+        count = flat[path := f"model.attention.{name}"]
+        if count != AUTO and count % 2 and not (name == "cross_kv_heads" and architecture == "encoder"):
+            yield f"{shown} pairs heads; {path}={count} must be even"
+    refused = {
+        "model.attention.exclusive": (True, "pairs of heads, which have two values"),
+        "model.attention.output_norm": (True, "pairs of heads, whose output it normalises itself"),
+        "model.attention.gate": ("head", "pairs of heads; set elementwise"),
+    }
+    for path, (value, reason) in refused.items():
+        if flat[path] == value:
+            yield f"{path}={as_given(value)} acts on single heads, and {shown} has {reason}"
+    if flat["model.position.kind"] == "shaw" and flat["model.position.relative_values"]:
+        yield (
+            f"model.position.kind=shaw adds vectors to the values of single heads, and {shown} has pairs of heads; set "
+            "model.position.relative_values=false"
+        )
+
+
 _SOFTMAX = frozenset(
     {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
 )
@@ -66,9 +87,9 @@ _SOFTMAX = frozenset(
 # forms the score of each query and key, to which position biases, sinks and caps belong), "kernels"
 # (its product is one of the implementations of softmax attention), "zero_sink" (a sink of score 0),
 # "sigmoid" (a weight depends on its own score alone), "distribution" (the weights of a query add up
-# to 1), "reads_first" (it reads what the first layer publishes, in the same shape, so that the first
-# layer is of this kind). What else a config asks for is refused
-# (`zoo.config.constraints.attention_constraints`).
+# to 1), "difference" (it subtracts the weights of one head from another's), "reads_first" (it reads
+# what the first layer publishes, in the same shape, so that the first layer is of this kind). What
+# else a config asks for is refused (`zoo.config.constraints.attention_constraints`).
 ATTENTION_KINDS = KindTable(
     KIND,
     (
@@ -114,6 +135,26 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_forgetting_problems,
+        ),
+        Kind(
+            KIND,
+            "differential",
+            "softmax minus lambda times a second softmax, for pairs of heads that share their values (Ye et al. 2024, "
+            "Differential Transformer)",
+            _SOFTMAX | {"difference"},
+            fields=(
+                Field(
+                    "model.attention.lambda_init",
+                    AUTO,
+                    float,
+                    "lambda_0, about which lambda begins; the output of a pair of heads is multiplied by 1 - lambda_0",
+                    minimum=0,
+                    maximum=0.99,
+                    auto="0.8 - 0.6 exp(-0.3 l) in layer l, counted from 0",
+                    added=True,
+                ),
+            ),
+            problems=_differential_problems,
         ),
         Kind(
             KIND,

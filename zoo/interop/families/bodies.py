@@ -100,7 +100,7 @@ CLASSES = {
     "ModernBertModel": body_of(modernbert.CLASSES["ModernBertForMaskedLM"], modernbert.encoder_rules),
     **{
         f"{name}Model": body_of(llama.CLASSES[f"{name}ForCausalLM"])
-        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3")
+        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3", "DiffLlama")
     },
     **{f"{name}Model": body_of(neox.CLASSES[f"{name}ForCausalLM"]) for name in ("GPTNeoX", "GPTJ")},
     "PhiModel": body_of(phi.CLASSES["PhiForCausalLM"]),

@@ -9,6 +9,7 @@ Qwen3ForCausalLM     query and key norms, per head
 Olmo2ForCausalLM     query and key norms over all heads; norms after the sublayers
 Olmo3ForCausalLM     Olmo2 with a sliding window in three of four layers; only the others' RoPE is
                      scaled
+DiffLlamaForCausalLM LLaMA with differential attention
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,10 @@ QWEN3 = COMMON | {
 QWEN2 = {name: value for name, value in QWEN3.items() if name not in ("attention_bias", "head_dim")}
 OLMO2 = COMMON | {"vocab_size": 50304, "rms_norm_eps": 1e-5}
 OLMO3 = OLMO2 | {"sliding_window": 4096, "layer_types": None}
+DIFF_LLAMA = COMMON | {
+    "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "rms_norm_eps": 1e-5, "lambda_std_dev": 0.1
+}  # fmt: skip
+LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 # "reordered" puts the norm behind the sublayer, inside the residual connection.
 OLMO = {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
 
@@ -173,6 +178,15 @@ def olmo3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields | layer_kind_fields(described)
 
 
+def diff_llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for DiffLlamaForCausalLM."""
+    settings = SettingsReader(unpack_rope_parameters(hf), DIFF_LLAMA, "diffllama")
+    fields = common(settings) | rope(settings) | {"model.attention.kind": "differential"}
+    settings.expect(0.1, lambda_std_dev="the vectors of lambda have a standard deviation of 0.1 here")
+    settings.finish()
+    return fields
+
+
 def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
     """Returns the rules of all these classes and of Gemma's; the config decides which apply.
 
@@ -191,6 +205,7 @@ def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
     def layer(config: ResolvedConfig) -> Rules:
         at, attention = "model.layers.{layer}", config.attention
         qk_norms = ("query", "key") if attention.qk_norm != "none" else ()
+        lambdas = LAMBDAS if attention.kind == "differential" else ()
         return [
             *(rule for ours, theirs in norms.items() for rule in norm(ours, f"{at}.{theirs}", config)),
             *(
@@ -204,6 +219,7 @@ def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
             ),
             *([] if output_bias or not attention.bias else [ZeroParameters(("attention/output/bias",))]),
             *(Rule(f"{at}.self_attn.{name[0]}_norm.weight", (f"attention/{name}_norm/scale",)) for name in qk_norms),
+            *(Rule(f"{at}.self_attn.{name}", (f"attention/{name}",)) for name in lambdas),
             *(
                 rule
                 for name in ("gate", "up", "down")
@@ -237,4 +253,5 @@ CLASSES = {
     "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
     "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),
     "Olmo3ForCausalLM": Importer(olmo3_config, rules, OLMO3, model_type="olmo3", prefix="model"),
+    "DiffLlamaForCausalLM": Importer(diff_llama_config, rules, DIFF_LLAMA, model_type="diffllama", prefix="model"),
 }

@@ -5,6 +5,7 @@ subclass for each kind weighs the values, and stores what decoding needs in the 
 """
 
 from zoo.config import ResolvedConfig
+from zoo.layers.attention.differential_attention import DifferentialAttention
 from zoo.layers.attention.forgetting_attention import ForgettingAttention
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
@@ -19,6 +20,7 @@ ATTENTIONS: dict[str, type[TokenMixer]] = {
     "softmax_plus_one": SoftmaxPlusOneAttention,
     "sigmoid": SigmoidAttention,
     "forgetting": ForgettingAttention,
+    "differential": DifferentialAttention,
     "value_residual": ValueResidualAttention,
     "value_embedding": ValueEmbeddingAttention,
     "performer": PerformerAttention,

@@ -69,9 +69,24 @@ def _scores(q, k, added):
 
 
 def _attend(q, k, v, visible, added, scoring, drop):
-    """Returns p v and p, from scaled q [B, G, R, T, K], k [B, G, S, K] and v [B, G, S, V]."""
+    """Returns p v and p, from scaled q [B, G, R, T, K], k [B, G, S, K] and v [B, G, S, V]; p v of
+    pairs of heads as in `_paired`.
+    """
     probabilities = drop(_probabilities(_scores(q, k, added), visible, scoring).astype(v.dtype))
+    if scoring.subtracted is not None:
+        return _paired(probabilities, v, scoring), probabilities
     return jnp.einsum("bgrts,bgsv->bgrtv", probabilities, v), probabilities
+
+
+def _paired(probabilities, v, scoring):
+    """Returns (p_1 - lambda p_2) [v_1, v_2], [B, G / 2, R, T, 2 V], from p [B, G, R, T, S] and
+    v [B, G, S, V], 1 and 2 the halves of G.
+    """
+    first, second = jnp.split(probabilities.astype(jnp.float32), 2, axis=1)
+    weights = (first - scoring.subtracted * second).astype(v.dtype)
+    return jnp.concatenate(
+        [jnp.einsum("bgrts,bgsv->bgrtv", weights, half) for half in jnp.split(v, 2, axis=1)], axis=-1
+    )
 
 
 def group_heads(q, G):
@@ -160,6 +175,8 @@ def cached_attention(
         scores.reshape(B, G, -1, T, S), scoring.total_bias(q, context.positions, context.effective_key_positions)
     )
     probabilities = _probabilities(scores, _visible(context, scoring, G), scoring).astype(values.dtype)
+    if scoring.subtracted is not None:
+        return tokens_first(_paired(probabilities, values.reshape(B, G, S, -1), scoring))
     attended = jnp.einsum("...ts,...sv->...tv", probabilities.reshape(*N, -1, S), values)
     return _with_values(attended.reshape(B, G, -1, T, values.shape[-1]), probabilities, context, scoring)
 

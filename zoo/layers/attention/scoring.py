@@ -26,6 +26,8 @@ class Scoring:
         sigmoid_bias: b in p = sigmoid(cap(scale * q k^T + bias) + b), in place of the softmax; None
             for that.
         dilations: dilations of the windows of the H heads; empty if all are 1.
+        subtracted: lambda in p_h - lambda p_(h + H/2), the weights of H / 2 pairs of heads, of which
+            each reads both values of its pair; None for weights of single heads.
     """
 
     scale: float
@@ -40,6 +42,7 @@ class Scoring:
     dropout: float = 0.0
     dilations: tuple[int, ...] = ()
     sigmoid_bias: float | None = None
+    subtracted: Float[Array, ""] | None = None
 
     def total_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B #T"], k_positions: Int[Array, "#B S"]

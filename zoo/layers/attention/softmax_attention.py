@@ -34,6 +34,9 @@ class SoftmaxAttention(Attention):
     sigmoid_bias: float | None = None
     """b, where weights are sigmoid(score + b) and no softmax."""
 
+    difference: bool = False
+    """Whether the weights of a pair of heads are subtracted."""
+
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = config.attention
@@ -168,6 +171,7 @@ class SoftmaxAttention(Attention):
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
             "sinks": "sinks" * self.has_sink,
             "sigmoid": "weights by a sigmoid" * (self.sigmoid_bias is not None),
+            "difference": "the difference of two softmaxes" * self.difference,
             "value": "a bias on the values" * position.has_value_bias,
             "padding": "rows that may have padding" * (not rows.causal and not rows.no_padding),
             "prefix": "a prefix that all tokens see" * (rows.causal and rows.prefix > 0),

@@ -90,6 +90,10 @@ ATTENTION_RESULTS: dict[str, tuple[str, ...]] = {
         "at equal steps, not at equal time.",
     ),
     "forgetting": (_FOX,),
+    "differential": (
+        "Ye et al. 2024: reaches the loss of a Transformer with about 65 % of its parameters or tokens; better at "
+        "finding facts in long texts. The authors recommend at least eight pairs of heads.",
+    ),
     "output-norm": (_PRO,),
     "kv-shift": (
         _PRO,

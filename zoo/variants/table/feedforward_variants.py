@@ -226,7 +226,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         True,
         "embedding and head",
         "pooler",
-        equation="pooled = tanh(h_0 W + b), h_0 the state of the first token; GELU in ELECTRA, ReLU in DistilBERT.",
+        equation="pooled = tanh(h_0 W + b), h_0 the state of the first token.",
         paper="Devlin et al. 2019 (BERT's code)",
         baseline="encoder",
         systems=("bert",),

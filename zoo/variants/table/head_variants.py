@@ -1,7 +1,7 @@
 """Variants of what heads do with scores, and with what they have read."""
 
-from zoo.layers.attention import forgetting_attention, head_options, unnormalised_attention
-from zoo.variants.table.entry import LAYER, choice
+from zoo.layers.attention import differential_attention, forgetting_attention, head_options, unnormalised_attention
+from zoo.variants.table.entry import LAYER, WHOLE, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
 SWIN = ReferenceTest(
@@ -108,6 +108,27 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "forgetting",
         "attention",
         source=forgetting_attention.ForgettingAttention,
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.kind",
+        "differential",
+        "attention",
+        source=differential_attention.DifferentialAttention,
+        systems=("diffllama",),
+        tests=(LAYER, WHOLE),
+    ),
+    choice(
+        "model.attention.lambda_init",
+        0.8,
+        "attention",
+        "constant-lambda",
+        {"model.attention.kind": "differential"},
+        equation=(
+            "lambda_0 = 0.8 in every layer, in place of 0.8 - 0.6 exp(-0.3 l): how much of the second softmax of a "
+            "pair of heads is subtracted at first."
+        ),
+        paper="Ye et al. 2024, section 3.8",
         tests=(LAYER,),
     ),
 )

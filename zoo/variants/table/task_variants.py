@@ -5,9 +5,15 @@ from zoo.objectives.tasks.classification import ClassificationObjective, Regress
 from zoo.objectives.tasks.extraction import ExtractionObjective
 from zoo.objectives.tasks.tagging import TaggingObjective
 from zoo.variants.table.entry import choice, numpy_reference
-from zoo.variants.variant import Variant
+from zoo.variants.variant import ReferenceTest, Variant
 
 CLASSES = {"objective.kind": "classification", "model.head.classes": 4}
+ROWS_ALONE = numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone")
+HUGGING_FACE = ReferenceTest(
+    "...ForSequenceClassification of transformers",
+    "tests/parity/models/test_published_classes.py::test_outputs_match_the_class_and_weights_round_trip",
+    1e-4,
+)
 
 
 TASK_VARIANTS: tuple[Variant, ...] = (
@@ -18,16 +24,9 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         more={"model.head.classes": 4},
         source=ClassificationObjective,
         baseline="encoder",
-        tests=(numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone"),),
+        tests=(ROWS_ALONE,),
     ),
-    choice(
-        "objective.kind",
-        "regression",
-        "task",
-        source=RegressionObjective,
-        baseline="encoder",
-        tests=(numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone"),),
-    ),
+    choice("objective.kind", "regression", "task", source=RegressionObjective, baseline="encoder", tests=(ROWS_ALONE,)),
     choice(
         "objective.kind",
         "tagging",
@@ -55,7 +54,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
             baseline="encoder",
             paper=paper,
             equation=equation,
-            tests=(numpy_reference("objectives/test_classification.py::test_loss_equals_that_of_each_row_alone"),),
+            tests=(ROWS_ALONE,),
         )
         for kind, paper, equation in (
             ("first", "Devlin et al. 2019, section 4.1", "scores = v W + b with v = h_0, the state of [CLS]."),
@@ -69,6 +68,24 @@ TASK_VARIANTS: tuple[Variant, ...] = (
                 "Reimers & Gurevych 2019, section 3",
                 "scores = v W + b with v = (h_0 + ... + h_n) / (n + 1), the mean of the states of all tokens.",
             ),
+        )
+    ),
+    *(
+        choice(
+            "model.head.pooler_activation",
+            name,
+            "task",
+            f"{name}-pooler",
+            CLASSES | {"model.head.pooler": True},
+            baseline="encoder",
+            paper=paper,
+            equation=f"scores = v W + b with v = {name}(h_0 W' + b'), h_0 the state of [CLS].",
+            tests=(ROWS_ALONE, HUGGING_FACE),
+        )
+        for name, paper in (
+            ("tanh", "Devlin et al. 2019 (BERT's code)"),
+            ("gelu", "Clark et al. 2020 (ELECTRA, as in transformers)"),
+            ("relu", "Sanh et al. 2019 (DistilBERT, as in transformers)"),
         )
     ),
     Variant(
