@@ -293,6 +293,7 @@ NEEDED_BY_CHOICE |= {
 NEEDED_BY_CHOICE["objective.kind", "translation"] = TRANSLATION
 NEEDED_BY_CHOICE["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 NEEDED_BY_CHOICE["objective.kind", "replaced_tokens"] = ENCODER
+NEEDED_BY_CHOICE["objective.kind", "masked_diffusion"] = ENCODER
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # With the default factor of 1 most kinds of scaling change nothing.
     NEEDED_BY_CHOICE["model.position.scaling.kind", name] = {

@@ -271,6 +271,9 @@ FILES: dict[str, Published] = {
         "allenai/OLMo-2-1124-7B": llama(4096, 11008, 32, 32, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
         "allenai/OLMo-2-0425-1B": llama(2048, 8192, 16, 16, vocab_size=100352, rope_theta=5e5, rms_norm_eps=1e-6),
     }),
+    "a DiffLlama": Published("DiffLlamaForCausalLM", "diffllama", llama(2048, 8192, 16, 32, num_key_value_heads=8, lambda_std_dev=0.1)),
+    "a DiffLlama with other first vectors": refused("DiffLlamaForCausalLM", "diffllama", llama(2048, 8192, 16, 32, lambda_std_dev=0.2),
+                                                    "lambda_std_dev=0.2: the vectors of lambda"),
     "allenai/Olmo-3-1025-7B": Published("Olmo3ForCausalLM", "olmo3", llama(
         4096, 11008, 32, 32, vocab_size=100278, rope_theta=5e5, rms_norm_eps=1e-6, sliding_window=4096,
         max_position_embeddings=65536, rope_scaling={

@@ -178,7 +178,7 @@ def test_exported_tokenizers_give_the_same_ids(make, kind, tmp_path):
     assert write_tokenizer(tmp_path, tokenizer, config)
     model, masked = (
         to_fast_tokenizer(tokenizer, config.objective, config.data.row_format),
-        kind in ("masked", "pairs", "denoising", "replaced_tokens"),
+        kind in ("masked", "masked_diffusion", "pairs", "denoising", "replaced_tokens"),
     )
     ids = tokenizer.encode(TEXT).tolist()
     model.encode_special_tokens = True

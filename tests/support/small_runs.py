@@ -27,6 +27,7 @@ OBJECTIVES = {
     "causal": {},
     "multi_token": {"objective__kind": "multi_token"},
     "masked": {"model__architecture": "encoder", "objective__kind": "masked"},
+    "masked_diffusion": {"model__architecture": "encoder", "objective__kind": "masked_diffusion"},
     "replaced_tokens": {"model__architecture": "encoder", "objective__kind": "replaced_tokens"},
     "pairs": {"data__source": "stdlib", "model__architecture": "encoder", "objective__kind": "masked",
               "data__row_format": "segment_pairs", "model__embedding__segments": 2, "model__head__pooler": True,

@@ -172,6 +172,7 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
     [
         pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
         pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.promise),
+        pytest.param(OBJECTIVES["masked_diffusion"], id="masked diffusion", marks=pytest.mark.promise),
         pytest.param(OBJECTIVES["replaced_tokens"], id="replaced tokens", marks=pytest.mark.promise),
         pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.promise),
         pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.promise),

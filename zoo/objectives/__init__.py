@@ -7,6 +7,7 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaskedObjective
 from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.masked_diffusion import MaskedDiffusionObjective
 from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
@@ -23,6 +24,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective,
     "multi_token": MultiTokenObjective,
     "masked": MaskedObjective,
+    "masked_diffusion": MaskedDiffusionObjective,
     "replaced_tokens": ReplacedTokensObjective,
     "prefix": PrefixObjective,
     "span": SpanObjective,

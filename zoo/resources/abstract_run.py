@@ -55,8 +55,10 @@ def abstract_batch(config: ResolvedConfig) -> dict[str, jax.ShapeDtypeStruct]:
         return jax.ShapeDtypeStruct(shape, np.int32)
 
     if kind in OBJECTIVE_KINDS.having("masked"):
-        predicted = max(1, int(objective.select_fraction * T + 0.5))
+        share = kind in OBJECTIVE_KINDS.having("share")
+        predicted = max(1, int(objective.select_fraction * T + 0.5)) if share else T
         batch = {"tokens": ids(B, T), "masked_positions": ids(B, predicted), "targets": ids(B, predicted)}
+        batch |= {} if share else {"candidates": ids(B)}
         return batch | ({"segments": ids(B, T), "next": ids(B)} if objective.next_sentence else {})
     if kind in (*OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising")):
         source, targets = side_lengths(objective, T)

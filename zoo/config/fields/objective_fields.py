@@ -1,7 +1,7 @@
 """Fields of objectives."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import DISTILLABLE, MASKED, MASKING, PREFIX, SPANS, TOKEN_OBJECTIVES
+from zoo.config.fields.conditions import DISTILLABLE, FIXED_SHARE, MASKED, PREFIX, SPANS, TOKEN_OBJECTIVES
 from zoo.config.kinds import OBJECTIVE_KINDS
 
 
@@ -22,7 +22,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "share of the tokens that are predicted",
         above=0,
         maximum=1,
-        when=MASKING,
+        when=FIXED_SHARE,
     ),
     Field(
         "objective.mask_token_fraction",
@@ -31,7 +31,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "share of the predicted tokens that the input shows as [MASK]",
         minimum=0,
         maximum=1,
-        when=MASKING,
+        when=FIXED_SHARE,
     ),
     Field(
         "objective.random_token_fraction",
@@ -40,7 +40,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "share of the predicted tokens that the input shows as a random token",
         minimum=0,
         maximum=1,
-        when=MASKING,
+        when=FIXED_SHARE,
     ),
     Field(
         "objective.mask_copies",
@@ -49,14 +49,14 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "number of fixed masks per row, used in turn over the epochs (BERT: 10); 0: a new mask in every "
         "epoch (RoBERTa)",
         minimum=0,
-        when=MASKING,
+        when=FIXED_SHARE,
     ),
     Field(
         "objective.whole_words",
         False,
         bool,
         "words are hidden as a whole: all their tokens or none (BERT's whole-word masking)",
-        when=MASKING,
+        when=FIXED_SHARE,
     ),
     Field(
         "objective.next_sentence",

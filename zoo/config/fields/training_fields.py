@@ -1,7 +1,7 @@
 """Fields of the schedule, the training loop and the mesh."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import CAUSAL, MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
+from zoo.config.fields.conditions import CAUSAL, FIXED_SHARE, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
 from zoo.config.kinds import SCHEDULE_KINDS
 
 SEED_FIELDS: tuple[Field, ...] = (
@@ -154,7 +154,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
             "as_trained": "the same as training, by objective.mask_token_fraction and random_token_fraction",
             "all": "always [MASK], so that models trained with other fractions read the same rows",
         },
-        when=MASKING,
+        when=FIXED_SHARE,
     ),
     Field(
         "training.translate_every",

@@ -77,6 +77,13 @@ def _extraction_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
     yield from _stride_problems(flat, architecture)
 
 
+def _masked_diffusion_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    for path in ("model.head.pooler", "objective.next_sentence"):
+        if flat[path]:
+            yield f"{path}=True has no effect: objective.kind=masked_diffusion scores tokens alone; leave it at False"
+
+
 def _replaced_tokens_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
     shown = "objective.kind=replaced_tokens"
@@ -128,7 +135,8 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 # * "prefix": it divides rows at `objective.prefix_length`.
 # * How rows are corrupted (`zoo.data.rows.corruption`): "spans" (spans are cut out of them) or
 #   "masking" (some tokens are hidden), and that either with "masked" (an encoder predicts them where
-#   they stand) or with "denoising" (a decoder writes the whole row).
+#   they stand) or with "denoising" (a decoder writes the whole row). "share": a fixed share of the
+#   tokens is hidden.
 # * "replaced": a generator within the model predicts the hidden tokens, and the model itself says
 #   which tokens were replaced.
 OBJECTIVE_KINDS = KindTable(
@@ -163,13 +171,20 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "masked",
             "hidden tokens, from all others (Devlin et al. 2019)",
+            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "share", "masked"}),
+        ),
+        Kind(
+            KIND,
+            "masked_diffusion",
+            "hidden tokens, from all others, where any share of a row is hidden (Sahoo et al. 2024, MDLM)",
             frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "masked"}),
+            problems=_masked_diffusion_problems,
         ),
         Kind(
             KIND,
             "replaced_tokens",
             "whether each token is the original or one that a small generator put in its place (Clark et al. 2020)",
-            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "masked", "replaced"}),
+            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "share", "masked", "replaced"}),
             (
                 Field(
                     "objective.discriminator_weight",
@@ -200,7 +215,7 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "denoising",
             'a whole row, from a copy of it with hidden tokens (Raffel et al. 2020, section 3.3.1, "BERT-style")',
-            frozenset({"encoder_decoder", "tokens", "text", "masking", "denoising"}),
+            frozenset({"encoder_decoder", "tokens", "text", "masking", "share", "denoising"}),
         ),
         Kind(
             KIND,

@@ -231,6 +231,8 @@ def _from_the_left(kind: str) -> bool:
 def _hidden(flat: Mapping[str, Any]) -> str:
     if flat["objective.kind"] not in OBJECTIVE_KINDS.having("masking"):
         return ""
+    if flat["objective.kind"] not in OBJECTIVE_KINDS.having("share"):
+        return "any share of a row, all [MASK]"
     if flat["training.eval_masks"] == "all":
         return "all [MASK]"
     shares = (100 * flat[f"objective.{part}_token_fraction"] for part in ("mask", "random"))

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.data.rows.diffusion_masking import DiffusionMasking
 from zoo.data.rows.masking import Masking
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.row_denoising import Denoising
@@ -27,6 +28,8 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     objective = config.objective
     boundary_ids = (tokenizer.bos_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
     if objective.kind in OBJECTIVE_KINDS.having("masking"):
+        if objective.kind not in OBJECTIVE_KINDS.having("share"):
+            return DiffusionMasking(boundary_ids, tokenizer.mask_id)
         masking = Masking(
             objective.select_fraction,
             objective.mask_token_fraction,

@@ -7,6 +7,7 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.masked_diffusion import MaskedDiffusionObjective
 from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
 from zoo.objectives.replaced_tokens import ReplacedTokensObjective
@@ -108,6 +109,22 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "`random_token_fraction` set these shares ([recipes](../pretraining.md#masking)).",
         ),
         claims=("O2", "O3", "O4"),
+    ),
+    choice(
+        "objective.kind",
+        "masked_diffusion",
+        "objective",
+        "masked-diffusion",
+        baseline="encoder",
+        source=MaskedDiffusionObjective,
+        tests=(
+            numpy_reference("objectives/test_masked_diffusion.py::test_loss_equals_that_of_each_row_alone"),
+            ReferenceTest(
+                "the mean loss over all orders of the tokens",
+                "tests/objectives/test_masked_diffusion.py::test_the_bound_is_the_mean_over_all_orders",
+                1e-5,
+            ),
+        ),
     ),
     choice(
         "objective.kind",
