@@ -158,8 +158,8 @@ CONTEXTS = MeasuredClaim(
         "one by at least half of the factor by which the context grows."
     ),
     doubts=(
-        "attention over the cache is still linear in the context, and would show in the time of a token where the "
-        "context is long against the width of the model; flat is true of this range only."
+        "attention over the cache takes time linear in the context, which shows once the context is long compared with "
+        "the width of the model, so that another range of contexts gives another factor."
     ),
     measure=measure_contexts,
     judge=judge_contexts,

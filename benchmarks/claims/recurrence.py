@@ -70,7 +70,7 @@ CLAIM = MeasuredClaim(
     ),
     doubts=(
         "a processor with two cores is hardly parallel hardware. On an accelerator the steps of a recurrence cannot run "
-        "at once, while attention's extra arithmetic can, so that the order may turn there."
+        "at once, while attention's extra arithmetic can, so that the order may be reversed there."
     ),
     measure=measure,
     judge=judge,

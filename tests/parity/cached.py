@@ -21,11 +21,13 @@ ROW = re.compile(r"\| ((?:[^|]+ \| )+)(\S+) \|")
 INTRODUCTION = """
 ## Decoding with a cache
 
-Scores of the next token after each of the 16 tokens that follow prompts of 3, 9 and 1 tokens in one batch, made step by step with the
-cache, against those of one pass over all tokens, of tiny models of random weights in float32 on a CPU: the largest difference at any
-position of any row, relative to the largest score (`python -m tests.parity.table cached`; `tests/decoding/test_cached.py` accepts
-1e-5 of each). With a window of 3 the cache is a ring of 3 slots, which every text goes round five times. RoPE that stretches with the
-text (`model.position.scaling.kind=dynamic`) claims no cache and is refused by name; where only an encoder has it, it is below.
+Tiny models with random weights, in float32 on a CPU, score the next token after each of the 16 tokens that
+follow prompts of 3, 9 and 1 tokens in one batch, once step by step with the cache and once in one pass over all
+tokens. *Difference* is the largest one at any position of any row, relative to the largest score
+(`python -m tests.parity.table cached`; `tests/decoding/test_cached.py` accepts 1e-5 for each). With a window of
+3 the cache is a ring of 3 slots, which every text fills five times over. RoPE that stretches with the text
+(`model.position.scaling.kind=dynamic`) cannot use a cache and is refused by name; the table includes it where
+only an encoder has it.
 
 | Positions | Window | Key heads | Difference |
 | --- | --- | --- | --- |

@@ -32,10 +32,11 @@ ROW = re.compile(r"\| \[`([^`]+)`\]\(variants/[^)]+\) \| [^|]+ \| (\S+) \|")
 INTRODUCTION = """
 ## Variants beside their equations
 
-Scores of two rows of 24 tokens by a decoder of random weights that differs from the GPT of [the variants](variants/README.md) in one
-variant, in float32 on a CPU, beside the same model written in float64 numpy from the papers' equations, without any code of the
-project (`tests/reference/`): the largest difference, relative to the largest score (`python -m tests.parity.table equations`). This is
-the only partner of variants that no library has. The tests of `tests/layers/` and `tests/models/` compare more settings, packed and
+A decoder with random weights, which differs from the GPT of [the variants](variants/README.md) in one variant,
+scores two rows of 24 tokens in float32 on a CPU. The same model, written in float64 numpy from the papers'
+equations without any code of the project (`tests/reference/`), scores the same rows. *Difference* is the
+largest one, relative to the largest score (`python -m tests.parity.table equations`). Variants that no library
+has are compared in this way alone. The tests of `tests/layers/` and `tests/models/` compare more settings, packed and
 padded rows, and the other architectures.
 
 | Variant | Part | Difference |

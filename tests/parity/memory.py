@@ -18,9 +18,10 @@ ROW = re.compile(r"\| `zoo (\w+)` \| ([\d,]+) MB \| ([\d,]+) MB \| ([\d.]+) \| (
 INTRODUCTION = """
 ## Memory of an import
 
-A checkpoint of BERT base's size, 110,106,428 random numbers in one safetensors file, imported and exported again: the largest resident
-set of the command's process, less that of a process that only imports the same modules and starts the device, and the seconds that the
-command takes from its start on two processors (`python benchmarks/interchange.py`).
+A checkpoint of BERT base's size, 110,106,428 random numbers in one safetensors file, is imported and exported
+again. *Peak memory* is the largest resident set of the command's process, less that of a process that only
+imports the same modules and starts the device. *Time* is measured from the start of the command, on two
+processors (`python benchmarks/interchange.py`).
 
 | Command | Checkpoint | Peak memory | Times the checkpoint | Time |
 | --- | --- | --- | --- | --- |

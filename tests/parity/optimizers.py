@@ -38,11 +38,12 @@ CLASSES = {
 INTRODUCTION = """
 ## Update rules
 
-Weights after ten updates (of SOAP fourteen) by the same gradients, of stacked and single matrices and of vectors where the rule has them, with a
-constant rate, beside the optimizer of another library with the same settings: the largest difference of any weight, relative to the
-largest change of a weight of its parameter in these updates (`python -m tests.parity.table optimizers`). All are in single precision
-but those of SOAP, the schedule-free one, muP and CompleteP, which are in double. The last two are AdamW with a group of parameters for
-each row of the published table. Which tolerances the tests accept, and where a library had to be told something, is in
+Each rule makes ten updates (SOAP fourteen) of stacked and single matrices, and of vectors where it has them,
+at a constant rate; the optimizer of another library makes the same updates with the same gradients and
+settings. *Difference* is the largest one of any weight afterwards, relative to the largest change of a weight
+of its parameter in these updates (`python -m tests.parity.table optimizers`). All updates are in single
+precision except those of SOAP, schedule-free AdamW, muP and CompleteP, which are in double. The last two are
+AdamW with a group of parameters for each row of the published table. Which tolerances the tests accept, and where a library had to be told something, is in
 `tests/training/optimization/`. `nadamw` and `muonh` have no such partner and are compared with their equations there.
 
 | Rule | Reference | Difference |

@@ -9,11 +9,12 @@ INTRODUCTION = """
 ## Read and written again
 
 `zoo import` makes a run of every system above that has a class of another library, and `zoo export` writes the run as a checkpoint;
-global tokens (Longformer) and the kind of positions (performer-pytorch) are no settings of their class, and where they are not what it
-has, the export is refused.
-*Tensors*: import and export round trip: bit-equal, and the settings, written from our config alone, are read as the same config
-(`tests/interop/test_export.py`). *Loaded* by that library, the written checkpoint gives the same logits as the class with the original
-weights, to the last bit (`tests/parity/models/test_interchange.py`).
+global tokens (Longformer) and the kind of positions (performer-pytorch) are not settings of their class, so
+the export is refused where a run differs from what the class has.
+*Tensors* says that importing and exporting a checkpoint returns every tensor bit for bit, and that the
+settings, written from our config alone, are read as the same config (`tests/interop/test_export.py`).
+*Loaded* says that the written checkpoint, loaded by that library, gives the same logits as the class with
+the original weights, to the last bit (`tests/parity/models/test_interchange.py`).
 
 Classes without a head (LlamaModel, BertModel, T5EncoderModel and others), classes with a head for a task
 (BertForSequenceClassification and others), Qwen 2, XLM-RoBERTa, CamemBERT and the final cap of Gemma 3 are compared by their outputs alone

@@ -118,8 +118,9 @@ def costs(variant: Variant) -> str:
     return f"Parameters {_against(before[0], after[0])}; training FLOPs per token {_against(before[1], after[1])}."
 
 
-def _against(old: float, new: float) -> str:
-    return f"{new:,.0f}" if new == old else f"{new:,.0f} ({new - old:+,.0f}, {100 * (new / old - 1):+.3g} %)"
+def _against(old: float, new: float, unit: str = "") -> str:
+    change = "" if new == old else f" ({new - old:+,.0f}, {100 * (new / old - 1):+.3g} %)"
+    return f"{new:,.0f}{unit}{change}"
 
 
 def cached_bytes(model: configs.ResolvedConfig, context: int) -> float:
@@ -156,7 +157,7 @@ def inference(variant: Variant) -> list[str]:
         return [*lines, "The cache holds sums of one size, whatever the number of tokens."]
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
-    text = f"The cache of {length:,} tokens holds {_against(cached_bytes(old, length), now)} bytes in bfloat16"
+    text = f"The cache of {length:,} tokens holds {_against(cached_bytes(old, length), now, ' bytes')} in bfloat16"
     text += ": 2 G K L numbers per token" if not own.layers.pattern else ""
     if model.architecture == "encoder_decoder":
         crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES

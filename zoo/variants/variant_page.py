@@ -247,7 +247,7 @@ def sections(variant: Variant, findings: Findings | None = None) -> dict[str, li
         "What papers report": list(PUBLISHED.get(variant.name, ())),
         "Code": [f"{code_of(variant)}."],
         "Config": chosen_by(variant) or ["Nothing to set: every model of this architecture has it."],
-        "Used by": [f"The configs {users}." if users else "No published config in its default size."],
+        "Used by": [f"The configs {users}." if users else "No published config uses it in its default size."],
         "Shapes": held,
         "Cost": [f"{costs(variant)} {size}"],
         "Inference": inference(variant),
