@@ -8,8 +8,9 @@ from typing import Any
 
 from zoo.errors import ConfigError, DataError, why_no_file
 
-DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt. An encoder-decoder reads the
-prompt; by objective.kind it
+DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt; so does an encoder trained by
+masked_diffusion, with --max-new-tokens tokens in random order. An encoder-decoder reads the prompt; by
+objective.kind it
   prefix       continues it
   span         fills its blanks <0>, <1>, ... (or one at its end, if it has none)
   denoising    rewrites it with the blanks filled

@@ -20,6 +20,7 @@ from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.special_tokens import read_special_tokens
 from zoo.decoding.stop_strings import stop_table
+from zoo.decoding.unmasking import UnmaskingGenerator
 from zoo.errors import ConfigError, DataError
 from zoo.models.functional import Params, Stats
 
@@ -65,7 +66,8 @@ class Completion:
 class TextGenerator:
     """A run's model and tokenizer, used as the run's objective trained them.
 
-    causal: the model continues the prompt, which begins a document. prefix: the encoder reads the
+    causal: the model continues the prompt, which begins a document. masked_diffusion: it fills in
+    masks after the prompt, in random order. prefix: the encoder reads the
     prompt and the decoder continues from its last token; a decoder alone reads the prompt as a
     whole and continues it. span: the encoder reads the prompt with a sentinel for each blank,
     "<0>", "<1>", ..., or one at the end if there is none; the decoder writes their contents, "<0>
@@ -112,7 +114,16 @@ class TextGenerator:
         self.sentinels = config.objective.sentinels if self._has("spans") else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
         limit = int(self.trained_length) if reading.limited and math.isfinite(self.trained_length) else None
-        self.generator = Generator(model, params, stats, limit, bidirectional_prompt=not both and self._has("prefix"))
+        self.generator: Generator | UnmaskingGenerator
+        if self._has("any_share"):
+            allowed = np.ones(tokenizer.vocab_size, bool)
+            allowed[[id for id in tokenizer.special_ids if id < tokenizer.vocab_size]] = False
+            suffix = () if config.data.row_format == "packed" else (tokenizer.separator_id,)
+            self.generator = UnmaskingGenerator(model, params, stats, tokenizer.mask_id, allowed, suffix)
+        else:
+            self.generator = Generator(
+                model, params, stats, limit, bidirectional_prompt=not both and self._has("prefix")
+            )
 
     def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""

@@ -176,7 +176,7 @@ def summary(config: ResolvedConfig) -> Cost:
     if model.architecture == "elmo" and objective.kind in OBJECTIVE_KINDS.having("tokens"):
         # In both directions.
         predicted = 2 * length
-    if objective.kind in OBJECTIVE_KINDS.having("masked") and objective.kind in OBJECTIVE_KINDS.having("share"):
+    if objective.kind in OBJECTIVE_KINDS.having("masked") and objective.kind in OBJECTIVE_KINDS.having("fixed_share"):
         predicted = max(1, round(objective.select_fraction * length))
     row = Row(source, targets, predicted)
     counts = {

@@ -55,7 +55,7 @@ def abstract_batch(config: ResolvedConfig) -> dict[str, jax.ShapeDtypeStruct]:
         return jax.ShapeDtypeStruct(shape, np.int32)
 
     if kind in OBJECTIVE_KINDS.having("masked"):
-        share = kind in OBJECTIVE_KINDS.having("share")
+        share = kind in OBJECTIVE_KINDS.having("fixed_share")
         predicted = max(1, int(objective.select_fraction * T + 0.5)) if share else T
         batch = {"tokens": ids(B, T), "masked_positions": ids(B, predicted), "targets": ids(B, predicted)}
         batch |= {} if share else {"candidates": ids(B)}

@@ -20,7 +20,7 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
         )
         return
     fractions = flat["objective.mask_token_fraction"] + flat["objective.random_token_fraction"]
-    if objective in OBJECTIVE_KINDS.having("share") and fractions > 1 + 1e-9:
+    if objective in OBJECTIVE_KINDS.having("fixed_share") and fractions > 1 + 1e-9:
         yield (
             f"objective.mask_token_fraction={flat['objective.mask_token_fraction']:g} and "
             f"objective.random_token_fraction={flat['objective.random_token_fraction']:g} add up to more than 1"

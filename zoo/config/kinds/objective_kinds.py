@@ -135,8 +135,9 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 # * "prefix": it divides rows at `objective.prefix_length`.
 # * How rows are corrupted (`zoo.data.rows.corruption`): "spans" (spans are cut out of them) or
 #   "masking" (some tokens are hidden), and that either with "masked" (an encoder predicts them where
-#   they stand) or with "denoising" (a decoder writes the whole row). "share": a fixed share of the
-#   tokens is hidden.
+#   they stand) or with "denoising" (a decoder writes the whole row). With
+#   "fixed_share" a fixed share of the tokens is hidden, with "any_share" any share, so that the model
+#   can write text by filling in one token after the other.
 # * "replaced": a generator within the model predicts the hidden tokens, and the model itself says
 #   which tokens were replaced.
 OBJECTIVE_KINDS = KindTable(
@@ -171,20 +172,20 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "masked",
             "hidden tokens, from all others (Devlin et al. 2019)",
-            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "share", "masked"}),
+            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "fixed_share", "masked"}),
         ),
         Kind(
             KIND,
             "masked_diffusion",
             "hidden tokens, from all others, where any share of a row is hidden (Sahoo et al. 2024, MDLM)",
-            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "masked"}),
+            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "any_share", "masked"}),
             problems=_masked_diffusion_problems,
         ),
         Kind(
             KIND,
             "replaced_tokens",
             "whether each token is the original or one that a small generator put in its place (Clark et al. 2020)",
-            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "share", "masked", "replaced"}),
+            frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "fixed_share", "masked", "replaced"}),
             (
                 Field(
                     "objective.discriminator_weight",
@@ -215,7 +216,7 @@ OBJECTIVE_KINDS = KindTable(
             KIND,
             "denoising",
             'a whole row, from a copy of it with hidden tokens (Raffel et al. 2020, section 3.3.1, "BERT-style")',
-            frozenset({"encoder_decoder", "tokens", "text", "masking", "share", "denoising"}),
+            frozenset({"encoder_decoder", "tokens", "text", "masking", "fixed_share", "denoising"}),
         ),
         Kind(
             KIND,

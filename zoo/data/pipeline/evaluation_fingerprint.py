@@ -231,7 +231,7 @@ def _from_the_left(kind: str) -> bool:
 def _hidden(flat: Mapping[str, Any]) -> str:
     if flat["objective.kind"] not in OBJECTIVE_KINDS.having("masking"):
         return ""
-    if flat["objective.kind"] not in OBJECTIVE_KINDS.having("share"):
+    if flat["objective.kind"] in OBJECTIVE_KINDS.having("any_share"):
         return "any share of a row, all [MASK]"
     if flat["training.eval_masks"] == "all":
         return "all [MASK]"

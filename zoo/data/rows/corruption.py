@@ -28,7 +28,7 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     objective = config.objective
     boundary_ids = (tokenizer.bos_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
     if objective.kind in OBJECTIVE_KINDS.having("masking"):
-        if objective.kind not in OBJECTIVE_KINDS.having("share"):
+        if objective.kind in OBJECTIVE_KINDS.having("any_share"):
             return DiffusionMasking(boundary_ids, tokenizer.mask_id)
         masking = Masking(
             objective.select_fraction,
