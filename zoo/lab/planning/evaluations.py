@@ -92,10 +92,11 @@ def _advice(what: str, prints: Mapping[str, EvaluationFingerprint], metric: str)
     if what == "tokenizer":
         return f"; {metric} counts per token, use eval/bits_per_byte"
     sides = prints.values()
+    same_context = len({each.context for each in sides}) == 1
     if what == "rows" and len({each.sample for each in sides}) > 1:
         return "; training.eval_batches=0 scores all of the held-out text"
-    if what == "rows" and len({each.hidden for each in sides}) > 1 and all(each.hidden for each in sides):
+    if what == "rows" and same_context and len({each.hidden for each in sides}) > 1:
         return "; training.eval_masks=all hides tokens in the same way"
-    if what == "targets" and len({each.context for each in sides}) == 1 and not any(each.hidden for each in sides):
+    if what == "targets" and same_context and not any(each.hidden for each in sides):
         return "; training.eval_context leaves out the first targets of a row"
     return "; any models compare by the score of a task that they are fine-tuned on"
