@@ -212,6 +212,11 @@ def test_prerequisites_differ_only_in_listed_fields(spec):
             "training.checkpoint_every",
         },
         "masking_recipe.py": {"objective.mask_token_fraction", "objective.random_token_fraction"},
+        "pretraining_objective.py": {
+            "objective.kind",
+            "objective.mask_token_fraction",
+            "objective.random_token_fraction",
+        },
         "next_sentence.py": {
             "data.row_format",
             "objective.next_sentence",
