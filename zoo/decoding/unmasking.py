@@ -58,8 +58,10 @@ class UnmaskingGenerator:
         max_new_tokens: int,
         sampling: Sampling,
         key: Key[Array, ""],
+        stop: Int[np.ndarray, "V Q"] | None = None,
+        sources: Prompts | None = None,
+        vocab_size: int | None = None,
         cache: bool = True,
-        **_: object,
     ) -> Generated:
         """Continues prompts by `max_new_tokens` tokens each.
 
@@ -68,11 +70,14 @@ class UnmaskingGenerator:
             max_new_tokens: number of new tokens.
             sampling: how tokens are chosen.
             key: for the order of the places and for the tokens; those of row b depend on it and on b.
+            stop, sources, vocab_size: arguments of `Generator.generate`, not used: a text is cut
+                after it is complete, and `allowed` says which ids are drawn.
             cache: must be left at True.
 
         Raises:
             ConfigError: an impossible request.
         """
+        del stop, sources, vocab_size
         sampling = sampling.checked()
         if not cache:
             raise ConfigError("--no-cache has no effect: masked diffusion reads the whole text for every new token")
@@ -98,8 +103,9 @@ class UnmaskingGenerator:
         made = [row[start : start + max_new_tokens] for row, start in zip(filled, starts, strict=True)]
         return Generated(np.stack(made), np.full(len(rows), max_new_tokens, np.int32))
 
-    def beam_search(self, **_: object) -> Generated:
+    def beam_search(self, **request: object) -> Generated:
         """Raises ConfigError: the text has no order in which hypotheses could grow."""
+        del request
         raise ConfigError("--beams: masked diffusion fills in its tokens in random order; leave it out to sample")
 
 
