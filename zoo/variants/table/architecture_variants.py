@@ -125,6 +125,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
                 1e-5,
             ),
         ),
+        claims=("V29",),
     ),
     choice(
         "objective.kind",
@@ -135,6 +136,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         source=ReplacedTokensObjective,
         systems=("electra",),
         tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_equal_those_of_each_row_alone"),),
+        claims=("V30",),
     ),
     choice(
         "model.architecture",
