@@ -21,7 +21,7 @@ class UnmaskingGenerator:
     random order.
 
     This is a draw from the model whose mean loss over all orders is the training loss of
-    `zoo.objectives.masked_diffusion` (Ou et al. 2024, arXiv:2406.03736). N new tokens take N passes
+    `zoo.objectives.masked` (Ou et al. 2024, arXiv:2406.03736). N new tokens take N passes
     over the whole text, and nothing can be cached, since each new token changes all hidden states.
     The text always has N new tokens: training predicts no token that ends a document.
 
@@ -94,12 +94,9 @@ class UnmaskingGenerator:
         for row, ids in zip(tokens, rows, strict=True):
             row[: len(ids)] = ids
         starts = np.array([len(prompt) for prompt in prompts], np.int32)
-        filled = jax.device_get(
-            _fill(
-                self.graph, self.values, tokens, starts, self.allowed, sampling, key, np.int32(max_new_tokens),
-                greedy=sampling.temperature == 0,
-            )
-        )  # fmt: skip
+        new = (starts[:, None] <= np.arange(tokens.shape[1])) & (tokens == self.mask_id)
+        chosen = None if sampling.temperature == 0 else sampling
+        filled = jax.device_get(_fill(self.graph, self.values, tokens, new, self.allowed, chosen, key))
         made = [row[start : start + max_new_tokens] for row, start in zip(filled, starts, strict=True)]
         return Generated(np.stack(made), np.full(len(rows), max_new_tokens, np.int32))
 
@@ -109,26 +106,25 @@ class UnmaskingGenerator:
         raise ConfigError("--beams: masked diffusion fills in its tokens in random order; leave it out to sample")
 
 
-@partial(jax.jit, static_argnames=("graph", "greedy"))
+@partial(jax.jit, static_argnames="graph")
 def _fill(
     graph: nnx.GraphDef,
     values: tuple[Params, Stats],
     tokens: Int[Array, "B T"],
-    starts: Int[Array, " B"],
+    new: Bool[Array, "B T"],
     allowed: Bool[Array, " V"],
-    sampling: Sampling,
+    sampling: Sampling | None,
     key: Key[Array, ""],
-    count: Int[Array, ""],
-    greedy: bool,
 ) -> Int[Array, "B T"]:
-    """Returns the rows with the `count` tokens after `starts` filled in."""
+    """Returns the rows with the `new` tokens filled in, as many in each row; without `sampling` the
+    most probable ones.
+    """
     model = nnx.merge(graph, *values)
     rows, length = tokens.shape
     index = jnp.arange(length)
     positions = jnp.where(tokens >= 0, index, -1)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(rows))
     draws = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 0), (length,)))(keys)
-    new = (index >= starts[:, None]) & (index < starts[:, None] + count)
     order = jnp.argsort(jnp.where(new, draws, 2.0), axis=1)
 
     def scores(tokens: Int[Array, "B T"], places: Int[Array, " B"]) -> Float[Array, "B V"]:
@@ -142,7 +138,7 @@ def _fill(
         places = order[:, number]
         logits = scores(tokens, places)
         row_keys = jax.vmap(lambda key: jax.random.fold_in(key, 1 + number))(keys)
-        drawn = argmax_token(logits) if greedy else sample_tokens(logits, row_keys, sampling)
+        drawn = argmax_token(logits) if sampling is None else sample_tokens(logits, row_keys, sampling)
         return tokens.at[jnp.arange(rows), places].set(drawn)
 
-    return jax.lax.fori_loop(0, count, step, tokens)
+    return jax.lax.fori_loop(0, new[0].sum(), step, tokens)

@@ -6,8 +6,7 @@ from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaskedObjective
-from zoo.objectives.masked import MaskedObjective
-from zoo.objectives.masked_diffusion import MaskedDiffusionObjective
+from zoo.objectives.masked import MaskedDiffusionObjective, MaskedObjective
 from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective

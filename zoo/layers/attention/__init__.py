@@ -5,12 +5,11 @@ subclass for each kind weighs the values, and stores what decoding needs in the 
 """
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.differential_attention import DifferentialAttention
 from zoo.layers.attention.forgetting_attention import ForgettingAttention
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer, shared_scores
-from zoo.layers.attention.unnormalised_attention import SigmoidAttention, SoftmaxPlusOneAttention
+from zoo.layers.attention.unnormalised_attention import DifferentialAttention, SigmoidAttention, SoftmaxPlusOneAttention
 from zoo.layers.attention.value_mixing import ValueEmbeddingAttention, ValueResidualAttention
 
 __all__ = ["ATTENTIONS", "SharedScores", "TokenMixer", "make_attention", "shared_scores"]

@@ -1,6 +1,6 @@
 """Variants of what heads do with scores, and with what they have read."""
 
-from zoo.layers.attention import differential_attention, forgetting_attention, head_options, unnormalised_attention
+from zoo.layers.attention import forgetting_attention, head_options, unnormalised_attention
 from zoo.variants.table.entry import LAYER, WHOLE, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -114,7 +114,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "model.attention.kind",
         "differential",
         "attention",
-        source=differential_attention.DifferentialAttention,
+        source=unnormalised_attention.DifferentialAttention,
         systems=("diffllama",),
         tests=(LAYER, WHOLE),
     ),
