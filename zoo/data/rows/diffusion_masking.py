@@ -29,15 +29,8 @@ class DiffusionMasking:
     def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Hides tokens for training.
 
-        Args:
-            rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
-            indices: number of each row, [B].
-            epochs: epoch of each row, [B].
-            seed: the run's seed.
-
-        Returns:
-            int32 arrays: "tokens", "masked_positions" and "targets" as of `Masking`, with N = T;
-                "candidates" [B], the n of each row; and all other arrays of `rows`.
+        Arguments are those of `Masking.training_batch`. So are the arrays that are returned, with
+        N = T, and "candidates" [B], the n of each row.
         """
         return self._hidden(rows, row_keys(TRAINING, seed, epochs, indices))
 
