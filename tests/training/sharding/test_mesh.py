@@ -112,6 +112,26 @@ def test_loss_of_two_means_on_a_mesh_equals_the_whole_batch(tmp_path):
         )
 
 
+# Pairs of heads whose halves are on different devices, and a loss whose weights differ between rows.
+SPREAD = {
+    "differential attention": {"model.attention.kind": "differential", "model.dropout": 0.0},
+    "masked diffusion": {
+        "model.architecture": "encoder",
+        "objective.kind": "masked_diffusion",
+        "training.eval_lengths": (),
+        "model.dropout": 0.0,
+    },
+}
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("name", SPREAD)
+def test_what_is_spread_over_devices_equals_one_device(name, tmp_path):
+    alone = curve(tmp_path / "one", 1, SPREAD[name])
+    mesh = {"mesh.fsdp": 2, "mesh.tensor": 2}
+    np.testing.assert_allclose(curve(tmp_path / "mesh", 4, SPREAD[name] | mesh), alone, rtol=2e-5)
+
+
 # Groups by role, by the axes that devices divide, and by path, besides the group of the rest. Two
 # use optimizers whose state has other shapes than the parameters.
 GROUPS = {
