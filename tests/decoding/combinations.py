@@ -76,6 +76,7 @@ ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
     "canon layers in the decoder": {"model.decoder.convolution.kind": "canon"},
     "umT5": T5_BIAS | {"model.position.shared": False, "model.num_layers": 2},
     "performer": {"model.attention.kind": "performer"},
+    "differential": {"model.attention.kind": "differential", "model.attention.lambda_init": 0.4},
     "a window and fewer key heads in the decoder": {
         "model.position.kind": "rope", "model.decoder.attention.window": 3, "model.decoder.attention.num_kv_heads": 2},
     "fewer key heads in cross-attention, shared queries": {

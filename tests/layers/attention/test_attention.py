@@ -159,7 +159,7 @@ def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
     close(one, other, 1e-6)
 
 
-@pytest.mark.parametrize("fields", [{}, {"model.position.kind": "rope"}, {"model.attention.qk_norm": "head", "model.attention.sinks": True,
+@pytest.mark.parametrize("fields", [{}, DIFFERENTIAL, {"model.position.kind": "rope"}, {"model.attention.qk_norm": "head", "model.attention.sinks": True,
                                     "model.attention.num_kv_heads": 2, "model.attention.implementation": "einsum"}], ids=str)  # fmt: skip
 def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):
     config = tiny(fields).model
