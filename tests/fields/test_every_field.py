@@ -138,6 +138,7 @@ LABELLED = (
     "data.stride",
     "data.examples",
     "model.head.classes",
+    "model.head.pooler_activation",
     "model.head.pooling",
     "training.trained_layers",
 )
