@@ -77,10 +77,10 @@ def attention(settings: Settings) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from zoo.layers.attention.banded import banded_attention, block_length
-    from zoo.layers.attention.kernel_choice import FUSED, KernelChoice
-    from zoo.layers.attention.kernels import KERNELS
-    from zoo.layers.attention.scoring import Scoring
+    from zoo.layers.attention.kernels.banded import banded_attention, block_length
+    from zoo.layers.attention.kernels.kernel_choice import FUSED, KernelChoice
+    from zoo.layers.attention.kernels.products import KERNELS
+    from zoo.layers.attention.kernels.scoring import Scoring
     from zoo.layers.context import Context
 
     name, causal, window = settings["kernel"], settings["causal"], settings["window"]

@@ -170,7 +170,7 @@ def measure(settings: Settings) -> dict[str, Any]:
     Raises:
         FloatingPointError: the loss is not finite: what was timed is no training step.
     """
-    from zoo.layers.attention.kernel_choice import Platform
+    from zoo.layers.attention.kernels.kernel_choice import Platform
     from zoo.models import cost
     from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
     from zoo.resources.abstract_run import abstract_program

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.support.building import call, slow_but
-from zoo.layers.attention.banded import banded_attention
-from zoo.layers.attention.kernel_choice import Platform
-from zoo.layers.attention.kernels import KERNELS
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.banded import banded_attention
+from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.attention.kernels.products import KERNELS
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context, Memory
 from zoo.layers.position import alibi_slopes
 

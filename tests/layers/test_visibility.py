@@ -8,7 +8,8 @@ import pytest
 from tests.support.building import slow_but
 from tests.support.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, either_way, of_layer
 from zoo.config import ATTENTION_SUPPORT
-from zoo.layers.attention import banded, favor, softmax_attention
+from zoo.layers.attention import favor, softmax_attention
+from zoo.layers.attention.kernels import banded
 
 BANDED = {
     name: situation for name, situation in SITUATIONS.items() if situation.in_order and situation.fields.get("window")

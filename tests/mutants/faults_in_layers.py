@@ -6,7 +6,7 @@ NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/
 ROPE, RELATIVE, KERNELS = (
     "zoo/layers/position/rope.py",
     "zoo/layers/position/relative.py",
-    "zoo/layers/attention/kernels.py",
+    "zoo/layers/attention/kernels/products.py",
 )
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 KEY_VALUES = "zoo/layers/attention/key_values.py"

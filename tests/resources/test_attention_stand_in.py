@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from zoo.layers.attention import fused
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels import fused
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 from zoo.resources.attention_stand_in import fused_attention_stand_in
 

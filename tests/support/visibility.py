@@ -12,7 +12,7 @@ import pytest
 from tests import reference
 from tests.support.building import ENCODER, call, compiled, random_statistics, random_values, tiny, with_values
 from zoo.layers.attention import make_attention
-from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 

@@ -15,7 +15,7 @@ from tests.support.small_runs import OBJECTIVES, small
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
 from zoo.layers.attention.attention_record import attention_entropy
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective

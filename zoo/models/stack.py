@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig, layer_kind, stored_layers
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
-from zoo.layers.attention.fused import FUSED_OUTPUT
+from zoo.layers.attention.kernels.fused import FUSED_OUTPUT
 from zoo.layers.block import PLACEMENTS, make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic

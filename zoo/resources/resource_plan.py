@@ -11,8 +11,8 @@ from zoo import config as configs
 from zoo.config import AUTO, ResolvedConfig
 from zoo.data.pipeline.batch_stages import BatchShape, batch_shapes
 from zoo.errors import ConfigError
-from zoo.layers.attention import fused
-from zoo.layers.attention.kernel_choice import Platform
+from zoo.layers.attention.kernels import fused
+from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.models import cost
 from zoo.nested import flatten, unflatten
 from zoo.objectives.attention_kernels import attention_kernels

@@ -24,7 +24,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
-from zoo.layers.attention.kernel_choice import Platform
+from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes

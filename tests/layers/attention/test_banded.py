@@ -9,9 +9,10 @@ import pytest
 
 from tests.support.building import ENCODER, call, close, quick_compilation, random_values, slow_but, tiny, with_values
 from tests.support.visibility import normal
-from zoo.layers.attention import banded, make_attention, shared_scores, softmax_attention
-from zoo.layers.attention.kernels import KERNELS
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention import make_attention, shared_scores, softmax_attention
+from zoo.layers.attention.kernels import banded
+from zoo.layers.attention.kernels.products import KERNELS
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 from zoo.layers.position import make_embedded_position
 

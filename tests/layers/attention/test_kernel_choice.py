@@ -4,7 +4,7 @@ import pytest
 
 from zoo.config import ATTENTION_SUPPORT
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",

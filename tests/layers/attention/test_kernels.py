@@ -23,8 +23,8 @@ from tests.layers.attention.attention_inputs import (
 )
 from tests.support.building import call, close, counting, slow_but
 from zoo.config import ATTENTION_SUPPORT
-from zoo.layers.attention.kernels import KERNELS
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.products import KERNELS
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context, DropoutKey
 
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]

@@ -25,8 +25,8 @@ from tests.support.building import (
 from tests.support.visibility import WAYS, either_way
 from zoo.layers.attention import favor, make_attention
 from zoo.layers.attention.favor import EPSILON, performer_attention, random_features
-from zoo.layers.attention.kernels import KERNELS
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.products import KERNELS
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, refresh, split

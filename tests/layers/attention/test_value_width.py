@@ -9,13 +9,14 @@ from tests import reference
 from tests.decoding import making
 from tests.support.building import ENCODER_DECODER, call, close, counting, tiny
 from zoo.errors import ConfigError
-from zoo.layers.attention import ATTENTIONS, banded, make_attention
+from zoo.layers.attention import ATTENTIONS, make_attention
 from zoo.layers.attention.favor import performer_attention, random_features
-from zoo.layers.attention.kernel_choice import Platform, choose_kernel
-from zoo.layers.attention.kernels import KERNELS, cached_attention
+from zoo.layers.attention.kernels import banded
+from zoo.layers.attention.kernels.kernel_choice import Platform, choose_kernel
+from zoo.layers.attention.kernels.products import KERNELS, cached_attention
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.performer_attention import PerformerAttention
-from zoo.layers.attention.scoring import Scoring
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.models.functional import split
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.building import slow_but, tiny
 from zoo.layers.attention import softmax_attention
-from zoo.layers.attention.kernel_choice import Platform
-from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model

@@ -24,7 +24,7 @@ from zoo.interop import importer_of
 from zoo.interop.model_weights import export_weights, import_weights
 from zoo.interop.settings.importer import ACTIVATIONS
 from zoo.interop.weights.mapping import TiedTensor
-from zoo.layers.attention.banded import block_length
+from zoo.layers.attention.kernels.banded import block_length
 from zoo.layers.context import Context
 from zoo.layers.feedforward import activation
 from zoo.models.architectures import make_model

@@ -16,8 +16,8 @@ from tests.support.building import (
     tiny,
     with_values,
 )
-from zoo.layers.attention.kernels import KERNELS
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.products import KERNELS
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.norm import layer_norm, make_norm, rms_norm

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.building import tiny
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernel_choice import Platform
+from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.training.runtime import platform_check
 
 

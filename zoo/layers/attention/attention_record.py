@@ -8,8 +8,8 @@ from jax.scipy.special import entr
 from jaxtyping import Array, Float
 
 from zoo.layers.activation_record import SumAndCount, evenly_spaced
-from zoo.layers.attention.kernels import attention_probabilities, attention_scores
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.products import attention_probabilities, attention_scores
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 
 # Enough for a mean, and few enough that the scores of a long row never exist all at once.

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.layers.attention.kernels import group_heads, tokens_first
+from zoo.layers.attention.kernels.products import group_heads, tokens_first
 from zoo.layers.context import Context
 from zoo.layers.decompositions import qr
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, RowStructure
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.cache import Cache

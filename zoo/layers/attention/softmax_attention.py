@@ -7,13 +7,13 @@ from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
-from zoo.layers.attention.banded import banded_attention
 from zoo.layers.attention.head_options import LengthFactor, without_own_value
-from zoo.layers.attention.kernel_choice import KernelChoice, Mask, Platform, RowStructure, choose_kernel
-from zoo.layers.attention.kernels import KERNELS, cached_attention, visible_keys
+from zoo.layers.attention.kernels.banded import banded_attention
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Mask, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernels.products import KERNELS, cached_attention, visible_keys
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.projections import Attention, Projected
-from zoo.layers.attention.scoring import Scoring
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.context import Context
 from zoo.layers.parameter import normal, parameter

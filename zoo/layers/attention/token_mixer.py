@@ -8,7 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.kernel_choice import KernelChoice, Platform, RowStructure
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, RowStructure
 from zoo.layers.context import Context
 from zoo.layers.position import Position
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from zoo.config import AUTO, ResolvedConfig
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.context import Context
 from zoo.layers.norm import rms_norm

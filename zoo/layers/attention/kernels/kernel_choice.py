@@ -8,7 +8,7 @@ import jax
 
 from zoo.config import ATTENTION_SUPPORT, AUTO
 from zoo.errors import ConfigError
-from zoo.layers.attention.banded import block_length
+from zoo.layers.attention.kernels.banded import block_length
 from zoo.layers.context import Context
 
 FUSED = "cudnn"
@@ -98,7 +98,7 @@ class RowStructure(NamedTuple):
 
     def block_length(self, window: int) -> int:
         """Returns the size of the blocks that a window of `window` tokens cuts a row into, or 0
-        (`zoo.layers.attention.banded`).
+        (`zoo.layers.attention.kernels.banded`).
         """
         return block_length(self.length, window, self.causal) if self.in_order and not self.prefix else 0
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 
 MIN_BLOCK = 64

@@ -16,8 +16,8 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.activation_sharding import ActivationSharding
-from zoo.layers.attention.kernel_choice import Mask, RowStructure
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.kernel_choice import Mask, RowStructure
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 
 FUSED_OUTPUT = "fused attention"

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from zoo.layers.attention.fused import cudnn_attention
-from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.kernels.fused import cudnn_attention
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 
 
