@@ -46,6 +46,7 @@ VARIANTS = {
             "sigmoid-attention",
             "forgetting",
             "differential",
+            "latent",
         ),
         *("value-residual", "learned-value-residual", "value-embedding"),
     ),

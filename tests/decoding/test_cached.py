@@ -36,7 +36,7 @@ def test_cache_of_every_position_scheme_window_and_number_of_key_heads(position,
 
 @pytest.mark.parametrize("name", slow_but((
     "local and global layers, scanned and recomputed in training", "running statistics", "performer, rope", "shared queries",
-    "gated heads without their own values", "forget gates, scanned", "canon layers, scanned", "layers of shared weights",
+    "gated heads without their own values", "latent", "forget gates, scanned", "canon layers, scanned", "layers of shared weights",
 ), DECODERS, pytest.mark.promise))  # fmt: skip
 def test_cache_of_other_decoders(name):
     close(*stepwise_and_full_scores(DECODERS[name]))

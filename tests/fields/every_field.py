@@ -108,6 +108,9 @@ NEEDS = {
     "model.attention.sigmoid_bias": {"model.attention.kind": "sigmoid"},
     "model.attention.forget_bias": {"model.attention.kind": "forgetting"},
     "model.attention.lambda_init": {"model.attention.kind": "differential"},
+    "model.attention.latent_dim": {"model.attention.kind": "latent"},
+    "model.attention.rotary_dim": {"model.attention.kind": "latent", "model.position.kind": "rope"},
+    "model.attention.query_latent_dim": {"model.attention.kind": "latent"},
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
     "model.convolution.width": CANON,
@@ -190,6 +193,8 @@ NEEDS = {
     "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER_VALUES = {
+    "model.attention.latent_dim": 5,
+    "model.attention.rotary_dim": 6,
     "training.eval_every": 3,
     "model.num_layers": 3,
     "model.parametrization": "mup",

@@ -16,7 +16,15 @@ from zoo.variants import VARIANTS
 NAMES = (
     *("dynamic-tanh", "layernorm-scaling", "layerscale", "x0-shortcut", "zero-outputs", "sandwich", "p-rope"),
     *("output-gate", "head-gate", "attended-gate", "exclusive", "ssmax", "cosine", "softmax-plus-one"),
-    *("sigmoid-attention", "forgetting", "differential", "value-residual", "learned-value-residual", "value-embedding"),
+    *(
+        "sigmoid-attention",
+        "forgetting",
+        "differential",
+        "latent",
+        "value-residual",
+        "learned-value-residual",
+        "value-embedding",
+    ),
     *("canon", "primer", "token-shift", "relu-squared", "leaky-relu-squared", "swiglu-clamped", "xielu", "multi-token"),
 )
 CHANGES = (

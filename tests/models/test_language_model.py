@@ -77,6 +77,8 @@ MODELS = {
         "model.num_layers": 2, "model.attention.window": 3},
     "differential, scanned": {"model.attention.kind": "differential", "model.attention.num_kv_heads": 2, "model.num_layers": 3,
         "model.scan_layers": True, "model.position.kind": "rope", "model.norm.kind": "rmsnorm"},
+    "latent, scanned": {"model.attention.kind": "latent", "model.attention.rotary_dim": 4, "model.num_layers": 3, "model.scan_layers": True,
+        "model.position.kind": "rope", "model.norm.kind": "rmsnorm", "model.norm.unit_offset": True},
     "value embedding in turn": {"model.layers.pattern": "own,plain", "model.num_layers": 4, "model.scan_layers": True,
         "model.layers.kinds.own.attention.kind": "value_embedding", "model.layers.kinds.own.attention.num_kv_heads": 2,
         "model.layers.kinds.own.attention.value_gate_channels": 3, "model.layers.kinds.plain.attention.num_kv_heads": 4},

@@ -95,3 +95,25 @@ def subtracted(config, params, attended, number):
         difference = attended[t, j] - weight * attended[t, j + H // 2]
         out[t, j] = (1 - first) * difference / np.sqrt((difference**2).mean() + config.norm.epsilon)
     return out.reshape(T, H, V // 2)
+
+
+def expanded(config, params, x):
+    """DeepSeek-AI 2024, eq. 9 to 17: queries and keys [T, H, K + R] and values [T, H, K] of a row x
+    [T, D], before rotation. The last R elements of the keys are the same for all heads.
+    """
+    attention = config.attention
+    H, K = attention.num_heads, attention.head_dim
+
+    def projected(name, y):
+        return y @ params[name]["kernel"] + params[name].get("bias", 0.0)
+
+    def latent(name):
+        y = projected(name, x)
+        scale = params[f"{name}_norm"]["scale"] + (1 if config.norm.unit_offset else 0)
+        return y / np.sqrt((y**2).mean(axis=1, keepdims=True) + config.norm.epsilon) * scale
+
+    c, source = latent("latent"), latent("query_latent") if attention.query_latent_dim else x
+    k, v = (projected(name, c).reshape(len(x), H, K) for name in ("key", "value"))
+    if attention.rotary_dim:
+        k = np.concatenate([k, np.stack([projected("rotary_key", x)] * H, axis=1)], axis=2)
+    return projected("query", source).reshape(len(x), H, -1), k, v

@@ -10,7 +10,7 @@ from scipy.special import erf
 
 from tests.reference import positions as schemes
 from tests.reference.convolutions import convolved, convolved_rows, shifted
-from tests.reference.heads import exclusive, forgotten, gated, lengthened, normed, paired_values, subtracted
+from tests.reference.heads import exclusive, expanded, forgotten, gated, lengthened, normed, paired_values, subtracted
 from tests.reference.rows import overlaid, visible
 
 
@@ -189,10 +189,14 @@ def attention_row(
             return shifted(config, x, y, queries, documents, params[f"{name}_convolution"])
         return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
 
-    q, k, v = (
-        mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
-        for name, y in (("query", x), ("key", source), ("value", source))
-    )
+    first = 0  # The first dimension of a head that rotates.
+    if config.attention.kind == "latent":
+        (q, k, v), first = expanded(config, params, x), K
+    else:
+        q, k, v = (
+            mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
+            for name, y in (("query", x), ("key", source), ("value", source))
+        )
     assert q.shape[1] == config.attention.num_query_heads
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
@@ -203,10 +207,12 @@ def attention_row(
         v = paired_values(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
-        frequencies, factor = schemes.rope(position, K, length)
+        frequencies, factor = schemes.rope(position, q.shape[2] - first, length)
         for heads, places in ((q, queries), (k, keys)):
             for t, h in np.ndindex(heads.shape[:2]):
-                heads[t, h] = schemes.rotate(heads[t, h], places[t], frequencies, position.layout, factor)
+                heads[t, h, first:] = schemes.rotate(
+                    heads[t, h, first:], places[t], frequencies, position.layout, factor
+                )
     if config.attention.ssmax:
         q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))

@@ -47,6 +47,7 @@ SYNONYMS = {
     "xsa": "exclusive",
     "fox": "forgetting",
     "diff-attention": "differential",
+    "mla": "latent",
     "mtp": "multi-token",
     "gated-attention": "output-gate",
     "peri-ln": "sandwich",

@@ -85,11 +85,17 @@ def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> Non
         fill("model.attention.cross_kv_heads", flat["model.attention.num_kv_heads"])
     if dim % heads == 0:
         fill("model.attention.head_dim", dim // heads)
-    if (head_dim := flat["model.attention.head_dim"]) != AUTO:
+
+
+def _derive_scale(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> None:
+    """Derives the factor on the scores, once the widths of queries and keys are known."""
+    latent = flat["model.attention.kind"] == "latent"
+    widths = [flat["model.attention.head_dim"], flat["model.attention.rotary_dim"] if latent else 0]
+    if AUTO not in widths:
         # sqrt(K0) / K under muP, which is 1 / sqrt(K) at the width K0 of the base (Yang et al. 2022,
         # definition 4.1). Cosines do not grow with K.
-        base, cosine = flat["model.base_head_dim"], flat["model.attention.qk_norm"] == "cosine"
-        fill("model.attention.scale", 1.0 if cosine else base**0.5 / head_dim if base else head_dim**-0.5)
+        width, base, cosine = sum(widths), flat["model.base_head_dim"], flat["model.attention.qk_norm"] == "cosine"
+        fill("model.attention.scale", 1.0 if cosine else base**0.5 / width if base else width**-0.5)
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
@@ -105,11 +111,14 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if vocab_size:
         fill("model.vocab_size", vocab_size)
     dim = flat["model.dim"]
-    if flat["model.attention.kind"] in ATTENTION_KINDS.having("heads"):
+    has_heads = flat["model.attention.kind"] in ATTENTION_KINDS.having("heads")
+    if has_heads:
         _derive_heads(flat, fill)
     for table in KIND_TABLES.values():
         for path, value in table.derive(flat).items():
             fill(path, value)
+    if has_heads:
+        _derive_scale(flat, fill)
     fill("model.ffn.hidden_dim", 4 * dim)
     width = flat["model.base_dim"] or dim
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else width**-0.5)

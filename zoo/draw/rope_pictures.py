@@ -9,7 +9,7 @@ from zoo.config import ResolvedConfig
 from zoo.draw.run_activations import RunActivations
 from zoo.draw.style import depth_colours, figure
 from zoo.errors import ConfigError
-from zoo.layers.position.rope import Rope
+from zoo.layers.position.rope import Rope, rotary_width
 from zoo.training.trained_run import INITIAL, TRAINED
 
 
@@ -29,7 +29,7 @@ def pair_rotations(config: ResolvedConfig, length: int) -> np.ndarray:
         ones, first, second = np.arange(pairs), np.arange(pairs), np.arange(pairs) + pairs
     else:
         ones, first, second = 2 * np.arange(pairs), 2 * np.arange(pairs), 2 * np.arange(pairs) + 1
-    x = np.zeros((1, length, 1, config.attention.head_dim), np.float32)
+    x = np.zeros((1, length, 1, rotary_width(config)), np.float32)
     x[..., ones] = 1
     # Rotated as keys: dynamic scaling follows the length of the keys.
     found = np.asarray(scheme.rotate(jnp.asarray(x), jnp.asarray(x), positions, positions)[1])[0, :, 0] / scheme.factor
@@ -42,7 +42,7 @@ def rotated_pairs(config: ResolvedConfig) -> list[tuple[int, int]]:
     Every dimension is set to 1 alone and rotated; the other one that is then not 0 is its partner.
     `config` is the `model` part of a config.
     """
-    dim, position = config.attention.head_dim, jnp.ones((1, 1), jnp.int32)
+    dim, position = rotary_width(config), jnp.ones((1, 1), jnp.int32)
     alone = jnp.eye(dim)[:, None, None]
     rotated = np.asarray(Rope(config).rotate(alone, alone, position, position)[1])[:, 0, 0]
     return [(first, second) for first in range(dim) for second in range(first + 1, dim) if rotated[first, second] != 0]
@@ -54,7 +54,7 @@ def pairs_page(models: dict[str, ResolvedConfig]) -> Figure:
     """
     drawn, panels = figure(7.4, 0.3 + 1.35 * len(models), rows=len(models))
     for axes, (name, model) in zip(panels, models.items(), strict=True):
-        pairs, dim = rotated_pairs(model), model.attention.head_dim
+        pairs, dim = rotated_pairs(model), rotary_width(model)
         reach = max(second - first for first, second in pairs)
         for number, (colour, pair) in enumerate(zip(depth_colours(len(pairs)), pairs, strict=True)):
             for place in pair:

@@ -9,6 +9,7 @@ from flax import nnx
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY
 from zoo.config.kinds import ATTENTION_KINDS, CONVOLUTION_KINDS, OBJECTIVE_KINDS
+from zoo.layers.attention import ATTENTIONS
 from zoo.layers.parameter import Statistic
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -42,6 +43,9 @@ def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
     if attention.kind not in ATTENTION_KINDS.having("heads"):
         return letters
     H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
+    if attention.kind == "latent":
+        r, R = attention.latent_dim, attention.rotary_dim
+        letters |= {r: "r", R: "R", attention.query_latent_dim: "r'", H * (K + R): "H (K + R)"}
     # The number of features of kinds that have features, else `auto`.
     return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
 
@@ -124,18 +128,14 @@ def _against(old: float, new: float, unit: str = "") -> str:
 
 
 def cached_bytes(model: configs.ResolvedConfig, context: int) -> float:
-    """Returns the bytes that a decoder's cache holds of the keys and values of `context` tokens:
-    2 G K min(context, window) numbers of `BYTES` in each layer.
-
-    0 for layers that keep no keys and values, such as those of FAVOR+, which keeps sums.
+    """Returns the bytes that a decoder's cache holds of the last min(context, window) tokens in all
+    layers (`TokenMixer.cached_numbers`), in numbers of `BYTES`.
     """
     pattern, total = tuple(model.layers.pattern), 0
     for index in range(model.num_layers):
         layer = configs.layer_kind(model, pattern[index % len(pattern)]) if pattern else model
         attention = layer.attention
-        if attention.kind in ATTENTION_KINDS.having("kernels"):
-            tokens = min(context, attention.window or context)
-            total += 2 * attention.num_kv_heads * attention.head_dim * tokens * BYTES
+        total += ATTENTIONS[attention.kind].cached_numbers(layer) * min(context, attention.window or context) * BYTES
     return total
 
 
@@ -158,7 +158,8 @@ def inference(variant: Variant) -> list[str]:
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
     text = f"The cache of {length:,} tokens holds {_against(cached_bytes(old, length), now, ' bytes')} in bfloat16"
-    text += ": 2 G K L numbers per token" if not own.layers.pattern else ""
+    numbers = "(r + R) L" if own.attention.kind == "latent" else "2 G K L"
+    text += f": {numbers} numbers per token" if not own.layers.pattern else ""
     if model.architecture == "encoder_decoder":
         crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES
         text += f", and {crossed:,} bytes for each token of the encoder's output"

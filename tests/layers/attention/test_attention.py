@@ -26,6 +26,7 @@ from zoo.layers.context import Context, DropoutKey, Memory
 FULL = {"model.attention.qk_norm": "full", "model.norm.kind": "rmsnorm", "model.norm.unit_offset": True}
 # A layer by itself does not know its depth, from which lambda_0 is computed otherwise.
 DIFFERENTIAL = {"model.attention.kind": "differential", "model.attention.lambda_init": 0.3}
+LATENT = {"model.attention.kind": "latent", "model.attention.latent_dim": 9}
 LAYERS = {
     "plain": {},
     "grouped, window, no bias": {"model.attention.window": 3, "model.attention.num_kv_heads": 2, "model.attention.bias": False},
@@ -61,6 +62,12 @@ LAYERS = {
         "model.attention.gate": "elementwise"},
     "encoder, differential, global projections": ENCODER | DIFFERENTIAL | {"model.attention.window": 3,
         "model.attention.global_tokens": 1, "model.attention.global_projections": True},
+    "latent, window, sinks, gate": LATENT | {"model.attention.window": 4, "model.attention.sinks": True,
+        "model.attention.gate": "elementwise"},
+    "latent, rows, latent queries, no bias": LATENT | {"model.attention.query_latent_dim": 7, "model.attention.bias": False,
+        "model.attention.implementation": "rows", "model.attention.ssmax": 0.4},
+    "encoder, latent, global tokens": ENCODER | LATENT | {"model.attention.window": 3, "model.attention.global_tokens": 1,
+        "model.attention.exclusive": True},
     "forgetting": {"model.attention.kind": "forgetting", "model.attention.num_kv_heads": 2, "model.attention.window": 4},
 }  # fmt: skip
 SCHEMES = {
@@ -115,6 +122,8 @@ def test_a_layer_is_the_equation(name, scheme):
     config = tiny(LAYERS[name] | SCHEMES[scheme]).model
     module, values = make_attention(config), random_values(make_attention(config), 6)
     matrices = ("query", "key", "value", "output", "global_query", "global_key", "global_value")
+    if config.attention.kind == "latent":  # Keys and values are products with a latent vector.
+        matrices = ("query", "output", "latent", "rotary_key")
     assert all(("bias" in part) == config.attention.bias for part_name, part in values.items() if part_name in matrices)
     x, causal = np.random.default_rng(7).standard_normal((B, T, 16)), config.architecture == "decoder"
     attention = with_values(module, values)

@@ -87,6 +87,7 @@ def test_forget_gates_are_summed_in_float32_within_documents():
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 XLA = {"model.attention.implementation": "xla"}
 DIFFERENTIAL = {KIND: "differential"}
+LATENT = {KIND: "latent"}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,25 @@ DIFFERENTIAL = {KIND: "differential"}
         (DIFFERENTIAL | {"model.attention.output_norm": True}, "output_norm=True acts on single heads"),
         (DIFFERENTIAL | {"model.attention.gate": "head"}, "gate=head acts on single heads"),
         (DIFFERENTIAL | {"model.position.kind": "shaw"}, "set model.position.relative_values=false"),
+        (LATENT | {"model.attention.num_kv_heads": 2}, "num_kv_heads=2 shares heads"),
+        (LATENT | {"model.attention.num_query_heads": 2}, "num_query_heads=2 shares heads"),
+        (LATENT | {"model.attention.qk_norm": "head"}, "qk_norm=head cannot be combined"),
+        (
+            LATENT
+            | ENCODER
+            | {
+                "model.attention.window": 3,
+                "model.attention.global_tokens": 1,
+                "model.attention.global_projections": True,
+            },
+            "global_projections=true cannot be combined",
+        ),
+        (LATENT | {"model.position.kind": "shaw"}, "kind=shaw adds vectors to the keys"),
+        (LATENT | {"model.attention.rotary_dim": 2}, "rotary_dim=2 is the width of what"),
+        (LATENT | {"model.position.kind": "rope", "model.attention.rotary_dim": 3}, "rotary_dim=3 times"),
+        (LATENT | {"model.parametrization": "mup", "model.base_dim": 8}, "takes all widths to grow"),
+        (LATENT | {"model.convolution.kind": "kv_shift"}, "kind=kv_shift acts on the keys"),
+        (LATENT | {"model.convolution.kind": "canon"}, "leave B out of model.convolution.places"),
         ({"model.attention.gate_input": "attended"}, "gate_input=attended has no effect"),
     ],
     ids=str,

@@ -155,7 +155,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         float,
         "factor on the scores",
         above=0,
-        auto="1 / sqrt(head_dim), or 1 with qk_norm=cosine",
+        auto="1 / sqrt(head_dim), with kind=latent 1 / sqrt(head_dim + rotary_dim), or 1 with qk_norm=cosine",
         when=ATTENTION_KINDS.when("heads"),
     ),
     Field(

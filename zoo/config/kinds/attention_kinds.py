@@ -77,6 +77,48 @@ def _differential_problems(flat: Mapping[str, Any], architecture: str) -> Iterat
         )
 
 
+def _derive_latent(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    head_dim, rotated = flat["model.attention.head_dim"], flat["model.position.kind"] == "rope"
+    widths = {} if head_dim == AUTO else {"latent_dim": 4 * head_dim, "rotary_dim": head_dim // 2 if rotated else 0}
+    return {f"model.attention.{name}": width for name, width in widths.items()}
+
+
+def _latent_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    shown, heads = f"{KIND}=latent", flat["model.attention.num_heads"]
+    for name in ("num_kv_heads", "num_query_heads"):
+        if (count := flat[f"model.attention.{name}"]) not in (AUTO, heads):
+            yield (
+                f"model.attention.{name}={count} shares heads, and {shown} computes those of each head from one "
+                "latent vector; leave it out"
+            )
+    if flat["model.attention.qk_norm"] != "none":
+        yield (
+            f"model.attention.qk_norm={flat['model.attention.qk_norm']} cannot be combined with {shown}, which "
+            "normalises its latent vectors instead; leave it none"
+        )
+    if flat["model.attention.global_projections"]:
+        yield f"model.attention.global_projections=true cannot be combined with {shown}; set it to false"
+    if flat["model.position.kind"] == "shaw":
+        yield f"model.position.kind=shaw adds vectors to the keys of heads, which {shown} does not keep; use another"
+    if flat["model.position.kind"] != "rope" and flat["model.attention.rotary_dim"] not in (AUTO, 0):
+        yield (
+            f"model.attention.rotary_dim={flat['model.attention.rotary_dim']} is the width of what "
+            f"model.position.kind=rope rotates, and it is {flat['model.position.kind']}; leave it out"
+        )
+    if flat["model.parametrization"] != "standard":
+        yield (
+            f"model.parametrization={flat['model.parametrization']} takes all widths to grow with model.dim, and those "
+            f"of the latent vectors of {shown} do not; leave it standard"
+        )
+    convolution = flat["model.convolution.kind"]
+    if convolution in ("primer", "kv_shift") or (convolution == "canon" and "B" in flat["model.convolution.places"]):
+        yield (
+            f"model.convolution.kind={convolution} acts on the keys and values of heads, which {shown} does not "
+            f"keep; {'leave B out of model.convolution.places' if convolution == 'canon' else 'use another'}"
+        )
+
+
 _SOFTMAX = frozenset(
     {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
 )
@@ -155,6 +197,43 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_differential_problems,
+        ),
+        Kind(
+            KIND,
+            "latent",
+            "softmax attention to keys and values that are computed from one small vector for each token "
+            "(multi-head latent attention, DeepSeek-V2)",
+            _SOFTMAX - {"cross"},
+            fields=(
+                Field(
+                    "model.attention.latent_dim",
+                    AUTO,
+                    int,
+                    "width of the vector from which the keys and values of a token are computed",
+                    minimum=1,
+                    auto="4 * head_dim",
+                    added=True,
+                ),
+                Field(
+                    "model.attention.rotary_dim",
+                    AUTO,
+                    int,
+                    "R, additional width of queries and keys, which RoPE rotates; all heads share this part of a key",
+                    minimum=0,
+                    auto="head_dim / 2 with RoPE, otherwise 0",
+                    added=True,
+                ),
+                Field(
+                    "model.attention.query_latent_dim",
+                    0,
+                    int,
+                    "width of the vector from which the queries of a token are computed; 0: from the layer's input",
+                    minimum=0,
+                    added=True,
+                ),
+            ),
+            derive=_derive_latent,
+            problems=_latent_problems,
         ),
         Kind(
             KIND,

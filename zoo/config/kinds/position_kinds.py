@@ -141,13 +141,14 @@ def _sinusoidal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
 
 def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
-    head_dim = flat["model.attention.head_dim"]
-    if head_dim == AUTO:
+    path = "model.attention.rotary_dim" if flat["model.attention.kind"] == "latent" else "model.attention.head_dim"
+    width = flat[path]
+    if width == AUTO:
         return
-    rotated = head_dim * flat["model.position.fraction"]
+    rotated = width * flat["model.position.fraction"]
     if abs(rotated - round(rotated)) > 1e-6 or round(rotated) % 2 or round(rotated) == 0:
         yield (
-            f"RoPE rotates pairs: model.attention.head_dim={head_dim} times model.position.fraction="
+            f"RoPE rotates pairs: {path}={width} times model.position.fraction="
             f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number"
         )
     kept = flat["model.position.kept_frequencies"]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from zoo.config import AUTO, ResolvedConfig, layer_kind, side
-from zoo.config.kinds import ATTENTION_KINDS
 from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
+from zoo.layers.attention import ATTENTIONS
 
 LEFT, ROW = 0.75, 0.5
 """Where heads begin, and the distance between queries and keys, in inches."""
@@ -27,6 +27,8 @@ class Sharing(NamedTuple):
         head_dim: K.
         cached_bytes: size of a token's keys and values in the caches of all these layers, in the
             type of activations; 0 if they keep none.
+        latent: of latent attention, what the cache keeps of a token, in words; empty for keys and
+            values.
     """
 
     title: str
@@ -35,10 +37,13 @@ class Sharing(NamedTuple):
     groups: int
     head_dim: int
     cached_bytes: int
+    latent: str = ""
 
     @property
     def scheme(self) -> str:
         """The name of the scheme."""
+        if self.latent:
+            return "latent (MLA)"
         if self.groups == self.heads:
             return "multi-head (MHA)"
         return "multi-query (MQA)" if self.groups == 1 else "grouped-query (GQA)"
@@ -88,10 +93,16 @@ def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) 
     attention = layer.attention
     if AUTO in (attention.num_query_heads, groups):
         raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
-    keeps = layer.architecture == "decoder" and attention.kind in ATTENTION_KINDS.having("kernels")
-    size = {"bfloat16": 2, "float32": 4}[layer.dtype] if keeps else 0
-    stored = 2 * groups * attention.head_dim * size * layers
-    return Sharing(title, attention.num_heads, attention.num_query_heads, groups, attention.head_dim, stored)
+    size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
+    # Cross-attention may have fewer key/value heads than the layer's self-attention.
+    kept, latent = ATTENTIONS[attention.kind].cached_numbers(layer) * groups // attention.num_kv_heads, ""
+    if attention.kind == "latent":
+        latent = f"a vector of {attention.latent_dim}"
+        if attention.rotary_dim:
+            latent += f" and a rotated key of {attention.rotary_dim} for all heads"
+    return Sharing(
+        title, attention.num_heads, attention.num_query_heads, groups, attention.head_dim, kept * size * layers, latent
+    )
 
 
 def page(configs: Sequence[ResolvedConfig], names: Sequence[str]) -> Figure:
@@ -135,6 +146,8 @@ def _sizes(sharing: Sharing) -> str:
     if sharing.queries < sharing.heads:
         heads += f", {sharing.queries} distinct quer{'ies' if sharing.queries > 1 else 'y'}"
     groups = f"{sharing.groups} keys and values" if sharing.groups > 1 else "1 key and value"
+    if sharing.latent:
+        groups = f"keys and values computed from {sharing.latent}"
     cached = f"; cache: {_bytes(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""
     return f"{heads}, {groups}{cached}"
 

@@ -6,6 +6,7 @@ subclass for each kind weighs the values, and stores what decoding needs in the 
 
 from zoo.config import ResolvedConfig
 from zoo.layers.attention.forgetting_attention import ForgettingAttention
+from zoo.layers.attention.latent_attention import LatentAttention
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer, shared_scores
@@ -20,6 +21,7 @@ ATTENTIONS: dict[str, type[TokenMixer]] = {
     "sigmoid": SigmoidAttention,
     "forgetting": ForgettingAttention,
     "differential": DifferentialAttention,
+    "latent": LatentAttention,
     "value_residual": ValueResidualAttention,
     "value_embedding": ValueEmbeddingAttention,
     "performer": PerformerAttention,

@@ -4,6 +4,7 @@ C is the maximum number of tokens, or the window if that is smaller. All rows wr
 the same time, so that a write is one slice; `Cache.positions` says which slot holds which position.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import jax
@@ -76,14 +77,15 @@ class KeyValues:
         """Returns R rows, by number."""
 
         def of_rows(x: Array) -> Array:
-            x = x.reshape(-1, self.heads, *x.shape[-2:])[rows]
-            return _without_one(x.reshape(-1, *x.shape[-2:]))
+            x = x.reshape(math.prod(x.shape[:-2]) // self.heads, self.heads, *x.shape[-2:])[rows]
+            return _without_one(x.reshape(len(rows) * self.heads, *x.shape[-2:]))
 
         return KeyValues(of_rows(self.keys), of_rows(self.values), self.heads)
 
 
 def _joined(x: Float[Array, "B S G K"]) -> Float[Array, "*N S K"]:
-    return _without_one(x.transpose(0, 2, 1, 3).reshape(-1, x.shape[1], x.shape[3]))
+    # The size is computed, as values may have width 0.
+    return _without_one(x.transpose(0, 2, 1, 3).reshape(x.shape[0] * x.shape[2], x.shape[1], x.shape[3]))
 
 
 def _without_one(x: Float[Array, "N S K"]) -> Float[Array, "*N S K"]:

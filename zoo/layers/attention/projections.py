@@ -46,6 +46,11 @@ class Attention(TokenMixer):
         self.position = Position(config) if cross else make_attention_position(config)
 
     @property
+    def key_dim(self) -> int:
+        """Returns the width of a head's queries and keys, by default K."""
+        return self.config.head_dim
+
+    @property
     def value_dim(self) -> int:
         """Returns V, the width of a head's values."""
         return self.config.head_dim
@@ -119,13 +124,13 @@ class Attention(TokenMixer):
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
-        q = x.reshape(*x.shape[:2], -1, self.config.head_dim)
+        q = x.reshape(*x.shape[:2], -1, self.key_dim)
         q = q if self.query_norm is None else self.query_norm(q)
         return q if q.shape[2] == self.config.num_heads else jnp.repeat(q, self.config.num_heads // q.shape[2], axis=2)
 
     def keys(self, x: Float[Array, "B S GK"]) -> Float[Array, "B S G K"]:
         """Returns the keys, before rotation."""
-        k = x.reshape(*x.shape[:2], -1, self.config.head_dim)
+        k = x.reshape(*x.shape[:2], -1, self.key_dim)
         return k if self.key_norm is None else self.key_norm(k)
 
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:

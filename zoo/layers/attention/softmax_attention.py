@@ -70,6 +70,19 @@ class SoftmaxAttention(Attention):
         self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
     ) -> Float[Array, "B T H V"]:
         """See `Attention.attend`."""
+        attended, (_, k, v) = self.weighted(x, projected, context, shared), projected
+        if (cache := context.cache) is not None:
+            cache.entries[self.part] = (
+                KeyValues.of(k, v) if self.cross else KeyValues.newest_of(k, v, cache, self.window_span)
+            )
+        return attended
+
+    def weighted(
+        self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
+    ) -> Float[Array, "B T H V"]:
+        """Returns what all tokens read, without a change of the cache; the arguments are those of
+        `attend`.
+        """
         q, k, v = projected
         scoring = self._scoring(context, shared)
         scaled = self._scaled(q, context, scoring)
@@ -77,13 +90,7 @@ class SoftmaxAttention(Attention):
         attended = self._softmax(scaled, k, v, context, scoring)
         if self.global_tokens:
             attended = self._with_global(attended, x, q, k, v, context, shared)
-        if self.exclusive:
-            attended = without_own_value(attended, v)
-        if (cache := context.cache) is not None:
-            cache.entries[self.part] = (
-                KeyValues.of(k, v) if self.cross else KeyValues.newest_of(k, v, cache, self.window_span)
-            )
-        return attended
+        return without_own_value(attended, v) if self.exclusive else attended
 
     def attend_next(
         self,
@@ -98,14 +105,22 @@ class SoftmaxAttention(Attention):
         `attention.implementation` is ignored here: all kernels compute the same function, and with
         one query per row a fused one is no faster.
         """
+        kept, query_context, scoring = self.with_next(k, v, context, shared)
+        q = self._scaled(q, query_context, scoring)
+        attended = cached_attention(q, kept.keys, kept.values, query_context, scoring)
+        return without_own_value(attended, v) if self.exclusive else attended
+
+    def with_next(
+        self, k: Float[Array, "B 1 G K"], v: Float[Array, "B 1 G V"], context: Context, shared: SharedScores | None
+    ) -> tuple[KeyValues, Context, Scoring]:
+        """Adds the key and value of the next token to the cache; returns all keys and values, and
+        the context and parameters of the scores with which that token reads them.
+        """
         cache = context.cache
         kept = cache.entries[self.part] = cache.entries[self.part].with_next(k, v, cache)
         query_context = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
         of_keys = None if shared is None else shared(query_context.key_positions)
-        scoring = self._scoring(query_context, of_keys)
-        q = self._scaled(q, query_context, scoring)
-        attended = cached_attention(q, kept.keys, kept.values, query_context, scoring)
-        return without_own_value(attended, v) if self.exclusive else attended
+        return kept, query_context, self._scoring(query_context, of_keys)
 
     def attend_memory(self, q: Float[Array, "M R H K"], context: Context) -> Float[Array, "M R H V"]:
         """See `Attention.attend_memory`."""
@@ -123,6 +138,11 @@ class SoftmaxAttention(Attention):
         (Kaplan et al. 2020, section 2.1).
         """
         return 4 * layer.attention.num_heads * layer.attention.head_dim * keys * queries
+
+    @staticmethod
+    def cached_numbers(layer: ResolvedConfig) -> int:
+        """Returns 2 G K, of keys and values."""
+        return 2 * layer.attention.num_kv_heads * layer.attention.head_dim
 
     def _record(self, q, k, context: Context, scoring: Scoring) -> None:
         if context.record is None:
@@ -178,9 +198,9 @@ class SoftmaxAttention(Attention):
             "dilations": "dilated windows" * bool(self.dilations),
             "centred_window": "a window on both sides" * (self.window > 0 and not rows.causal),
             "value_width": "values of another width than keys"
-            * ((self.value_dim if value_dim is None else value_dim) != config.head_dim),
+            * ((self.value_dim if value_dim is None else value_dim) != self.key_dim),
         }
-        return choose_kernel(config.implementation, platform, self.dtype, config.head_dim, asked, block, fused_block)
+        return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block)
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
         rows = RowStructure.of(context, q.shape[1], k.shape[1])

@@ -79,6 +79,17 @@ class TokenMixer(nnx.Module):
         """
         raise NotImplementedError
 
+    @staticmethod
+    def cached_numbers(layer: ResolvedConfig) -> int:
+        """Returns how many numbers a decoder's cache keeps of each token that it can still read; 0 for
+        a mixer whose entry has one size, whatever the number of tokens.
+
+        Args:
+            layer: the `model` part, as this layer sees it.
+        """
+        del layer
+        return 0
+
 
 def shared_scores(position: Position, context: Context) -> Float[Array, "#B H T S"] | SharedScores | None:
     """Returns the term that a scheme shared by all layers adds to their scores: computed once per

@@ -113,11 +113,18 @@ SCALINGS = {
 }
 
 
+def rotary_width(config: ResolvedConfig) -> int:
+    """Returns the number of dimensions of a head that RoPE may rotate: K, or R of latent attention."""
+    attention = config.attention
+    return attention.rotary_dim if attention.kind == "latent" else attention.head_dim
+
+
 class Rope(Position):
     """q_t . k_s with pair i of both rotated by position * theta^(-2i/K): the score depends only on
     t - s (Su et al. 2021, eq. 16, 34).
 
-    Values are not rotated. With `position.fraction` < 1 the last dimensions of a head are not
+    Values are not rotated; latent attention has queries and keys of its own to rotate, and K is their
+    width. With `position.fraction` < 1 the last dimensions of a head are not
     rotated either (partial rotary, GPT-J, GPT-NeoX). With `position.kept_frequencies` p < 1 only the
     first p of the pairs turn, at the frequencies that they have with p = 1 (p-RoPE, Barbero et al.
     2024). YaRN also multiplies queries and keys by 0.1
@@ -127,7 +134,7 @@ class Rope(Position):
     def __init__(self, config: ResolvedConfig):
         position = config.position
         self.theta, self.layout, self.scaling = position.theta, position.layout, position.scaling
-        self.rotated = round(config.attention.head_dim * position.fraction)
+        self.rotated = round(rotary_width(config) * position.fraction)
         self.kept = round(self.rotated // 2 * position.kept_frequencies)
         self.factor = 0.1 * math.log(position.scaling.factor) + 1.0 if position.scaling.kind == "yarn" else 1.0
 

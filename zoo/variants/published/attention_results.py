@@ -94,6 +94,12 @@ ATTENTION_RESULTS: dict[str, tuple[str, ...]] = {
         "Ye et al. 2024: reaches the loss of a Transformer with about 65 % of its parameters or tokens; better at "
         "finding facts in long texts. The authors recommend at least eight pairs of heads.",
     ),
+    "latent": (
+        "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.4: stronger than multi-head attention, with the cache of "
+        "grouped-query attention with 2.25 groups. An author, answering a question about dense models "
+        "(DeepSeek-V2, issue 26): better than multi-head attention at 7B parameters too, where more layers make up for "
+        "fewer parameters.",
+    ),
     "output-norm": (_PRO,),
     "kv-shift": (
         _PRO,

@@ -1,7 +1,7 @@
 """Variants of what heads do with scores, and with what they have read."""
 
-from zoo.layers.attention import forgetting_attention, head_options, unnormalised_attention
-from zoo.variants.table.entry import LAYER, WHOLE, choice
+from zoo.layers.attention import forgetting_attention, head_options, latent_attention, unnormalised_attention
+from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
 SWIN = ReferenceTest(
@@ -17,6 +17,11 @@ QWEN3_NEXT = ReferenceTest(
 ZERO_KEY = ReferenceTest(
     "MultiheadAttention(add_zero_attn=True) of torch.nn",
     "tests/parity/parts/test_softmax_plus_one.py::test_softmax_plus_one_equals_an_additional_zero_key",
+    1e-5,
+)
+DEEPSEEK = ReferenceTest(
+    "DeepseekV3Attention of transformers",
+    "tests/parity/parts/test_latent.py::test_latent_attention_matches_deepseek_v3",
     1e-5,
 )
 
@@ -130,5 +135,33 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Ye et al. 2024, section 3.8",
         tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.kind",
+        "latent",
+        "attention",
+        more=ROPE,
+        source=latent_attention.LatentAttention,
+        tests=(LAYER, WHOLE, DEEPSEEK),
+        details=(
+            "A cache holds r + R numbers for each token and layer, multi-head attention 2 H K. With the sizes of "
+            "DeepSeek-V2 (H = 128, K = 128, r = 512, R = 64) these are 576 and 32,768: as few as of grouped-query "
+            "attention with 2.25 groups. The number of parameters and the time of training depend on r: with r = 4 K "
+            "the matrices W_k and W_v have 4 H K^2 elements each instead of D H K.",
+        ),
+        picture="heads",
+    ),
+    choice(
+        "model.attention.query_latent_dim",
+        128,
+        "attention",
+        "latent-queries",
+        {"model.attention.kind": "latent"} | ROPE,
+        equation=(
+            "Latent attention with (q_h; q'_h) = Norm(x W_q) W'_h: two matrices [D, r'] and [r', H (K + R)] in place "
+            "of one, r' = `attention.query_latent_dim`. Fewer parameters and activations; the cache stays the same."
+        ),
+        paper="DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.2, eq. 12 and 13",
+        tests=(LAYER, DEEPSEEK),
     ),
 )
