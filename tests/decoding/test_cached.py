@@ -28,7 +28,7 @@ def test_cache_of_every_position_scheme(position):
     )
 
 
-@pytest.mark.promise
+@pytest.mark.slow
 @pytest.mark.parametrize(("position", "window", "kv_heads"), COMBINATIONS)
 def test_cache_of_every_position_scheme_window_and_number_of_key_heads(position, window, kv_heads):
     close(*stepwise_and_full_scores(combined(position, window, kv_heads)))

@@ -13,6 +13,8 @@ COMPARISONS = (
                "ArceeMLP, ApertusMLP and GptOssExperts", "tests.parity.parts.test_feed_forwards"),
     Comparison("output-gate", "one layer's attention with a gate for each element, QK-norm, partial RoPE", "Qwen3NextAttention",
                "tests.parity.parts.test_output_gate"),
+    Comparison("latent", "one layer's latent attention, with and without latent queries", "DeepseekV3Attention",
+               "tests.parity.parts.test_latent"),
     Comparison("cosine", "one layer's attention by cosines, with a learned factor for each head", "Swinv2SelfAttention",
                "tests.parity.parts.test_cosine"),
     Comparison("softmax-plus-one", "one layer's attention with 1 more in the denominator", "MultiheadAttention(add_zero_attn=True) of torch.nn",

@@ -32,18 +32,17 @@ class LatentNorm(nnx.Module):
 
 
 class LatentAttention(SoftmaxAttention):
-    """y = concat_h(softmax(scale * (q_h . k_h + q'_h . k')) v_h) W_o, with k_h = c W_k, v_h = c W_v,
-    c = Norm(x W_c) of r = `attention.latent_dim` elements, and k' = RoPE(x W') of R =
+    """y = concat_h(softmax(scale * (q_h . k_h + q'_h . k')) v_h) W_o, with k_h = c W_k and v_h = c W_v
+    of K elements, c = Norm(x W_c) of r = `attention.latent_dim` elements, and k' = RoPE(x W') of R =
     `attention.rotary_dim` elements, which all heads share: multi-head latent attention (DeepSeek-AI
     2024, arXiv:2405.04434, DeepSeek-V2, section 2.1).
 
-    q_h (K wide) and q'_h (R wide, rotated) are projected from x, or with r' =
+    The queries q_h, and q'_h, which RoPE rotates, are projected from x, or with r' =
     `attention.query_latent_dim` > 0 from Norm(x W_q) of r' elements. By default scale is
-    1 / sqrt(K + R). Only q' and k' are rotated, so that keys can be left unexpanded in decoding: the
-    cache keeps c and k', r + R numbers for each token, and since q_h . (c W_k) = (q_h W_k^T) . c, the
-    H heads read them as multi-query attention does, with keys (c, k') and values c (section 2.1.2).
-    Without RoPE, R is 0. Norm is an RMSNorm. With `attention.bias` the products with x and the output
-    have a bias.
+    1 / sqrt(K + R). As k_h is not rotated, q_h . (c W_k) = (q_h W_k^T) . c, and decoding needs no keys
+    of single heads: the cache keeps c and k', r + R numbers for each token, which the H heads read as
+    in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE, R is
+    0. Norm is an RMSNorm. With `attention.bias` the products with x and the output have a bias.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

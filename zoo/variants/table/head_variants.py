@@ -145,7 +145,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         tests=(LAYER, WHOLE, DEEPSEEK),
         details=(
             "A cache holds r + R numbers for each token and layer, multi-head attention 2 H K. With the sizes of "
-            "DeepSeek-V2 (H = 128, K = 128, r = 512, R = 64) these are 576 and 32,768: as few as of grouped-query "
+            "DeepSeek-V2 (128 heads of 128, r = 512, R = 64) these are 576 and 32,768: as few as of grouped-query "
             "attention with 2.25 groups. The number of parameters and the time of training depend on r: with r = 4 K "
             "the matrices W_k and W_v have 4 H K^2 elements each instead of D H K.",
         ),
