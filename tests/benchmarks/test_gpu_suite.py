@@ -231,7 +231,8 @@ def test_a_dry_run_of_two_stages(tmp_path, lines_of):
     assert (again.returncode, again.stdout, lines_of(tmp_path)) == (0, "", lines)
 
 
-@pytest.mark.promise
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_dry_run_of_everything(suite, tmp_path, lines_of):
     completed = dry_run(tmp_path)
     assert completed.returncode == 0, completed.stdout + completed.stderr + (tmp_path / suite.LOG).read_text()[-5000:]
