@@ -155,12 +155,16 @@ ORDERED = (
     "model.convolution.width",
     "model.convolution.places",
 )
+# Fields of kinds of attention that cannot read an encoder's output.
+WITHOUT_CROSS = tuple(
+    f"model.attention.{name}" for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim")
+)
 PAIRED = ("data.source_column", "data.target_column", "data.buckets")
 REFUSED_BY = {
     "encoder": (*ORDERED, *REPLACED, *RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
                 "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
-        *ORDERED, *REPLACED, "model.attention.sigmoid_bias", *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *ORDERED, *REPLACED, *WITHOUT_CROSS, *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "training.eval_context", "training.eval_masks"),

@@ -30,7 +30,11 @@ EMBEDDED = ("model.position.max_length", "model.position.offset", "model.positio
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
 CROSS = "model.attention.cross_kv_heads"
 # Only a decoder has an order to forget in, or to convolve in.
-FORGETTING, SIGMOID = "model.attention.forget_bias", "model.attention.sigmoid_bias"
+FORGETTING = "model.attention.forget_bias"
+# Kinds of attention that cannot read an encoder's output.
+WITHOUT_CROSS = tuple(
+    f"model.attention.{name}" for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim")
+)
 TAPS = ("model.convolution.width", "model.convolution.places")
 # Refused fields, by part and by whether the part itself (True) or the whole model makes the choice
 # that a field belongs to.
@@ -41,11 +45,18 @@ REFUSED = {
     (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
     ("model.encoder", True): {CROSS, FORGETTING, "model.convolution.kind", *TAPS},
     # A window of the whole model would mean different things on the two sides.
-    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
+    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, *WITHOUT_CROSS, *TAPS},
     # Early tokens of a decoder must not see later ones; parallel blocks have no place for
     # cross-attention, and neither of these kinds of attention supports it.
-    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, SIGMOID},
-    ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations", FORGETTING, SIGMOID, *TAPS},
+    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, *WITHOUT_CROSS},
+    ("model.decoder", False): {
+        "model.parallel",
+        *GLOBAL,
+        "model.attention.dilations",
+        FORGETTING,
+        *WITHOUT_CROSS,
+        *TAPS,
+    },
 }
 
 
