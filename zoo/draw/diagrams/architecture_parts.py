@@ -212,7 +212,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
     sizes = [f"{heads} heads of {attention.head_dim}"]
     if attention.kind == "latent":
-        sizes.append(f"keys and values from a vector of {attention.latent_dim}, {attention.rotary_dim} more rotate")
+        sizes.append(f"keys and values from {attention.latent_dim} numbers, {attention.rotary_dim} rotate")
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
     normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))

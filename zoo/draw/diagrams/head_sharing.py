@@ -27,8 +27,8 @@ class Sharing(NamedTuple):
         head_dim: K.
         cached_bytes: size of a token's keys and values in the caches of all these layers, in the
             type of activations; 0 if they keep none.
-        latent: of latent attention, what the cache keeps of a token, in words; empty for keys and
-            values.
+        latent: of latent attention, what keys and values are computed from and the cache keeps of a
+            token, r + R, in words; empty for other kinds.
     """
 
     title: str
@@ -97,9 +97,7 @@ def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) 
     # Cross-attention may have fewer key/value heads than the layer's self-attention.
     kept, latent = ATTENTIONS[attention.kind].cached_numbers(layer) * groups // attention.num_kv_heads, ""
     if attention.kind == "latent":
-        latent = f"a vector of {attention.latent_dim}"
-        if attention.rotary_dim:
-            latent += f" and a rotated key of {attention.rotary_dim} for all heads"
+        latent = f"{attention.latent_dim} + {attention.rotary_dim} numbers"
     return Sharing(
         title, attention.num_heads, attention.num_query_heads, groups, attention.head_dim, kept * size * layers, latent
     )
@@ -147,7 +145,7 @@ def _sizes(sharing: Sharing) -> str:
         heads += f", {sharing.queries} distinct quer{'ies' if sharing.queries > 1 else 'y'}"
     groups = f"{sharing.groups} keys and values" if sharing.groups > 1 else "1 key and value"
     if sharing.latent:
-        groups = f"keys and values computed from {sharing.latent}"
+        groups = f"keys and values from {sharing.latent}"
     cached = f"; cache: {_bytes(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""
     return f"{heads}, {groups}{cached}"
 
