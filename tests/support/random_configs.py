@@ -31,6 +31,7 @@ NUMBERS = {
     "model.attention.num_query_heads": (1, 2), "model.attention.cross_kv_heads": (1, 2),
     "model.attention.window": (0, 1, 2, 3, 5, 100), "model.attention.global_tokens": (0, 1, 3), "model.attention.features": (1, 5, 16),
     "model.attention.sigmoid_bias": (-3.0, 0.0), "model.attention.ssmax": (0.0, 0.4), "model.attention.lambda_init": (0.0, 0.8),
+    "model.attention.latent_dim": (1, 5), "model.attention.rotary_dim": (0, 2, 4, 3), "model.attention.query_latent_dim": (0, 3),
     "model.position.kept_frequencies": (1.0, 0.5, 0.3),
     "model.convolution.width": (2, 3, 40), "model.attention.redraw_every": (0, 1, 1000), "model.ffn.hidden_dim": (1, 8, 13), "model.position.max_length": (4, 16, 40),
     "model.position.offset": (0, 2), "model.position.fraction": (1.0, 0.5, 0.3), "model.position.theta": (0.5, 10.0, 1e6),
