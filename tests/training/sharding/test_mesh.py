@@ -112,9 +112,11 @@ def test_loss_of_two_means_on_a_mesh_equals_the_whole_batch(tmp_path):
         )
 
 
-# Pairs of heads whose halves are on different devices, and a loss whose weights differ between rows.
+# Pairs of heads whose halves are on different devices, heads that share a vector on all devices,
+# and a loss whose weights differ between rows.
 SPREAD = {
     "differential attention": {"model.attention.kind": "differential", "model.dropout": 0.0},
+    "latent attention": {"model.attention.kind": "latent", "model.attention.num_kv_heads": 4, "model.dropout": 0.0},
     "masked diffusion": {
         "model.architecture": "encoder",
         "objective.kind": "masked_diffusion",
