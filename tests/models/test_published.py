@@ -14,6 +14,7 @@ from tests.support.building import (
     close,
     counting,
     programs_inside,
+    promise_or_slow,
     random_values,
     slow_but,
     tiny,
@@ -79,10 +80,10 @@ def loss_of(fields, layer, monkeypatch):
     return loss, random_values(model, 1)
 
 
-@pytest.mark.parametrize(("name", "scan", "remat"), slow_but(
+@pytest.mark.parametrize(("name", "scan", "remat"), promise_or_slow(
     [("kinds and a rest", True, "none")],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
-    pytest.mark.promise))  # fmt: skip
+    row=6))  # fmt: skip
 def test_all_layers_read_the_first_layer_and_the_embedding(name, scan, remat, monkeypatch):
     plain, values = loss_of(MODELS[name], PlainFeedForward, monkeypatch)
     expected, expected_gradient = call(jax.value_and_grad(plain), values)

@@ -48,6 +48,15 @@ def slow_but(kept, cases, mark=pytest.mark.slow):
     return [pytest.param(*values, marks=() if case in kept else mark) for case, values in in_order]
 
 
+def promise_or_slow(kept, cases, row):
+    """Returns the cases of a test as parameters: those in `kept` are run by default, every second one
+    of the others guards a promise, in a checkerboard with rows of `row` cases, and the rest are slow.
+    """
+    marks = {case: None if case in kept else (number + number // row) % 2 for number, case in enumerate(cases)}
+    found = {None: (), 0: pytest.mark.promise, 1: pytest.mark.slow}
+    return [pytest.param(*case, marks=found[mark]) for case, mark in marks.items()]
+
+
 def tiny(overrides=None):
     """Returns a resolved config of D 16, 2 layers, 4 heads, 13 token ids and 8 tokens per row, with
     `overrides`.

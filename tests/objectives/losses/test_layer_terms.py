@@ -21,9 +21,9 @@ from tests.support.building import (
     ENCODER_DECODER,
     call,
     programs_inside,
+    promise_or_slow,
     quick_compilation,
     random_values,
-    slow_but,
     tiny,
 )
 from zoo.config import LOSS_TERMS, is_traced, program_key, used_loss_terms
@@ -98,10 +98,10 @@ def without_weights(fields):
     }
 
 
-@pytest.mark.parametrize(("name", "scan", "remat"), slow_but(
+@pytest.mark.parametrize(("name", "scan", "remat"), promise_or_slow(
     [("kinds with weights of their own", True, "none")],
     [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
-    pytest.mark.promise))  # fmt: skip
+    row=6))  # fmt: skip
 def test_loss_with_terms_equals_the_loss_computed_by_hand(name, scan, remat):
     fields, weights = MODELS[name]
 

@@ -87,7 +87,7 @@ def test_greedy_decoding(name):
         assert found.tokens[row].tolist() == expected
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("alpha", [0.0, 1.0, pytest.param(2.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["gpt2", "gemma3", *ENCODER_DECODERS])
 def test_beam_search(name, alpha):
     # A token of the greedy text ends hypotheses early, too.
