@@ -10,6 +10,7 @@ ROPE, RELATIVE, KERNELS = (
 )
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 KEY_VALUES = "zoo/layers/attention/key_values.py"
+LATENT = "zoo/layers/attention/latent_attention.py"
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
 POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layers/attention/test_kernels.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
@@ -191,9 +192,23 @@ MUTANTS = (
     Mutant(
         "cache: rows and heads are swapped",
         KEY_VALUES,
-        "x = x.reshape(-1, self.heads, *x.shape[-2:])[rows]",
-        "x = x.reshape(self.heads, -1, *x.shape[-2:]).swapaxes(0, 1)[rows]",
+        "x = x.reshape(math.prod(x.shape[:-2]) // self.heads, self.heads, *x.shape[-2:])[rows]",
+        "x = x.reshape(self.heads, math.prod(x.shape[:-2]) // self.heads, *x.shape[-2:]).swapaxes(0, 1)[rows]",
         ("tests/layers/test_cache.py",),
+    ),
+    Mutant(
+        "latent attention: the latent vector is not normalised",
+        LATENT,
+        "self.latent_norm(self.latent(x))",
+        "self.latent(x)",
+        ("tests/layers/attention/test_attention.py",),
+    ),
+    Mutant(
+        "latent attention: decoding reads other elements of the queries",
+        LATENT,
+        "q[..., :K], w_key)",
+        "q[..., -K:], w_key)",
+        ("tests/decoding/test_cached.py",),
     ),
     Mutant(
         "cache: positions one token late",
