@@ -158,8 +158,9 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "latent-queries",
         {"model.attention.kind": "latent"} | ROPE,
         equation=(
-            "Latent attention with (q_h; q'_h) = Norm(x W_q) W'_h: two matrices [D, r'] and [r', H (K + R)] in place "
-            "of one, r' = `attention.query_latent_dim`. Fewer parameters and activations; the cache stays the same."
+            "Latent attention with (q_h; q'_h) = Norm(x W_q) W'_h: matrices [D, r'] and [r', H (K + R)] in place of "
+            "one, r' = `attention.query_latent_dim`, R = `attention.rotary_dim`. Fewer parameters and activations; the "
+            "cache stays the same."
         ),
         paper="DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.2, eq. 12 and 13",
         tests=(LAYER, DEEPSEEK),
