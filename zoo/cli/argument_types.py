@@ -1,4 +1,4 @@
-"""What argparse lacks: types of arguments, and errors in one line."""
+"""Additions to argparse: types of arguments, and errors in one line."""
 
 import argparse
 from collections.abc import Callable

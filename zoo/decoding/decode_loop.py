@@ -31,7 +31,7 @@ class GeneratedTokens(NamedTuple):
 
     @property
     def ended(self) -> Bool[Array, " B"]:
-        """Which rows have ended."""
+        """Returns the mask [B] of rows that have ended."""
         return self.stop_state == STOPPED
 
     def append(self, tokens: Int[Array, " B"], table: Int[Array, "V Q"]) -> "GeneratedTokens":

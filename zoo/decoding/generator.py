@@ -24,7 +24,7 @@ Prompts = Sequence[Sequence[int]]
 
 
 class Generated(NamedTuple):
-    """What was generated for each prompt.
+    """The generated tokens of each prompt.
 
     Attributes:
         tokens: [B, N], -1 after the end of a row; of beam search [B, beams, N], best first.

@@ -1,4 +1,4 @@
-"""How the next token is chosen: greedily, or sampled with temperature, top-k and top-p."""
+"""Chooses the next token: greedily, or sampled with temperature, top-k and top-p."""
 
 from dataclasses import dataclass
 

@@ -31,7 +31,7 @@ BLANK = re.compile(r"<(\d+)>")
 
 @dataclass(frozen=True)
 class PromptReading:
-    """How a text generator reads.
+    """Limits on the text that a generator reads.
 
     Attributes:
         trained_length: largest number of tokens that the decoder read at once in training; infinite

@@ -15,7 +15,7 @@ from zoo.models.functional import Params, Stats
 
 
 class TranslationScores(NamedTuple):
-    """How close translations are to references.
+    """Scores of translations against references.
 
     Attributes:
         bleu: corpus BLEU (Papineni et al. 2002) on plain text with sacrebleu's defaults, 0 to 100

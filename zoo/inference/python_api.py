@@ -1,4 +1,4 @@
-"""What the top level of `zoo` offers in Python, besides `load`."""
+"""The functions of the top level of `zoo`, besides `load`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

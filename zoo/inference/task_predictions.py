@@ -25,7 +25,7 @@ from zoo.training.trained_run import TrainedRun
 
 
 class Prediction(NamedTuple):
-    """What a model says of one example.
+    """A model's prediction for one example.
 
     Attributes:
         value: the label, the number, the answer, or for tagging [(word, tag), ...].

@@ -1,4 +1,4 @@
-"""Where a checkpoint comes from: a folder, or a name on the Hugging Face hub."""
+"""The source of a checkpoint: a folder, or a name on the Hugging Face hub."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which class can express a config, and with which settings.
+"""Finds the class that can express a config, and its settings.
 
 Settings are filled in from one table; a config counts as expressed only if reading the settings
 back gives an equal model.

@@ -1,4 +1,4 @@
-"""How activations are divided over the devices of a mesh.
+"""Divides activations over the devices of a mesh.
 
 Parameters and batches carry their shardings as arguments of a program. What lies between them does
 not, and XLA's partitioner may then keep the weights where they are and move the activations of the

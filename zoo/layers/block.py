@@ -19,7 +19,7 @@ from zoo.layers.short_convolution import make_short_convolution
 
 Hidden = Float[Array, "B T D"]
 Residual = Float[Array, "B T D"] | Float[Array, "B T N D"]
-"""What a block hands to the next one: a vector for each token, or N of them (`Block.expand`)."""
+"""The input and output of a block: one vector for each token, or N of them (`Block.expand`)."""
 Sublayer = Callable[[Hidden], Hidden]
 
 

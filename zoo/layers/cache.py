@@ -17,7 +17,7 @@ from jaxtyping import Array, Int
 
 @runtime_checkable
 class CacheEntry(Protocol):
-    """What one layer keeps of B rows: any pytree of arrays, with a method that selects rows."""
+    """One layer's cache of B rows: any pytree of arrays, with a method that selects rows."""
 
     def take(self, rows: Int[Array, " R"]) -> "CacheEntry":
         """Returns R rows, by number."""

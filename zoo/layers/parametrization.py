@@ -1,4 +1,4 @@
-"""What muP and CompleteP scale by: how much wider and deeper a model is than its base.
+"""Scale factors of muP and CompleteP: a model's width and depth relative to its base.
 
 With m = D / `base_dim` and d = L / `base_num_layers` (1 under `mup`), against the standard
 parametrization (Yang et al. 2022, table 8; Dey et al. 2025, table 1 with alpha = 1):

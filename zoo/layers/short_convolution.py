@@ -16,9 +16,7 @@ Channels = Float[Array, "B T C"]
 
 
 class LastTokens(NamedTuple):
-    """What a decoder keeps: the vectors of the last tokens of each row, the newest last, 0 where there
-    are fewer.
-    """
+    """Decoder cache: the last tokens' vectors of each row, oldest first, zero-padded."""
 
     vectors: Float[Array, "B N C"]
 
@@ -92,7 +90,7 @@ class ShortConvolution(nnx.Module):
             earlier = [kept[:, before - lag : before - lag + 1] for lag in range(1, self.width)]
             return self.mix_reading(x, earlier, source)
         if cache is not None:
-            # The token at position p of a row is number p + `before` here.
+            # Index p + `before` is the token at position p.
             padded = jnp.pad(x, [(0, 0), (before, 0), (0, 0)])
             places = cache.newest[:, None] + 1 + jnp.arange(before)
             cache.entries[name] = LastTokens(jnp.take_along_axis(padded, places[..., None], axis=1))

@@ -60,7 +60,7 @@ def logical_axes(module: nnx.Module) -> Params:
 
 
 class ParameterTraits(NamedTuple):
-    """What the update of a parameter depends on besides its values.
+    """The properties of a parameter, besides its values, on which its update depends.
 
     Attributes:
         ndim: number of dimensions within one layer, nested like the parameters.

@@ -1,4 +1,4 @@
-"""Which parameters of a model belong to which group of the optimizer."""
+"""Assigns a model's parameters to the groups of the optimizer."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping

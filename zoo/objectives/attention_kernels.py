@@ -1,4 +1,4 @@
-"""Which attention kernels a config trains with, found without tracing a model."""
+"""Names the attention kernels that a config trains with, without tracing a model."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 class Extraction:
-    """Where the answer begins and ends, in rows [CLS] question [SEP] context [SEP].
+    """Extractive answers: first and last token, in rows [CLS] question [SEP] context [SEP].
 
     The formulation is that of Devlin et al. 2019, sections 4.2 and 4.3. A long context is read in
     several rows, each beginning `stride` tokens after the previous one. A row that does not hold

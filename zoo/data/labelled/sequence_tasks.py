@@ -33,7 +33,7 @@ class EncodedExamples(NamedTuple):
 
 
 class Classification:
-    """Which of C labels a text, or a pair, has.
+    """Classification: one of C labels for a text or a pair.
 
     With a stride, a text that does not fit into a row is read in several ones, its windows. In
     training each of them is a row with the label of its text. The scores of a text are the mean of

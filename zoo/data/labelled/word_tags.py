@@ -16,7 +16,7 @@ OUTSIDE = "O"
 
 
 class Tagging:
-    """Which of C tags each word has.
+    """Tagging: one of C tags for each word.
 
     A sentence is read as its words separated by spaces. A word that was truncated, or that has no
     token, has no prediction: it counts as "O" if that tag exists, else as wrong.

@@ -1,4 +1,4 @@
-"""What an evaluation scores, by its config alone, so that arms can be compared before they run.
+"""Describes from a config alone what its evaluation scores, so arms can be compared before they run.
 
 Two runs may report a metric of the same name for different things: the loss of every token or of
 the 15 % that were hidden, of whole documents or of pairs of sentences. A list of fields to compare
@@ -56,7 +56,7 @@ _OTHER_LABELS = ("next",)
 
 @dataclass(frozen=True)
 class EvaluationFingerprint:
-    """What the metrics of an evaluation are computed from.
+    """The inputs from which an evaluation's metrics are computed.
 
     Attributes:
         text: the held-out text or examples.

@@ -1,4 +1,4 @@
-"""How an objective corrupts rows before a model sees them."""
+"""Corruption of rows by an objective, before a model sees them."""
 
 from typing import Any, Protocol
 

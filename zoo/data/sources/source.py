@@ -20,7 +20,7 @@ from zoo.errors import ConfigError, did_you_mean, shown
 
 
 class SourceReader(NamedTuple):
-    """How `data.source` is written, and the function that opens it.
+    """The notation of a `data.source`, and the function that opens it.
 
     Attributes:
         usage: the notation.

@@ -1,4 +1,4 @@
-"""What happens to bad text: bytes that are not UTF-8, and NUL characters."""
+"""Handles bad text: bytes that are not UTF-8, and NUL characters."""
 
 import re
 from collections import Counter

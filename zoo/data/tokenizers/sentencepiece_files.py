@@ -18,7 +18,7 @@ from zoo.errors import ConfigError, DataError, one_line
 
 
 class Layout(NamedTuple):
-    """How the ids of a tokenizer follow from those of the pieces.
+    """The ids of a tokenizer as a function of its pieces' ids.
 
     Attributes:
         shift: added to the id of a piece.

@@ -1,4 +1,4 @@
-"""Which tokens form words, and the choice of whole words in rows."""
+"""Groups tokens into words, and chooses whole words in rows."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""How another library's config is read.
+"""Reads another library's config.
 
 Every setting is used, known to be irrelevant, or rejected.
 """

@@ -1,4 +1,4 @@
-"""What a checkpoint of another library holds, in this library's terms."""
+"""The contents of another library's checkpoint, in zoo's terms."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

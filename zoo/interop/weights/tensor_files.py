@@ -205,7 +205,7 @@ def read_object(path: Path, what: str) -> dict[str, Any]:
 
     Raises:
         ConfigError: no such file.
-        DataError: it holds something else.
+        DataError: the file is not a JSON object.
     """
     if not path.is_file():
         raise ConfigError(f"{path.parent} has no {path.name}: {what} is expected there")

@@ -1,4 +1,4 @@
-"""How far a sweep is, in words: "Running, 4 of 12 runs, about 9 min"."""
+"""The progress of a sweep in words: "Running, 4 of 12 runs, about 9 min"."""
 
 import os
 import time

@@ -18,7 +18,7 @@ def path_name(path: KeyPath) -> str:
 def layer_axes(traits: ParameterTraits) -> Callable[[KeyPath], tuple[int, ...]]:
     """Returns a function that gives the axes of a parameter within one layer, counted from the last.
 
-    Those of a matrix are (-2, -1), also where layers are stacked before them.
+    A matrix gives (-2, -1), with or without a leading layer axis.
     """
     dimensions = flatten(traits.ndim, "/")
     return lambda path: tuple(range(-dimensions[path_name(path)], 0))
