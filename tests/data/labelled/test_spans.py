@@ -75,7 +75,7 @@ def test_bad_conll_columns_are_reported(tmp_path):
     source = f"conll:{tmp_path / 'a.conll'}"
     with pytest.raises(DataError, match="line 2: 1 columns, and the first line has 2"):
         config(source, "tagging")
-    with pytest.raises(ConfigError, match=r"there are 2 columns, 0 to 1, and words=0, tags=5"):
+    with pytest.raises(ConfigError, match=r"the file has 2 columns \(0 to 1\), but words=0, tags=5"):
         config(source, "tagging", data__conll__tags=5)
 
 

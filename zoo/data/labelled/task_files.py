@@ -46,8 +46,8 @@ def _sentences(path: Path, columns: Any, policy: BadTextPolicy) -> Iterator[tupl
         width = width or len(fields or ())
         if fields and width and not all(-width <= column < width for column in (columns.words, columns.tags)):
             raise ConfigError(
-                f"data.conll: {where}: there are {width} columns, 0 to {width - 1}, and words={columns.words}, "
-                f"tags={columns.tags} are asked for"
+                f"data.conll: {where}: the file has {width} columns (0 to {width - 1}), but words={columns.words}, "
+                f"tags={columns.tags} were requested"
             )
         if not fields or len(fields) != width:
             if fields:

@@ -92,7 +92,7 @@ def _lengths(context: Context, rows: int, queries: int) -> dict[str, Int[Array, 
     """
     keys = (context.effective_key_positions >= 0).sum(axis=1, dtype=jnp.int32)
     keys = jnp.broadcast_to(jnp.maximum(keys, 1), rows)
-    # Made from the other, so that a `vmap` maps both or neither, as jax's rule for cuDNN expects.
+    # Derived from the other argument, so `vmap` maps both or neither, as jax's rule for cuDNN expects.
     lengths = {"query_seq_lengths": 0 * keys + queries, "key_value_seq_lengths": keys}
     return lengths if context.sharding is None else jax.tree.map(context.sharding.shard_rows, lengths)
 
