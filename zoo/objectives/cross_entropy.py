@@ -141,7 +141,7 @@ def _unless_zero(number: Scalar | None) -> Scalar | None:
 
 
 class _Rows(NamedTuple):
-    """Arrays with a leading batch dimension: hidden states of student and teacher, targets, weights."""
+    """Arrays with a leading batch dimension: states of student and teacher, targets, weights."""
 
     hidden: Array
     teacher_hidden: Array | None
