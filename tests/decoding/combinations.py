@@ -5,11 +5,11 @@ of key heads, and everything else that a decoder can have.
 import itertools
 
 from tests.support.building import ENCODER_DECODER
-from zoo.layers.position import POSITIONS
+from zoo.config.kinds import POSITION_KINDS
 
 WINDOWS = (0, 3)
 KV_HEADS = (4, 2, 1)
-COMBINATIONS = tuple(itertools.product(POSITIONS, WINDOWS, KV_HEADS))
+COMBINATIONS = tuple(itertools.product(POSITION_KINDS.by_name, WINDOWS, KV_HEADS))
 LOCAL_GLOBAL = {
     "model.layers.pattern": ("local", "local", "global"), "model.num_layers": 4, "model.position.kind": "rope",
     "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.local.position.theta": 50.0,

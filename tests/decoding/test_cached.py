@@ -10,10 +10,12 @@ import pytest
 from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, KV_HEADS, WINDOWS, combined, scheme
 from tests.decoding.making import stepwise_and_full_scores
 from tests.support.building import ENCODER_DECODER, close, slow_but
-from zoo.layers.position import POSITIONS
+from zoo.config.kinds import POSITION_KINDS
 
 
-@pytest.mark.parametrize("position", slow_but(("rope", "relative_bias", "shaw"), POSITIONS, pytest.mark.promise))
+@pytest.mark.parametrize(
+    "position", slow_but(("rope", "relative_bias", "shaw"), POSITION_KINDS.by_name, pytest.mark.promise)
+)
 def test_cache_of_every_position_scheme(position):
     # A kind of layers for each combination of windows and numbers of key heads.
     every = list(itertools.product(WINDOWS, KV_HEADS))

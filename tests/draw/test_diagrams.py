@@ -1,6 +1,7 @@
 """Diagrams of configs: the parts and their order, masks, head sharing and positions."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from matplotlib.patches import FancyBboxPatch
 from tests.support.small_runs import OBJECTIVES, small
 from zoo.cli.main import main
 from zoo.config import override, resolve
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.draw import position_tables
 from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
 from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns, wrapped
@@ -56,11 +58,11 @@ def test_sublayer_steps_follow_the_placement(placement, steps):
 
 
 def test_unknown_placements_are_drawn_as_one_sublayer(monkeypatch):
-    class Streams(block_steps.PLACEMENTS["pre"]):
+    class Streams(PLACEMENT_KINDS.code_of("pre")):
         def sublayer(self, x, f, norm, output_norm, context, part):
             return x * 2 + f(x)
 
-    monkeypatch.setitem(block_steps.PLACEMENTS, "pre", Streams)
+    monkeypatch.setitem(PLACEMENT_KINDS.by_name, "pre", replace(PLACEMENT_KINDS.by_name["pre"], code=Streams))
     assert block_steps.sublayer_steps(resolved().model) == (Branch(("sublayer",), residual=False),)
 
 

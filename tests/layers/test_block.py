@@ -19,8 +19,9 @@ from tests.support.building import (
     with_values,
 )
 from zoo.config import side
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.errors import ConfigError
-from zoo.layers.block import PLACEMENTS, make_block, make_final_norm
+from zoo.layers.block import make_block, make_final_norm
 from zoo.layers.context import Memory
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
 from zoo.models.functional import initialise
@@ -61,7 +62,7 @@ def run(overrides, seed=0):
 
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
-@pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != "deepnorm"])
+@pytest.mark.parametrize("placement", [name for name in PLACEMENT_KINDS.by_name if name != "deepnorm"])
 def test_block_matches_its_equation(placement, kind, residual):
     if placement in WEIGHED and not residual:
         pytest.skip("refused by the config")
@@ -116,16 +117,18 @@ def test_deepnorm_weights_the_stream_and_scales_initial_values(layers):
     actual, config, values, x = run({"model.norm.placement": "deepnorm", "model.num_layers": layers})
     close(actual, equation(config, values, x))
     # Wang et al. 2022, figure 2, decoder-only.
-    assert PLACEMENTS["deepnorm"].constants(config, None) == pytest.approx(
+    assert PLACEMENT_KINDS.code_of("deepnorm").constants(config, None) == pytest.approx(
         ((2 * layers) ** 0.25, (8 * layers) ** -0.25)
     )
     encoder = reference.overlaid(config, {"architecture": "encoder"})
     decoder = reference.overlaid(config, {"architecture": "decoder"})
     N, M = 18, 6
-    assert PLACEMENTS["deepnorm"].constants(encoder, (N, M)) == pytest.approx(
+    assert PLACEMENT_KINDS.code_of("deepnorm").constants(encoder, (N, M)) == pytest.approx(
         (0.81 * (N**4 * M) ** 0.0625, 0.87 * (N**4 * M) ** -0.0625)
     )
-    assert PLACEMENTS["deepnorm"].constants(decoder, (N, M)) == pytest.approx(((3 * M) ** 0.25, (12 * M) ** -0.25))
+    assert PLACEMENT_KINDS.code_of("deepnorm").constants(decoder, (N, M)) == pytest.approx(
+        ((3 * M) ** 0.25, (12 * M) ** -0.25)
+    )
 
 
 @pytest.mark.parametrize("parallel", ["shared_norm", "own_norms"])
@@ -137,7 +140,7 @@ def test_parallel_sublayers_match_their_equation(parallel, residual):
 
 
 @pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("placement", list(PLACEMENTS))
+@pytest.mark.parametrize("placement", list(PLACEMENT_KINDS.by_name))
 def test_cross_attention_is_between_attention_and_feed_forward(placement, residual):
     if placement in ("deepnorm", *WEIGHED) and not residual:
         pytest.skip("refused by the config")
@@ -176,7 +179,7 @@ def test_batch_norms_of_a_block_use_and_record_batch_moments(fields):
 
 
 def test_norm_placements_give_different_outputs():
-    outputs = [run({"model.norm.placement": placement})[0] for placement in PLACEMENTS]
+    outputs = [run({"model.norm.placement": placement})[0] for placement in PLACEMENT_KINDS.by_name]
     for index, one in enumerate(outputs):
         assert all(abs(one - other).max() > 0.1 for other in outputs[:index])
 

@@ -20,9 +20,10 @@ from tests.support.building import (
     together,
     with_values,
 )
+from zoo.config.kinds import NORM_KINDS
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
-from zoo.layers.norm import NORMS, layer_norm, make_norm, rms_norm
+from zoo.layers.norm import layer_norm, make_norm, rms_norm
 from zoo.models.functional import initialise
 
 D = 16
@@ -140,8 +141,8 @@ def test_bfloat16_input_has_float32_statistics(kind):
 
 
 def test_every_kind_can_be_built():
-    for kind in NORMS:
-        assert type(make(kind)[0]) is NORMS[kind]
+    for kind in NORM_KINDS.by_name:
+        assert type(make(kind)[0]) is NORM_KINDS.code_of(kind)
 
 
 def trained(x, positions=POSITIONS, **fields):

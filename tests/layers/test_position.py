@@ -8,10 +8,10 @@ import pytest
 
 from tests.reference import positions as reference
 from tests.support.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
+from zoo.config.kinds import POSITION_KINDS
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
 from zoo.layers.position import (
-    POSITIONS,
     Position,
     alibi_slopes,
     make_attention_position,
@@ -346,7 +346,7 @@ def test_learned_positions_beyond_their_table_are_refused(offset):
     assert np.isnan(past[0, 1]).all()
 
 
-@pytest.mark.parametrize("kind", list(POSITIONS))
+@pytest.mark.parametrize("kind", list(POSITION_KINDS.by_name))
 def test_scheme_implements_only_its_own_hooks(kind):
     scheme, values = position(kind)
     x, q, k, positions = normal(1, 5, 16), normal(1, 5, 4, 4, seed=1), normal(1, 5, 4, 4, seed=2), np.arange(5)[None]
@@ -382,9 +382,8 @@ def test_scheme_implements_only_its_own_hooks(kind):
 def test_scheme_belongs_to_either_embedding_or_attention(kind, fields, embedded):
     config = tiny({"model.position.kind": kind, **fields}).model
     places = [make_embedded_position(config), make_attention_position(config)]
-    assert [type(place) for place in places] == (
-        [POSITIONS[kind], Position] if embedded else [Position, POSITIONS[kind]]
-    )
+    own = POSITION_KINDS.code_of(kind)
+    assert [type(place) for place in places] == ([own, Position] if embedded else [Position, own])
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,11 @@ KIND = Kind(
     "N residual streams with learned connections (Zhu et al. 2024)",
     fields=(Field("model.norm.streams", 2, int, "N, number of residual streams", minimum=1),),
     problems=problems,
+    code=HyperBlock,
 )
 
 
-REGISTRATION = KindRegistration(KIND, HyperBlock)
+REGISTRATION = KindRegistration(KIND)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -27,12 +27,12 @@ from tests.support.visibility import (
     of_model,
     through,
 )
-from zoo.layers.block import PLACEMENTS
+from zoo.config.kinds import PLACEMENT_KINDS, POSITION_KINDS
 from zoo.layers.context import Context
-from zoo.layers.position import POSITIONS
 from zoo.models.architectures import make_model
 from zoo.objectives.causal import positions_and_documents
 
+POSITIONS = tuple(POSITION_KINDS.by_name)
 DOCUMENT = 0
 # Rows with three documents, with the end of one and a second, and with a part of one document.
 PACKED = np.array([[0, 5, 0, 5, 5, 0, 5, 5, 5, 5, 5, 5], [5] * 9 + [0, 5, 5], [5] * T])
@@ -62,7 +62,7 @@ def test_no_position_scheme_shows_more_than_the_mask(name, kind, way):
 
 @either_way
 @pytest.mark.parametrize("fields", [
-    *({"model.norm.placement": placement} for placement in PLACEMENTS),
+    *({"model.norm.placement": placement} for placement in PLACEMENT_KINDS.by_name),
     {"model.parallel": "shared_norm"}, {"model.parallel": "own_norms", "model.attention.num_kv_heads": 2},
     {"model.residual": False, "model.attention.qk_norm": "full"}, {"model.norm.kind": "none", "model.embedding.scale": "sqrt_dim"},
     {"model.norm.kind": "batchnorm", "model.attention.softcap": 5.0, "model.attention.sinks": True}, {"model.remat": "full"},

@@ -18,7 +18,6 @@ from zoo.lab.metrics import written_metrics
 from zoo.models.architectures import make_model
 from zoo.models.cost import summary
 from zoo.nested import flatten
-from zoo.objectives import OBJECTIVES
 from zoo.objectives.prefix import PrefixDecoderObjective
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
@@ -44,14 +43,12 @@ def copied(case):
     overrides = overrides_of(case)
     kind, architecture = overrides["objective__kind"], overrides.get("model__architecture", "decoder")
     traits = OBJECTIVE_KINDS.by_name[kind].traits - {"decoder", "encoder_decoder"} | {architecture}
-    made = PrefixDecoderObjective if case == "prefix decoder" else OBJECTIVES[kind]
-    OBJECTIVE_KINDS.add(Kind("objective.kind", "copied", f"{kind}, again", traits))
-    OBJECTIVES["copied"] = made
+    made = PrefixDecoderObjective if case == "prefix decoder" else OBJECTIVE_KINDS.code_of(kind)
+    OBJECTIVE_KINDS.add(Kind("objective.kind", "copied", f"{kind}, again", traits, code=made))
     try:
         yield overrides | {"objective__kind": "copied"}
     finally:
         OBJECTIVE_KINDS.remove("copied")
-        del OBJECTIVES["copied"]
 
 
 def answers(folder, case):

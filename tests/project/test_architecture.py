@@ -1,8 +1,9 @@
 """Limits on the structure of `zoo/`: imports point one way, and files, folders and functions stay
 small.
 
-Every import counts, also those inside functions and under TYPE_CHECKING. docs/architecture.md shows
-`LEVELS`.
+Every import counts, also those inside functions and under TYPE_CHECKING. So does a call of `code_of`
+(`zoo.config.kinds`), which imports the code of a kind by its name: it is an import of the code of all
+kinds of the table. docs/architecture.md shows `LEVELS`.
 """
 
 import ast
@@ -12,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from zoo.config import kinds
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +54,9 @@ LEVELS = (
 )
 LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
+# The packages with the code of kinds, by the first part of the field that picks one.
+CODE_OF_KINDS = {"model": "layers", "objective": "objectives", "optimizer": "training", "schedule": "training"}
+
 MODULES_PER_FOLDER, LINES_PER_FILE, LINES_PER_FUNCTION, PARAMETERS = 16, 350, 70, 8
 
 
@@ -70,7 +76,7 @@ def module_name(path):
 
 def imports_of(tree, module, modules):
     """Yields the modules of zoo that a parsed file imports, including imports inside functions and
-    conditions.
+    conditions, and those with the code of kinds that it asks for.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -81,6 +87,19 @@ def imports_of(tree, module, modules):
                 for alias in node.names:
                     submodule = f"{node.module}.{alias.name}"
                     yield submodule if submodule in modules else node.module
+        elif isinstance(node, ast.Call) and module != "zoo.config.kinds.kind":
+            yield from (kind.code.partition(":")[0] for kind in kinds_asked_for(node.func))
+
+
+def kinds_asked_for(function):
+    """Returns the kinds whose code a call may import: those of the table X in X.code_of(name), all if
+    the table is not named, none if the function is another.
+    """
+    if getattr(function, "attr", getattr(function, "id", "")) != "code_of":
+        return []
+    named = getattr(kinds, getattr(getattr(function, "value", None), "id", ""), None)
+    tables = [named] if isinstance(named, kinds.KindTable) else kinds.KIND_TABLES.values()
+    return [kind for table in tables for kind in table.by_name.values()]
 
 
 def read_imports():
@@ -151,6 +170,29 @@ def test_imports_are_found_in_functions_and_conditions(where):
         "type checking": f"if TYPE_CHECKING:\n    {line}",
     }[where]
     assert list(imports_of(ast.parse(source), "zoo.x", {"zoo.lab.metrics"})) == ["zoo.lab.metrics"]
+
+
+@pytest.mark.parametrize(
+    ("call", "table"),
+    [("NORM_KINDS.code_of(name)", "NORM_KINDS"), ("KIND_TABLES[path].code_of(name)", ""), ("code_of(kind)", "")],
+)
+def test_asking_for_the_code_of_a_kind_is_an_import_of_it(call, table):
+    tables = [getattr(kinds, table)] if table else kinds.KIND_TABLES.values()
+    expected = {kind.code.partition(":")[0] for one in tables for kind in one.by_name.values()}
+    assert set(imports_of(ast.parse(f"def late():\n    {call}"), "zoo.x", {})) == expected
+    assert not list(imports_of(ast.parse("config.attention.implementation()"), "zoo.x", {}))
+
+
+def test_code_of_kinds_exists_and_stands_in_its_package():
+    paths = {module_name(path): path for path in source_files()}
+    for table in kinds.KIND_TABLES.values():
+        for kind in table.by_name.values():
+            module, _, name = kind.code.partition(":")
+            assert package_of(module).split(".")[0] == CODE_OF_KINDS[kind.path.split(".")[0]], kind.code
+            defined = [
+                node.name for node in parsed(paths[module]).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+            ]
+            assert name in defined, kind.code
 
 
 def test_files_are_short():

@@ -1,6 +1,7 @@
 """An optimizer and a schedule as a user may add them, registered for the duration of a test."""
 
 import contextlib
+from dataclasses import replace
 
 import jax.numpy as jnp
 import optax
@@ -70,7 +71,7 @@ def registered_kinds(*pairs):
     """Registers kinds together with their implementations, as a plug-in does."""
     with contextlib.ExitStack() as stack:
         for kind, implementation in pairs:
-            registration = KindRegistration(kind, implementation)
+            registration = KindRegistration(replace(kind, code=implementation))
             plugins.register(registration)
             stack.callback(registration.remove)
         yield

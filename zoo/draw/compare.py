@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.draw.style import figure
-from zoo.layers.block import PLACEMENTS
 from zoo.models import cost
 from zoo.nested import flatten
 
@@ -97,7 +97,8 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
 def _equation(config: ResolvedConfig) -> Iterator[str]:
     """Yields what a sublayer computes, from the block's docstring."""
     if config.model.architecture != "elmo":
-        yield PLACEMENTS[config.model.norm.placement].__doc__.split(" (")[0].split(", the weights")[0].strip()
+        equation = PLACEMENT_KINDS.code_of(config.model.norm.placement).__doc__
+        yield equation.split(" (")[0].split(", the weights")[0].strip()
 
 
 def _text(value) -> str:

@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
@@ -260,23 +261,11 @@ class DeepNormBlock(PostNormBlock):
         return (3 * M) ** 0.25, (12 * M) ** -0.25
 
 
-PLACEMENTS = {
-    "pre": PreNormBlock,
-    "post": PostNormBlock,
-    "sandwich": SandwichBlock,
-    "reordered": ReorderedBlock,
-    "pre_scaled": PreScaledBlock,
-    "layerscale": LayerScaleBlock,
-    "x0_shortcut": ShortcutBlock,
-    "deepnorm": DeepNormBlock,
-}
-
-
 def make_block(config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None) -> Block:
     """Builds the block that `norm.placement` names; see `Block` for the arguments."""
-    return PLACEMENTS[config.norm.placement](config, cross, sides)
+    return PLACEMENT_KINDS.code_of(config.norm.placement)(config, cross, sides)
 
 
 def make_final_norm(config: ResolvedConfig) -> Norm:
     """Builds the norm after the last block; post-norm needs none."""
-    return make_norm(config) if PLACEMENTS[config.norm.placement].final_norm else NoNorm(config)
+    return make_norm(config) if PLACEMENT_KINDS.code_of(config.norm.placement).final_norm else NoNorm(config)

@@ -194,18 +194,6 @@ class XIELU(FeedForward):
         return (jnp.where(wide > 0, positive * jnp.square(wide), negative * below) + self.BETA * wide).astype(x.dtype)
 
 
-FEED_FORWARDS: dict[str, type[FeedForward]] = {
-    kind: GatedFeedForward if kind in GATED else FeedForward
-    for kind in FEED_FORWARD_KINDS.by_name
-    if activation_of(kind)
-} | {
-    "relu_squared": SquaredReLU,
-    "leaky_relu_squared": LeakySquaredReLU,
-    "swiglu_clamped": ClampedSwiGLU,
-    "xielu": XIELU,
-}
-
-
 def make_feed_forward(config: ResolvedConfig, gain: float = 1.0) -> FeedForward:
     """Builds the layer that `ffn.kind` names; see `FeedForward` for the arguments."""
-    return FEED_FORWARDS[config.ffn.kind](config, gain)
+    return FEED_FORWARD_KINDS.code_of(config.ffn.kind)(config, gain)

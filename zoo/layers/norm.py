@@ -196,18 +196,8 @@ def masked_moments(
     return mean, (jnp.square(x - mean) * weight).sum(axis=(0, 1)) / jnp.maximum(count, 1), count
 
 
-NORMS = {
-    "layernorm": LayerNorm,
-    "rmsnorm": RMSNorm,
-    "centering": CenteringNorm,
-    "dyt": DynamicTanh,
-    "batchnorm": BatchNorm,
-    "none": NoNorm,
-}
-
-
 def make_norm(config: ResolvedConfig, part: str = "") -> Norm:
     """Builds the norm that `norm.kind` names, from the `model` part of a config; `part` as in
     `Norm.for_part`.
     """
-    return NORMS[config.norm.kind].for_part(config, part)
+    return NORM_KINDS.code_of(config.norm.kind).for_part(config, part)

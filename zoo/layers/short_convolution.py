@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import CONVOLUTION_KINDS
 from zoo.layers.context import Context
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, parameter
 
@@ -222,17 +223,8 @@ class KeyValueShift(ShortConvolution):
         return (share * last + (1 - share) * own).astype(x.dtype).reshape(x.shape)
 
 
-SHORT_CONVOLUTIONS: dict[str, type[ShortConvolution]] = {
-    "none": ShortConvolution,
-    "canon": CanonConvolution,
-    "primer": PrimerConvolution,
-    "token_shift": TokenShift,
-    "kv_shift": KeyValueShift,
-}
-
-
 def make_short_convolution(config: ResolvedConfig, places: str, channels: int, axis: str) -> ShortConvolution | None:
     """Builds the convolution of a block at any of these places; None if there is none."""
     kind = config.convolution.kind
-    made = SHORT_CONVOLUTIONS[kind]
+    made = CONVOLUTION_KINDS.code_of(kind)
     return made(config, channels, axis) if kind != "none" and set(places) & set(made.places(config)) else None

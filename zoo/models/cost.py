@@ -8,9 +8,8 @@ from flax import nnx
 
 from zoo.config import AUTO, ResolvedConfig, generator_config, layer_kind, side, stored_layers, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
-from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
-from zoo.layers.attention import ATTENTIONS
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
 
@@ -117,7 +116,7 @@ def _layer_product_flops(layer: ResolvedConfig, queries: float, keys: float) -> 
     """Returns the operations of one attention layer's products for a row; `keys` is the mean number
     of keys that a query sees.
     """
-    return ATTENTIONS[layer.attention.kind].product_flops(layer, queries, keys)
+    return ATTENTION_KINDS.code_of(layer.attention.kind).product_flops(layer, queries, keys)
 
 
 def _attention_flops(model: ResolvedConfig, row: Row, prefix: int) -> float:

@@ -12,10 +12,11 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, layer_kind, stored_layers
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
 from zoo.layers.attention.kernels.fused import FUSED_OUTPUT
-from zoo.layers.block import PLACEMENTS, make_block
+from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
 from zoo.models.functional import split, stack, statistics_of
@@ -62,7 +63,7 @@ class Stack(nnx.Module):
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
-        self.config, self.placement = config, PLACEMENTS[config.norm.placement]
+        self.config, self.placement = config, PLACEMENT_KINDS.code_of(config.norm.placement)
         pattern = tuple(config.layers.pattern)
         depth = config.num_layers
         self.scan, self.remat = config.scan_layers, config.remat

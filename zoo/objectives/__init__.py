@@ -1,40 +1,14 @@
 """Objectives: what is predicted and scored, one file each."""
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.objectives.bidirectional import BidirectionalObjective
-from zoo.objectives.causal import CausalObjective
-from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaskedObjective
-from zoo.objectives.masked import MaskedDiffusionObjective, MaskedObjective
-from zoo.objectives.multi_token import MultiTokenObjective
 from zoo.objectives.objective import Objective
-from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
-from zoo.objectives.replaced_tokens import ReplacedTokensObjective
-from zoo.objectives.span_corruption import SpanObjective
-from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective
-from zoo.objectives.tasks.extraction import ExtractionObjective
-from zoo.objectives.tasks.tagging import TaggingObjective
-from zoo.objectives.translation import TranslationObjective
+from zoo.objectives.prefix import PrefixDecoderObjective
 
-__all__ = ["OBJECTIVES", "Objective", "make_objective"]
+__all__ = ["Objective", "make_objective"]
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    "causal": CausalObjective,
-    "multi_token": MultiTokenObjective,
-    "masked": MaskedObjective,
-    "masked_diffusion": MaskedDiffusionObjective,
-    "replaced_tokens": ReplacedTokensObjective,
-    "prefix": PrefixObjective,
-    "span": SpanObjective,
-    "denoising": DenoisingObjective,
-    "bidirectional": BidirectionalObjective,
-    "translation": TranslationObjective,
-    "classification": ClassificationObjective,
-    "regression": RegressionObjective,
-    "tagging": TaggingObjective,
-    "extraction": ExtractionObjective,
-}
 DISTILLED: dict[str, type[Objective]] = {"causal": DistilledCausalObjective, "masked": DistilledMaskedObjective}
 
 
@@ -45,6 +19,9 @@ def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
     Raises:
         ConfigError: a teacher that is no run or cannot teach this model.
     """
-    kinds = OBJECTIVES | ({"prefix": PrefixDecoderObjective} if config.model.architecture == "decoder" else {})
-    kinds |= DISTILLED if config.objective.distillation.teacher else {}
-    return kinds[config.objective.kind](config, tokenizer)
+    kind = config.objective.kind
+    if config.objective.distillation.teacher and kind in DISTILLED:
+        return DISTILLED[kind](config, tokenizer)
+    if kind == "prefix" and config.model.architecture == "decoder":
+        return PrefixDecoderObjective(config, tokenizer)
+    return OBJECTIVE_KINDS.code_of(kind)(config, tokenizer)

@@ -10,7 +10,6 @@ from zoo.config.side_lengths import side_lengths
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.kernels.kernel_choice import Platform, RowStructure
 from zoo.layers.position import make_embedded_position
-from zoo.objectives import OBJECTIVES
 
 
 class LayerKernel(NamedTuple):
@@ -77,7 +76,8 @@ def _rows(config: ResolvedConfig) -> RowStructure:
     """
     objective, data = config.objective, config.data
     decoder, whole = config.model.architecture == "decoder", objective.kind in OBJECTIVE_KINDS.having("whole_rows")
-    kind, own = OBJECTIVES[objective.kind], bool(whole and (data.isolate_documents or data.position_offsets))
+    own = bool(whole and (data.isolate_documents or data.position_offsets))
+    kind = OBJECTIVE_KINDS.code_of(objective.kind)
     no_padding = kind.packed_without_padding and data.row_format == "packed"
     in_order = not (whole and data.position_offsets)
     return RowStructure(

@@ -10,6 +10,7 @@ docs/your_own_variant.md is a tutorial; docs/architecture.md says what each kind
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from zoo.analysis.run_measures import MeasuredRun
@@ -109,7 +110,7 @@ def register(kind: Kind, implementation: Any) -> None:
     Raises:
         ConfigError: everything that is wrong with them.
     """
-    _register(KindRegistration(kind, implementation))
+    _register(KindRegistration(replace(kind, code=implementation) if isinstance(kind, Kind) else kind))
 
 
 def register_measure(name: str, measure: Measure, function: Callable[[MeasuredRun], dict[str, float]]) -> None:

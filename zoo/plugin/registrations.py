@@ -10,20 +10,18 @@ from zoo.config.field import Field
 from zoo.config.field_values import checked_value
 from zoo.config.fields import BY_PATH, FIELDS, OBJECTIVES_OF
 from zoo.config.hyperparameters import LOSS_TERMS
-from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, Kind
+from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, OBJECTIVE_KINDS, Kind, code_of
 from zoo.errors import did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, METRICS_OF, Metric
-from zoo.layers.attention import ATTENTIONS, TokenMixer
+from zoo.layers.attention import TokenMixer
 from zoo.layers.attention.projections import Attention
-from zoo.layers.block import PLACEMENTS, Block
-from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
-from zoo.layers.norm import NORMS, LayerNorm, Norm, RMSNorm
-from zoo.layers.position import POSITIONS, Position
-from zoo.layers.short_convolution import SHORT_CONVOLUTIONS, ShortConvolution
-from zoo.objectives import OBJECTIVES, Objective
-from zoo.training.optimization.schedules import SCHEDULES
-from zoo.training.optimization.update_rules import OPTIMIZERS
+from zoo.layers.block import Block
+from zoo.layers.feedforward import FeedForward, GatedFeedForward
+from zoo.layers.norm import LayerNorm, Norm, RMSNorm
+from zoo.layers.position import Position
+from zoo.layers.short_convolution import ShortConvolution
+from zoo.objectives import Objective
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import Variant
 
@@ -32,40 +30,37 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 
 @dataclass(frozen=True)
 class _Table:
-    """Where the implementations of the kinds of a field are.
+    """Demands on the code of the kinds of a field.
 
     Attributes:
-        implementations: by the name of the kind.
-        base: the base class of implementations; None if they are functions.
+        base: the base class; None if they are functions.
         required: methods that the base class leaves to it.
         part: heading of its page (`zoo describe`); empty for kinds without pages.
     """
 
-    implementations: MutableMapping[str, Any]
     base: type | None = None
     required: tuple[str, ...] = ()
     part: str = ""
 
 
 TABLES: dict[str, _Table] = {
-    "model.norm.kind": _Table(NORMS, Norm, ("__call__",), "normalisation"),
-    "model.norm.placement": _Table(PLACEMENTS, Block, ("sublayer",), "placement"),
-    "model.position.kind": _Table(POSITIONS, Position, (), "position"),
-    "model.attention.kind": _Table(ATTENTIONS, TokenMixer, ("__call__", "product_flops"), "attention"),
-    "model.convolution.kind": _Table(SHORT_CONVOLUTIONS, ShortConvolution, ("places", "mix"), "convolution"),
-    "model.ffn.kind": _Table(FEED_FORWARDS, FeedForward, (), "feed-forward layer"),
-    "objective.kind": _Table(OBJECTIVES, Objective, ("targets",), "objective"),
-    "optimizer.kind": _Table(OPTIMIZERS),
-    "schedule.kind": _Table(SCHEDULES),
+    "model.norm.kind": _Table(Norm, ("__call__",), "normalisation"),
+    "model.norm.placement": _Table(Block, ("sublayer",), "placement"),
+    "model.position.kind": _Table(Position, (), "position"),
+    "model.attention.kind": _Table(TokenMixer, ("__call__", "product_flops"), "attention"),
+    "model.convolution.kind": _Table(ShortConvolution, ("places", "mix"), "convolution"),
+    "model.ffn.kind": _Table(FeedForward, (), "feed-forward layer"),
+    "objective.kind": _Table(Objective, ("targets",), "objective"),
+    "optimizer.kind": _Table(),
+    "schedule.kind": _Table(),
 }
 
 
 @dataclass(frozen=True)
 class KindRegistration:
-    """A kind of a plug-in, and what computes it; see `zoo.config.plugins.Registration`."""
+    """A kind that is added to the table of its field; see `zoo.config.plugins.Registration`."""
 
     kind: Kind
-    implementation: Any
 
     def problems(self) -> Iterator[str]:
         kind = self.kind
@@ -91,7 +86,7 @@ class KindRegistration:
             yield from _loss_term_problems(name, path, kind)
 
     def _implementation_problems(self, label: str) -> Iterator[str]:
-        table, made = TABLES[self.kind.path], self.implementation
+        table, made = TABLES[self.kind.path], code_of(self.kind)
         if table.base is None:
             if not callable(made):
                 yield f"{label}: its implementation is not a function but {made!r}"
@@ -121,24 +116,22 @@ class KindRegistration:
         return self.kind.name.replace("_", "-")
 
     def add(self) -> None:
-        kind, table = self.kind, TABLES[self.kind.path]
+        kind = self.kind
         KIND_TABLES[kind.path].add(kind)
         for field in kind.fields:
             FIELDS.add(field)
         LOSS_TERMS.update(kind.loss_terms)
-        table.implementations[kind.name] = self.implementation
-        if table.part:
+        if part := TABLES[kind.path].part:
             chosen = {kind.path: kind.name}
-            VARIANTS.append(Variant(self._page, table.part, chosen, chosen, source=self.implementation))
+            VARIANTS.append(Variant(self._page, part, chosen, chosen, source=code_of(kind)))
 
     def remove(self) -> None:
-        kind, table = self.kind, TABLES[self.kind.path]
+        kind = self.kind
         KIND_TABLES[kind.path].remove(kind.name)
         for field in kind.fields:
             FIELDS.remove(field.path)
         for name in kind.loss_terms:
             del LOSS_TERMS[name]
-        del table.implementations[kind.name]
         VARIANTS[:] = [variant for variant in VARIANTS if variant.name != self._page]
 
 
@@ -233,8 +226,8 @@ class MetricRegistration:
         expected = Measure if self.what == "measure" else Metric
         if not isinstance(self.entry, expected):
             yield f"{self.what} {self.name}: expected a {expected.__name__}, got {self.entry!r}"
-        if self.what == "metric" and self.objective not in OBJECTIVES:
-            near = did_you_mean(self.objective, OBJECTIVES)
+        if self.what == "metric" and self.objective not in OBJECTIVE_KINDS.by_name:
+            near = did_you_mean(self.objective, OBJECTIVE_KINDS.by_name)
             yield f"metric {self.name}: {self.objective!r} is no kind of objective{near}"
         if self.what == "measure" and not callable(self.function):
             yield f"measure {self.name}: expected a function, got {self.function!r}"

@@ -9,7 +9,6 @@ from flax import nnx
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY
 from zoo.config.kinds import ATTENTION_KINDS, CONVOLUTION_KINDS, OBJECTIVE_KINDS
-from zoo.layers.attention import ATTENTIONS
 from zoo.layers.parameter import Statistic
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -135,7 +134,8 @@ def cached_bytes(model: configs.ResolvedConfig, context: int) -> float:
     for index in range(model.num_layers):
         layer = configs.layer_kind(model, pattern[index % len(pattern)]) if pattern else model
         attention = layer.attention
-        total += ATTENTIONS[attention.kind].cached_numbers(layer) * min(context, attention.window or context) * BYTES
+        numbers = ATTENTION_KINDS.code_of(attention.kind).cached_numbers(layer)
+        total += numbers * min(context, attention.window or context) * BYTES
     return total
 
 

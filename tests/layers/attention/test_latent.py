@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.building import call, close, counting, random_values, tiny, with_values
-from zoo.layers.attention import ATTENTIONS, make_attention
+from zoo.config.kinds import ATTENTION_KINDS
+from zoo.layers.attention import make_attention
 from zoo.layers.cache import Cache
 from zoo.layers.context import Context
 from zoo.models import cost
@@ -56,8 +57,8 @@ def test_scores_depend_on_distances_alone_and_only_by_the_rotated_part():
 def test_the_cache_keeps_the_latent_vector_and_the_rotated_key(position, kept):
     config = tiny(LATENT | position).model
     assert kept == config.attention.latent_dim + config.attention.rotary_dim
-    assert ATTENTIONS["latent"].cached_numbers(config) == kept
-    assert ATTENTIONS["softmax"].cached_numbers(config) == 2 * D
+    assert ATTENTION_KINDS.code_of("latent").cached_numbers(config) == kept
+    assert ATTENTION_KINDS.code_of("softmax").cached_numbers(config) == 2 * D
     module = with_values(make_attention(config), random_values(make_attention(config), 2))
 
     def fill(x):
@@ -73,7 +74,7 @@ def test_the_cache_keeps_the_latent_vector_and_the_rotated_key(position, kept):
 def test_scores_and_values_cost_what_their_widths_say():
     def flops(changes):
         config = tiny(changes)
-        return ATTENTIONS[config.model.attention.kind].product_flops(config.model, 10, 3)
+        return ATTENTION_KINDS.code_of(config.model.attention.kind).product_flops(config.model, 10, 3)
 
     # Four heads: 4 wide in softmax attention, and queries and keys 2 wider with RoPE.
     assert flops({}) == 4 * 4 * 4 * 30

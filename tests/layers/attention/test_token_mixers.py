@@ -13,12 +13,12 @@ from tests.fields.every_field import other_value
 from tests.support.building import ENCODER_DECODER, call, close, counting, random_values, tiny, with_values
 from zoo import config as configs
 from zoo.config.fields.attention_fields import ATTENTION_FIELDS
-from zoo.config.kinds import ATTENTION_KINDS, Kind
+from zoo.config.kinds import ATTENTION_KINDS, FEED_FORWARD_KINDS, Kind
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
-from zoo.layers.attention import ATTENTIONS, TokenMixer, make_attention
+from zoo.layers.attention import TokenMixer, make_attention
 from zoo.layers.context import Context
-from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
+from zoo.layers.feedforward import GatedFeedForward
 from zoo.layers.parameter import Linear, kernel_initializer
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -80,9 +80,8 @@ def nothing(monkeypatch):
 
 @pytest.fixture
 def mean(monkeypatch):
-    """Registers the kind in the tables of classes and of kinds."""
-    monkeypatch.setitem(ATTENTIONS, "mean", MeanOfLast)
-    kind = Kind("model.attention.kind", "mean", "of the last tokens", frozenset({"window"}))
+    """Registers the kind."""
+    kind = Kind("model.attention.kind", "mean", "of the last tokens", frozenset({"window"}), code=MeanOfLast)
     monkeypatch.setitem(ATTENTION_KINDS.by_name, "mean", kind)
     making._model.cache_clear()
     yield
@@ -232,8 +231,6 @@ def test_decoder_without_cross_attention_is_refused(mean):
     make_model(resolved)
 
 
-def test_every_choice_has_a_class():
-    assert set(ATTENTIONS) == set(configs.BY_PATH["model.attention.kind"].choices)
-    assert set(FEED_FORWARDS) == set(configs.BY_PATH["model.ffn.kind"].choices)
-    assert {kind for kind, layer in FEED_FORWARDS.items() if issubclass(layer, GatedFeedForward)} == set(configs.GATED)
-    assert all(issubclass(layer, FeedForward) for layer in FEED_FORWARDS.values())
+def test_gated_kinds_have_gated_classes():
+    table = FEED_FORWARD_KINDS
+    assert {kind for kind in table.by_name if issubclass(table.code_of(kind), GatedFeedForward)} == set(configs.GATED)

@@ -1,5 +1,7 @@
 """Values and keys of different widths in the kernels, the cache and whole models."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 from tests import reference
 from tests.decoding import making
 from tests.support.building import ENCODER_DECODER, call, close, counting, tiny
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.errors import ConfigError
-from zoo.layers.attention import ATTENTIONS, make_attention
+from zoo.layers.attention import make_attention
 from zoo.layers.attention.favor import performer_attention, random_features
 from zoo.layers.attention.kernels import banded
 from zoo.layers.attention.kernels.kernel_choice import Platform, choose_kernel
@@ -114,7 +117,8 @@ class NarrowPerformer(PerformerAttention):
 def other_widths(monkeypatch):
     """Replaces the kinds of the table by kinds with other widths."""
     making._model.cache_clear()
-    yield lambda kind, mixer: monkeypatch.setitem(ATTENTIONS, kind, mixer)
+    table = ATTENTION_KINDS.by_name
+    yield lambda kind, mixer: monkeypatch.setitem(table, kind, replace(table[kind], code=mixer))
     making._model.cache_clear()
 
 

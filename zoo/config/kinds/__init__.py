@@ -5,7 +5,7 @@ choice alone. The field table (`zoo.config.fields`) collects their names and fie
 from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.convolution_kinds import CONVOLUTION_KINDS
 from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
-from zoo.config.kinds.kind import Kind, KindTable
+from zoo.config.kinds.kind import Kind, KindTable, code_of
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
 from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
 from zoo.config.kinds.optimizer_kinds import OPTIMIZER_KINDS
@@ -27,6 +27,7 @@ __all__ = [
     "Kind",
     "KindTable",
     "activation_of",
+    "code_of",
     "is_prefix_decoder",
 ]
 

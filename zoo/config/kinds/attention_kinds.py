@@ -135,13 +135,20 @@ _SOFTMAX = frozenset(
 ATTENTION_KINDS = KindTable(
     KIND,
     (
-        Kind(KIND, "softmax", "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)", _SOFTMAX),
+        Kind(
+            KIND,
+            "softmax",
+            "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
+            _SOFTMAX,
+            code="zoo.layers.attention.softmax_attention:SoftmaxAttention",
+        ),
         Kind(
             KIND,
             "softmax_plus_one",
             "exp(score) / (1 + sum of exp(score)): a head may attend to nothing (Miller 2023)",
             _SOFTMAX - {"distribution"} | {"zero_sink"},
             problems=_plus_one_problems,
+            code="zoo.layers.attention.unnormalised_attention:SoftmaxPlusOneAttention",
         ),
         Kind(
             KIND,
@@ -160,6 +167,7 @@ ATTENTION_KINDS = KindTable(
             ),
             problems=_sigmoid_problems,
             derive=lambda flat: {"model.attention.sigmoid_bias": -math.log(flat["data.sequence_length"])},
+            code="zoo.layers.attention.unnormalised_attention:SigmoidAttention",
         ),
         Kind(
             KIND,
@@ -177,6 +185,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_forgetting_problems,
+            code="zoo.layers.attention.forgetting_attention:ForgettingAttention",
         ),
         Kind(
             KIND,
@@ -197,6 +206,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_differential_problems,
+            code="zoo.layers.attention.unnormalised_attention:DifferentialAttention",
         ),
         Kind(
             KIND,
@@ -234,6 +244,7 @@ ATTENTION_KINDS = KindTable(
             ),
             derive=_derive_latent,
             problems=_latent_problems,
+            code="zoo.layers.attention.latent_attention:LatentAttention",
         ),
         Kind(
             KIND,
@@ -259,6 +270,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_value_problems,
+            code="zoo.layers.attention.value_mixing:ValueResidualAttention",
         ),
         Kind(
             KIND,
@@ -276,6 +288,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_value_embedding_problems,
+            code="zoo.layers.attention.value_mixing:ValueEmbeddingAttention",
         ),
         Kind(
             KIND,
@@ -301,6 +314,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             derive=_derive_performer,
+            code="zoo.layers.attention.performer_attention:PerformerAttention",
         ),
     ),
 )

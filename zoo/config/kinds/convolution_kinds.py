@@ -44,7 +44,7 @@ def _canon_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
 CONVOLUTION_KINDS = KindTable(
     KIND,
     (
-        Kind(KIND, "none", "no convolution"),
+        Kind(KIND, "none", "no convolution", code="zoo.layers.short_convolution:ShortConvolution"),
         Kind(
             KIND,
             "canon",
@@ -62,6 +62,7 @@ CONVOLUTION_KINDS = KindTable(
             ),
             problems=_canon_problems,
             derive=lambda flat: {"model.convolution.width": WIDTHS["canon"]},
+            code="zoo.layers.short_convolution:CanonConvolution",
         ),
         Kind(
             KIND,
@@ -70,12 +71,14 @@ CONVOLUTION_KINDS = KindTable(
             frozenset({"width"}),
             problems=_projection_problems,
             derive=lambda flat: {"model.convolution.width": WIDTHS["primer"]},
+            code="zoo.layers.short_convolution:PrimerConvolution",
         ),
         Kind(
             KIND,
             "token_shift",
             "attention and feed-forward layers read the first half of the channels from the token before (Peng 2021)",
             problems=_causal_problems,
+            code="zoo.layers.short_convolution:TokenShift",
         ),
         Kind(
             KIND,
@@ -83,6 +86,7 @@ CONVOLUTION_KINDS = KindTable(
             "a_t k_(t-1) + (1 - a_t) k_t, a_t = sigmoid(x_t w) for each key/value head, and the same for values "
             "(Lin et al. 2025, FoX Pro)",
             problems=_projection_problems,
+            code="zoo.layers.short_convolution:KeyValueShift",
         ),
     ),
 )

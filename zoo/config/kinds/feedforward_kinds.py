@@ -11,13 +11,55 @@ ACTIVATIONS = ("relu", "gelu", "silu")
 FEED_FORWARD_KINDS = KindTable(
     KIND,
     (
-        Kind(KIND, "relu", "max(0, x W1) W2 (Vaswani et al. 2017)", frozenset({"relu", "sparse"})),
-        Kind(KIND, "gelu", "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)", frozenset({"gelu"})),
-        Kind(KIND, "silu", "silu(x W1) W2, also called Swish", frozenset({"silu"})),
-        Kind(KIND, "swiglu", "(silu(x W1) * x W3) W2 (Shazeer 2020; LLaMA)", frozenset({"gated", "silu"})),
-        Kind(KIND, "geglu", "(gelu(x W1) * x W3) W2 (Shazeer 2020)", frozenset({"gated", "gelu"})),
-        Kind(KIND, "reglu", "(relu(x W1) * x W3) W2 (Shazeer 2020)", frozenset({"gated", "relu", "sparse"})),
-        Kind(KIND, "relu_squared", "max(0, x W1)^2 W2 (So et al. 2021; Nemotron, Arcee)", frozenset({"sparse"})),
+        Kind(
+            KIND,
+            "relu",
+            "max(0, x W1) W2 (Vaswani et al. 2017)",
+            frozenset({"relu", "sparse"}),
+            code="zoo.layers.feedforward:FeedForward",
+        ),
+        Kind(
+            KIND,
+            "gelu",
+            "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
+            frozenset({"gelu"}),
+            code="zoo.layers.feedforward:FeedForward",
+        ),
+        Kind(
+            KIND,
+            "silu",
+            "silu(x W1) W2, also called Swish",
+            frozenset({"silu"}),
+            code="zoo.layers.feedforward:FeedForward",
+        ),
+        Kind(
+            KIND,
+            "swiglu",
+            "(silu(x W1) * x W3) W2 (Shazeer 2020; LLaMA)",
+            frozenset({"gated", "silu"}),
+            code="zoo.layers.feedforward:GatedFeedForward",
+        ),
+        Kind(
+            KIND,
+            "geglu",
+            "(gelu(x W1) * x W3) W2 (Shazeer 2020)",
+            frozenset({"gated", "gelu"}),
+            code="zoo.layers.feedforward:GatedFeedForward",
+        ),
+        Kind(
+            KIND,
+            "reglu",
+            "(relu(x W1) * x W3) W2 (Shazeer 2020)",
+            frozenset({"gated", "relu", "sparse"}),
+            code="zoo.layers.feedforward:GatedFeedForward",
+        ),
+        Kind(
+            KIND,
+            "relu_squared",
+            "max(0, x W1)^2 W2 (So et al. 2021; Nemotron, Arcee)",
+            frozenset({"sparse"}),
+            code="zoo.layers.feedforward:SquaredReLU",
+        ),
         Kind(
             KIND,
             "leaky_relu_squared",
@@ -33,6 +75,7 @@ FEED_FORWARD_KINDS = KindTable(
                     added=True,
                 ),
             ),
+            code="zoo.layers.feedforward:LeakySquaredReLU",
         ),
         Kind(
             KIND,
@@ -49,12 +92,14 @@ FEED_FORWARD_KINDS = KindTable(
                     added=True,
                 ),
             ),
+            code="zoo.layers.feedforward:ClampedSwiGLU",
         ),
         Kind(
             KIND,
             "xielu",
             "xielu(x W1) W2: quadratic above 0, exponential below, with two learned numbers "
             "(Huang & Schlag 2024; Apertus)",
+            code="zoo.layers.feedforward:XIELU",
         ),
     ),
 )

@@ -1,5 +1,7 @@
 """Kinds: the choices of a field that picks an implementation, each with what concerns it alone."""
 
+import functools
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,9 +28,6 @@ def no_derivation(flat: Mapping[str, Any]) -> Mapping[str, Any]:
 class Kind:
     """One choice of a field such as "model.norm.kind".
 
-    What computes it is in another table, under the same name (`NORMS`, `POSITIONS`, `OPTIMIZERS`,
-    ...).
-
     Attributes:
         path: path of the field.
         name: the choice.
@@ -44,6 +43,9 @@ class Kind:
             is derived before, and "auto" where it cannot be.
         loss_terms: the terms that it adds to the loss (`Context.add_loss`), each with the path of
             the field that has its weight.
+        code: the class or function that computes it. Kinds of zoo name it as "module:name", which
+            is imported when it is first asked for (`KindTable.code_of`), because configs are
+            resolved without JAX; plug-ins give the object itself.
     """
 
     path: str
@@ -54,6 +56,7 @@ class Kind:
     problems: Problems = no_problems
     derive: Derivation = no_derivation
     loss_terms: Mapping[str, str] = field(default_factory=dict)
+    code: str | Callable[..., Any] | None = None
 
     def __post_init__(self):
         own = (self.path, (self.name,))
@@ -87,6 +90,15 @@ class KindTable:
         """Returns the fields that only one kind reads, in the order of the kinds."""
         return tuple(field for kind in self.by_name.values() for field in kind.fields)
 
+    def code_of(self, name: str) -> Any:
+        """Returns the class or function that computes a kind.
+
+        The first call for a kind of zoo imports its module, which is above this package: only
+        modules that may import that one may call this (tests/project/test_architecture.py counts a
+        call as an import of the code of all kinds of the table).
+        """
+        return code_of(self.by_name[name])
+
     def having(self, trait: str) -> "KindsWithTrait":
         """Returns the names of the kinds that have a trait."""
         return KindsWithTrait(self, trait)
@@ -102,6 +114,17 @@ class KindTable:
     def derive(self, flat: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the derived values of the kind that a flat config chooses."""
         return self.by_name[flat[self.path]].derive(flat)
+
+
+def code_of(kind: Kind) -> Any:
+    """Returns the class or function that computes a kind; see `KindTable.code_of`."""
+    return _imported(kind.code) if isinstance(kind.code, str) else kind.code
+
+
+@functools.cache
+def _imported(code: str) -> Any:
+    module, _, name = code.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 class KindsWithTrait(Sequence[str]):

@@ -58,6 +58,7 @@ MATRIX_KINDS = (
             ),
         ),
         problems=_heads_problems,
+        code="zoo.training.optimization.muon:muon",
     ),
     Kind(
         KIND,
@@ -77,6 +78,7 @@ MATRIX_KINDS = (
             ),
         ),
         problems=_heads_problems,
+        code="zoo.training.optimization.muon:normuon",
     ),
     Kind(
         KIND,
@@ -85,6 +87,7 @@ MATRIX_KINDS = (
         "rate is the angle of a step, about 0.01 (Wen et al. 2025)",
         frozenset({"moments", "momentum", "epsilon", "matrices"}),
         problems=_heads_problems,
+        code="zoo.training.optimization.muon:muonh",
     ),
     Kind(
         KIND,
@@ -120,5 +123,6 @@ MATRIX_KINDS = (
                 added=True,
             ),
         ),
+        code="zoo.training.optimization.soap:soap",
     ),
 )

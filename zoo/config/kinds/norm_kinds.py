@@ -18,6 +18,7 @@ NORM_KINDS = KindTable(
             "layernorm",
             "subtract the mean, divide by the standard deviation, scale, shift (Ba et al. 2016)",
             frozenset({"normalises", "epsilon", "bias"}),
+            code="zoo.layers.norm:LayerNorm",
         ),
         Kind(
             KIND,
@@ -32,12 +33,14 @@ NORM_KINDS = KindTable(
                     "the learned scale is stored as its difference from 1 (Gemma)",
                 ),
             ),
+            code="zoo.layers.norm:RMSNorm",
         ),
         Kind(
             KIND,
             "centering",
             "subtract the mean, scale, shift: LayerNorm without the division",
             frozenset({"normalises", "bias"}),
+            code="zoo.layers.norm:CenteringNorm",
         ),
         Kind(
             KIND,
@@ -57,6 +60,7 @@ NORM_KINDS = KindTable(
                 ),
             ),
             derive=lambda flat: {"model.norm.attention_alpha_start": flat["model.norm.alpha_start"]},
+            code="zoo.layers.norm:DynamicTanh",
         ),
         Kind(
             KIND,
@@ -74,8 +78,9 @@ NORM_KINDS = KindTable(
                     maximum=0.99999,
                 ),
             ),
+            code="zoo.layers.norm:BatchNorm",
         ),
-        Kind(KIND, "none", "no normalisation anywhere"),
+        Kind(KIND, "none", "no normalisation anywhere", code="zoo.layers.norm:NoNorm"),
     ),
 )
 
@@ -116,26 +121,40 @@ _INPUT = frozenset({"input_norm"})
 PLACEMENT_KINDS = KindTable(
     PLACEMENT,
     (
-        Kind(PLACEMENT, "pre", "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)", _INPUT),
-        Kind(PLACEMENT, "post", "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)"),
+        Kind(
+            PLACEMENT,
+            "pre",
+            "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)",
+            _INPUT,
+            code="zoo.layers.block:PreNormBlock",
+        ),
+        Kind(
+            PLACEMENT,
+            "post",
+            "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)",
+            code="zoo.layers.block:PostNormBlock",
+        ),
         Kind(
             PLACEMENT,
             "sandwich",
             "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)",
             _INPUT,
             problems=_normed_output_problems,
+            code="zoo.layers.block:SandwichBlock",
         ),
         Kind(
             PLACEMENT,
             "reordered",
             "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)",
             problems=_normed_output_problems,
+            code="zoo.layers.block:ReorderedBlock",
         ),
         Kind(
             PLACEMENT,
             "pre_scaled",
             "x + f(norm(x) / sqrt(l)) in layer l, counted from 1 (LayerNorm scaling, Sun et al. 2025)",
             _INPUT,
+            code="zoo.layers.block:PreScaledBlock",
         ),
         Kind(
             PLACEMENT,
@@ -153,6 +172,7 @@ PLACEMENT_KINDS = KindTable(
                 ),
             ),
             problems=_layerscale_problems,
+            code="zoo.layers.block:LayerScaleBlock",
         ),
         Kind(
             PLACEMENT,
@@ -160,12 +180,14 @@ PLACEMENT_KINDS = KindTable(
             "before each block x = a x + b x0, then pre-norm; x0 enters the first block (modded-nanogpt; nanochat)",
             _INPUT,
             problems=_residual_problems,
+            code="zoo.layers.block:ShortcutBlock",
         ),
         Kind(
             PLACEMENT,
             "deepnorm",
             "norm(alpha * x + f(x)), alpha and the initial values by depth (Wang et al. 2022)",
             problems=_deepnorm_problems,
+            code="zoo.layers.block:DeepNormBlock",
         ),
     ),
 )

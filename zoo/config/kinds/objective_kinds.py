@@ -148,6 +148,7 @@ OBJECTIVE_KINDS = KindTable(
             "causal",
             "the next token, from all before it",
             frozenset({"decoder", "tokens", "text", "whole_rows", "causal"}),
+            code="zoo.objectives.causal:CausalObjective",
         ),
         Kind(
             KIND,
@@ -167,12 +168,14 @@ OBJECTIVE_KINDS = KindTable(
                 ),
             ),
             problems=_multi_token_problems,
+            code="zoo.objectives.multi_token:MultiTokenObjective",
         ),
         Kind(
             KIND,
             "masked",
             "hidden tokens, from all others (Devlin et al. 2019)",
             frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "fixed_share", "masked"}),
+            code="zoo.objectives.masked:MaskedObjective",
         ),
         Kind(
             KIND,
@@ -180,6 +183,7 @@ OBJECTIVE_KINDS = KindTable(
             "hidden tokens, from all others, where any share of a row is hidden (Sahoo et al. 2024, MDLM)",
             frozenset({"encoder", "tokens", "text", "whole_rows", "masking", "any_share", "masked"}),
             problems=_masked_diffusion_problems,
+            code="zoo.objectives.masked:MaskedDiffusionObjective",
         ),
         Kind(
             KIND,
@@ -199,24 +203,28 @@ OBJECTIVE_KINDS = KindTable(
             ),
             problems=_replaced_tokens_problems,
             derive=_derive_replaced_tokens,
+            code="zoo.objectives.replaced_tokens:ReplacedTokensObjective",
         ),
         Kind(
             KIND,
             "prefix",
             "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
             frozenset({"decoder", "encoder_decoder", "tokens", "text", "prefix"}),
+            code="zoo.objectives.prefix:PrefixObjective",
         ),
         Kind(
             KIND,
             "span",
             "spans cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
             frozenset({"encoder_decoder", "tokens", "text", "spans"}),
+            code="zoo.objectives.span_corruption:SpanObjective",
         ),
         Kind(
             KIND,
             "denoising",
             'a whole row, from a copy of it with hidden tokens (Raffel et al. 2020, section 3.3.1, "BERT-style")',
             frozenset({"encoder_decoder", "tokens", "text", "masking", "fixed_share", "denoising"}),
+            code="zoo.objectives.denoising:DenoisingObjective",
         ),
         Kind(
             KIND,
@@ -232,6 +240,7 @@ OBJECTIVE_KINDS = KindTable(
                     "a in the beam search score log p / length^a; above 0 favours long translations",
                 ),
             ),
+            code="zoo.objectives.translation:TranslationObjective",
         ),
         Kind(
             KIND,
@@ -249,6 +258,7 @@ OBJECTIVE_KINDS = KindTable(
                 ),
             ),
             problems=_bidirectional_problems,
+            code="zoo.objectives.bidirectional:BidirectionalObjective",
         ),
         Kind(
             KIND,
@@ -256,6 +266,7 @@ OBJECTIVE_KINDS = KindTable(
             "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
             _TASK | {"sequence", "labels", "windows"},
             problems=_stride_problems,
+            code="zoo.objectives.tasks.classification:ClassificationObjective",
         ),
         Kind(
             KIND,
@@ -264,6 +275,7 @@ OBJECTIVE_KINDS = KindTable(
             _TASK | {"sequence", "windows"},
             problems=_regression_problems,
             derive=_derive_regression,
+            code="zoo.objectives.tasks.classification:RegressionObjective",
         ),
         Kind(
             KIND,
@@ -271,6 +283,7 @@ OBJECTIVE_KINDS = KindTable(
             "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)",
             _TASK | {"labels"},
             problems=_tagging_problems,
+            code="zoo.objectives.tasks.tagging:TaggingObjective",
         ),
         Kind(
             KIND,
@@ -280,6 +293,7 @@ OBJECTIVE_KINDS = KindTable(
             (Field("objective.longest_answer", 30, int, "maximum number of tokens in an answer", minimum=1),),
             problems=_extraction_problems,
             derive=_derive_extraction,
+            code="zoo.objectives.tasks.extraction:ExtractionObjective",
         ),
     ),
 )

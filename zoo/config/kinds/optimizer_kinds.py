@@ -58,6 +58,7 @@ OPTIMIZER_KINDS = KindTable(
             "adamw",
             "Adam with decoupled weight decay (Loshchilov & Hutter 2019)",
             frozenset({"moments", "momentum", "epsilon", "per_element"}),
+            code="zoo.training.optimization.update_rules:adamw",
         ),
         *MATRIX_KINDS,
         Kind(
@@ -78,12 +79,14 @@ OPTIMIZER_KINDS = KindTable(
                 Field("optimizer.sgd_nesterov", False, bool, "Nesterov's momentum"),
             ),
             problems=_sgd_problems,
+            code="zoo.training.optimization.update_rules:sgd",
         ),
         Kind(
             KIND,
             "nadamw",
             "AdamW whose first moment looks ahead by one step, as Nesterov's momentum does (Dozat 2016)",
             frozenset({"moments", "momentum", "epsilon", "per_element"}),
+            code="zoo.training.optimization.update_rules:nadamw",
         ),
         Kind(
             KIND,
@@ -110,6 +113,7 @@ OPTIMIZER_KINDS = KindTable(
                     traced=True,
                 ),
             ),
+            code="zoo.training.optimization.update_rules:lion",
         ),
         Kind(
             KIND,
@@ -120,6 +124,7 @@ OPTIMIZER_KINDS = KindTable(
                     "optimizer.adagrad_initial", 0.1, float, "initial value of the sum of squared gradients", minimum=0
                 ),
             ),
+            code="zoo.training.optimization.update_rules:adagrad",
         ),
         Kind(
             KIND,
@@ -157,6 +162,7 @@ OPTIMIZER_KINDS = KindTable(
                     minimum=1,
                 ),
             ),
+            code="zoo.training.optimization.adafactor:adafactor",
         ),
         Kind(
             KIND,
@@ -184,6 +190,7 @@ OPTIMIZER_KINDS = KindTable(
                 ),
             ),
             derive=lambda flat: {"optimizer.ademamix_warmup": flat["training.steps"]},
+            code="zoo.training.optimization.update_rules:ademamix",
         ),
         Kind(
             KIND,
@@ -191,6 +198,7 @@ OPTIMIZER_KINDS = KindTable(
             "gradients divided by the root of the second moment of earlier ones, then averaged; published with beta2 "
             "0.9999 and epsilon 1e-6 (Taniguchi et al. 2024)",
             frozenset({"moments", "epsilon", "per_element"}),
+            code="zoo.training.optimization.update_rules:adopt",
         ),
         Kind(
             KIND,
@@ -198,6 +206,7 @@ OPTIMIZER_KINDS = KindTable(
             "AdamW whose directions are divided by the root mean square of gradient / sqrt(second moment) where that "
             "is above 1 (Wortsman et al. 2023)",
             frozenset({"moments", "momentum", "epsilon", "per_element"}),
+            code="zoo.training.optimization.update_rules:stable_adamw",
         ),
         Kind(
             KIND,
@@ -206,6 +215,7 @@ OPTIMIZER_KINDS = KindTable(
             "`beta1` is the share of the average (Defazio et al. 2024)",
             frozenset({"moments", "epsilon", "per_element"}),
             problems=_schedule_free_problems,
+            code="zoo.training.optimization.update_rules:schedule_free",
         ),
         Kind(
             KIND,
@@ -214,6 +224,7 @@ OPTIMIZER_KINDS = KindTable(
             "is the relative size of a step, about 0.002 (You et al. 2020)",
             frozenset({"moments", "momentum", "epsilon"}),
             problems=_lamb_problems,
+            code="zoo.training.optimization.lamb:lamb",
         ),
     ),
 )

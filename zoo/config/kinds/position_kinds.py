@@ -212,7 +212,12 @@ def _shaw_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
 POSITION_KINDS = KindTable(
     KIND,
     (
-        Kind(KIND, "none", "no positions: only the causal mask gives an order (NoPE)"),
+        Kind(
+            KIND,
+            "none",
+            "no positions: only the causal mask gives an order (NoPE)",
+            code="zoo.layers.position.base:Position",
+        ),
         Kind(
             KIND,
             "learned",
@@ -220,6 +225,7 @@ POSITION_KINDS = KindTable(
             frozenset({"embedded"}),
             fields=_LEARNED,
             derive=_derive_learned,
+            code="zoo.layers.position.absolute:Learned",
         ),
         Kind(
             KIND,
@@ -229,6 +235,7 @@ POSITION_KINDS = KindTable(
             fields=_SINUSOIDAL,
             problems=_sinusoidal_problems,
             derive=_derive_sinusoidal,
+            code="zoo.layers.position.absolute:Sinusoidal",
         ),
         Kind(
             KIND,
@@ -238,12 +245,14 @@ POSITION_KINDS = KindTable(
             fields=_ROPE,
             problems=_rope_problems,
             derive=_derive_rope,
+            code="zoo.layers.position.rope:Rope",
         ),
         Kind(
             KIND,
             "alibi",
             "a penalty on the score, linear in distance, per head (Press et al. 2021)",
             frozenset({"score_bias"}),
+            code="zoo.layers.position.relative:Alibi",
         ),
         Kind(
             KIND,
@@ -252,6 +261,7 @@ POSITION_KINDS = KindTable(
             frozenset({"score_bias"}),
             fields=_BUCKETS,
             problems=_relative_bias_problems,
+            code="zoo.layers.position.relative:RelativeBias",
         ),
         Kind(
             KIND,
@@ -260,6 +270,7 @@ POSITION_KINDS = KindTable(
             frozenset({"score_bias", "value_bias"}),
             fields=_SHAW,
             problems=_shaw_problems,
+            code="zoo.layers.position.relative:ShawPosition",
         ),
     ),
 )

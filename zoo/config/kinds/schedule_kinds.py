@@ -26,18 +26,26 @@ def _hold_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
 SCHEDULE_KINDS = KindTable(
     KIND,
     (
-        Kind(KIND, "constant", "stays at the peak", frozenset({"horizon_free"})),
+        Kind(
+            KIND,
+            "constant",
+            "stays at the peak",
+            frozenset({"horizon_free"}),
+            code="zoo.training.optimization.schedules:constant",
+        ),
         Kind(
             KIND,
             "cosine",
             "half a cosine, down to `final_fraction` of the peak at the last step",
             frozenset({"final_fraction"}),
+            code="zoo.training.optimization.schedules:cosine",
         ),
         Kind(
             KIND,
             "linear",
             "linear, down to `final_fraction` of the peak at the last step",
             frozenset({"final_fraction"}),
+            code="zoo.training.optimization.schedules:linear",
         ),
         Kind(
             KIND,
@@ -45,6 +53,7 @@ SCHEDULE_KINDS = KindTable(
             "(1 - progress)^`power`, down to `final_fraction` of the peak at the last step",
             frozenset({"final_fraction"}),
             fields=(Field("schedule.power", 2.0, float, "exponent; 1 is `linear`", above=0, traced=True),),
+            code="zoo.training.optimization.schedules:polynomial",
         ),
         Kind(
             KIND,
@@ -60,6 +69,7 @@ SCHEDULE_KINDS = KindTable(
                 ),
             ),
             problems=_hold_problems,
+            code="zoo.training.optimization.schedules:inverse_sqrt",
         ),
         Kind(
             KIND,
@@ -75,6 +85,7 @@ SCHEDULE_KINDS = KindTable(
                     {"linear": "1 - x (Hu et al. 2024)", "sqrt": "1 - sqrt(x) (Hägele et al. 2024)"},
                 ),
             ),
+            code="zoo.training.optimization.schedules:wsd",
         ),
     ),
 )

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from zoo.config import AUTO, ResolvedConfig, layer_kind, side
-from zoo.config.kinds import FEED_FORWARD_KINDS
+from zoo.config.kinds import FEED_FORWARD_KINDS, PLACEMENT_KINDS, POSITION_KINDS
 from zoo.config.kinds.objective_kinds import is_prefix_decoder
 from zoo.draw.diagrams.block_steps import NORM, SUBLAYER, Branch, sublayer_steps
-from zoo.layers.block import PLACEMENTS
 from zoo.layers.feedforward import hidden_dim
-from zoo.layers.position import POSITIONS, Position
+from zoo.layers.position import Position
 from zoo.nested import flatten
 
 LINE = 46
@@ -127,7 +126,7 @@ def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator
     if len(kinds) > 1:
         count += f" ({_counted(pattern)}, in turn)"
     yield Repeat(count, tuple(_block(model, kinds, cross, prefix)))
-    if PLACEMENTS[model.norm.placement].final_norm and model.norm.kind != "none":
+    if PLACEMENT_KINDS.code_of(model.norm.placement).final_norm and model.norm.kind != "none":
         yield _norm(model)
 
 
@@ -256,7 +255,7 @@ def _visibility(model: ResolvedConfig, prefix: bool) -> str:
 
 
 def _rotation(model: ResolvedConfig) -> tuple[str, ...]:
-    if POSITIONS[model.position.kind].rotate is Position.rotate:
+    if POSITION_KINDS.code_of(model.position.kind).rotate is Position.rotate:
         return ()
     if model.position.kind != "rope":
         return (model.position.kind,)
@@ -266,7 +265,7 @@ def _rotation(model: ResolvedConfig) -> tuple[str, ...]:
 def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
     """Returns what a scheme adds to the embedding or to the scores, or None."""
     kind = model.position.kind
-    if getattr(POSITIONS[kind], hook) is getattr(Position, hook):
+    if getattr(POSITION_KINDS.code_of(kind), hook) is getattr(Position, hook):
         return None
     names = {
         "learned": "Learned positions", "sinusoidal": "Sinusoids", "alibi": "ALiBi",

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from zoo.config import ResolvedConfig
-from zoo.layers.block import PLACEMENTS
+from zoo.config.kinds import PLACEMENT_KINDS
 
 NORM, SUBLAYER = "norm", "sublayer"
 
@@ -48,7 +48,7 @@ def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
     Args:
         config: the `model` part, as the layer sees it.
     """
-    placement = PLACEMENTS[config.norm.placement]
+    placement = PLACEMENT_KINDS.code_of(config.norm.placement)
     factor = "α" if placement.constants(config, None)[0] != 1 else ""
 
     def add(x: _Stream, y: _Stream, *_: Any) -> _Stream:

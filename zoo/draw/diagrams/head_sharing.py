@@ -6,9 +6,9 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from zoo.config import AUTO, ResolvedConfig, layer_kind, side
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
-from zoo.layers.attention import ATTENTIONS
 
 LEFT, ROW = 0.75, 0.5
 """Where heads begin, and the distance between queries and keys, in inches."""
@@ -95,7 +95,7 @@ def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) 
         raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
     size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
     # Cross-attention may have fewer key/value heads than the layer's self-attention.
-    kept, latent = ATTENTIONS[attention.kind].cached_numbers(layer) * groups // attention.num_kv_heads, ""
+    kept, latent = ATTENTION_KINDS.code_of(attention.kind).cached_numbers(layer) * groups // attention.num_kv_heads, ""
     if attention.kind == "latent":
         latent = f"{attention.latent_dim} + {attention.rotary_dim} numbers"
     return Sharing(

@@ -8,30 +8,13 @@ add to the embedding belong to the model, the others to each attention layer, wh
 
 from zoo.config import ResolvedConfig
 from zoo.config.fields import EMBEDDED_POSITIONS
-from zoo.layers.position.absolute import Learned, Sinusoidal, sinusoid
+from zoo.config.kinds import POSITION_KINDS
+from zoo.layers.position.absolute import sinusoid
 from zoo.layers.position.base import Position
-from zoo.layers.position.relative import Alibi, RelativeBias, ShawPosition, alibi_slopes
-from zoo.layers.position.rope import Rope, rotate_pairs
+from zoo.layers.position.relative import alibi_slopes
+from zoo.layers.position.rope import rotate_pairs
 
-__all__ = [
-    "POSITIONS",
-    "Position",
-    "alibi_slopes",
-    "make_attention_position",
-    "make_embedded_position",
-    "rotate_pairs",
-    "sinusoid",
-]
-
-POSITIONS = {
-    "none": Position,
-    "learned": Learned,
-    "sinusoidal": Sinusoidal,
-    "rope": Rope,
-    "alibi": Alibi,
-    "relative_bias": RelativeBias,
-    "shaw": ShawPosition,
-}
+__all__ = ["Position", "alibi_slopes", "make_attention_position", "make_embedded_position", "rotate_pairs", "sinusoid"]
 
 
 def make_embedded_position(config: ResolvedConfig) -> Position:
@@ -40,11 +23,11 @@ def make_embedded_position(config: ResolvedConfig) -> Position:
     """
     kind = config.position.kind
     shared = kind == "relative_bias" and config.position.shared
-    return POSITIONS[kind](config) if shared or kind in EMBEDDED_POSITIONS else Position(config)
+    return POSITION_KINDS.code_of(kind)(config) if shared or kind in EMBEDDED_POSITIONS else Position(config)
 
 
 def make_attention_position(config: ResolvedConfig) -> Position:
     """Builds the part of a scheme that belongs to an attention layer."""
     kind = config.position.kind
     shared = kind == "relative_bias" and config.position.shared
-    return Position(config) if shared or kind in EMBEDDED_POSITIONS else POSITIONS[kind](config)
+    return Position(config) if shared or kind in EMBEDDED_POSITIONS else POSITION_KINDS.code_of(kind)(config)

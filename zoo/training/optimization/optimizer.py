@@ -6,6 +6,7 @@ import jax
 import optax
 
 from zoo.config import GROUPS, REST, ResolvedConfig
+from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.config.kinds.schedule_kinds import tail_start
 from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
@@ -16,7 +17,6 @@ from zoo.training.optimization.momentum import with_static_zeros
 from zoo.training.optimization.muon import on_spheres
 from zoo.training.optimization.parametrized_rates import parametrized
 from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
-from zoo.training.optimization.update_rules import OPTIMIZERS
 from zoo.training.optimization.weight_average import MOVING, TAIL, tail_average, weight_average
 from zoo.training.optimization.weight_decay import COUPLED, decay_share, weight_decay
 
@@ -76,7 +76,7 @@ def _rule(
         decayed: which parameters weight decay applies to; None for all.
     """
     values = with_static_zeros(static, values)
-    rule = OPTIMIZERS[static["optimizer.kind"]](values, traits)
+    rule = OPTIMIZER_KINDS.code_of(static["optimizer.kind"])(values, traits)
     if static["model.parametrization"] != "standard":
         rule = parametrized(rule, static, traits)
     stages = [(static["optimizer.kind"], rule)]

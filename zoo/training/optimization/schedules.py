@@ -1,4 +1,8 @@
-"""Learning-rate schedules by name."""
+"""Learning-rate schedules: the functions of the kinds of `schedule.kind`.
+
+Each returns the learning rate after the warm-up, as a share of the peak. What it returns for an
+update of the warm-up is not used.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -8,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig, traced_hyperparameters
+from zoo.config.kinds import SCHEDULE_KINDS
 from zoo.nested import flatten
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
@@ -79,30 +84,18 @@ def wsd(step: ScheduleStep) -> Float[Array, ""]:
     return 1 - (1 - final) * (jnp.sqrt(share) if step.values["schedule.decay_shape"] == "sqrt" else share)
 
 
-SCHEDULES: dict[str, Callable[[ScheduleStep], Float[Array, ""]]] = {
-    "constant": constant,
-    "cosine": cosine,
-    "linear": linear,
-    "polynomial": polynomial,
-    "inverse_sqrt": inverse_sqrt,
-    "wsd": wsd,
-}
-"""Learning rate after the warm-up, as a share of the peak, by `schedule.kind`. What a schedule returns
-for an update of the warm-up is not used."""
-
-
 def make_schedule(config: ResolvedConfig, hyperparameters: Values | None = None) -> Schedule:
     """Returns the learning rate as a function of the number of updates done before.
 
     A linear warm-up reaches the peak at update number `warmup_steps`; with `schedule.hold` the rate
-    is at the peak until then. `schedule.kind` names what follows (`SCHEDULES`). The schedules of
+    is at the peak until then. `schedule.kind` names what follows. The schedules of
     optax do not accept traced hyperparameters.
 
     Args:
         config: the whole resolved config.
         hyperparameters: values that replace the config's, traced in a compiled program.
     """
-    values, share = field_values(config, hyperparameters), SCHEDULES[config.schedule.kind]
+    values, share = field_values(config, hyperparameters), SCHEDULE_KINDS.code_of(config.schedule.kind)
     peak, warmup = values["optimizer.learning_rate"], values["schedule.warmup_steps"]
     remaining = jnp.maximum(1, config.training.steps - warmup)
     held = config.schedule.kind == "inverse_sqrt" and config.schedule.hold

@@ -1,6 +1,9 @@
-"""Update rules by name: what turns gradients into directions."""
+"""Update rules of optimizers that treat a matrix element by element: gradients to directions.
 
-from collections.abc import Callable
+A rule is a function of the values of all fields, as they hold for a group of parameters, and of the
+traits of all parameters. Decay and rate are applied after what it returns.
+"""
+
 from functools import partial
 
 import jax.numpy as jnp
@@ -9,13 +12,9 @@ from jax.tree_util import KeyPath, tree_map_with_path
 from jaxtyping import Array, Float, Int
 
 from zoo.models.functional import ParameterTraits, Params
-from zoo.training.optimization.adafactor import adafactor
-from zoo.training.optimization.lamb import lamb
 from zoo.training.optimization.momentum import adam, momentum_decay, scheduled
-from zoo.training.optimization.muon import muon, muonh, normuon
 from zoo.training.optimization.per_parameter import layer_axes
 from zoo.training.optimization.schedules import Values
-from zoo.training.optimization.soap import soap
 
 
 def adamw(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
@@ -136,24 +135,3 @@ def schedule_free(values: Values, traits: ParameterTraits) -> optax.GradientTran
 def _fields(values: Values, *names: str) -> tuple:
     """Returns the values of fields of `optimizer`."""
     return tuple(values[f"optimizer.{name}"] for name in names)
-
-
-OPTIMIZERS: dict[str, Callable[[Values, ParameterTraits], optax.GradientTransformation]] = {
-    "adamw": adamw,
-    "muon": muon,
-    "normuon": normuon,
-    "muonh": muonh,
-    "soap": soap,
-    "sgd": sgd,
-    "nadamw": nadamw,
-    "lion": lion,
-    "adagrad": adagrad,
-    "adafactor": adafactor,
-    "ademamix": ademamix,
-    "adopt": adopt,
-    "stable_adamw": stable_adamw,
-    "schedule_free": schedule_free,
-    "lamb": lamb,
-}
-"""Update rules by `optimizer.kind`: functions of the values of all fields, as they hold for a group of
-parameters, and of the traits of all parameters. Decay and rate are applied after what they return."""

@@ -1,6 +1,6 @@
 """Variants of the feed-forward layer, the embedding and the head."""
 
-from zoo.config.kinds import activation_of
+from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
 from zoo.layers import feedforward
 from zoo.models import head, language_model
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
@@ -25,7 +25,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "model.ffn.kind",
             kind,
             "feed-forward layer",
-            source=feedforward.FEED_FORWARDS[kind],
+            source=FEED_FORWARD_KINDS.code_of(kind),
             systems=systems,
             tests=(FFN,),
             details=(ACTIVATIONS[activation_of(kind)],),
@@ -45,7 +45,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             kind,
             "feed-forward layer",
             kind.replace("_", "-"),
-            source=feedforward.FEED_FORWARDS[kind],
+            source=FEED_FORWARD_KINDS.code_of(kind),
             paper="Maas et al. 2013; So et al. 2021, section 4" if kind.startswith("leaky") else "",
             tests=(FFN,) if kind == "leaky_relu_squared" else (FFN, MODELS),
         )

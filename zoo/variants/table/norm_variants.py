@@ -1,5 +1,6 @@
 """Variants of normalisation and its placement."""
 
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.layers import block, norm
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
@@ -145,7 +146,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         picture="architecture",
     ),
     *(
-        choice("model.norm.placement", name, "placement", page, source=block.PLACEMENTS[name], tests=(BLOCK,))
+        choice("model.norm.placement", name, "placement", page, source=PLACEMENT_KINDS.code_of(name), tests=(BLOCK,))
         for name, page in (
             ("pre_scaled", "layernorm-scaling"),
             ("layerscale", "layerscale"),

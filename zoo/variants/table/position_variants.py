@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from zoo.config.kinds import POSITION_KINDS
 from zoo.layers import position
 from zoo.layers.position import relative, rope
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
@@ -48,7 +49,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         TABLE,
         "learned",
         "position",
-        source=position.POSITIONS["learned"],
+        source=POSITION_KINDS.code_of("learned"),
         systems=("gpt1", "gpt2", "bert"),
         tests=(WHOLE,),
     ),
@@ -66,7 +67,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         TABLE,
         "sinusoidal",
         "position",
-        source=position.POSITIONS["sinusoidal"],
+        source=POSITION_KINDS.code_of("sinusoidal"),
         systems=("distilbert-sinusoidal", "transformer"),
         tests=(SINUSOID,),
         claims=("P4",),
