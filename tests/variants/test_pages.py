@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from publication.variant_pages import PICTURES, findings, main, write_pages, write_pictures
+from publication.verdicts import judged_by
 from tests.parity.systems import SYSTEMS
 from tests.support.stored_outputs import read
 from zoo import config as configs
@@ -19,10 +21,9 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, split
 from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
-from zoo.variants.__main__ import PICTURES, findings, main, write_pages, write_pictures
-from zoo.variants.evidence import has_variant, judged_by, shipped_configs, used_by
 from zoo.variants.notation import defined, legend
 from zoo.variants.published import PUBLISHED
+from zoo.variants.usage import experiments_on, has_variant, shipped_configs, used_by
 from zoo.variants.variant import BASELINES
 from zoo.variants.variant_cost import cached_bytes, inference, resolved
 from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combined_changes, computes, sections
@@ -170,9 +171,8 @@ def test_has_variant_and_used_by():
 
 def test_pages_show_the_verdicts_of_their_claims():
     found = findings()
-    ((supported,), (other,)) = (
-        [line for line in judged_by(BY_NAME["swiglu"], which) if line.startswith("F1")] for which in (found, None)
-    )
+    lines = judged_by(BY_NAME["swiglu"], found), experiments_on(BY_NAME["swiglu"])
+    (supported,), (other,) = ([line for line in each if line.startswith("F1")] for each in lines)
     verdict = json.loads((ROOT / "docs/results/feedforward/result.json").read_text())["verdict"]
     assert f"[{verdict} (tiny" in supported
     assert "(../results/feedforward/README.md)" in supported
@@ -248,7 +248,7 @@ def test_committed_pages_are_up_to_date_and_stale_pages_are_removed(tmp_path):
         {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
         for folder in (ROOT / "docs" / "variants", tmp_path)
     )
-    assert committed == written, "run: python -m zoo.variants docs/variants"
+    assert committed == written, "run: python -m publication.variant_pages docs/variants"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["pages"], []])

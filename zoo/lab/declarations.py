@@ -66,6 +66,12 @@ def claim_ids(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
+def claim_order(claim: str) -> tuple[str, int]:
+    """Returns a sort key that puts N2 before N10."""
+    found = re.match(r"([A-Z]+)(\d+)", claim)
+    return (found[1], int(found[2])) if found else (claim, 0)
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of a contrast: an arm and a metric.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
-from zoo.lab.declarations import claim_ids
+from zoo.lab.declarations import claim_ids, claim_order
 from zoo.lab.report.archive.claims_table import ListedClaims, claims_lines, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
 from zoo.lab.report.archive.forest_plot import write_forest_plots
@@ -168,12 +168,6 @@ def _effort_lines(folders: Sequence[Path]) -> list[str]:
         f"Runs that tuned a setting: {tried:,}.",
         "",
     ]
-
-
-def claim_order(claim: str) -> tuple[str, int]:
-    """Returns a sort key that puts N2 before N10."""
-    found = re.match(r"([A-Z]+)(\d+)", claim)
-    return (found[1], int(found[2])) if found else (claim, 0)
 
 
 def _row(name: str, result: dict[str, Any]) -> str:

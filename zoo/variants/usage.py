@@ -1,20 +1,15 @@
-"""Where a variant is used, and what was found about it: configs, experiments, claims, verdicts."""
+"""Configs that have a variant, and experiments that compare arms with it and without it."""
 
 import functools
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo import config as configs
 from zoo.config.scopes import scopes_in
 from zoo.errors import ConfigError
-from zoo.files import read_json
-from zoo.lab.declarations import claim_ids
+from zoo.lab.declarations import claim_ids, claim_order
 from zoo.lab.experiment import Claim, Experiment, load_experiment
 from zoo.lab.planning.arm_resolution import arm_overrides
-from zoo.lab.report.archive.claims_table import claim_verdict, read_claims, read_measured
-from zoo.lab.report.archive.experiment_page import read_contrasts
-from zoo.lab.report.archive.results_index import claim_order, exact_tests
 from zoo.nested import flatten
 from zoo.variants.variant import BASELINES, Variant
 
@@ -134,85 +129,42 @@ def _claims_about(variant: Variant, experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-class ClaimVerdict(NamedTuple):
-    """What was found about a claim: the verdict, and where it is explained within the results."""
-
-    verdict: str
-    target: str
-
-
-class Findings(NamedTuple):
-    """The claims and verdicts of a folder of results, by the claims' ids.
+class Questions(NamedTuple):
+    """The claims about a variant, and the experiments on it.
 
     Attributes:
-        claims: {id: row of claims.csv}.
-        verdicts: {id: verdicts}.
-        link: how a page of a variant reaches the folder.
+        claims: {id: names of the experiments that judge it}, in the order of the ids.
+        statements: {id: statement and source} of the claims that an experiment file states.
+        open: names of the experiments without a claim.
     """
 
-    claims: Mapping[str, Mapping[str, str]]
-    verdicts: Mapping[str, list[ClaimVerdict]]
-    link: str
+    claims: dict[str, list[str]]
+    statements: dict[str, str]
+    open: list[str]
 
 
-def read_findings(results: Path, tests: Path, link: str) -> Findings:
-    """Returns what a folder that `zoo results` wrote says about each claim.
-
-    Args:
-        results: the folder.
-        tests: the folder of the tests of exact claims.
-        link: path from a page to the folder.
-    """
-    verdicts: dict[str, list[ClaimVerdict]] = {}
-    for path in sorted(results.glob("*/result.json")):
-        result, name = read_json(path), path.parent.name
-        contrasts, seeds = read_contrasts(path.parent), f"{result['size']}, {len(result['seeds'])} seeds"
-        for claim in claim_ids((result.get("claim") or {}).get("id", "")):
-            verdict = f"{claim_verdict(result, contrasts, claim)} ({seeds})"
-            verdicts.setdefault(claim, []).append(ClaimVerdict(verdict, f"{name}/README.md"))
-    for claim, records in read_measured(results).items():
-        found = [ClaimVerdict(f"{record['verdict']} (measured)", record["page"]) for record in records]
-        verdicts.setdefault(claim, []).extend(found)
-    for claim in exact_tests(results, tests):
-        verdicts.setdefault(claim, []).append(ClaimVerdict("exact, by a test", "README.md#exact-claims"))
-    return Findings({claim["id"]: claim for claim in read_claims(results).claims}, verdicts, link)
-
-
-def judged_by(variant: Variant, findings: Findings | None) -> list[str]:
-    """Returns a line for each claim about the variant: what it says, who says it, the verdict and
-    the experiments; and a line for each experiment without a claim.
-
-    Args:
-        variant: the variant.
-        findings: the verdicts; None to name the claims and experiments alone.
-    """
-    experiments: dict[str, list[str]] = {claim: [] for claim in variant.claims}
+def questions_about(variant: Variant) -> Questions:
+    """Returns the claims that the variant's entry names or an experiment with it judges."""
+    claims: dict[str, list[str]] = {claim: [] for claim in variant.claims}
     statements: dict[str, str] = {}
-    lines = []
+    open_questions = []
     for name, claim, ids in compared_by(variant):
         if claim is None:
-            lines.append(f"{_experiment(name, findings)}, an open question")
+            open_questions.append(name)
             continue
         for id in ids:
-            experiments.setdefault(id, []).append(name)
+            claims.setdefault(id, []).append(name)
             statements.setdefault(id, f"{claim.statement} ({claim.source})")
-    # Without the list of claims, an id alone says nothing.
-    named = [id for id in experiments if findings or id in statements]
-    ordered = sorted(named, key=claim_order)
-    return [_claim_line(id, experiments[id], statements, findings) for id in ordered] + lines
+    return Questions({id: claims[id] for id in sorted(claims, key=claim_order)}, statements, open_questions)
 
 
-def _claim_line(id: str, names: list[str], statements: Mapping[str, str], findings: Findings | None) -> str:
-    listed = findings.claims.get(id) if findings else None
-    statement = f"{listed['statement']} ({listed['source']})" if listed else statements.get(id, "")
-    line = f"{id}: {statement}" if statement else id
-    if findings:
-        found = findings.verdicts.get(id, [])
-        line += ": " + (
-            "; ".join(f"[{verdict}]({findings.link}/{target})" for verdict, target in found) or "not judged yet"
-        )
-    return line + (f". Experiment: {', '.join(_experiment(name, findings) for name in names)}" if names else "")
-
-
-def _experiment(name: str, findings: Findings | None) -> str:
-    return f"[{name}](../../experiments/{name}.py)" if findings else f"experiments/{name}.py"
+def experiments_on(variant: Variant) -> list[str]:
+    """Returns a line for each claim about the variant that an experiment file states, and a line for
+    each experiment without a claim.
+    """
+    asked = questions_about(variant)
+    files = {id: ", ".join(f"experiments/{name}.py" for name in names) for id, names in asked.claims.items()}
+    return [
+        *(f"{id}: {asked.statements[id]}. Experiment: {files[id]}" for id in asked.claims if id in asked.statements),
+        *(f"experiments/{name}.py, an open question" for name in asked.open),
+    ]

@@ -1,20 +1,22 @@
-"""`python -m zoo.variants DIR` writes the page of every variant, their pictures, and an index."""
+"""`python -m publication.variant_pages DIR` writes a page of every variant, pictures and an index."""
 
 import argparse
 from pathlib import Path
 
-from zoo.variants.evidence import Findings, read_findings
+from publication.verdicts import Findings, judged_by, read_findings
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant_page import index, render
 
 PICTURES = "pictures"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
-def pages(findings: Findings | None) -> dict[str, str]:
+def pages(findings: Findings) -> dict[str, str]:
     """Returns {file name: text} of all pages and the index."""
     return {
-        f"{variant.name}.md": render(variant, findings, f"{PICTURES}/{variant.name}.svg" * bool(variant.picture))
+        f"{variant.name}.md": render(
+            variant, judged_by(variant, findings), f"{PICTURES}/{variant.name}.svg" * bool(variant.picture)
+        )
         for variant in VARIANTS
     } | {"README.md": index()}
 
@@ -31,8 +33,8 @@ def write_pages(directory: Path) -> None:
 
 def write_pictures(directory: Path, names: set[str]) -> None:
     """Draws the pictures of the named variants, and removes those of variants without one."""
+    from publication.variant_pictures import draw
     from zoo.draw.style import save
-    from zoo.variants.pictures import draw
 
     drawn = {f"{variant.name}.svg": variant for variant in VARIANTS if variant.picture}
     for old in directory.glob("*.svg"):
@@ -55,7 +57,7 @@ def _write(directory: Path, written: dict[str, str]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Command line. Exits with 2 if the folder holds other pages, which would be removed."""
     parser = argparse.ArgumentParser(
-        prog="python -m zoo.variants",
+        prog="python -m publication.variant_pages",
         description="Writes the page of every variant, their pictures, and an index, and removes the pages of "
         "variants that no longer exist.",
     )
