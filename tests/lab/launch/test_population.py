@@ -228,7 +228,7 @@ def test_a_dry_run_shows_the_populations(command_line):
 
 
 def test_dry_run_does_not_recommend_populations(command_line):
-    """On two cores a sweep by populations takes longer (docs/populations.md), and no GPU was measured."""
+    """On two cores a sweep by populations takes longer, and no GPU was measured."""
     code, out, err = command_line("run", "norms.py", "--dry-run")
     assert (code, err) == (0, "")
     assert "8 of 8 runs would be trained, 1 at a time" in out
