@@ -227,6 +227,14 @@ def test_a_dry_run_shows_the_populations(command_line):
     assert "8 of 8 runs would be trained, in 2 populations (4, 4)" in out
 
 
+def test_dry_run_does_not_recommend_populations(command_line):
+    """On two cores a sweep by populations takes longer, and no GPU was measured."""
+    code, out, err = command_line("run", "norms.py", "--dry-run")
+    assert (code, err) == (0, "")
+    assert "8 of 8 runs would be trained, 1 at a time" in out
+    assert "--population" not in out
+
+
 @pytest.mark.parametrize("arguments", [
     ("--tune", "optimizer.learning_rate=1e-3,1e-2"), ("--until-decided", "--seeds", "2", "--max-seeds", "3"),
 ])  # fmt: skip

@@ -55,24 +55,6 @@ def group_runs(runs: Iterable[PlannedRun], policy: PopulationPolicy) -> Iterator
         remaining = [run for run in remaining if not any(run is member for member in members)]
 
 
-# What two CPU cores compute while a run starts: about 20 s at 25 GFLOP/s.
-STARTUP_FLOPS = 5e11
-
-
-def sharing_hint(runs: Sequence[PlannedRun], policy: PopulationPolicy | None) -> str:
-    """Returns a line that offers --population, where runs share programs and take no longer to train
-    than to start; else an empty one.
-    """
-    programs = len(list(group_runs(runs, PopulationPolicy()))) if policy is None else len(runs)
-    longest = max((run.arm.tokens * run.arm.flops_per_token for run in runs), default=0)
-    if programs == len(runs) or longest > STARTUP_FLOPS:
-        return ""
-    return (
-        f"{len(runs)} runs share {programs} program{'s' * (programs > 1)}, and each takes about as long to start as to "
-        "train: --population trains the runs of a program together"
-    )
-
-
 def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationPolicy | None) -> list[str]:
     """Returns a line for each group of trained runs whose numerics differ from those of the rest.
 

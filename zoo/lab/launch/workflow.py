@@ -16,7 +16,7 @@ from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.experiment import Experiment
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.launcher import LaunchResult, LocalLauncher
-from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics, sharing_hint
+from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
 from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
@@ -227,8 +227,6 @@ class SweepWorkflow:
             count = len(pending) - sum(run.folder in submitted for run in pending)
             self._say(f"dry run: {count} of {len(states)} runs would be submitted, in {folder}")
             return 0
-        if hint := sharing_hint(pending, options.population):
-            self._say(hint)
         groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
         self._say(
             f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{options.jobs or 1} at a time, "
