@@ -94,7 +94,9 @@ class Made:
 
         def make():
             def sums(values, stats, batch, constants, key):
-                return objective.sums(graph, values, stats, batch, constants, ForwardMode(key, training))
+                return objective.sums(
+                    graph, values, stats, batch, constants, ForwardMode(dropout_key=key, training=training)
+                )
 
             return compiled(sums)
 

@@ -100,7 +100,12 @@ def forward(config, objective, state, batch, constants):
     stats = refresh(make_model(config), state["stats"], constants["seed"], state["step"])
     key = DropoutKey(jax.random.key(constants["seed"]), constants["hyperparameters"]) if uses_dropout(config) else None
     return objective.sums(
-        split(make_model(config))[0], state["params"], stats, batch, constants, ForwardMode(key, training=True)
+        split(make_model(config))[0],
+        state["params"],
+        stats,
+        batch,
+        constants,
+        ForwardMode(dropout_key=key, training=True),
     )
 
 

@@ -14,6 +14,7 @@ from zoo.config.field import as_given
 from zoo.config.field_values import checked_value
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
+from zoo.config.kinds.attention_kinds import KEYS, width_fields
 from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError
 from zoo.nested import flatten, unflatten
@@ -89,8 +90,7 @@ def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> Non
 
 def _derive_scale(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> None:
     """Derives the factor on the scores, once the widths of queries and keys are known."""
-    latent = flat["model.attention.kind"] == "latent"
-    widths = [flat["model.attention.head_dim"], flat["model.attention.rotary_dim"] if latent else 0]
+    widths = [flat[path] for path in width_fields(flat["model.attention.kind"], KEYS)]
     if AUTO not in widths:
         # sqrt(K0) / K under muP, which is 1 / sqrt(K) at the width K0 of the base (Yang et al. 2022,
         # definition 4.1). Cosines do not grow with K.

@@ -60,10 +60,34 @@ class Memory:
     no_padding: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class ForwardMode:
+    """Settings of a forward pass, before its rows are known.
+
+    Attributes:
+        dropout_key: key of this forward pass, or None when nothing is dropped.
+        training: norms use and update the statistics of the batch; otherwise the running ones.
+        no_padding: static. True promises that no key of any row is padding, so that positions need
+            not be computed per row. False promises nothing.
+        record: dict that collects the sums of `zoo.layers.activation_record`; None (the default)
+            disables it.
+        losses: dict that collects what `Context.add_loss` adds, by scope and name of the term; None
+            (the default) disables it.
+        sharding: static; how the rows are divided over devices, or None on a single one.
+    """
+
+    dropout_key: DropoutKey | None = None
+    training: bool = False
+    no_padding: bool = False
+    record: dict[str, Any] | None = None
+    losses: dict[tuple[str, str], Float[Array, ""]] | None = None
+    sharding: ActivationSharding | None = None
+
+
 @dataclass(frozen=True)
-class Context:
-    """Structure of the sequence, described without an S x S array, so that fused kernels can use
-    it.
+class Context(ForwardMode):
+    """A forward pass over given rows: `ForwardMode` and the structure of the sequence, described
+    without an S x S array, so that fused kernels can use it.
 
     Attributes:
         positions: [B or 1, T] position of each token within its document; -1 marks padding.
@@ -73,9 +97,6 @@ class Context:
         in_order: static. True promises that token t of every row has position t or is padding, and
             that padding comes last. With `documents`, documents are consecutive, and positions
             restart at 0 in each. Kernels may then skip keys by index. False promises nothing.
-        no_padding: static. True promises that no key of any row is padding. False promises nothing.
-        dropout_key: key of this forward pass, or None when nothing is dropped.
-        training: norms use and update the statistics of the batch; otherwise the running ones.
         memory: what cross-attention reads, in a decoder that has an encoder.
         key_positions, key_documents: `positions` and `documents` of keys that are not the queries'
             own sequence.
@@ -84,8 +105,6 @@ class Context:
             modelling); 0 for none.
         cache: keys and values that a decoder keeps for later tokens. Once it is filled, `positions`
             [B, 1] are those of the next token of every row.
-        record: dict that collects the sums of `zoo.layers.activation_record`; None (the default)
-            disables it.
         record_arrays: also record states and attention maps, for small batches
             (`zoo.analysis.activations`).
         layer_index: number of the layer within its stack, from 0; None outside of layers. An int
@@ -100,25 +119,18 @@ class Context:
             vectors of their own; None outside of it.
         published: what the stack's first layer published, by name; in that layer a dict that takes
             it. None in stacks without such layers.
-        losses: dict that collects what `add_loss` adds, by scope and name of the term; None (the
-            default) disables it.
-        sharding: static; how the rows are divided over devices, or None on a single one.
     """
 
     positions: Int[Array, "#B T"]
     documents: Int[Array, "B T"] | None = None
     causal: bool = True
     in_order: bool = False
-    no_padding: bool = False
-    dropout_key: DropoutKey | None = None
-    training: bool = False
     memory: Memory | None = None
     key_positions: Int[Array, "#B S"] | None = None
     key_documents: Int[Array, "B S"] | None = None
     padding_last: bool = False
     prefix: int = 0
     cache: Cache | None = None
-    record: dict[str, Any] | None = None
     record_arrays: bool = False
     layer_index: int | Int[Array, ""] | None = None
     depth: int | None = None
@@ -126,8 +138,6 @@ class Context:
     embedding: Float[Array, "N L D"] | None = None
     tokens: Int[Array, "N L"] | None = None
     published: Mapping[str, Array] | None = None
-    losses: dict[tuple[str, str], Float[Array, ""]] | None = None
-    sharding: ActivationSharding | None = None
 
     def shard_rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
         """Constrains activations so that each row is whole, on the devices that hold that row of the
@@ -246,6 +256,11 @@ class Context:
     def effective_key_positions(self) -> Int[Array, "#B S"]:
         """Returns `key_positions`, or `positions` if keys and queries are the same sequence."""
         return self.positions if self.key_positions is None else self.key_positions
+
+    @property
+    def rows_share_positions(self) -> bool:
+        """Returns whether queries and keys are one sequence, with the same positions in all rows."""
+        return self.key_positions is None and self.positions.shape[0] == 1
 
     @property
     def keys_end_in_padding(self) -> bool:

@@ -1,14 +1,19 @@
 """Names the attention kernels that a config trains with, without tracing a model."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
 
 from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.side_lengths import side_lengths
 from zoo.layers.attention import make_attention
-from zoo.layers.attention.kernels.kernel_choice import Platform, RowStructure
+from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.context import Context, DropoutKey
 from zoo.layers.position import make_embedded_position
 
 
@@ -47,14 +52,15 @@ def attention_kernels(config: ResolvedConfig, platform: Platform) -> list[LayerK
         return list(_of_stack(model, "", rows, platform))
     source, targets = side_lengths(config.objective, config.data.sequence_length)
     encoder, decoder = side(model, "encoder"), side(model, "decoder")
-    read = rows._replace(length=source, causal=False, same_positions=rows.no_padding)
-    memory = RowStructure(
-        targets, source, causal=False, in_order=False, no_padding=rows.no_padding, padding_last=True, drops=rows.drops,
-        same_positions=False,
+    read = replace(rows, positions=_positions(source, rows.no_padding), causal=False)
+    written = replace(rows, positions=_positions(targets, rows.rows_share_positions))
+    memory = replace(
+        written, causal=False, in_order=False, key_positions=_positions(source, False), padding_last=True, prefix=0,
+        documents=None,
     )  # fmt: skip
     return [
         *_of_stack(encoder, "encoder", read, platform),
-        *_of_stack(decoder, "decoder", rows._replace(length=targets), platform),
+        *_of_stack(decoder, "decoder", written, platform),
         *_of_stack(decoder, "cross-attention", memory, platform, cross=True),
     ]
 
@@ -70,9 +76,16 @@ def kernel_lines(kernels: list[LayerKernel]) -> list[str]:
     ]
 
 
-def _rows(config: ResolvedConfig) -> RowStructure:
-    """Returns what a training step knows of the rows of a stack of the model's own architecture, or
-    of a decoder that has an encoder.
+def _positions(length: int, shared: bool) -> jax.ShapeDtypeStruct:
+    """Returns the shape of positions of rows of `length` tokens, which are the same in all rows or
+    not.
+    """
+    return jax.ShapeDtypeStruct((1 if shared else 2, length), jnp.int32)
+
+
+def _rows(config: ResolvedConfig) -> Context:
+    """Returns the context, with shapes in place of arrays, that a training step hands to a stack of
+    the model's own architecture, or to a decoder that has an encoder.
     """
     objective, data = config.objective, config.data
     decoder, whole = config.model.architecture == "decoder", objective.kind in OBJECTIVE_KINDS.having("whole_rows")
@@ -80,22 +93,22 @@ def _rows(config: ResolvedConfig) -> RowStructure:
     kind = OBJECTIVE_KINDS.code_of(objective.kind)
     no_padding = kind.packed_without_padding and data.row_format == "packed"
     in_order = not (whole and data.position_offsets)
-    return RowStructure(
-        length=data.sequence_length,
+    # A task whose body is frozen runs it as in evaluation.
+    drops = not (objective.kind in TASKS and config.training.trained_layers == 0)
+    length, same_positions = data.sequence_length, not own and (no_padding or not kind.marks_padding)
+    return Context(
+        _positions(length, same_positions),
+        _positions(length, False) if whole and data.isolate_documents else None,
         causal=config.model.architecture != "encoder",
         in_order=in_order,
         no_padding=no_padding,
-        padding_last=in_order,
         prefix=objective.prefix_length if decoder and objective.kind in OBJECTIVE_KINDS.having("prefix") else 0,
-        documents=whole and data.isolate_documents,
-        # A task whose body is frozen runs it as in evaluation.
-        drops=not (objective.kind in TASKS and config.training.trained_layers == 0),
-        same_positions=not own and (no_padding or not kind.marks_padding),
+        dropout_key=DropoutKey(jax.eval_shape(jax.random.key, 0)) if drops else None,
     )
 
 
 def _of_stack(
-    model: ResolvedConfig, name: str, rows: RowStructure, platform: Platform, cross: bool = False
+    model: ResolvedConfig, name: str, rows: Context, platform: Platform, cross: bool = False
 ) -> Iterator[LayerKernel]:
     """Yields the kernel of each kind of layer of a stack."""
     pattern = tuple(model.layers.pattern)

@@ -1,5 +1,7 @@
 """Distillation: a student learns the predictions of a larger, trained model besides the targets."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -68,7 +70,7 @@ class Distilled(Objective):
         """Scores the student against the targets and against the teacher."""
         distillation, values = self.config.objective.distillation, jax.lax.stop_gradient(constants["teacher"])
         teacher = nnx.merge(self.teacher_graph, values["params"], values["stats"])
-        teacher_mode = mode._replace(dropout_key=None, training=False, record=None, losses=None)
+        teacher_mode = replace(mode, dropout_key=None, training=False, record=None, losses=None)
         hidden, teacher_hidden = self.hidden(model, batch, mode), self.hidden(teacher, batch, teacher_mode)
         teacher_prediction = (
             self.predict_from_hidden(teacher, teacher_hidden, batch, teacher_mode) if distillation.kl else None

@@ -3,6 +3,8 @@ two segments belong together. Masked diffusion hides any share of the tokens, so
 the likelihood of the text.
 """
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -77,7 +79,7 @@ class MaskedObjective(Objective):
         places = batch["masked_positions"]
         # A norm over tokens inside the head counts only the predicted ones.
         context = make_context(
-            mode._replace(no_padding=False), jnp.where(self.targets(batch) >= 0, places, -1), causal=False
+            replace(mode, no_padding=False), jnp.where(self.targets(batch) >= 0, places, -1), causal=False
         )
         return jnp.take_along_axis(hidden, places[..., None], axis=1), context
 

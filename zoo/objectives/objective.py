@@ -3,7 +3,8 @@ the sums behind the metrics.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,7 @@ from jaxtyping import Array, Float, Int, Integer, Key
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import TOKENS, deviations, evenly_spaced
-from zoo.layers.activation_sharding import ActivationSharding
-from zoo.layers.context import Context, DropoutKey, path_hash
+from zoo.layers.context import Context, ForwardMode, path_hash
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives.cross_entropy import Scalar, cross_entropy
@@ -28,27 +28,6 @@ Constants = Mapping[str, Any]
 """Arrays by name, "hyperparameters" by path, and the values of a "teacher"."""
 Sums = dict[str, Array]
 """Numbers by name; in evaluation also `Objective.outputs`."""
-
-
-class ForwardMode(NamedTuple):
-    """How a forward pass runs.
-
-    Attributes:
-        dropout_key: None to drop nothing.
-        training: norms use the statistics of the batch and update the running ones.
-        no_padding: every row is known, at compile time, to have no padding, so that positions need
-            not be computed per row.
-        record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
-        losses: dict that collects the terms of the loss that layers add; None disables it.
-        sharding: how the rows are divided over devices; None on a single one.
-    """
-
-    dropout_key: DropoutKey | None = None
-    training: bool = False
-    no_padding: bool = False
-    record: dict[str, Any] | None = None
-    losses: dict[tuple[str, str], Float[Array, ""]] | None = None
-    sharding: ActivationSharding | None = None
 
 
 EVALUATION = ForwardMode()
@@ -233,7 +212,8 @@ class Objective:
             statistics are those after the call.
         """
         model = nnx.merge(graph, params, stats)
-        mode = mode._replace(
+        mode = replace(
+            mode,
             no_padding=mode.training and self.packed_without_padding and self.config.data.row_format == "packed",
             losses={} if self.layer_terms.means else None,
         )
@@ -298,19 +278,7 @@ def make_context(
     in_order: bool = True,
 ) -> Context:
     """Returns the context of rows; see `Context` for the arguments."""
-    return Context(
-        positions,
-        documents,
-        causal,
-        in_order=in_order,
-        no_padding=mode.no_padding,
-        dropout_key=mode.dropout_key,
-        training=mode.training,
-        prefix=prefix,
-        record=mode.record,
-        losses=mode.losses,
-        sharding=mode.sharding,
-    )
+    return Context(positions, documents, causal, in_order, prefix=prefix, **vars(mode))
 
 
 def record_logits(prediction: LogitFactors, weights: Float[Array, "B T"], mode: ForwardMode) -> None:

@@ -2,6 +2,7 @@
 says which ones they are (ELECTRA).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -63,7 +64,7 @@ class ReplacedTokensObjective(MaskedObjective):
         losses, sums, prediction = {}, {}, None
         if self.generates:
             prediction = self.generator_prediction(model, batch, mode)
-            of_generator, counts = self.score_tokens(prediction, batch, constants, mode._replace(record=None))
+            of_generator, counts = self.score_tokens(prediction, batch, constants, replace(mode, record=None))
             losses, sums = {"generator": of_generator["loss"]}, {"generator_loss": counts["loss"]}
         drawn, chosen = self.draw(prediction, batch, constants), self.targets(batch) >= 0
         tokens, replaced = replace_tokens(batch, drawn)

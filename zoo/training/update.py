@@ -1,6 +1,7 @@
 """One update of the training state: gradient of the loss, optimizer and metrics."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -123,7 +124,7 @@ class UpdateStep:
             part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["hyperparameters"])
             params, record = stop_gradient_where_frozen(params, self._mask), {} if recording else None
             losses, (sums, stats) = objective.sums(
-                self._graph, params, stats, part, constants, mode._replace(dropout_key=part_key, record=record)
+                self._graph, params, stats, part, constants, replace(mode, dropout_key=part_key, record=record)
             )
             return sum_of_means(losses, normalizers), ((sums, record) if recording else sums, stats)
 

@@ -1,10 +1,14 @@
 """Which kernel computes a layer, on which device, and why not the fused one."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from zoo.config import ATTENTION_SUPPORT
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, choose_kernel, window_block
+from zoo.layers.context import Context
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
@@ -66,9 +70,9 @@ def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
 
 
 def test_only_rows_in_order_without_a_prefix_are_cut():
-    rows = RowStructure(512, in_order=True)
-    cut = (rows, rows._replace(in_order=False), rows._replace(prefix=3), rows._replace(length=64))
-    assert [each.block_length(9) for each in cut] == [64, 0, 0, 0]
+    rows, short = (Context(np.zeros((1, length), np.int32), in_order=True) for length in (512, 64))
+    cut = (rows, replace(rows, in_order=False), replace(rows, prefix=3), short)
+    assert [window_block(each, 9) for each in cut] == [64, 0, 0, 0]
 
 
 def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():

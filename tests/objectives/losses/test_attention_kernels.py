@@ -141,7 +141,7 @@ def traced(config, platform, monkeypatch):
 
         def step(batch):
             key = DropoutKey(jax.random.key(0)) if uses_dropout(config) else None
-            mode = ForwardMode(key, training=True)
+            mode = ForwardMode(dropout_key=key, training=True)
             params, stats = initialise(model, 0), initialise_statistics(model, 0)
             return objective.sums(split(model)[0], params, stats, batch, constants, mode)[0]
 

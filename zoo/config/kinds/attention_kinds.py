@@ -8,6 +8,15 @@ from zoo.config.field import AUTO, Field, as_given
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.attention.kind"
+# Widths that a kind may compute from fields of its own (`Kind.widths`).
+KEYS, ROTATED = "keys", "rotated"
+
+
+def width_fields(kind: str, width: str) -> tuple[str, ...]:
+    """Returns the paths of the fields whose sum is a width of a head: of its queries and keys
+    (`KEYS`), or of their part that RoPE rotates (`ROTATED`).
+    """
+    return ATTENTION_KINDS.by_name[kind].widths.get(width, ("model.attention.head_dim",))
 
 
 def _derive_performer(flat: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -148,7 +157,7 @@ ATTENTION_KINDS = KindTable(
             "exp(score) / (1 + sum of exp(score)): a head may attend to nothing (Miller 2023)",
             _SOFTMAX - {"distribution"} | {"zero_sink"},
             problems=_plus_one_problems,
-            code="zoo.layers.attention.unnormalised_attention:SoftmaxPlusOneAttention",
+            code="zoo.layers.attention.sigmoid_attention:SoftmaxPlusOneAttention",
         ),
         Kind(
             KIND,
@@ -167,7 +176,7 @@ ATTENTION_KINDS = KindTable(
             ),
             problems=_sigmoid_problems,
             derive=lambda flat: {"model.attention.sigmoid_bias": -math.log(flat["data.sequence_length"])},
-            code="zoo.layers.attention.unnormalised_attention:SigmoidAttention",
+            code="zoo.layers.attention.sigmoid_attention:SigmoidAttention",
         ),
         Kind(
             KIND,
@@ -206,7 +215,7 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             problems=_differential_problems,
-            code="zoo.layers.attention.unnormalised_attention:DifferentialAttention",
+            code="zoo.layers.attention.differential_attention:DifferentialAttention",
         ),
         Kind(
             KIND,
@@ -243,6 +252,10 @@ ATTENTION_KINDS = KindTable(
                 ),
             ),
             derive=_derive_latent,
+            widths={
+                KEYS: ("model.attention.head_dim", "model.attention.rotary_dim"),
+                ROTATED: ("model.attention.rotary_dim",),
+            },
             problems=_latent_problems,
             code="zoo.layers.attention.latent_attention:LatentAttention",
         ),

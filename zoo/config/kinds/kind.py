@@ -46,6 +46,8 @@ class Kind:
         code: the class or function that computes it. Kinds of zoo name it as "module:name", which
             is imported when it is first asked for (`KindTable.code_of`), because configs are
             resolved without JAX; plug-ins give the object itself.
+        widths: of a kind of attention whose heads have other widths than `attention.head_dim`: the
+            fields of which a width is the sum (`zoo.config.kinds.attention_kinds.width_fields`).
     """
 
     path: str
@@ -57,6 +59,7 @@ class Kind:
     derive: Derivation = no_derivation
     loss_terms: Mapping[str, str] = field(default_factory=dict)
     code: str | Callable[..., Any] | None = None
+    widths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self):
         own = (self.path, (self.name,))

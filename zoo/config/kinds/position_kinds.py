@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
+from zoo.config.kinds.attention_kinds import ROTATED, width_fields
 from zoo.config.kinds.kind import Kind, KindTable
 from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
 from zoo.config.side_lengths import side_lengths
@@ -141,7 +142,7 @@ def _sinusoidal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
 
 def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
-    path = "model.attention.rotary_dim" if flat["model.attention.kind"] == "latent" else "model.attention.head_dim"
+    (path,) = width_fields(flat["model.attention.kind"], ROTATED)
     width = flat[path]
     if width == AUTO:
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from zoo.config import AUTO, ResolvedConfig, layer_kind, side
-from zoo.config.kinds import FEED_FORWARD_KINDS, PLACEMENT_KINDS, POSITION_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, FEED_FORWARD_KINDS, PLACEMENT_KINDS, POSITION_KINDS
 from zoo.config.kinds.objective_kinds import is_prefix_decoder
 from zoo.draw.diagrams.block_steps import NORM, SUBLAYER, Branch, sublayer_steps
 from zoo.layers.feedforward import hidden_dim
@@ -210,8 +210,8 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     }
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
     sizes = [f"{heads} heads of {attention.head_dim}"]
-    if attention.kind == "latent":
-        sizes.append(f"keys and values from {attention.latent_dim} numbers, {attention.rotary_dim} rotate")
+    if source := ATTENTION_KINDS.code_of(attention.kind).key_value_source(model):
+        sizes.append(f"keys and values from {source}")
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
     normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))

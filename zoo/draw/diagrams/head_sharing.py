@@ -27,8 +27,8 @@ class Sharing(NamedTuple):
         head_dim: K.
         cached_bytes: size of a token's keys and values in the caches of all these layers, in the
             type of activations; 0 if they keep none.
-        latent: of latent attention, what keys and values are computed from and the cache keeps of a
-            token, r + R, in words; empty for other kinds.
+        scheme: name of the scheme (`TokenMixer.sharing`).
+        source: see `TokenMixer.key_value_source`.
     """
 
     title: str
@@ -37,16 +37,8 @@ class Sharing(NamedTuple):
     groups: int
     head_dim: int
     cached_bytes: int
-    latent: str = ""
-
-    @property
-    def scheme(self) -> str:
-        """The name of the scheme."""
-        if self.latent:
-            return "latent (MLA)"
-        if self.groups == self.heads:
-            return "multi-head (MHA)"
-        return "multi-query (MQA)" if self.groups == 1 else "grouped-query (GQA)"
+    scheme: str
+    source: str = ""
 
     def readers(self, count: int) -> list[list[int]]:
         """Returns the heads that each of `count` queries, or keys and values, belongs to."""
@@ -95,11 +87,16 @@ def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) 
         raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
     size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
     # Cross-attention may have fewer key/value heads than the layer's self-attention.
-    kept, latent = ATTENTION_KINDS.code_of(attention.kind).cached_numbers(layer) * groups // attention.num_kv_heads, ""
-    if attention.kind == "latent":
-        latent = f"{attention.latent_dim} + {attention.rotary_dim} numbers"
+    mixer = ATTENTION_KINDS.code_of(attention.kind)
     return Sharing(
-        title, attention.num_heads, attention.num_query_heads, groups, attention.head_dim, kept * size * layers, latent
+        title,
+        attention.num_heads,
+        attention.num_query_heads,
+        groups,
+        attention.head_dim,
+        mixer.cached_numbers(layer) * groups // attention.num_kv_heads * size * layers,
+        mixer.sharing(attention.num_heads, groups),
+        mixer.key_value_source(layer),
     )
 
 
@@ -144,8 +141,8 @@ def _sizes(sharing: Sharing) -> str:
     if sharing.queries < sharing.heads:
         heads += f", {sharing.queries} distinct quer{'ies' if sharing.queries > 1 else 'y'}"
     groups = f"{sharing.groups} keys and values" if sharing.groups > 1 else "1 key and value"
-    if sharing.latent:
-        groups = f"keys and values from {sharing.latent}"
+    if sharing.source:
+        groups = f"keys and values from {sharing.source}"
     cached = f"; cache: {_bytes(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""
     return f"{heads}, {groups}{cached}"
 

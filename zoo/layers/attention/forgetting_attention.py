@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, RowStructure
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.cache import Cache
@@ -48,11 +47,13 @@ class ForgettingAttention(SoftmaxAttention):
     """score_h(t, s) + sum_{l=s+1..t} ln f_h(x_l), f_h(x) = sigmoid(x w_h + b_h), inside the softmax:
     attention with forget gates, FoX (Lin et al. 2025).
 
-    It is ALiBi with a slope that every token sets for itself, so no positions are needed. The sum is
-    c_t - c_s, with the cumulative sums c of ln f over a row, in float32. Documents of a packed row
-    need no reset: between two tokens of one document c_t - c_s has only gates of that document. b is
-    `attention.forget_bias` at first.
+    Each token sets its own ALiBi slope, so no positions are needed. The sum is c_t - c_s, with the
+    cumulative sums c of ln f over a row, in float32. Documents of a packed row need no reset: between
+    two tokens of one document c_t - c_s has only gates of that document. b starts at
+    `attention.forget_bias`.
     """
+
+    row_bias = True
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
@@ -79,9 +80,3 @@ class ForgettingAttention(SoftmaxAttention):
         by_head = c.swapaxes(1, 2)
         own = by_head[..., :, None] - by_head[..., None, :]
         return super().__call__(x, context, own if shared is None else own + shared)
-
-    def choose_kernel(
-        self, rows: RowStructure, platform: Platform, biased: bool, value_dim: int | None = None
-    ) -> KernelChoice:
-        """See `SoftmaxAttention.choose_kernel`: the gates are a bias that differs between rows."""
-        return super().choose_kernel(rows._replace(same_positions=False), platform, True, value_dim)

@@ -139,6 +139,26 @@ class LatentAttention(SoftmaxAttention):
         """Returns r + R."""
         return layer.attention.latent_dim + layer.attention.rotary_dim
 
+    cache_formula = "(r + R)"
+
+    @staticmethod
+    def letters(layer: ResolvedConfig) -> dict[int, str]:
+        """Returns the letters r, R, r' and H (K + R)."""
+        attention = layer.attention
+        r, R, H = attention.latent_dim, attention.rotary_dim, attention.num_heads
+        return {r: "r", R: "R", attention.query_latent_dim: "r'", H * (attention.head_dim + R): "H (K + R)"}
+
+    @staticmethod
+    def sharing(heads: int, groups: int) -> str:
+        """Returns the name of the scheme, whatever H and G."""
+        del heads, groups
+        return "latent (MLA)"
+
+    @staticmethod
+    def key_value_source(layer: ResolvedConfig) -> str:
+        """Returns r and R."""
+        return f"{layer.attention.latent_dim} numbers, {layer.attention.rotary_dim} rotate"
+
 
 def _entry(kept: Float[Array, "B T W"]) -> tuple[Float[Array, "B T 1 W"], Float[Array, "B T 1 0"]]:
     """Returns c and k' as the keys of one head, with values of width 0: c is the value too."""

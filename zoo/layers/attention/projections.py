@@ -1,4 +1,4 @@
-"""What all kinds of attention have in common: projections to queries, keys, values and back."""
+"""The base of all kinds of attention: projections to queries, keys, values and back."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

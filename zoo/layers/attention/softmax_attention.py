@@ -9,7 +9,14 @@ from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
 from zoo.layers.attention.head_options import LengthFactor, without_own_value
 from zoo.layers.attention.kernels.banded import banded_attention
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Mask, Platform, RowStructure, choose_kernel
+from zoo.layers.attention.kernels.kernel_choice import (
+    KernelChoice,
+    Mask,
+    Platform,
+    choose_kernel,
+    fused_mask,
+    window_block,
+)
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention, visible_keys
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
@@ -36,6 +43,9 @@ class SoftmaxAttention(Attention):
 
     difference: bool = False
     """Whether the weights of a pair of heads are subtracted."""
+
+    row_bias: bool = False
+    """Whether a bias that differs between rows is added to the scores."""
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
@@ -167,44 +177,43 @@ class SoftmaxAttention(Attention):
         )  # fmt: skip
 
     def choose_kernel(
-        self, rows: RowStructure, platform: Platform, biased: bool, value_dim: int | None = None
+        self, context: Context, platform: Platform, biased: bool, value_dim: int | None = None
     ) -> KernelChoice:
         """Returns what computes the product of all tokens on a platform.
 
         Args:
-            rows: what is known about the rows.
+            context: the rows; of its arrays only the shapes are read.
             platform: the devices.
             biased: a term that all layers share is added to the scores.
             value_dim: width of the values; by default `self.value_dim`.
         """
         config, position = self.config, self.position
-        biased = biased or position.has_score_bias
-        block = rows.block_length(self.window_span)
-        fused_block = block if rows.mask(self.window, self.global_tokens) == Mask.ARRAY else 0
+        biased = biased or position.has_score_bias or self.row_bias
+        block = window_block(context, self.window_span)
+        fused_block = block if fused_mask(context, self.window, self.global_tokens) == Mask.ARRAY else 0
         asked = {
             "score": "a bias on the scores" * biased,
             "query_score": "a bias on the scores that depends on the queries" * position.reads_query,
             "row_score": "a bias on the scores that differs between rows or blocks"
-            * (biased and (not rows.same_positions or block > 0)),
-            "documents": "packed documents kept apart" * rows.documents,
-            "dropout": "dropout on the probabilities" * (config.dropout > 0 and rows.drops),
+            * (biased and (self.row_bias or not context.rows_share_positions or block > 0)),
+            "documents": "packed documents kept apart" * (context.documents is not None),
+            "dropout": "dropout on the probabilities" * (config.dropout > 0 and context.dropout_key is not None),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
             "sinks": "sinks" * self.has_sink,
             "sigmoid": "weights by a sigmoid" * (self.sigmoid_bias is not None),
             "difference": "the difference of two softmaxes" * self.difference,
             "value": "a bias on the values" * position.has_value_bias,
-            "padding": "rows that may have padding" * (not rows.causal and not rows.no_padding),
-            "prefix": "a prefix that all tokens see" * (rows.causal and rows.prefix > 0),
+            "padding": "rows that may have padding" * (not context.causal and not context.no_padding),
+            "prefix": "a prefix that all tokens see" * (context.causal and context.prefix > 0),
             "dilations": "dilated windows" * bool(self.dilations),
-            "centred_window": "a window on both sides" * (self.window > 0 and not rows.causal),
+            "centred_window": "a window on both sides" * (self.window > 0 and not context.causal),
             "value_width": "values of another width than keys"
             * ((self.value_dim if value_dim is None else value_dim) != self.key_dim),
         }
         return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block)
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
-        rows = RowStructure.of(context, q.shape[1], k.shape[1])
-        choice = self.choose_kernel(rows, Platform.here(), scoring.shared is not None, v.shape[-1])
+        choice = self.choose_kernel(context, Platform.here(), scoring.shared is not None, v.shape[-1])
         kernel = KERNELS[choice.kernel]
         if choice.block:
             return banded_attention(kernel, choice.block, q, k, v, context, scoring)

@@ -8,7 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, RowStructure
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform
 from zoo.layers.context import Context
 from zoo.layers.position import Position
 
@@ -22,10 +22,10 @@ class TokenMixer(nnx.Module):
     """Mixes the tokens of a row: attention, or anything else that a choice of
     `model.attention.kind` names (convolution, linear recurrence).
 
-    A subclass is built abstractly, with `zoo.layers.parameter`, from these arguments, and is an
-    entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs. What it can do
-    with windows, positions, heads, isolated documents, a prefix or a memory is said by the traits of
-    its `Kind` (`zoo/config/kinds/attention_kinds.py`); configs that ask for more are refused.
+    A subclass is built abstractly, with `zoo.layers.parameter`, from these arguments. It reads the
+    fields of `config.attention` that it needs. The traits of its `Kind`
+    (`zoo/config/kinds/attention_kinds.py`) say what it can do with windows, positions, heads, isolated
+    documents, a prefix or a memory; configs that ask for more are refused.
 
     Args:
         config: the `model` part, as this layer sees it.
@@ -55,16 +55,16 @@ class TokenMixer(nnx.Module):
         """
         raise NotImplementedError
 
-    def choose_kernel(self, rows: RowStructure, platform: Platform, biased: bool) -> KernelChoice | None:
+    def choose_kernel(self, context: Context, platform: Platform, biased: bool) -> KernelChoice | None:
         """Returns which implementation of attention mixes the tokens of a row; None for a mixer that
         has no choice of implementations.
 
         Args:
-            rows: what is known about the rows.
+            context: the rows; of its arrays only the shapes are read.
             platform: the devices.
             biased: a term that all layers share is added to the scores.
         """
-        del rows, platform, biased
+        del context, platform, biased
         return None
 
     @staticmethod
@@ -89,6 +89,32 @@ class TokenMixer(nnx.Module):
         """
         del layer
         return 0
+
+    cache_formula: str = "2 G K"
+    """`cached_numbers` in the letters of the equations, for people."""
+
+    @staticmethod
+    def letters(layer: ResolvedConfig) -> dict[int, str]:
+        """Returns {size: letter in the equation} of sizes that only this kind has, for the shapes of
+        its parameters; zoo has letters for the sizes of a model and of its heads.
+        """
+        del layer
+        return {}
+
+    @staticmethod
+    def sharing(heads: int, groups: int) -> str:
+        """Returns the name of the scheme by which H heads share G keys and values."""
+        if groups == heads:
+            return "multi-head (MHA)"
+        return "multi-query (MQA)" if groups == 1 else "grouped-query (GQA)"
+
+    @staticmethod
+    def key_value_source(layer: ResolvedConfig) -> str:
+        """Returns the size of the vector from which the keys and values of all heads are computed, for
+        diagrams; "" where they are computed from the layer's input.
+        """
+        del layer
+        return ""
 
 
 def shared_scores(position: Position, context: Context) -> Float[Array, "#B H T S"] | SharedScores | None:

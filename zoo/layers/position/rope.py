@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds.attention_kinds import ROTATED, width_fields
 from zoo.layers.position.base import Position
 
 
@@ -114,9 +115,12 @@ SCALINGS = {
 
 
 def rotary_width(config: ResolvedConfig) -> int:
-    """Returns the number of dimensions of a head that RoPE may rotate: K, or R of latent attention."""
+    """Returns the number of dimensions of a head that RoPE may rotate: K, or what its kind of
+    attention sets apart for it.
+    """
     attention = config.attention
-    return attention.rotary_dim if attention.kind == "latent" else attention.head_dim
+    fields = width_fields(attention.kind, ROTATED)
+    return sum(attention[path.rpartition(".")[2]] for path in fields)
 
 
 class Rope(Position):

@@ -1,5 +1,7 @@
 """The base of task objectives: one example a row, read by a model with a head for the task."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
@@ -52,7 +54,7 @@ class TaskObjective(Objective):
         """Runs the body and returns what the head reads: every token [B, T, D]; all layers of an
         ELMo.
         """
-        mode = mode._replace(dropout_key=None, training=False) if self.frozen else mode
+        mode = replace(mode, dropout_key=None, training=False) if self.frozen else mode
         tokens, context = batch["tokens"], self.context(batch, mode)
         ids = jnp.maximum(tokens, 0)
         if self.reads_characters:

@@ -1,6 +1,12 @@
 """Variants of what heads do with scores, and with what they have read."""
 
-from zoo.layers.attention import forgetting_attention, head_options, latent_attention, unnormalised_attention
+from zoo.layers.attention import (
+    differential_attention,
+    forgetting_attention,
+    head_options,
+    latent_attention,
+    sigmoid_attention,
+)
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -97,7 +103,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "softmax_plus_one",
         "attention",
         "softmax-plus-one",
-        source=unnormalised_attention.SoftmaxPlusOneAttention,
+        source=sigmoid_attention.SoftmaxPlusOneAttention,
         tests=(LAYER, ZERO_KEY),
     ),
     choice(
@@ -105,7 +111,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "sigmoid",
         "attention",
         "sigmoid-attention",
-        source=unnormalised_attention.SigmoidAttention,
+        source=sigmoid_attention.SigmoidAttention,
         tests=(LAYER,),
     ),
     choice(
@@ -119,7 +125,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "model.attention.kind",
         "differential",
         "attention",
-        source=unnormalised_attention.DifferentialAttention,
+        source=differential_attention.DifferentialAttention,
         systems=("diffllama",),
         tests=(LAYER, WHOLE),
     ),

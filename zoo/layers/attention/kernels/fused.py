@@ -16,7 +16,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.activation_sharding import ActivationSharding
-from zoo.layers.attention.kernels.kernel_choice import Mask, RowStructure
+from zoo.layers.attention.kernels.kernel_choice import Mask, fused_mask
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
 
@@ -25,8 +25,8 @@ FUSED_OUTPUT = "fused attention"
 
 
 class _Static(NamedTuple):
-    """What is known at compile time: `masked` builds a mask from the structure of the rows by
-    `Context.visible`; `skips_later_keys` tells cuDNN that it masks every later key.
+    """The part of a call that is known at compile time: `masked` builds a mask from the structure of
+    the rows by `Context.visible`; `skips_later_keys` tells cuDNN that it masks every later key.
     """
 
     scale: float
@@ -50,8 +50,7 @@ def cudnn_attention(
     A bias is rounded to the type of the activations. Where an array takes part, the backward pass
     runs the forward kernel once more, so that no array of T x S is kept for it.
     """
-    rows, sharding = RowStructure.of(context, q.shape[1], k.shape[1]), context.sharding
-    mask = rows.mask(scoring.window, scoring.global_tokens)
+    mask, sharding = fused_mask(context, scoring.window, scoring.global_tokens), context.sharding
     bias = scoring.total_bias(q * scoring.scale, context.positions, context.effective_key_positions)
     if mask != Mask.ARRAY and bias is None:
         return library_attention(
@@ -62,9 +61,9 @@ def cudnn_attention(
     static = _Static(
         scoring.scale,
         masked=mask in (Mask.ARRAY, Mask.LENGTHS) or scoring.window > 0,
-        skips_later_keys=rows.causal and rows.in_order and not rows.prefix,
-        causal=rows.causal,
-        prefix=rows.prefix,
+        skips_later_keys=context.causal and context.in_order and not context.prefix,
+        causal=context.causal,
+        prefix=context.prefix,
         window=scoring.window,
         global_tokens=scoring.global_tokens,
     )

@@ -1,4 +1,4 @@
-"""Which implementation of attention computes a layer, and why not the fused one."""
+"""Chooses a layer's implementation of attention, and says why it is not the fused one."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -39,68 +39,30 @@ class Platform(NamedTuple):
 
 
 class Mask(Enum):
-    """How the fused kernel is told which keys each query sees: no mask, because all are visible; its
-    own causal mask, with or without a window; the lengths of rows that end in padding; or an array.
+    """The form in which the fused kernel gets a mask: none, because all keys are visible; its own
+    causal mask, with or without a window; the lengths of rows that end in padding; or an array.
     """
 
     NONE, CAUSAL, LENGTHS, ARRAY = "none", "causal", "lengths", "array"
 
 
-class RowStructure(NamedTuple):
-    """What is known at compile time about the rows that a layer reads.
+def fused_mask(context: Context, window: int, global_tokens: int = 0) -> Mask:
+    """Returns the form in which the fused kernel gets the mask of rows, with a window or 0."""
+    if context.prefix or context.documents is not None or global_tokens:
+        return Mask.ARRAY
+    if context.causal:
+        return Mask.CAUSAL if context.in_order else Mask.ARRAY
+    if window:
+        return Mask.ARRAY
+    return Mask.NONE if context.no_padding else Mask.LENGTHS if context.keys_end_in_padding else Mask.ARRAY
 
-    Attributes:
-        length: number of queries of a row.
-        keys: number of keys of a row; 0 for as many.
-        causal, in_order, no_padding, prefix: see `Context`.
-        padding_last: padding of the keys comes last (`Context.keys_end_in_padding`).
-        documents: packed documents are kept apart.
-        drops: a random key for dropout is there.
-        same_positions: queries and keys are one sequence, with the same positions in all rows.
+
+def window_block(context: Context, window: int) -> int:
+    """Returns the size of the blocks into which a window of `window` tokens cuts rows, or 0
+    (`zoo.layers.attention.kernels.banded`).
     """
-
-    length: int
-    keys: int = 0
-    causal: bool = True
-    in_order: bool = True
-    no_padding: bool = False
-    padding_last: bool = False
-    prefix: int = 0
-    documents: bool = False
-    drops: bool = False
-    same_positions: bool = True
-
-    @classmethod
-    def of(cls, context: Context, length: int, keys: int = 0) -> "RowStructure":
-        """Returns the structure of rows of `length` queries and `keys` keys in a context."""
-        return cls(
-            length,
-            keys,
-            context.causal,
-            context.in_order,
-            context.no_padding,
-            context.keys_end_in_padding,
-            context.prefix,
-            context.documents is not None,
-            context.dropout_key is not None,
-            context.key_positions is None and context.positions.shape[0] == 1,
-        )
-
-    def mask(self, window: int, global_tokens: int = 0) -> Mask:
-        """Returns how the fused kernel is told which keys are seen with a window, or 0."""
-        if self.prefix or self.documents or global_tokens:
-            return Mask.ARRAY
-        if self.causal:
-            return Mask.CAUSAL if self.in_order else Mask.ARRAY
-        if window:
-            return Mask.ARRAY
-        return Mask.NONE if self.no_padding else Mask.LENGTHS if self.padding_last else Mask.ARRAY
-
-    def block_length(self, window: int) -> int:
-        """Returns the size of the blocks that a window of `window` tokens cuts a row into, or 0
-        (`zoo.layers.attention.kernels.banded`).
-        """
-        return block_length(self.length, window, self.causal) if self.in_order and not self.prefix else 0
+    cut = context.in_order and not context.prefix
+    return block_length(context.positions.shape[1], window, context.causal) if cut else 0
 
 
 class KernelChoice(NamedTuple):

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 @dataclass(frozen=True)
 class Scoring:
-    """How scores are computed and turned into weights: p = softmax(cap(scale * q k^T + bias),
+    """Parameters of the weights: p = softmax(cap(scale * q k^T + bias),
     sink) over the visible keys.
 
     Attributes:

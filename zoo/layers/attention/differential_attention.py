@@ -1,6 +1,4 @@
-"""Attention whose weights need not add up to 1: softmax+1, a sigmoid of each score, and the difference
-of two softmaxes.
-"""
+"""Attention by the difference of two softmaxes."""
 
 from dataclasses import replace
 
@@ -15,35 +13,6 @@ from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import normal, parameter
 
 LAMBDA_STD = 0.1
-
-
-class SoftmaxPlusOneAttention(SoftmaxAttention):
-    """p_s = exp(score_s) / (1 + sum_r exp(score_r)): softmax+1, with which a head may attend to
-    nothing (Miller 2023, "Attention Is Off By One"; `add_zero_attn` of PyTorch).
-
-    It is attention with a sink b_h that is fixed at 0, since exp(0) = 1; `attention.sinks` learns b_h.
-    """
-
-    has_sink = True
-
-    @property
-    def sink_scores(self) -> Float[Array, " H"]:
-        """Returns a score of 0 for every head."""
-        return jnp.zeros(self.config.num_heads, jnp.float32)
-
-
-class SigmoidAttention(SoftmaxAttention):
-    """p_s = sigmoid(score_s + b), without a sum over the keys; b = -ln n for rows of n tokens
-    (Ramapuram et al. 2024).
-
-    With scores near 0 and all n keys visible, the weights add up to about 1. b is a constant,
-    `attention.sigmoid_bias`, so that a query that sees few keys, at the beginning of a causal row,
-    gets smaller outputs, and rows of another length have the same b.
-    """
-
-    def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
-        super().__init__(config, cross, gain)
-        self.sigmoid_bias = config.attention.sigmoid_bias
 
 
 class DifferentialAttention(SoftmaxAttention):
