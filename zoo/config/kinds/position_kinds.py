@@ -206,12 +206,15 @@ def _shaw_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         yield "model.attention.global_tokens cannot be combined with model.position.kind=shaw"
 
 
-# Traits: "embedded" (it adds a vector to the token embeddings; all others act inside attention and
-# may differ from layer to layer), "pairs" (it pairs dimensions), "score_bias" (it adds to the scores),
-# "value_bias" (it adds to what attention reads).
 POSITION_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "embedded": "it adds a vector to the token embeddings; others act inside attention, where layers may differ",
+        "pairs": "it pairs dimensions, whose layout can be set",
+        "score_bias": "it adds to the scores",
+        "value_bias": "it adds to the values that attention reads",
+    },
+    kinds=(
         Kind(
             KIND,
             "none",
