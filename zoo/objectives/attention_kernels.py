@@ -6,7 +6,7 @@ from typing import NamedTuple
 from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.kernels.kernel_choice import Platform, RowStructure
 from zoo.layers.position import make_embedded_position

@@ -6,7 +6,7 @@ from typing import Any
 from zoo.config.field import AUTO, Field
 from zoo.config.kinds.kind import Kind, KindTable
 from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 
 KIND = "model.position.kind"
 SCALED = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
