@@ -4,9 +4,10 @@ import copy
 
 import pytest
 
-from tests.plugins.plugin_files import POWER, loaded
+from tests.plugins.plugin_files import POWER, loaded, unloading
 from tests.support.small_runs import small
 from zoo import config as configs
+from zoo.cli.main import main
 from zoo.config import plugins
 from zoo.config.fields import FIELDS
 from zoo.config.hyperparameters import LOSS_TERMS
@@ -20,6 +21,21 @@ IMPORTS = "from zoo import plugin\nfrom zoo.plugin import Field, Kind\n"
 VALID_PLUGIN = IMPORTS + (
     "plugin.register(Kind('model.ffn.kind', 'mine', 'x', frozenset({'relu'})), plugin.FeedForward)\n"
 )
+
+# A norm over the batch, for which the parts of a batch (`training.accumulation_steps`) are refused.
+ROW_NORM = '''
+from zoo import plugin
+
+
+class RowNorm(plugin.Norm):
+    """x - mean over the rows of the batch."""
+
+    def __call__(self, x, context=None):
+        return x - x.mean(axis=(0, 1))
+
+
+plugin.register(plugin.Kind("model.norm.kind", "row_norm", "x - mean over the batch", frozenset({"batch"})), RowNorm)
+'''
 
 
 def tables():
@@ -172,23 +188,12 @@ def test_the_identity_of_a_run_depends_on_plugin_texts(tmp_path):
             r"the term 'a' of the loss has its weight at model.ffn.b, which is no field",
         ),
         (
-            IMPORTS + "plugin.register(Kind('model.attention.kind', 'mine', 'x'), plugin.SoftmaxAttention)",
-            r'SoftmaxAttention has heads; give its kind the trait "heads"',
+            IMPORTS + "plugin.register(Kind('model.norm.kind', 'mine', 'x', {'normalises', 'bacth'}), plugin.RMSNorm)",
+            r'model.norm.kind=mine: unknown trait .bacth. \(did you mean "batch"\?\)$',
         ),
         (
-            IMPORTS
-            + "plugin.register(Kind('model.norm.kind', 'mine', 'x', frozenset({'normalises'})), plugin.RMSNorm)",
-            r'RMSNorm divides by a root; give its kind the trait "epsilon"',
-        ),
-        (
-            IMPORTS + "class Mine(plugin.GatedFeedForward):\n    def nonlinearity(self, x):\n        return x\n"
-            "plugin.register(Kind('model.ffn.kind', 'mine', 'x'), Mine)",
-            r'Mine has three matrices; give its kind the trait "gated"',
-        ),
-        (
-            IMPORTS + "class Mine(plugin.Position):\n    def score_bias(self, q, q_positions, k_positions):\n"
-            "        return 0\nplugin.register(Kind('model.position.kind', 'mine', 'x'), Mine)",
-            r'Mine defines score_bias; give its kind the trait "score_bias"',
+            IMPORTS + "plugin.register(Kind('model.norm.kind', 'mine', 'x', {'gated'}), plugin.RMSNorm)",
+            r"model.norm.kind=mine: unknown trait 'gated'; it is one of normalises, epsilon, bias, batch$",
         ),
         (
             IMPORTS + "class Mine(plugin.Position):\n    def embed(self, x, positions):\n        return x\n"
@@ -231,6 +236,37 @@ def test_invalid_plugins_are_rejected(tmp_path, text, line):
         plugins.load_plugin(tmp_path / "mine.py")
     assert tables() == before
     assert plugins.loaded() == ()
+
+
+def test_a_misspelt_trait_is_refused_that_would_switch_off_a_refusal(tmp_path, capsys):
+    found = {}
+    for trait in ("batch", "bacth"):
+        (path := tmp_path / f"norm_{trait}.py").write_text(ROW_NORM.replace('"batch"', f'"{trait}"'))
+        config = "configs/gpt2.py:tiny,model.norm.kind=row_norm,training.accumulation_steps=2"
+        with unloading():
+            assert main(["config", "validate", config, "--plugin", str(path)]) == 2
+        found[trait] = capsys.readouterr().err.strip()
+    assert "training.accumulation_steps=2 would change what model.norm.kind=row_norm normalises over" in found["batch"]
+    assert found["bacth"].count("\n") == 0
+    assert """model.norm.kind=row_norm: unknown trait 'bacth' (did you mean "batch"?)""" in found["bacth"]
+
+
+@pytest.mark.parametrize(
+    ("path", "made", "traits"),
+    [
+        ("model.norm.kind", "plugin.RMSNorm", {"normalises", "epsilon"}),
+        ("model.attention.kind", "plugin.SoftmaxAttention", {"heads"}),
+        ("model.attention.kind", "type('Mine', (plugin.SoftmaxAttention,), {'publishes': ('value',)})", {"heads", "reads_first"}),
+        ("model.convolution.kind", "type('Mine', (plugin.DepthwiseConvolution,), {'places': None})", {"width"}),
+        ("model.convolution.kind", "type('Mine', (plugin.ShortConvolution,), {'places': None, 'mix_reading': None})", set()),
+        ("model.ffn.kind", "type('Mine', (plugin.GatedFeedForward,), {'nonlinearity': None})", {"gated"}),
+        ("model.position.kind", "type('Mine', (plugin.Position,), {'embed': None})", {"embedded"}),
+        ("model.position.kind", "type('Mine', (plugin.Position,), {'value_bias': None})", {"value_bias"}),
+    ],
+)  # fmt: skip
+def test_traits_that_a_class_shows_need_not_be_declared(tmp_path, path, made, traits):
+    with loaded(tmp_path, IMPORTS + f"plugin.register(Kind({path!r}, 'mine', 'x'), {made})"):
+        assert KIND_TABLES[path].by_name["mine"].traits == traits
 
 
 @pytest.mark.parametrize(("base", "name"), [("CausalObjective", "causal"), ("MaskedObjective", "masked")])

@@ -12,6 +12,7 @@ from pathlib import Path
 from zoo import config as configs
 from zoo.config import BY_PATH, FIELDS, GROUPS, Field
 from zoo.config.fields import GROUP_ONLY, has_condition
+from zoo.config.kinds import KIND_TABLES
 from zoo.config.scopes import scoped
 from zoo.errors import ConfigError, did_you_mean, shown
 
@@ -108,6 +109,11 @@ def describe_field(field: Field) -> list[str]:
     if field.choices:
         width = max(map(len, field.choices))
         lines += [f"    {name:{width}s}  {text}" for name, text in field.choices.items()]
+    if (table := KIND_TABLES.get(field.path)) is not None:
+        width = max(map(len, table.traits))
+        lines.append("    traits, of which a kind of your own names those that it has:")
+        for trait, text in table.traits.items():
+            lines.append(f"        {trait:{width}s}  {text}: {', '.join(table.having(trait))}")
     return lines
 
 

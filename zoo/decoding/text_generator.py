@@ -13,7 +13,7 @@ import numpy as np
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.data.tokenizers.marian_files import MarianTokenizer
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator

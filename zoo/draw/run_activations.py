@@ -9,7 +9,7 @@ import numpy as np
 from zoo.analysis.activations import StackActivations, encode_texts, record_activations
 from zoo.analysis.word_senses import SENSES
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model

@@ -98,6 +98,21 @@ class ShortConvolution(nnx.Module):
         return self.mix_reading(x, [_shifted(x, lag, context) for lag in range(1, self.width)], source)
 
 
+class NoConvolution(ShortConvolution):
+    """y = x: it stands nowhere in a block."""
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns no place."""
+        del config
+        return ""
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Returns `x`."""
+        del earlier
+        return x
+
+
 def _shifted(x: Channels, lag: int, context: Context) -> Channels:
     """Returns the token `lag` places before each, and zeros where it is none of the same document."""
 
@@ -225,6 +240,5 @@ class KeyValueShift(ShortConvolution):
 
 def make_short_convolution(config: ResolvedConfig, places: str, channels: int, axis: str) -> ShortConvolution | None:
     """Builds the convolution of a block at any of these places; None if there is none."""
-    kind = config.convolution.kind
-    made = CONVOLUTION_KINDS.code_of(kind)
-    return made(config, channels, axis) if kind != "none" and set(places) & set(made.places(config)) else None
+    made = CONVOLUTION_KINDS.code_of(config.convolution.kind)
+    return made(config, channels, axis) if set(places) & set(made.places(config)) else None

@@ -9,7 +9,7 @@ from flax import nnx
 from zoo.config import AUTO, ResolvedConfig, generator_config, layer_kind, side, stored_layers, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
 

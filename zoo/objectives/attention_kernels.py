@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.layers.context import Context, DropoutKey

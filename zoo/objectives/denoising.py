@@ -3,7 +3,7 @@
 from flax import nnx
 from jaxtyping import Array, Int
 
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.objectives.objective import Batch
 from zoo.objectives.span_corruption import SpanObjective
 

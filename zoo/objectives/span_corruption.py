@@ -5,7 +5,7 @@ from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.config import ResolvedConfig, side
-from zoo.config.side_lengths import SpanLengths
+from zoo.config.kinds.side_lengths import SpanLengths
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.head import LogitFactors
 from zoo.objectives.objective import (

@@ -1,8 +1,7 @@
 """What plug-ins register: checks of kinds and metrics, and the tables that they are added to."""
 
-import re
 from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
@@ -11,6 +10,7 @@ from zoo.config.field_values import checked_value
 from zoo.config.fields import BY_PATH, FIELDS, OBJECTIVES_OF
 from zoo.config.hyperparameters import LOSS_TERMS
 from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, OBJECTIVE_KINDS, Kind, code_of
+from zoo.config.kinds.kind import NAME
 from zoo.errors import did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, METRICS_OF, Metric
@@ -18,14 +18,12 @@ from zoo.layers.attention import TokenMixer
 from zoo.layers.attention.projections import Attention
 from zoo.layers.block import Block
 from zoo.layers.feedforward import FeedForward, GatedFeedForward
-from zoo.layers.norm import LayerNorm, Norm, RMSNorm
+from zoo.layers.norm import BatchNorm, LayerNorm, NoNorm, Norm, RMSNorm
 from zoo.layers.position import Position
-from zoo.layers.short_convolution import ShortConvolution
+from zoo.layers.short_convolution import DepthwiseConvolution, ShortConvolution
 from zoo.objectives import Objective
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import Variant
-
-NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class _Table:
 
     Attributes:
         base: the base class; None if they are functions.
-        required: methods that the base class leaves to it.
+        required: methods that the base class leaves to it; of "a or b", one.
         part: heading of its page (`zoo describe`); empty for kinds without pages.
     """
 
@@ -48,7 +46,7 @@ TABLES: dict[str, _Table] = {
     "model.norm.placement": _Table(Block, ("sublayer",), "placement"),
     "model.position.kind": _Table(Position, (), "position"),
     "model.attention.kind": _Table(TokenMixer, ("__call__", "product_flops"), "attention"),
-    "model.convolution.kind": _Table(ShortConvolution, ("places", "mix"), "convolution"),
+    "model.convolution.kind": _Table(ShortConvolution, ("places", "mix or mix_reading"), "convolution"),
     "model.ffn.kind": _Table(FeedForward, (), "feed-forward layer"),
     "objective.kind": _Table(Objective, ("targets",), "objective"),
     "optimizer.kind": _Table(),
@@ -71,14 +69,10 @@ class KindRegistration:
         if kind.path not in TABLES:
             yield f"{label}: a kind is a choice of {', '.join(TABLES)}{did_you_mean(kind.path, TABLES)}"
             return
-        if not isinstance(kind.name, str) or not NAME.fullmatch(kind.name):
-            yield f"{label}: a name consists of lower-case letters, digits and _, e.g. my_variant"
-        elif kind.name in KIND_TABLES[kind.path].by_name:
-            yield f"{label} exists already; choose another name"
-        elif TABLES[kind.path].part and any(variant.name == self._page for variant in VARIANTS):
+        yield from KIND_TABLES[kind.path].refusals(kind)
+        new = kind.name not in KIND_TABLES[kind.path].by_name
+        if new and TABLES[kind.path].part and any(variant.name == self._page for variant in VARIANTS):
             yield f"{label}: zoo describe {self._page} is the page of another variant; choose another name"
-        if not kind.meaning.strip():
-            yield f"{label}: its meaning is empty; write the equation, and the paper, in one line"
         yield from self._implementation_problems(label)
         for field in kind.fields:
             yield from _field_problems(field, kind)
@@ -94,7 +88,7 @@ class KindRegistration:
             yield f"{label}: its implementation must be a subclass of {table.base.__name__}, got {made!r}"
         else:
             for name in table.required:
-                if getattr(made, name) is getattr(table.base, name):
+                if all(getattr(made, one) is getattr(table.base, one) for one in name.split(" or ")):
                     yield f"{label}: {made.__name__} does not define {name}"
             if issubclass(made, Block) and (made.expand is Block.expand) != (made.reduce is Block.reduce):
                 yield f"{label}: {made.__name__} must define expand and reduce, or neither"
@@ -107,17 +101,14 @@ class KindRegistration:
                     f"{label}: {made.__name__} defines {' and '.join(sorted(hooks))}; a scheme adds to the embedding, "
                     "or it acts inside attention"
                 )
-            for trait, what in _needed_traits(made):
-                if trait not in self.kind.traits:
-                    yield f'{label}: {made.__name__} {what}; give its kind the trait "{trait}" (see plugin.traits)'
 
     @property
     def _page(self) -> str:
-        return self.kind.name.replace("_", "-")
+        return str(self.kind.name).replace("_", "-")
 
     def add(self) -> None:
         kind = self.kind
-        KIND_TABLES[kind.path].add(kind)
+        KIND_TABLES[kind.path].add(replace(kind, traits=kind.traits | derived_traits(kind)))
         for field in kind.fields:
             FIELDS.add(field)
         LOSS_TERMS.update(kind.loss_terms)
@@ -148,22 +139,32 @@ def _objective_problems(label: str, made: type[Objective], kind: Kind) -> Iterat
         yield f"{label}: give its kind the traits of the architectures that it trains: {', '.join(OBJECTIVES_OF)}"
 
 
-def _needed_traits(made: type) -> Iterator[tuple[str, str]]:
-    """Yields (trait, why) for what a class shows that it does: fields that it reads would be refused
-    without the trait, or combinations accepted that it cannot do.
-    """
-    if issubclass(made, Norm):
-        yield "normalises", "is a norm"
-    if issubclass(made, LayerNorm | RMSNorm):
-        yield "epsilon", "divides by a root"
-    if issubclass(made, Attention):
-        yield "heads", "has heads"
-    if issubclass(made, GatedFeedForward):
-        yield "gated", "has three matrices"
-    if issubclass(made, Position):
-        traits = {"embed": "embedded", "score_bias": "score_bias", "value_bias": "value_bias"}
-        for hook in sorted(traits.keys() & _hooks(made)):
-            yield traits[hook], f"defines {hook}"
+# The traits that a class has because of what it is, by the table of its kinds. Those that a base class
+# cannot promise for its subclasses, such as windows, are declared with each kind.
+DERIVED: dict[str, dict[str, Callable[[type], bool]]] = {
+    "model.norm.kind": {
+        "normalises": lambda made: not issubclass(made, NoNorm),
+        "epsilon": lambda made: issubclass(made, LayerNorm | RMSNorm | BatchNorm),
+        "batch": lambda made: issubclass(made, BatchNorm),
+    },
+    "model.position.kind": {
+        "embedded": lambda made: "embed" in _hooks(made),
+        "score_bias": lambda made: "score_bias" in _hooks(made),
+        "value_bias": lambda made: "value_bias" in _hooks(made),
+    },
+    "model.attention.kind": {
+        "heads": lambda made: issubclass(made, Attention),
+        "reads_first": lambda made: bool(getattr(made, "publishes", ())),
+    },
+    "model.convolution.kind": {"width": lambda made: issubclass(made, DepthwiseConvolution)},
+    "model.ffn.kind": {"gated": lambda made: issubclass(made, GatedFeedForward)},
+}
+
+
+def derived_traits(kind: Kind) -> frozenset[str]:
+    """Returns the traits that the class of a kind shows by itself, which its kind need not declare."""
+    made = code_of(kind)
+    return frozenset(trait for trait, holds in DERIVED.get(kind.path, {}).items() if holds(made))
 
 
 def _hooks(made: type[Position]) -> set[str]:

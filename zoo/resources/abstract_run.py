@@ -7,7 +7,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective

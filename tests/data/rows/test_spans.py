@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zoo import config as configs
 from zoo import data
-from zoo.config.side_lengths import SpanLengths
+from zoo.config.kinds.side_lengths import SpanLengths
 from zoo.data.rows.spans import SpanCorruption, _parts
 
 V, SENTINELS, END = 50, 10, 7

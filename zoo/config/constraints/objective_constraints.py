@@ -6,7 +6,7 @@ from typing import Any
 from zoo.config.constraints.translation_constraints import check_translation
 from zoo.config.fields import OBJECTIVES_OF
 from zoo.config.kinds import ACTIVATIONS, OBJECTIVE_KINDS, activation_of
-from zoo.config.side_lengths import SpanLengths, side_lengths
+from zoo.config.kinds.side_lengths import SpanLengths, side_lengths
 
 
 def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -132,18 +132,26 @@ _SOFTMAX = frozenset(
     {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
 )
 
-# Traits: "heads" (it projects tokens to the queries, keys and values of heads), "cross" (it can read
-# an encoder's output), "positions" (it rotates queries and keys), "window", "documents" (it can keep
-# packed documents apart), "prefix" (it can show the keys of a prefix to all tokens), "scores" (it
-# forms the score of each query and key, to which position biases, sinks and caps belong), "kernels"
-# (its product is one of the implementations of softmax attention), "zero_sink" (a sink of score 0),
-# "sigmoid" (a weight depends on its own score alone), "distribution" (the weights of a query add up
-# to 1), "difference" (it subtracts the weights of one head from another's), "reads_first" (it reads
-# what the first layer publishes, in the same shape, so that the first layer is of this kind). What
-# else a config asks for is refused (`zoo.config.constraints.attention_constraints`).
+# What a config asks of a kind without the trait is refused
+# (`zoo.config.constraints.attention_constraints`).
 ATTENTION_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "heads": "it projects tokens to the queries, keys and values of heads",
+        "cross": "it can read an encoder's output",
+        "positions": "it rotates queries and keys by their positions",
+        "window": "it can be limited to a window of tokens",
+        "documents": "it can keep packed documents apart",
+        "prefix": "it can show the keys of a prefix to all tokens",
+        "scores": "it forms the score of each query and key, to which position biases, sinks and caps belong",
+        "kernels": "its product is one of the implementations of softmax attention",
+        "zero_sink": "it has a sink of score 0",
+        "sigmoid": "a weight depends on its own score alone",
+        "distribution": "the weights of a query add up to 1",
+        "difference": "it subtracts the weights of one head from another's",
+        "reads_first": "it reads what the first layer publishes, in the same shape, so the first layer is of this kind",
+    },
+    kinds=(
         Kind(
             KIND,
             "softmax",

@@ -40,11 +40,11 @@ def _canon_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
     yield from (_projection_problems if "B" in places else _causal_problems)(flat, architecture)
 
 
-# Trait: "width" (it reads a number of tokens).
 CONVOLUTION_KINDS = KindTable(
     KIND,
-    (
-        Kind(KIND, "none", "no convolution", code="zoo.layers.short_convolution:ShortConvolution"),
+    traits={"width": "the number of tokens that it reads can be set"},
+    kinds=(
+        Kind(KIND, "none", "no convolution", code="zoo.layers.short_convolution:NoConvolution"),
         Kind(
             KIND,
             "canon",

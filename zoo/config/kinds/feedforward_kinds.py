@@ -5,12 +5,15 @@ from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.ffn.kind"
 
-# Traits: "gated" (three matrices), the activation if it is one of `ACTIVATIONS`, and "sparse" (hidden
-# units are never below 0, and exactly 0 when they are off).
 ACTIVATIONS = ("relu", "gelu", "silu")
 FEED_FORWARD_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "gated": "it has three matrices, one of them for the gates",
+        **{name: f"its activation is {name}" for name in ACTIVATIONS},
+        "sparse": "hidden units are never below 0, and exactly 0 when they are off",
+    },
+    kinds=(
         Kind(
             KIND,
             "relu",
@@ -107,5 +110,4 @@ FEED_FORWARD_KINDS = KindTable(
 
 def activation_of(kind: str) -> str | None:
     """Returns the activation of a kind of feed-forward layer; None if it is none of `ACTIVATIONS`."""
-    traits = FEED_FORWARD_KINDS.by_name[kind].traits
-    return next((name for name in ACTIVATIONS if name in traits), None)
+    return next((name for name in ACTIVATIONS if kind in FEED_FORWARD_KINDS.having(name)), None)

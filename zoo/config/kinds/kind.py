@@ -2,12 +2,15 @@
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.config.field import Field
+from zoo.errors import did_you_mean, listed, shown
 
+NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 Problems = Callable[[Mapping[str, Any], str], Iterator[str]]
 Derivation = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -32,8 +35,8 @@ class Kind:
         path: path of the field.
         name: the choice.
         meaning: one line for people, with the paper.
-        traits: what it has in common with other kinds. Fields that several kinds read are declared
-            beside the field and name a trait (`having`).
+        traits: words that it has in common with other kinds, of those that its table declares. Fields
+            that several kinds read name a trait (`KindTable.when`).
         fields: fields that only this kind reads.
         problems: (flat config as the layers or the group of parameters see it, architecture) -> a
             line for each value that this kind cannot be combined with; see
@@ -63,20 +66,53 @@ class Kind:
 
     def __post_init__(self):
         own = (self.path, (self.name,))
+        object.__setattr__(self, "traits", frozenset(self.traits))
         fields = tuple(one if one.when else replace(one, when=own) for one in self.fields)
         object.__setattr__(self, "fields", fields)
 
 
 class KindTable:
-    """The kinds of one field, in the order of their registration."""
+    """The kinds of one field, in the order of their registration.
 
-    def __init__(self, path: str, kinds: Sequence[Kind]):
-        self.path, self.by_name = path, {kind.name: kind for kind in kinds}
+    Attributes:
+        path: path of the field.
+        traits: the traits that its kinds can have, each with its meaning. No other can be declared or
+            asked for: a misspelt one would switch off a refusal.
+        by_name: the kinds.
+
+    Raises:
+        ValueError: a kind cannot be added (`refusals`).
+    """
+
+    def __init__(self, path: str, traits: Mapping[str, str], kinds: Sequence[Kind]):
+        self.path, self.traits, self.by_name = path, traits, {}
+        for kind in kinds:
+            self.add(kind)
+
+    def refusals(self, kind: Kind) -> Iterator[str]:
+        """Yields a line for each reason why a kind cannot be added."""
+        label = f"{self.path}={kind.name}"
+        if not isinstance(kind.name, str) or not NAME.fullmatch(kind.name):
+            yield f"{label}: a name consists of lower-case letters, digits and _, e.g. my_variant"
+        elif kind.name in self.by_name:
+            yield f"{label} exists already; choose another name"
+        if not kind.meaning.strip():
+            yield f"{label}: its meaning is empty; write the equation, and the paper, in one line"
+        for trait in sorted(kind.traits - self.traits.keys(), key=str):
+            yield f"{label}: {self._unknown(trait)}"
+
+    def _unknown(self, trait: str) -> str:
+        near = did_you_mean(trait, self.traits)
+        return f"unknown trait {shown(trait)}{near or f'; it is one of {listed(self.traits, len(self.traits))}'}"
 
     def add(self, kind: Kind) -> None:
-        """Adds a kind as the last choice."""
-        if kind.name in self.by_name:
-            raise ValueError(f"{self.path}={kind.name} is in the table already")
+        """Adds a kind as the last choice.
+
+        Raises:
+            ValueError: why it cannot be added.
+        """
+        if problems := list(self.refusals(kind)):
+            raise ValueError("\n".join(problems))
         self.by_name[kind.name] = kind
 
     def remove(self, name: str) -> None:
@@ -103,7 +139,13 @@ class KindTable:
         return code_of(self.by_name[name])
 
     def having(self, trait: str) -> "KindsWithTrait":
-        """Returns the names of the kinds that have a trait."""
+        """Returns the names of the kinds that have a trait.
+
+        Raises:
+            ValueError: the table declares no such trait.
+        """
+        if trait not in self.traits:
+            raise ValueError(f"{self.path}: {self._unknown(trait)}")
         return KindsWithTrait(self, trait)
 
     def when(self, trait: str) -> tuple[str, "KindsWithTrait"]:

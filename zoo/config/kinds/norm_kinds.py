@@ -8,11 +8,15 @@ from zoo.config.kinds.kind import Kind, KindTable
 
 KIND, PLACEMENT = "model.norm.kind", "model.norm.placement"
 
-# Traits: "normalises" (it does something), "epsilon" (it divides by a root), "bias", "batch" (what it
-# computes for a token depends on the other rows of a batch).
 NORM_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "normalises": "it does something, so that it has a placement and a scale",
+        "epsilon": "it divides by a root, to which epsilon is added",
+        "bias": "it can shift its outputs by a learned vector",
+        "batch": "what it computes for a token depends on the other rows of a batch",
+    },
+    kinds=(
         Kind(
             KIND,
             "layernorm",
@@ -116,11 +120,11 @@ def _layerscale_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
         )
 
 
-# Trait: "input_norm" (each sublayer reads a normalised input).
 _INPUT = frozenset({"input_norm"})
 PLACEMENT_KINDS = KindTable(
     PLACEMENT,
-    (
+    traits={"input_norm": "each sublayer reads a normalised input"},
+    kinds=(
         Kind(
             PLACEMENT,
             "pre",

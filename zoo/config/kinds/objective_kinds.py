@@ -123,26 +123,34 @@ def _bidirectional_problems(flat: Mapping[str, Any], architecture: str) -> Itera
         yield f"objective.sampled_softmax={sampled} is more than model.vocab_size={flat['model.vocab_size']} ids"
 
 
-# Traits:
-# * "decoder", "encoder", "encoder_decoder", "elmo": architectures that it trains.
-# * "tokens": it predicts tokens. "task": it scores labels, with a head of its own. "sequence": a task
-#   that reads one vector of each row. "labels": a task whose labels have names. "windows": a task
-#   that reads a long text in several rows.
-# * "text": it reads running text. "examples": it reads examples.
-# * "whole_rows": the model reads rows as they are, which may begin at any position and whose
-#   documents can be kept apart. "causal": it predicts each token from those before it.
-# * "several_targets": each prediction is scored against `objective.future_tokens` tokens.
-# * "prefix": it divides rows at `objective.prefix_length`.
-# * How rows are corrupted (`zoo.data.rows.corruption`): "spans" (spans are cut out of them) or
-#   "masking" (some tokens are hidden), and that either with "masked" (an encoder predicts them where
-#   they stand) or with "denoising" (a decoder writes the whole row). With
-#   "fixed_share" a fixed share of the tokens is hidden, with "any_share" any share, so that the model
-#   can write text by filling in one token after the other.
-# * "replaced": a generator within the model predicts the hidden tokens, and the model itself says
-#   which tokens were replaced.
 OBJECTIVE_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "decoder": "it trains decoders",
+        "encoder": "it trains encoders",
+        "encoder_decoder": "it trains encoder-decoders",
+        "elmo": "it trains ELMo models",
+        "tokens": "it predicts tokens",
+        "task": "it scores labels, with a head of its own",
+        "sequence": "a task that reads one vector of each row",
+        "labels": "a task whose labels have names",
+        "windows": "a task that reads a long text in several rows",
+        "text": "it reads running text",
+        "examples": "it reads examples",
+        "whole_rows": "the model reads rows as they are, which may begin at any position and whose documents can be "
+        "kept apart",
+        "causal": "it predicts each token from those before it",
+        "several_targets": "each prediction is scored against `objective.future_tokens` tokens",
+        "prefix": "it divides rows at `objective.prefix_length`",
+        "spans": "spans are cut out of rows",
+        "masking": "some tokens of rows are hidden",
+        "masked": "an encoder predicts hidden tokens where they stand",
+        "denoising": "a decoder writes the whole row whose tokens were hidden",
+        "fixed_share": "a fixed share of the tokens is hidden",
+        "any_share": "any share of the tokens is hidden; the model can write text, filling in one token at a time",
+        "replaced": "a generator within the model predicts hidden tokens, and the model says which were replaced",
+    },
+    kinds=(
         Kind(
             KIND,
             "causal",

@@ -45,14 +45,17 @@ def _lamb_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         )
 
 
-# Traits: "moments" (it averages gradients with `beta1` and their squares with `beta2`), "momentum"
-# (the decay of its first moment, the field in MOMENTUM, may follow a schedule), "epsilon" (it divides
-# by a root), "matrices" (it has a rule of its own for the matrices of hidden layers), "per_element"
-# (every element of its direction is about 1, whatever the size of the gradient and of the parameter,
-# so that the rates of muP for Adam hold).
 OPTIMIZER_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "moments": "it averages gradients with `beta1` and their squares with `beta2`",
+        "momentum": "the decay of its first moment may follow a schedule",
+        "epsilon": "it divides by a root, to which epsilon is added",
+        "matrices": "it has a rule of its own for the matrices of hidden layers",
+        "per_element": "every element of its direction is about 1, for gradients and parameters of any size; the rates "
+        "of muP for Adam hold",
+    },
+    kinds=(
         Kind(
             KIND,
             "adamw",

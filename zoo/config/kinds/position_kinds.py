@@ -7,7 +7,7 @@ from zoo.config.field import AUTO, Field
 from zoo.config.kinds.attention_kinds import ROTATED, width_fields
 from zoo.config.kinds.kind import Kind, KindTable
 from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 
 KIND = "model.position.kind"
 SCALED = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
@@ -207,12 +207,15 @@ def _shaw_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         yield "model.attention.global_tokens cannot be combined with model.position.kind=shaw"
 
 
-# Traits: "embedded" (it adds a vector to the token embeddings; all others act inside attention and
-# may differ from layer to layer), "pairs" (it pairs dimensions), "score_bias" (it adds to the scores),
-# "value_bias" (it adds to what attention reads).
 POSITION_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "embedded": "it adds a vector to the token embeddings; others act inside attention, where layers may differ",
+        "pairs": "it pairs dimensions, whose layout can be set",
+        "score_bias": "it adds to the scores",
+        "value_bias": "it adds to the values that attention reads",
+    },
+    kinds=(
         Kind(
             KIND,
             "none",

@@ -19,13 +19,16 @@ def _hold_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         )
 
 
-# Traits: "final_fraction" (it ends at that share of the peak), "horizon_free" (its value at an update
-# does not depend on `training.steps`), "decay_fraction" (it is constant after the warm-up and decays
-# over that share of the steps, at the end). Without the last two, any value may depend on
-# `training.steps`, so that a run cannot be extended.
+# Without the last two traits, any value may depend on `training.steps`, so that a run cannot be
+# extended.
 SCHEDULE_KINDS = KindTable(
     KIND,
-    (
+    traits={
+        "final_fraction": "it ends at that share of the peak",
+        "horizon_free": "its value at an update does not depend on `training.steps`",
+        "decay_fraction": "it is constant after the warm-up and decays over that share of the steps, at the end",
+    },
+    kinds=(
         Kind(
             KIND,
             "constant",
@@ -100,10 +103,10 @@ def horizon_free_updates(flat: Mapping[str, Any]) -> float:
     """Returns the number of first updates of a flat config whose learning rates would be the same
     with more `training.steps`; infinity for all.
     """
-    traits = SCHEDULE_KINDS.by_name[flat[KIND]].traits
-    if "horizon_free" in traits:
+    kind = flat[KIND]
+    if kind in SCHEDULE_KINDS.having("horizon_free"):
         return math.inf
-    if "decay_fraction" in traits:
+    if kind in SCHEDULE_KINDS.having("decay_fraction"):
         steps = flat["training.steps"]
         decay = min(max(1, round(flat["schedule.decay_fraction"] * steps)), steps - flat["schedule.warmup_steps"])
         return steps - max(1, decay)

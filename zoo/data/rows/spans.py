@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zoo.config.side_lengths import SpanLengths
+from zoo.config.kinds.side_lengths import SpanLengths
 from zoo.data.rows.masking import EVALUATION, TRAINING, row_keys, uniform_draws
 from zoo.data.rows.packed_rows import PADDING, Arrays
 

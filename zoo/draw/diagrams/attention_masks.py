@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.kinds.objective_kinds import is_prefix_decoder
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.draw.style import COLOURS, figure
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention

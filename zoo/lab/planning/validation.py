@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from zoo import config
-from zoo.config.side_lengths import side_lengths
+from zoo.config.kinds.side_lengths import side_lengths
 from zoo.errors import did_you_mean
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.measures import MEASURE_PREFIX, measure_name, why_unavailable
