@@ -4,7 +4,7 @@
     python benchmarks/gpu_suite.py --out runs/gpu --limit 540    # what fits into 9 minutes; repeat
     python benchmarks/gpu_suite.py --out runs/gpu --stages step124,torch
     python benchmarks/gpu_suite.py --out runs/dry --tiny         # a dry run in small, on a CPU too
-    python benchmarks/performance_page.py runs/gpu               # fills in docs/performance.md
+    python -m publication performance runs/gpu                   # fills in docs/performance.md
 
 A stage consists of cells. Each has a process and a time limit of its own (the small cells of a stage
 share a process) and appends one line to OUT/lines.jsonl. What has a line is not measured again. A cell

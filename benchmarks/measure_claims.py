@@ -6,8 +6,8 @@
     python benchmarks/measure_claims.py --smoke --output DIR   # the smallest models: does it run?
 
 Each claim has a folder with the table of its measurements, the verdict, a picture and the page.
-`zoo results` adds the verdicts to the table of all claims. What is compared is called in turn, and a
-turn in which other processes used much of the machine is thrown away.
+`python -m publication results` adds the verdicts to the table of all claims. What is compared is
+called in turn, and a turn in which other processes used much of the machine is thrown away.
 """
 
 import argparse

@@ -5,7 +5,7 @@
     python benchmarks/variant_time.py --pages              # write the page again from the table
     python benchmarks/variant_time.py --smoke --output DIR # the smallest models: does it run?
 
-The baseline is the GPT of docs/variants in the tiny size of the experiments. The variants of a part
+The baseline is the GPT of docs/variants.md in the tiny size of the experiments. The variants of a part
 and the baseline take turns in one process, and a turn in which other processes used much of the
 machine is thrown away. The table, with the processor and the commit, and the page that is made of it
 go to docs/results/measured/variant_time. With --parts, the rows of other parts stay in the table if
@@ -27,7 +27,7 @@ from claims.turns import Row, Settings, take_turns, timing_columns
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "results" / "measured" / "variant_time"
 TABLE, PAGE = "measurements.csv", "README.md"
 BASELINE, AGAIN = "baseline", "baseline again"
-# Names of docs/variants, by part; those that differ only in a constant are left out.
+# Names of docs/variants.md, by part; those that differ only in a constant are left out.
 VARIANTS = {
     "normalisation": ("rmsnorm", "centering", "dynamic-tanh", "batchnorm", "no-norm"),
     "placement": (
@@ -166,7 +166,7 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
     low, high = min(float(row["ratio_low"]) for row in again), max(float(row["ratio_high"]) for row in again)
     small = " **This is a trial with the smallest models; its times mean nothing.**" if first["smoke"] == "1" else ""
     text = (
-        "The decoder is the baseline of [the variants](../../../variants/README.md), a GPT, in the tiny size of the "
+        "The decoder is the baseline of [the variants](../../../variants.md), a GPT, in the tiny size of the "
         "experiments (4 layers of width 64, 16 rows of 64 bytes, float32). The variants of a part and the baseline "
         f"take turns in one process: {first['rounds']} turns of {first['calls']} steps each; turns beside other work are "
         "thrown away. A ratio is the median over turns of a variant's time to the baseline's in the same turn. The "

@@ -1,75 +1,45 @@
-"""`python -m publication.variant_pages DIR` writes a page of every variant, pictures and an index."""
+"""Pages of all variants for the site, with their pictures and the verdicts on their claims."""
 
-import argparse
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
+from publication.variant_pictures import draw
 from publication.verdicts import Findings, judged_by, read_findings
+from zoo.draw.style import save
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant_page import index, render
+from zoo.variants.variant import Variant
+from zoo.variants.variant_page import render
 
+ROOT = Path(__file__).resolve().parents[1]
 PICTURES = "pictures"
-ROOT = Path(__file__).parents[1]
-
-
-def pages(findings: Findings) -> dict[str, str]:
-    """Returns {file name: text} of all pages and the index."""
-    return {
-        f"{variant.name}.md": render(
-            variant, judged_by(variant, findings), f"{PICTURES}/{variant.name}.svg" * bool(variant.picture)
-        )
-        for variant in VARIANTS
-    } | {"README.md": index()}
 
 
 def findings() -> Findings:
-    """Returns the verdicts that this checkout's docs/results hold."""
+    """Returns the verdicts in docs/results, with links from the pages."""
     return read_findings(ROOT / "docs" / "results", ROOT / "tests" / "claims", "../results")
 
 
-def write_pages(directory: Path) -> None:
-    """Writes the pages, and removes pages of variants that no longer exist."""
-    _write(directory, pages(findings()))
+def pages() -> dict[str, str]:
+    """Returns {file name: text} of the page of every variant."""
+    found = findings()
+    return {f"{variant.name}.md": page(variant, found) for variant in VARIANTS}
 
 
-def write_pictures(directory: Path, names: set[str]) -> None:
-    """Draws the pictures of the named variants, and removes those of variants without one."""
-    from publication.variant_pictures import draw
-    from zoo.draw.style import save
-
-    drawn = {f"{variant.name}.svg": variant for variant in VARIANTS if variant.picture}
-    for old in directory.glob("*.svg"):
-        if old.name not in drawn:
-            old.unlink()
-    for file, variant in drawn.items():
-        if variant.name in names:
-            save(draw(variant), directory / file)
+def page(variant: Variant, found: Findings) -> str:
+    """Returns the page of a variant."""
+    return render(variant, judged_by(variant, found), f"{PICTURES}/{_file(variant)}" if variant.picture else "")
 
 
-def _write(directory: Path, written: dict[str, str]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for old in directory.glob("*.md"):
-        if old.name not in written:
-            old.unlink()
-    for name, text in written.items():
-        (directory / name).write_text(text, encoding="utf-8")
+def pictures(variants: Iterable[Variant] = VARIANTS) -> dict[str, bytes]:
+    """Returns {file name: SVG} of the variants that have a picture."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for variant in variants:
+            if (figure := draw(variant)) is not None:
+                found[_file(variant)] = save(figure, Path(folder) / _file(variant)).read_bytes()
+    return found
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Command line. Exits with 2 if the folder holds other pages, which would be removed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m publication.variant_pages",
-        description="Writes the page of every variant, their pictures, and an index, and removes the pages of "
-        "variants that no longer exist.",
-    )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="docs/variants, or an empty or new folder")
-    directory = parser.parse_args(arguments).directory
-    overview = directory / "README.md"
-    known = overview.exists() and overview.read_text(encoding="utf-8").startswith(index().partition("\n")[0])
-    if not known and (other := sorted(path.name for path in directory.glob("*.md"))):
-        parser.error(f"{directory} has pages that are not of variants, such as {other[0]}, which would be removed")
-    write_pages(directory)
-    write_pictures(directory / PICTURES, {variant.name for variant in VARIANTS})
-
-
-if __name__ == "__main__":
-    main()
+def _file(variant: Variant) -> str:
+    return f"{variant.name}.svg"

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from publication.claims_table import claim_verdict, read_claims, read_measured
+from publication.results_index import exact_tests
 from zoo.files import read_json
 from zoo.lab.declarations import claim_ids
-from zoo.lab.report.archive.claims_table import claim_verdict, read_claims, read_measured
 from zoo.lab.report.archive.experiment_page import read_contrasts
-from zoo.lab.report.archive.results_index import exact_tests
 from zoo.variants.usage import questions_about
 from zoo.variants.variant import Variant
 

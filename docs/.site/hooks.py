@@ -1,5 +1,5 @@
-"""What the site has besides the pages in docs/: a page for every experiment file, notebook, command,
-claim and module of the public API, and links that lead out of docs/.
+"""Makes the pages of the site that are not in docs/: one for every variant, experiment file, notebook,
+command, claim and module of the public API; and leads links there.
 """
 
 import ast
@@ -19,13 +19,16 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import zoo
+from publication import variant_pages
+from publication.claims_table import read_claims
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, Parser
 from zoo.cli.main import main as zoo_command
-from zoo.lab.report.archive.claims_table import read_claims
 from zoo.lab.report.archive.experiment_page import as_cell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
+# The page with all variants, `variants.md`, and the folder with a page for each.
+VARIANTS = "variants"
 # The width of help, whatever the terminal's.
 os.environ["COLUMNS"] = "100"
 # Modules that a user imports, and packages of which every module has a page, so that none is missing.
@@ -122,7 +125,7 @@ def claim_pages() -> dict[str, str]:
         # Another table lists the tests of exact claims.
         found = [row for row in cells if len(row) == 8]
         if not found:
-            raise ValueError(f"results/README.md has no row of claim {claim['id']}: run zoo results")
+            raise ValueError(f"results/README.md has no row of claim {claim['id']}: run python -m publication results")
         # The columns are id, claim, source, verdict, effect, size, published and where.
         judged = ["| verdict | effect | size | published | where |", "| --- | --- | --- | --- | --- |"]
         judged += ["| " + " | ".join([*row[3:7], from_results(row[7])]) + " |" for row in found]
@@ -157,9 +160,11 @@ def notebook_pages() -> dict[str, str]:
 
 
 @functools.cache
-def generated_pages() -> dict[str, str]:
-    """Returns {path in the site: text} of all pages that are made of the code and the results."""
-    return experiment_pages() | api_pages() | command_pages() | claim_pages() | notebook_pages()
+def generated_pages() -> dict[str, str | bytes]:
+    """Returns {path in the site: content} of all that is made of the code and the results."""
+    variants = {f"{VARIANTS}/{name}": text for name, text in variant_pages.pages().items()}
+    drawn = {f"{VARIANTS}/{variant_pages.PICTURES}/{name}": svg for name, svg in variant_pages.pictures().items()}
+    return experiment_pages() | api_pages() | command_pages() | claim_pages() | notebook_pages() | variants | drawn
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -168,29 +173,33 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
     def pages_of(folder: str) -> list[str]:
         written = [path.relative_to(docs).as_posix() for path in (docs / folder).rglob("*.md")]
-        found = [*written, *(path for path in generated if path.startswith(folder))]
+        found = [*written, *(path for path in generated if path.startswith(folder) and path.endswith(".md"))]
         return sorted(found, key=lambda path: (path not in (f"{folder}README.md", f"{folder}index.md"), path))
 
     def expanded(entry: Any) -> Any:
         if isinstance(entry, list):
-            return [expanded(one) for one in entry]
+            return [one for part in entry for one in (expanded(part) if _is_folder(part) else [expanded(part)])]
         if isinstance(entry, dict):
             return {name: expanded(value) for name, value in entry.items()}
-        return pages_of(entry) if entry.endswith("/") else entry
+        return pages_of(entry) if _is_folder(entry) else entry
 
     config.nav = expanded(config.nav)
     return config
 
 
+def _is_folder(entry: Any) -> bool:
+    return isinstance(entry, str) and entry.endswith("/")
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made of the code."""
-    for path, text in generated_pages().items():
-        files.append(File.generated(config, path, content=text))
+    """Adds what is made of the code and the results."""
+    for path, content in generated_pages().items():
+        files.append(File.generated(config, path, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leads links to experiment files to their pages and the commands of cli.md to theirs, and leaves
+    """Leads links to experiment files, variants and, in cli.md, commands to their pages, and leaves
     the names of other files outside docs/ without a link.
     """
     del config
@@ -201,12 +210,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def replaced(found: re.Match) -> str:
         text, target = found.groups()
         path, _, anchor = target.partition("#")
-        if not path or "://" in path:
+        if "://" in path:
             return found[0]
+        if not path:
+            path = posixpath.basename(page.file.src_uri)
         inside = posixpath.normpath(posixpath.join(folder, path))
         if inside.startswith("../experiments/") and inside.endswith(".py"):
             page_path = inside.removeprefix("../").removesuffix(".py") + ".md"
             return f"[{text}]({posixpath.relpath(page_path, folder or '.')})"
+        if inside == f"{VARIANTS}.md" and f"{VARIANTS}/{anchor}.md" in generated_pages():
+            return f"[{text}]({posixpath.relpath(f'{VARIANTS}/{anchor}.md', folder or '.')})"
         if inside.startswith("../"):
             return text
         for name in ("README.md", "index.md"):

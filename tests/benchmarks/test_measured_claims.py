@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from zoo.lab.report.archive.claims_table import read_claims, read_measured
+from publication.claims_table import read_claims, read_measured
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
             ["watch", "a", "--port", "1", "--terminal"],
             "argument --terminal: not allowed with argument --port; see zoo watch --help",
         ),
-        (["results", "a", "--tests"], "argument --tests: expected one argument; see zoo results --help"),
+        (["results", "a", "--output"], "argument --output: expected one argument; see zoo results --help"),
         (["config", "sho"], '(did you mean "show"?); see zoo config --help'),
         (["draw", "atention", "x"], '(did you mean "attention"?); see zoo draw --help'),
         (

@@ -28,11 +28,11 @@ SMALLER_SETTINGS = {"window": {"model.attention.window": 5}}
 # only initial values.
 EXCLUDED = {"performer", "zero-outputs"}
 TOLERANCE = 1e-5
-ROW = re.compile(r"\| \[`([^`]+)`\]\(variants/[^)]+\) \| [^|]+ \| (\S+) \|")
+ROW = re.compile(r"\| \[`([^`]+)`\]\(variants\.md#[^)]+\) \| [^|]+ \| (\S+) \|")
 INTRODUCTION = """
 ## Variants beside their equations
 
-A decoder with random weights, which differs from the GPT of [the variants](variants/README.md) in one variant,
+A decoder with random weights, which differs from the GPT of [the variants](variants.md) in one variant,
 scores two rows of 24 tokens in float32 on a CPU. The same model, written in float64 numpy from the papers'
 equations without any code of the project (`tests/reference/`), scores the same rows. *Difference* is the
 largest one, relative to the largest score (`python -m tests.parity.table equations`). Variants that no library
@@ -101,6 +101,6 @@ def section(figures: Mapping[str, float]) -> str:
     from tests.parity.table import rounded
 
     return INTRODUCTION + "".join(
-        f"| [`{name}`](variants/{name}.md) | {variant.part} | {rounded(figures[name])} |\n"
+        f"| [`{name}`](variants.md#{name}) | {variant.part} | {rounded(figures[name])} |\n"
         for name, variant in cases().items()
     )

@@ -50,6 +50,12 @@ def test_wheel_runs_bundled_configs_and_experiments_in_an_empty_folder(installed
     assert not list(tmp_path.rglob("*"))
 
 
+@pytest.mark.promise
+def test_wheel_contains_the_package_alone(installed):
+    """Tests, benchmarks and what makes this repository's pages stay out."""
+    assert [path.name for path in installed.iterdir() if path.suffix != ".dist-info"] == ["zoo"]
+
+
 def test_bundled_names_resolve_in_any_folder_and_local_files_take_precedence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert configs.load("llama:tiny") == configs.load(f"{ROOT}/configs/llama.py:tiny")

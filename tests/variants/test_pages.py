@@ -1,6 +1,5 @@
-"""Every variant has a complete page whose statements are true, and docs/variants is up to date."""
+"""Every variant has a complete page whose statements are true."""
 
-import json
 import re
 from pathlib import Path
 
@@ -8,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from publication.variant_pages import PICTURES, findings, main, write_pages, write_pictures
-from publication.verdicts import judged_by
 from tests.parity.systems import SYSTEMS
 from tests.support.stored_outputs import read
 from zoo import config as configs
@@ -23,7 +20,7 @@ from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
 from zoo.variants.notation import defined, legend
 from zoo.variants.published import PUBLISHED
-from zoo.variants.usage import experiments_on, has_variant, shipped_configs, used_by
+from zoo.variants.usage import has_variant, shipped_configs, used_by
 from zoo.variants.variant import BASELINES
 from zoo.variants.variant_cost import cached_bytes, inference, resolved
 from zoo.variants.variant_page import NAMED, OPTIONAL, SECTIONS, UNREAD, combined_changes, computes, sections
@@ -50,7 +47,7 @@ BY_NAME = {variant.name: variant for variant in VARIANTS}
 each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
-# The promise below renders all pages.
+# `make docs` renders all pages.
 @pytest.mark.parametrize(
     "variant",
     [
@@ -169,23 +166,6 @@ def test_has_variant_and_used_by():
     assert "longformer" not in used_by(BY_NAME["window"])
 
 
-def test_pages_show_the_verdicts_of_their_claims():
-    found = findings()
-    lines = judged_by(BY_NAME["swiglu"], found), experiments_on(BY_NAME["swiglu"])
-    (supported,), (other,) = ([line for line in each if line.startswith("F1")] for each in lines)
-    verdict = json.loads((ROOT / "docs/results/feedforward/result.json").read_text())["verdict"]
-    assert f"[{verdict} (tiny" in supported
-    assert "(../results/feedforward/README.md)" in supported
-    assert "experiments/feedforward.py" in other
-    assert verdict not in other
-    # Claims that are judged by tests or measurements are listed by hand.
-    assert any("exact, by a test" in line for line in judged_by(BY_NAME["rope"], found))
-    assert any("(measured)" in line for line in judged_by(BY_NAME["window"], found))
-    without_verdicts = found._replace(verdicts={})
-    assert any("not judged yet" in line for line in judged_by(BY_NAME["window"], without_verdicts))
-    assert {claim for variant in VARIANTS for claim in variant.claims} <= set(found.claims)
-
-
 def test_published_results_belong_to_variants_and_cite_papers():
     assert set(PUBLISHED) <= set(BY_NAME)
     assert all(NAMED.search(line) or line.startswith("The same") for lines in PUBLISHED.values() for line in lines)
@@ -237,36 +217,3 @@ def test_cached_bytes_match_the_cache_arrays(name):
 )
 def test_inference_cost_counts_the_whole_cache(name, pattern):
     assert re.search(pattern, " ".join(inference(BY_NAME[name])))
-
-
-@pytest.mark.promise
-def test_committed_pages_are_up_to_date_and_stale_pages_are_removed(tmp_path):
-    """Pages depend on the variants, the experiments, the configs and the results."""
-    (tmp_path / "gone.md").write_text("old")
-    write_pages(tmp_path)
-    committed, written = (
-        {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
-        for folder in (ROOT / "docs" / "variants", tmp_path)
-    )
-    assert committed == written, "run: python -m publication.variant_pages docs/variants"
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["pages"], []])
-def test_foreign_pages_are_never_removed_and_help_writes_nothing(arguments, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pages").mkdir()
-    (tmp_path / "pages/guide.md").write_text("written by hand")
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code == (0 if arguments == ["--help"] else 2)
-    assert [path.name for path in tmp_path.rglob("*")] == ["pages", "guide.md"]
-    assert "guide.md, which would be removed" in capsys.readouterr().err or arguments != ["pages"]
-
-
-def test_pictures_are_reproducible_and_stale_ones_are_removed(tmp_path):
-    (tmp_path / "gone.svg").write_text("old")
-    write_pictures(tmp_path, {"grouped-query"})
-    (drawn,) = tmp_path.glob("*.svg")
-    folder = ROOT / "docs" / "variants" / PICTURES
-    assert drawn.read_bytes() == (folder / drawn.name).read_bytes()
-    assert {path.stem for path in folder.glob("*.svg")} == {variant.name for variant in VARIANTS if variant.picture}

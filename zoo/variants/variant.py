@@ -116,7 +116,7 @@ class Variant:
         details: further formulas and facts, a paragraph each: the slopes, the bucket rule, the size
             of the cache; for a field that is switched off, what is then missing.
         claims: ids of claims about it that no experiment with a run judges: exact and measured ones.
-        picture: the figure of its page, one of `publication.variant_pictures.PICTURES`; "" for none.
+        picture: what a figure of it shows, such as "mask" or "heads"; "" for none.
     """
 
     name: str

@@ -10,14 +10,15 @@ from typing import Any
 
 from zoo.lab.formatting import interval, plus_minus, rounded_mean
 from zoo.lab.report.archive.level_plot import file_name, level_curves
-from zoo.lab.report.archive.scales import differences_by_seed
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
 PAGE = "README.md"
 
 
-def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Mapping[str, str]]) -> str:
+def experiment_page(
+    folder: Path, result: Mapping[str, Any], published: Sequence[str] = (), limits: Sequence[str] = ()
+) -> str:
     """Returns the page in Markdown.
 
     It has the question, the rule, the verdict, curves, differences, arms, limits and the command.
@@ -25,13 +26,14 @@ def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Ma
     Args:
         folder: of the archived sweep.
         result: its result.json.
-        claims: the rows of claims.csv for the claims that it judges.
+        published: results that papers report about its claims.
+        limits: sentences on what could be wrong with the experiment.
     """
     return "\n".join(
         [
             f"# {result['name']}: {as_cell(result['question'])}",
             "",
-            *_claim(result, claims),
+            *_claim(result, published),
             *_rules(result),
             f"> {result['paragraph']}",
             "",
@@ -41,7 +43,7 @@ def experiment_page(folder: Path, result: Mapping[str, Any], claims: Sequence[Ma
             *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("differences"))),
             *_baseline_differences(folder),
             *_arms(result),
-            *_limits(claims),
+            *_limits(limits),
             *([*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []),
             *(["Notes:", "", *(f"* {note}" for note in result["notes"]), ""] if result.get("notes") else []),
             " ".join([f"Tables: {', '.join(f'[{file}]({file})' for file in result['tables'])}.", *_command(result)]),
@@ -70,6 +72,25 @@ def detectable_difference(contrast: Mapping[str, str], runs: Iterable[Mapping[st
     return detectable_effect(found.n) * found.sd if found and found.n > 1 and found.sd > 0 else None
 
 
+def differences_by_seed(contrast: Mapping[str, str], runs: Iterable[Mapping[str, str]]) -> dict[int, float]:
+    """Returns {seed: a - b} of a contrast, for the seeds at which both are finite.
+
+    Args:
+        contrast: a row of contrasts.csv.
+        runs: the rows of runs.csv.
+    """
+    sides: list[dict[int, float]] = []
+    runs = list(runs)
+    for side in ("a", "b"):
+        metric = contrast[f"metric {side}"]
+        values = {
+            int(run["seed"]): float(run[metric]) for run in runs if run["arm"] == contrast[side] and run.get(metric)
+        }
+        sides.append({seed: value for seed, value in values.items() if math.isfinite(value)})
+    a, b = sides
+    return {seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}
+
+
 def read_table(path: Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
@@ -77,19 +98,16 @@ def read_table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _claim(result: Mapping[str, Any], claims: Sequence[Mapping[str, str]]) -> list[str]:
+def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
     stated = result.get("claim") or {}
     if not stated:
         return []
     lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).", ""]
-    for claim in claims:
-        lines += [f"Published: {claim['published']}.", ""] if claim["published"] else []
-    return lines
+    return lines + [line for text in published for line in (f"Published: {text}.", "")]
 
 
-def _limits(claims: Sequence[Mapping[str, str]]) -> list[str]:
-    limits = list(dict.fromkeys(claim["limits"] for claim in claims if claim["limits"]))
-    return [f"**What could be wrong with it.** {' '.join(limits)}", ""] if limits else []
+def _limits(limits: Sequence[str]) -> list[str]:
+    return [f"**What could be wrong with it.** {' '.join(dict.fromkeys(limits))}", ""] if limits else []
 
 
 def _rules(result: Mapping[str, Any]) -> list[str]:

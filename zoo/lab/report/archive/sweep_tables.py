@@ -17,14 +17,15 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
-from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
+from zoo.lab.measures import MEASURE_PREFIX, compute_missing_measures, measure_metrics
 from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.caveats import sweep_caveats
@@ -32,7 +33,7 @@ from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict, as_text
-from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import judge, rule_text
 from zoo.lab.statistics.paired import holm, spread
@@ -41,6 +42,37 @@ from zoo.lab.statistics.paired import holm, spread
 ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
 SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
 TABLES = ("runs.csv", "contrasts.csv", "differences.csv", "tuning.csv")
+
+
+def archive_sweeps(folders: Sequence[Path], output: Path, tell: Callable[[str], None]) -> list[Path]:
+    """Archives finished sweeps, of which measures that are still missing are computed first.
+
+    Args:
+        folders: of the sweeps.
+        output: the folder of the archive.
+        tell: is called with lines about the progress.
+
+    Returns:
+        The folders of the archived results.
+
+    Raises:
+        ConfigError: a sweep is given twice, or two would be archived in the same folder; or as
+            `archive_results`.
+    """
+    places = Counter(folder.resolve() for folder in folders)
+    if twice := [f"{folder} is given twice" for folder, times in places.items() if times > 1]:
+        raise ConfigError(twice)
+    for folder in folders:
+        compute_missing_measures(folder, tell)
+    # All sweeps are read before anything is written.
+    sweeps = [load_sweep(folder) for folder in folders]
+    for name, count in Counter(sweep.name for sweep in sweeps).items():
+        if count > 1:
+            raise ConfigError(
+                f"{count} of these sweeps are named {name} and would be archived in the same folder; archive each with "
+                "a different --output"
+            )
+    return [archive_results(sweep, output) for sweep in sweeps]
 
 
 def archive_results(sweep: SweepResults, output: Path) -> Path:

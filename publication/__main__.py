@@ -1,0 +1,47 @@
+"""Commands of maintainers, `python -m publication COMMAND`.
+
+python -m publication results                     # rewrite the pages of docs/results
+python -m publication results runs/heads --noise  # archive a sweep there, as `zoo results` does
+python -m publication performance runs/gpu        # GPU measurements into docs/performance.md
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from publication import performance_page
+from publication.results_index import build
+from zoo.cli.argument_types import OneLineParser
+from zoo.cli.sweeps import results
+from zoo.errors import reported
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, TESTS = ROOT / "docs" / "results", ROOT / "tests" / "claims"
+
+
+@reported
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code."""
+    parser = OneLineParser(
+        prog="python -m publication", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    archive = commands.add_parser("results", help="archive sweeps in docs/results, and write its pages")
+    results.add_options(archive)
+    archive.add_argument("--output", metavar="DIR", type=Path, default=RESULTS, help="default: docs/results")
+    archive.set_defaults(handler=write_results)
+    performance_page.add_parser(commands)
+    options = parser.parse_args(arguments)
+    return options.handler(options)
+
+
+def write_results(options: argparse.Namespace) -> int:
+    """Archives sweeps, writes all pages about archived results, and prints the paths."""
+    written = [*results.archive(options), build(options.output, TESTS)]
+    print("\n".join(map(str, written)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

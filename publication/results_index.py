@@ -1,0 +1,147 @@
+"""Writes the index of docs/results with the table of claims, and the page of each experiment."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from publication.claims_table import ListedClaims, claims_lines, read_claims, read_measured
+from publication.forest_plot import write_forest_plots
+from publication.page_tables import refresh_tables
+from publication.scales import base_names, scaled_contrasts
+from publication.scales_page import CLAIM, SCALES, write_scales
+from zoo.errors import not_writable
+from zoo.files import write_atomic
+from zoo.lab.declarations import claim_ids, claim_order
+from zoo.lab.report.archive.experiment_page import PAGE, experiment_page, read_table
+from zoo.lab.report.archive.noise_floor import NOISE_FILE
+from zoo.lab.report.archive.results_index import (
+    ArchivedResult,
+    effort_lines,
+    read_results,
+    results_table,
+    write_experiment_pages,
+)
+
+HEAD = (
+    "# Results",
+    "",
+    "Written by `python -m publication results` from the tables in these folders. The experiment files state the rules",
+    "before any run; [comparisons.md](../comparisons.md) explains how they are judged. Each experiment has a page with",
+    "its curves, differences, arms and command.",
+    "",
+)
+
+
+def build(output: Path, tests: Path | None = None) -> Path:
+    """Writes `output`/README.md about all archived results, and a page into each one's folder.
+
+    Args:
+        output: the folder that `archive_results` wrote to. Other Markdown files in it are listed by
+            their titles, and their tables are made of data files (`page_tables`).
+        tests: folder of the tests of exact claims, which are listed too; `test_a4_...` tests the
+            claim A4.
+
+    Returns:
+        The path of the index page.
+
+    Raises:
+        ConfigError: there is no such folder, or a file in it cannot be read.
+    """
+    listed = read_claims(output)
+    results = read_results(output, lambda folder, result: _experiment_page(folder, result, listed))
+    exact, measured, index = exact_tests(output, tests), read_measured(output), output / PAGE
+    try:
+        for written in sorted(output.glob("*.md")):
+            refresh_tables(written)
+        write_experiment_pages(results, output)
+        scaled = scaled_contrasts(
+            [(each.result, each.contrasts, read_table(output / each.name / "runs.csv")) for each in results]
+        )
+        if row := write_scales(scaled, output):
+            measured[CLAIM] = [*measured.get(CLAIM, ()), row]
+        write_atomic(index, "\n".join(_index_lines(output, results, listed, exact, measured)))
+    except OSError as error:
+        raise not_writable(index, error) from error
+    return index
+
+
+def _experiment_page(folder: Path, result: Mapping[str, Any], listed: ListedClaims) -> str:
+    judged = claim_ids((result.get("claim") or {}).get("id") or "~")
+    claims = [listed.asked_by(claim, folder.name) for claim in listed.claims if claim["id"] in judged]
+    published, limits = ([claim[name] for claim in claims if claim[name]] for name in ("published", "limits"))
+    return experiment_page(folder, result, published, limits)
+
+
+def _index_lines(
+    output: Path,
+    results: Sequence[ArchivedResult],
+    listed: ListedClaims,
+    exact: Mapping[str, list[str]],
+    measured: Mapping[str, list[dict[str, Any]]],
+) -> list[str]:
+    # An experiment's other sizes are compared on their own page.
+    bases = base_names(each.result for each in results)
+    shown = [each for each in results if bases.get(each.name, each.name) == each.name]
+    effects = [
+        (f"{row.get('claim') or each.claim.strip('~')} {row['contrast']}".strip(), row)
+        for each in shown
+        for row in each.contrasts
+    ]
+    drawn = write_forest_plots(effects, output)
+    by_claim: dict[str, list[tuple[str, dict[str, Any], list[dict[str, str]]]]] = {}
+    for each in shown:
+        for claim in claim_ids(each.claim):
+            by_claim.setdefault(claim, []).append((each.name, each.result, each.contrasts))
+    # Experiments whose claim is not in the list have a table of their own.
+    ids = {claim["id"] for claim in listed.claims}
+    unlisted = [each for each in shown if not ids & set(claim_ids(each.claim))]
+    return [
+        *HEAD,
+        *(claims_lines(listed, by_claim, measured, exact) if listed.claims else []),
+        *(results_table(unlisted) if unlisted else []),
+        *effort_lines(output / each.name for each in results),
+        *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),
+        *_other(output),
+        *_exact(exact),
+    ]
+
+
+def _other(output: Path) -> list[str]:
+    """Lists the pages made of several results and those that were written by hand."""
+    lines = []
+    if (output / NOISE_FILE).exists():
+        lines += [f"[The noise floor]({NOISE_FILE}): how small a difference an experiment of each size can find.", ""]
+    if (output / SCALES / PAGE).exists():
+        lines += [
+            f"[Effects at several sizes]({SCALES}/{PAGE}): does an order hold at larger models, and does it shrink?",
+            "",
+        ]
+    hand_written = []
+    for path in sorted(output.glob("*.md")):
+        if path.name not in (PAGE, NOISE_FILE) and (
+            title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
+        ):
+            hand_written.append(f"* [{title}]({path.name})")
+    return lines + (["Other results, written by hand:", "", *hand_written, ""] if hand_written else [])
+
+
+def exact_tests(output: Path, tests: Path | None) -> dict[str, list[str]]:
+    """Returns links to the tests of exact claims, by the claim's id, in order."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(tests.glob("test_*.py")) if tests else []:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if match := re.match(r"def test_([a-z])(\d+)_(\w+)\(", line):
+                link = Path(os.path.relpath(path, output)).as_posix()
+                found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
+    return {claim: found[claim] for claim in sorted(found, key=claim_order)}
+
+
+def _exact(tests: Mapping[str, list[str]]) -> list[str]:
+    """Lists the exact claims with their tests."""
+    if not tests:
+        return []
+    rows = [f"| {claim} | {'; '.join(links)} |" for claim, links in tests.items()]
+    text = "Exact claims need no training; they are tests."
+    return ["## Exact claims", "", text, "", "| claim | tests |", "| --- | --- |", *rows, ""]

@@ -1,0 +1,186 @@
+"""Compares the effects of one experiment at several sizes: claim S1.
+
+Archived results belong together if they differ in their size alone: `muon` and `muon-medium`. For
+each contrast that they share, the paired differences are computed again from runs.csv. Seeds at two
+sizes are independent of each other, so that two effects are compared by Welch's t interval.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import special
+
+from zoo.lab.report.archive.experiment_page import differences_by_seed
+from zoo.lab.statistics.paired import ALPHA, PairedDifference, mean_difference
+
+# Three sizes are the fewest of which "at every size" says more than "at both".
+LEAST_SIZES = 3
+HOLDS, TURNS, OPEN, NO_ORDER, FEW = ("holds", "turns", "undecided", "no order", "too few sizes")
+SHRINKS, GROWS, UNCLEAR = "shrinks", "grows", "unclear"
+
+
+@dataclass(frozen=True)
+class SizedEffect:
+    """A contrast at one size.
+
+    Attributes:
+        folder: of the archived result.
+        size: its name.
+        parameters: mean of the two arms.
+        tokens: of the training of a run.
+        difference: a - b, paired by seed.
+    """
+
+    folder: str
+    size: str
+    parameters: float
+    tokens: int
+    difference: PairedDifference
+
+    @property
+    def side(self) -> int:
+        """1 or -1 if the interval lies on that side of 0, else 0."""
+        return (self.difference.low > 0) - (self.difference.high < 0)
+
+
+@dataclass(frozen=True)
+class ScaledContrast:
+    """A contrast at several sizes.
+
+    Attributes:
+        experiment: name without a size.
+        claim: id of the claim that the contrast judges.
+        name, a, b: of the contrast, and its arms.
+        metric: of a.
+        effects: at each size, from the fewest parameters on.
+    """
+
+    experiment: str
+    claim: str
+    name: str
+    a: str
+    b: str
+    metric: str
+    effects: tuple[SizedEffect, ...]
+
+    @property
+    def order(self) -> str:
+        """Whether the order of a and b at the smallest size that has one holds at every larger one.
+
+        It holds if all larger sizes' intervals lie on the same side of 0, and turns if one lies on
+        the other. An order that only the largest size has is none to hold.
+        """
+        sides = [effect.side for effect in self.effects]
+        place = next((place for place, side in enumerate(sides[:-1]) if side), None)
+        if place is None:
+            return NO_ORDER
+        first, larger = sides[place], sides[place + 1 :]
+        if -first in larger:
+            return TURNS
+        if len(self.effects) < LEAST_SIZES:
+            return FEW
+        return HOLDS if all(side == first for side in larger) else OPEN
+
+    @property
+    def change(self) -> PairedDifference:
+        """Largest size minus smallest, in the direction of the first order. Below 0 it shrinks."""
+        sign = next((effect.side for effect in self.effects if effect.side), 1)
+        return effect_change(self.effects[0].difference, self.effects[-1].difference, sign)
+
+    @property
+    def trend(self) -> str:
+        """Whether the interval of `change` lies below 0 ("shrinks"), above ("grows"), or neither."""
+        change = self.change
+        return SHRINKS if change.high < 0 else GROWS if change.low > 0 else UNCLEAR
+
+
+def effect_change(small: PairedDifference, large: PairedDifference, sign: int) -> PairedDifference:
+    """Returns sign * (large - small) with Welch's 95 % interval (Welch 1947).
+
+    `sign` is 1 or -1. The bounds are NaN if either has fewer than two pairs.
+    """
+    mean = sign * (large.mean - small.mean)
+    if small.n < 2 or large.n < 2:
+        return PairedDifference(mean, math.nan, math.nan, min(small.n, large.n), math.nan, math.nan, {})
+    squares = [one.sd**2 / one.n for one in (small, large)]
+    error = math.sqrt(sum(squares))
+    if error == 0:
+        return PairedDifference(mean, mean, mean, min(small.n, large.n), 0.0, 1.0 if mean == 0 else 0.0, {})
+    parts = sum(square**2 / (one.n - 1) for square, one in zip(squares, (small, large), strict=True))
+    freedom = error**4 / parts
+    half = -float(special.stdtrit(freedom, ALPHA / 2)) * error
+    p = float(2 * special.stdtr(freedom, -abs(mean) / error))
+    return PairedDifference(mean, mean - half, mean + half, min(small.n, large.n), error, p, {})
+
+
+def base_names(results: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns {name: name without its size} of the results that exist at another size too.
+
+    The result without a size in its name has to be among them.
+    """
+    sizes = {result["name"]: result["size"] for result in results}
+    found = {}
+    for name, size in sizes.items():
+        base = name.removesuffix(f"-{size}")
+        if base != name and base in sizes:
+            found |= {name: base, base: base}
+    return found
+
+
+def scaled_contrasts(
+    results: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]],
+) -> list[ScaledContrast]:
+    """Returns the contrasts that exist at two sizes or more.
+
+    Args:
+        results: (result.json, rows of contrasts.csv, rows of runs.csv) of each archived experiment.
+    """
+    bases = base_names(result for result, _, _ in results)
+    effects: dict[tuple[str, str], list[SizedEffect]] = {}
+    described: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
+    for result, contrasts, runs in results:
+        if result["name"] not in bases:
+            continue
+        parameters = {arm["name"]: arm["parameters"] or 0 for arm in result["arms"]}
+        for row in contrasts:
+            differences = differences_by_seed(row, runs)
+            key = (bases[result["name"]], row["contrast"])
+            if not differences:
+                continue
+            described.setdefault(key, (row.get("claim") or (result.get("claim") or {}).get("id") or "", row))
+            effects.setdefault(key, []).append(
+                SizedEffect(
+                    result["name"],
+                    result["size"],
+                    (parameters.get(row["a"], 0) + parameters.get(row["b"], 0)) / 2,
+                    max((int(run["tokens"] or 0) for run in runs), default=0),
+                    mean_difference(differences),
+                )
+            )
+    return [
+        ScaledContrast(
+            key[0],
+            described[key][0],
+            key[1],
+            described[key][1]["a"],
+            described[key][1]["b"],
+            described[key][1]["metric a"],
+            tuple(sorted(of_sizes, key=lambda effect: (effect.parameters, effect.tokens))),
+        )
+        for key, of_sizes in effects.items()
+        if len(of_sizes) > 1
+    ]
+
+
+def overall(contrasts: Sequence[ScaledContrast]) -> str:
+    """Returns the verdict on S1's first half, over the contrasts with an order.
+
+    Not supported if any turns; supported if all hold; else undecided, also without a contrast that
+    has three sizes.
+    """
+    orders = [contrast.order for contrast in contrasts if contrast.order not in (NO_ORDER, FEW)]
+    if TURNS in orders:
+        return "not supported"
+    return "supported" if orders and set(orders) == {HOLDS} else "undecided"

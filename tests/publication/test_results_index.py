@@ -1,0 +1,61 @@
+"""`python -m publication results`: the index of docs/results."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from publication.__main__ import main
+from publication.results_index import build
+from tests.support.archives import write_archive
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_pages_written_by_hand_and_exact_claims_are_listed(tmp_path):
+    output, tests = write_archive(tmp_path / "docs" / "results"), tmp_path / "tests"
+    (output / "by_hand.md").write_text("# A run of ours\n\nText.\n")
+    tests.mkdir()
+    (tests / "test_exact.py").write_text(
+        "def test_n10_what_a_norm_is_invariant_to(kind):\ndef test_a4_the_field():\ndef test_other():\n"
+    )
+    page = build(output, tests).read_text()
+    assert page == build(output, tests).read_text()
+    assert "* [A run of ours](by_hand.md)" in page
+    assert page.index("| A4 | [the field](../../tests/test_exact.py) |") < page.index(
+        "| N10 | [what a norm is invariant to]("
+    )
+    assert (output / "../../tests/test_exact.py").exists()
+
+
+def test_the_command_archives_writes_the_index_and_refuses_damage_in_one_line(tmp_path, capsys):
+    output = write_archive(tmp_path / "docs")
+    assert main(["results", "--output", str(output), "--noise"]) == 0
+    assert capsys.readouterr().out.split() == [str(output / "noise_floor.md"), str(output / "README.md")]
+    page = (output / "README.md").read_text()
+    assert "[The noise floor](noise_floor.md)" in page
+    assert "## Exact claims" in page
+    (output / "one/result.json").write_text("{")
+    assert main(["results", "--output", str(output)]) == 2
+    assert "one/result.json: not readable as a result" in capsys.readouterr().err
+    assert main(["result"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.promise
+def test_the_pages_of_this_project_are_up_to_date(tmp_path):
+    ours = ROOT / "docs" / "results"
+    copy = tmp_path / "docs" / "results"
+    shutil.copytree(ours, copy)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    page = build(copy, tmp_path / "tests" / "claims").read_text()
+    texts = [path for path in ours.rglob("*") if path.suffix in (".md", ".csv", ".json")]
+    for path in texts:
+        assert (copy / path.relative_to(ours)).read_bytes() == path.read_bytes(), path
+    pictures = {path.relative_to(copy) for path in copy.glob("*/by_*.png")}
+    assert Path("learning_rate_transfer/by_optimizer_learning_rate.png") in pictures
+    assert pictures == {path.relative_to(ours) for path in ours.glob("*/by_*.png")}
+    # The README has the same counts.
+    (counts,) = re.findall(r"^\d+ claims: .*$", page, re.MULTILINE)
+    assert counts in (ROOT / "README.md").read_text()

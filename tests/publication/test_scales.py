@@ -1,0 +1,129 @@
+"""Effects of one experiment at several sizes: which belong together, whether an order holds, and the
+page about them.
+"""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from publication.results_index import build
+from publication.scales import base_names, effect_change, overall, scaled_contrasts
+from zoo.lab.statistics.paired import mean_difference
+
+NOISE = (-0.01, 0.0, 0.01)
+SIZES = {"micro": 60_000, "tiny": 230_000, "medium": 900_000}
+
+
+def name_of(size):
+    return "ffn" if size == "tiny" else f"ffn-{size}"
+
+
+def archived(size, effect):
+    """(result.json, rows of contrasts.csv, rows of runs.csv) of an experiment with one contrast."""
+    arms = [{"name": arm, "overrides": {}, "parameters": SIZES[size], "mean": 2.0, "sd": 0.1} for arm in "ab"]
+    result = {"name": name_of(size), "size": size, "claim": {"id": "F1"}, "arms": arms}
+    sides = {"a": "a", "b": "b", "metric a": "eval/loss", "metric b": "eval/loss"}
+    contrasts = [{"contrast": "gates help", "claim": "", **sides}]
+    runs = [
+        {"arm": arm, "seed": str(seed), "tokens": str(2 * SIZES[size]), "eval/loss": str(2 + (arm == "a") * value)}
+        for seed, value in enumerate(effect + noise for noise in NOISE)
+        for arm in "ab"
+    ]
+    return result, contrasts, runs
+
+
+def scaled(*effects):
+    (found,) = scaled_contrasts([archived(size, effect) for size, effect in zip(SIZES, effects, strict=False)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("effects", "order", "trend", "verdict"),
+    [
+        ((-0.3, -0.2, -0.1), "holds", "shrinks", "supported"),
+        ((-0.1, -0.2, -0.3), "holds", "grows", "supported"),
+        ((0.1, 0.1, 0.1), "holds", "unclear", "supported"),
+        ((-0.3, -0.2, 0.1), "turns", "shrinks", "not supported"),
+        ((-0.3, 0.0, -0.3), "undecided", "unclear", "undecided"),
+        # Sizes below the smallest one with an order do not count.
+        ((0.0, -0.2, -0.2), "holds", "grows", "supported"),
+        ((0.0, 0.0, -0.2), "no order", "grows", "undecided"),
+        ((-0.2, -0.2), "too few sizes", "unclear", "undecided"),
+        ((-0.2, 0.2), "turns", "shrinks", "not supported"),
+    ],
+)
+def test_an_order_holds_if_all_larger_sizes_have_it(effects, order, trend, verdict):
+    found = scaled(*effects)
+    assert [effect.size for effect in found.effects] == list(SIZES)[: len(effects)]
+    assert [effect.difference.mean for effect in found.effects] == pytest.approx(effects)
+    assert (found.order, found.trend, overall([found])) == (order, trend, verdict)
+
+
+def test_sizes_of_one_experiment_are_grouped():
+    names = ("ffn", "ffn-micro", "muon-medium", "norm-kind")
+    results = [{"name": name, "size": name.rpartition("-")[2] if "-m" in name else "tiny"} for name in names]
+    # Muon has no result without a size; "kind" is no size.
+    assert base_names(results) == {"ffn": "ffn", "ffn-micro": "ffn"}
+
+
+def test_the_change_has_the_interval_of_welch():
+    small, large = (0.1, 0.3, 0.2, 0.4), (0.6, 0.5, 0.9)
+    found = effect_change(*(mean_difference(dict(enumerate(values))) for values in (small, large)), -1)
+    welch = stats.ttest_ind(small, large, equal_var=False)
+    bounds = welch.confidence_interval(0.95)
+    assert (found.mean, found.low, found.high) == pytest.approx(
+        (np.mean(small) - np.mean(large), bounds.low, bounds.high)
+    )
+    assert found.p == pytest.approx(welch.pvalue)
+
+
+def test_the_page_of_scales_is_written_with_the_index(tmp_path):
+    for size, effect in zip(SIZES, (-0.3, -0.2, -0.1), strict=True):
+        result, contrasts, runs = archived(size, effect)
+        texts = {
+            "question": "Which?",
+            "metric": "eval/loss",
+            "unit": " nats",
+            "verdict": "supported",
+            "paragraph": "P.",
+        }
+        lists = {"seeds": [0, 1, 2], "expected": [], "warnings": [], "tables": [], "pictures": []}
+        claim = {"claim": {"id": "F1", "statement": "s", "source": "t"}}
+        outcome = {
+            "a - b": effect,
+            "low": effect - 0.02,
+            "high": effect + 0.02,
+            "pairs": 3,
+            "rule": "",
+            "outcome": "holds",
+        }
+        (folder := tmp_path / name_of(size)).mkdir()
+        (folder / "result.json").write_text(json.dumps(result | texts | lists | claim))
+        rows = {"contrasts.csv": [contrasts[0] | outcome], "runs.csv": [run | {"state": "done"} for run in runs]}
+        for name, table in rows.items():
+            with open(folder / name, "w", newline="") as file:
+                writer = csv.DictWriter(file, table[0])
+                writer.writeheader()
+                writer.writerows(table)
+    claims = ["id,experiment,statement,source,page,published,direction,limits", "F1,,s,t,,,,", "S1,,scale,u,,,,"]
+    (tmp_path / "claims.csv").write_text("\n".join(claims))
+    index = build(tmp_path).read_text()
+    summary = "orders: 1 (holds 1, turns 0, undecided 0); effects: 1 (shrinks 1, grows 0, unclear 0)"
+    assert (
+        f"| S1 | scale | u | **supported** | {summary} | 3 sizes (1 experiment) |  | [scales](scales/README.md) |"
+        in index
+    )
+    assert "[Effects at several sizes](scales/README.md)" in index
+    # F1 has one row, from the default size; the other sizes have only their pages.
+    assert index.count("| F1 |") == 1
+    assert "[ffn](ffn/README.md)" in index
+    assert (tmp_path / "ffn-medium/README.md").exists()
+    page = (tmp_path / "scales/README.md").read_text()
+    assert "| [micro](../ffn-micro/README.md) | 60,000 | 120,000 | -0.300 | -0.325 to -0.275 | 3 |" in page
+    assert "| **holds** | shrinks: -0.200 (-0.223 to -0.177) |" in page
+    with open(tmp_path / "scales/scales.csv") as file:
+        assert [row["parameters"] for row in csv.DictReader(file)] == ["60000", "230000", "900000"]
+    assert (tmp_path / "scales/effects_by_size.png").stat().st_size > 1000

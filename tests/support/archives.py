@@ -1,0 +1,63 @@
+"""An archive of results, as `zoo results` writes it, for tests of its pages."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+def write_archive(folder: Path) -> Path:
+    """Writes one result of the claim A1 into a folder and returns that: three arms, four seeds, the
+    last run diverged.
+    """
+    rng = np.random.default_rng(0)
+    (folder / "one").mkdir(parents=True)
+    result = {
+        "name": "one",
+        "question": "Which?",
+        "claim": {"id": "A1", "statement": "s", "source": "t"},
+        "size": "tiny",
+        "metric": "eval/loss",
+        "unit": " nats",
+        "seeds": [0, 1, 2, 3],
+        "verdict": "supported",
+        "paragraph": "Supported: yes.",
+        "expected": [],
+        "arms": [{"name": "x", "overrides": {}, "parameters": 1000, "mean": 2.0, "sd": 0.1, "seeds": 4}],
+        "warnings": [],
+        "tables": [],
+        "pictures": [],
+    }
+    (folder / "one/result.json").write_text(json.dumps(result))
+    with open(folder / "one/runs.csv", "w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arm", "seed", "state", "tokens", "eval/loss", "eval/accuracy"])
+        for arm in range(3):
+            for seed in range(4):
+                last = (arm, seed) == (2, 3)
+                loss = "" if last else 2 + arm + seed / 2 + rng.normal() * 0.01
+                writer.writerow([arm, seed, "diverged" if last else "done", 512, loss, ""])
+    with open(folder / "one/contrasts.csv", "w") as file:
+        names = [
+            "contrast",
+            "claim",
+            "a",
+            "b",
+            "metric a",
+            "metric b",
+            "a - b",
+            "low",
+            "high",
+            "pairs",
+            "rule",
+            "outcome",
+        ]
+        writer = csv.writer(file)
+        writer.writerow(names)
+        for number, outcome in enumerate(("holds", "refuted", "undecided", "holds")):
+            sides = ["0", "1", "eval/loss", "eval/loss"]
+            writer.writerow([f"contrast {number}", "", *sides, -0.0321, -0.05, -0.01, 4, "a below b", outcome])
+        writer.writerow(["without pairs", "", *sides, "", "", "", 0, "a below b", "undecided"])
+    (folder / "page.md").write_text("# A page\n")
+    return folder
