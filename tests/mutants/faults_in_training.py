@@ -4,7 +4,8 @@ from tests.mutants.mutant import Mutant
 
 ACCUMULATION, SHARDING = "zoo/training/accumulation.py", "zoo/layers/activation_sharding.py"
 SHARDED_TESTS = ("tests/training/sharding/test_sharded_programs.py",)
-LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimization/optimizer.py"
+LOOP, RUN_GROUP = "zoo/training/loop.py", "zoo/training/run_group.py"
+UPDATE, OPTIMIZER = "zoo/training/update.py", "zoo/training/optimization/optimizer.py"
 SCHEDULES, MUON = "zoo/training/optimization/schedules.py", "zoo/training/optimization/muon.py"
 ADAFACTOR, RULES = "zoo/training/optimization/adafactor.py", "zoo/training/optimization/update_rules.py"
 DECAY = "zoo/training/optimization/weight_decay.py"
@@ -25,26 +26,26 @@ CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
 POPULATION_TESTS = ("tests/training/test_population.py",)
 
 MUTANTS = (
-    Mutant("loop: no evaluation at the end", LOOP, "evaluation = bool(last or (", "evaluation = bool((", RUN_TESTS),
-    Mutant("loop: nothing is saved at the end", LOOP, "save = last or (", "save = (", RUN_TESTS),
-    Mutant("loop: a stop does not save", LOOP, "if due.save or stop.requested:", "if due.save:", RUN_TESTS),
+    Mutant("loop: no evaluation at the end", RUN_GROUP, "due = step == training.steps or (", "due = (", RUN_TESTS),
+    Mutant("loop: nothing is saved at the end", LOOP, "last or is_multiple(", "is_multiple(", RUN_TESTS),
+    Mutant("loop: a stop does not save", LOOP, "if save or stop.requested:", "if save:", RUN_TESTS),
     Mutant(
         "loop: metrics have the previous step number",
-        LOOP,
-        "_Pending(step + 1, metrics,",
-        "_Pending(step, metrics,",
+        RUN_GROUP,
+        "Dispatched(batch.step + 1, ",
+        "Dispatched(batch.step, ",
         RUN_TESTS,
     ),
     Mutant(
         "loop: the last metrics are lost",
         LOOP,
-        '            self.stop_clocks()\n            self._stop.doing = "compiling"',
-        '            self._stop.doing = "compiling"',
+        '                previous = run.pause(previous)\n                stop.doing = "compiling"',
+        '                previous, stop.doing = None, "compiling"',
         ("tests/training/test_run.py", "tests/training/test_dynamics.py"),
     ),
     Mutant(
         "resume: batches start again from the first",
-        LOOP,
+        RUN_GROUP,
         "self._batches.take(step, active)",
         "self._batches.take(step - min(run.start_step for run in self._runs), active)",
         RUN_TESTS,

@@ -57,7 +57,7 @@ LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package 
 CODE_OF_KINDS = {"model": "layers", "objective": "objectives", "optimizer": "training", "schedule": "training"}
 
 # Cycles between folders that are left.
-KNOWN_CYCLES = {"zoo.config: kinds, side_lengths", "zoo.training: evaluation, training_run"}
+KNOWN_CYCLES = {"zoo.config: kinds, side_lengths"}
 
 LINES_PER_FUNCTION, PARAMETERS = 70, 8
 

@@ -10,11 +10,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.training.evaluation.evaluation_lengths import held_out_batches
 from zoo.training.evaluation.held_out import evaluate_runs
 from zoo.training.executor import make_executor
 from zoo.training.mesh import make_mesh
 from zoo.training.population.batch_streams import BatchStreams, StackedBatches, number_distinct, stacked
+from zoo.training.run_group import held_out_batches
 
 
 def maker(stream, made):

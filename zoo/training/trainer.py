@@ -15,6 +15,7 @@ from zoo.training.executor import make_executor
 from zoo.training.loop import train
 from zoo.training.program_cache import ProgramCache
 from zoo.training.records.run_record import parameters_sha256
+from zoo.training.run_group import RunGroup
 from zoo.training.runtime.compilation_cache import use_compilation_cache
 from zoo.training.runtime.device_memory import peak_memory
 from zoo.training.runtime.processes import await_lost_partner
@@ -141,7 +142,7 @@ def _train_started(
     states.clear()
     with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not interrupt it.
         try:
-            state = train(executor, together, state, stop)
+            state = train(RunGroup(executor, together), state, stop)
         finally:
             for one in together:
                 one.close()
