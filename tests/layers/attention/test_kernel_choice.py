@@ -12,7 +12,7 @@ from zoo.layers.context import Context
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
-    "centred_window", "query_score", "row_score", "sigmoid", "difference",
+    "centred_window", "query_score", "row_score", "weights",
 )  # fmt: skip
 BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window")
 TO_SOME = {

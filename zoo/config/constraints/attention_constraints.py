@@ -172,8 +172,7 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
             if kind in ATTENTION_KINDS.having("zero_sink")
             else "model.attention.sinks=true",
         ),
-        "sigmoid": (kind in ATTENTION_KINDS.having("sigmoid"), f"model.attention.kind={kind}"),
-        "difference": (kind in ATTENTION_KINDS.having("difference"), f"model.attention.kind={kind}"),
+        "weights": (kind in ATTENTION_KINDS.having("weights"), f"model.attention.kind={kind}"),
         "prefix": (is_prefix_decoder(flat, architecture), f"objective.kind={flat['objective.kind']} of a decoder"),
         "padding": (architecture != "decoder", f"model.architecture={architecture}"),
     }

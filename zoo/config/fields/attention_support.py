@@ -32,8 +32,7 @@ class AttentionSupport(NamedTuple):
             value_width: values of another width than keys;
             softcap, sinks, dilations: the field of that name under model.attention, and for sinks
                 softmax+1 too;
-            sigmoid: weights by a sigmoid;
-            difference: the difference of the weights of two heads;
+            weights: weights that are no softmax of the scores of one head (`weighting` of a class);
             centred_window: a window on both sides of the query.
         dtypes: types of activations.
         head_dims: widths of a head.
@@ -55,14 +54,10 @@ class AttentionSupport(NamedTuple):
 
 ATTENTION_SUPPORT = {
     "einsum": AttentionSupport(
-        frozenset(
-            {"value", "dropout", "softcap", "sinks", "dilations", "sigmoid", "difference", "value_width"} | _ARRAYS
-        )
+        frozenset({"value", "dropout", "softcap", "sinks", "dilations", "weights", "value_width"} | _ARRAYS)
         | _ALL_SCORES
     ),
-    "rows": AttentionSupport(
-        frozenset({"softcap", "sinks", "sigmoid", "difference", "value_width"} | _ARRAYS | _ALL_SCORES)
-    ),
+    "rows": AttentionSupport(frozenset({"softcap", "sinks", "weights", "value_width"} | _ARRAYS | _ALL_SCORES)),
     "xla": AttentionSupport(_ARRAYS | _ALL_SCORES),
     # NVIDIA's table of what cuDNN's attention supports: from Ampere on, with a backward pass for heads
     # of up to 128 everywhere and 256 on Hopper. Later GPUs have one only from cuDNN 9.23 on.

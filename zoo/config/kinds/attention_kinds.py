@@ -146,9 +146,8 @@ ATTENTION_KINDS = KindTable(
         "scores": "it forms the score of each query and key, to which position biases, sinks and caps belong",
         "kernels": "its product is one of the implementations of softmax attention",
         "zero_sink": "it has a sink of score 0",
-        "sigmoid": "a weight depends on its own score alone",
         "distribution": "the weights of a query add up to 1",
-        "difference": "it subtracts the weights of one head from another's",
+        "weights": "its weights are no softmax of the scores of one head, which few kernels compute",
         "reads_first": "it reads what the first layer publishes, in the same shape, so the first layer is of this kind",
     },
     kinds=(
@@ -171,7 +170,7 @@ ATTENTION_KINDS = KindTable(
             KIND,
             "sigmoid",
             "sigmoid(score + b), b = -ln n, without a sum over the keys (Ramapuram et al. 2024)",
-            _SOFTMAX - {"cross", "distribution"} | {"sigmoid"},
+            _SOFTMAX - {"cross", "distribution"} | {"weights"},
             fields=(
                 Field(
                     "model.attention.sigmoid_bias",
@@ -209,7 +208,7 @@ ATTENTION_KINDS = KindTable(
             "differential",
             "softmax minus lambda times a second softmax, for pairs of heads that share their values (Ye et al. 2024, "
             "Differential Transformer)",
-            _SOFTMAX | {"difference"},
+            _SOFTMAX | {"weights"},
             fields=(
                 Field(
                     "model.attention.lambda_init",

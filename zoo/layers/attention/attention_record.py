@@ -23,7 +23,8 @@ def attention_entropy(
     nats, summed for each head [H], "count": number of queries}.
 
     Takes `QUERIES` queries, evenly spread, in each of the first `ROWS` rows: O(S) memory. A sink
-    counts as one more key, and weights by a sigmoid are divided by their sum. Queries of global
+    counts as one more key. Weights that need not be positive or add up to 1 (`Scoring.weigh`) are
+    replaced by |p_s| / sum_r |p_r|. Queries of global
     tokens see other keys and are left out.
     """
     q, k = jax.lax.stop_gradient((q, k))
@@ -46,7 +47,8 @@ def attention_entropy(
     )
     shared = None if scoring.shared is None else scoring.shared[:ROWS, :, places]
     probabilities = attention_probabilities(of_queries(q), of_keys(k), query_context, replace(scoring, shared=shared))
-    if scoring.sigmoid_bias is not None:
+    if scoring.weigh is not None:
+        probabilities = jnp.abs(probabilities)
         probabilities = probabilities / jnp.maximum(probabilities.sum(axis=-1, keepdims=True), 1e-30)
     entropy = entr(probabilities).sum(axis=-1)
     if scoring.sinks is not None:

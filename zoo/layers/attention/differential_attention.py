@@ -29,7 +29,7 @@ class DifferentialAttention(SoftmaxAttention):
     the authors' code pairs neighbours.
     """
 
-    difference = True
+    weighting = "the difference of two softmaxes"
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)

@@ -1,10 +1,14 @@
 """Attention whose weights need not add up to 1: a sigmoid of each score, and softmax+1."""
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from zoo.config import ResolvedConfig
+from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
+from zoo.layers.context import Context
 
 
 class SigmoidAttention(SoftmaxAttention):
@@ -16,9 +20,14 @@ class SigmoidAttention(SoftmaxAttention):
     gets smaller outputs, and rows of another length have the same b.
     """
 
-    def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
-        super().__init__(config, cross, gain)
-        self.sigmoid_bias = config.attention.sigmoid_bias
+    weighting = "weights by a sigmoid"
+
+    def _scoring(self, context: Context, shared: Array | None) -> Scoring:
+        bias = self.config.sigmoid_bias
+        return replace(
+            super()._scoring(context, shared),
+            weigh=lambda scores, visible, softmax: jnp.where(visible, jax.nn.sigmoid(scores + bias), 0),
+        )
 
 
 class SoftmaxPlusOneAttention(SoftmaxAttention):

@@ -38,11 +38,9 @@ class SoftmaxAttention(Attention):
     the window; with `global_projections` they have separate q/k/v projections (same section).
     """
 
-    sigmoid_bias: float | None = None
-    """b, where weights are sigmoid(score + b) and no softmax."""
-
-    difference: bool = False
-    """Whether the weights of a pair of heads are subtracted."""
+    weighting: str = ""
+    """In words, weights that are no softmax of the scores of one head; "" for the softmax. Kernels
+    must support the feature "weights"."""
 
     row_bias: bool = False
     """Whether a bias that differs between rows is added to the scores."""
@@ -171,7 +169,7 @@ class SoftmaxAttention(Attention):
             scale=self.config.scale, window=self.window, global_tokens=self.global_tokens, dilations=self.dilations,
             score_bias=self.position.score_bias if self.position.has_score_bias else None,
             reads_query=self.position.reads_query, shared=shared,
-            softcap=self.config.softcap, sinks=self.sink_scores, sigmoid_bias=self.sigmoid_bias,
+            softcap=self.config.softcap, sinks=self.sink_scores,
             value_bias=self.position.value_bias if self.position.has_value_bias else None,
             dropout=self.config.dropout if context.dropout_key is not None else 0.0,
         )  # fmt: skip
@@ -200,8 +198,7 @@ class SoftmaxAttention(Attention):
             "dropout": "dropout on the probabilities" * (config.dropout > 0 and context.dropout_key is not None),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
             "sinks": "sinks" * self.has_sink,
-            "sigmoid": "weights by a sigmoid" * (self.sigmoid_bias is not None),
-            "difference": "the difference of two softmaxes" * self.difference,
+            "weights": self.weighting,
             "value": "a bias on the values" * position.has_value_bias,
             "padding": "rows that may have padding" * (not context.causal and not context.no_padding),
             "prefix": "a prefix that all tokens see" * (context.causal and context.prefix > 0),

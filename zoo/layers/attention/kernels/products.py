@@ -6,6 +6,7 @@ anything is built. The others are tested against the einsum one.
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -35,21 +36,25 @@ def visible_keys(context: Context, scoring: Scoring) -> Float[Array, "#B #T #H"]
 
 
 def _probabilities(scores, visible, scoring: Scoring):
-    """Returns the softmax of scores [B, G, R, T, S] over the visible keys in float32.
-
-    A sink takes part in the softmax. Its column is then dropped, so rows may sum to less than 1.
-    With a `sigmoid_bias` the weights are a sigmoid of the scores, and rows may have any sum.
+    """Returns the weights of scores [B, G, R, T, S] in float32: a softmax over the visible keys, or
+    what `Scoring.weigh` makes of it.
     """
     if scoring.softcap:
         scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
     visible = visible if visible.ndim == scores.ndim else visible[:, None, None]
-    if scoring.sigmoid_bias is not None:
-        return jnp.where(visible, jax.nn.sigmoid(scores + scoring.sigmoid_bias), 0)
+    softmax = partial(_softmax, visible=visible, sinks=scoring.sinks)
+    return softmax(scores) if scoring.weigh is None else scoring.weigh(scores, visible, softmax)
+
+
+def _softmax(scores, visible, sinks):
+    """Returns the softmax over the visible keys. A sink takes part in it; its column is then dropped,
+    so rows may sum to less than 1.
+    """
     scores = jnp.where(visible, scores, jnp.finfo(jnp.float32).min)
-    if scoring.sinks is None:
+    if sinks is None:
         return jax.nn.softmax(scores, axis=-1)
     sinks = jnp.broadcast_to(
-        scoring.sinks.astype(jnp.float32).reshape(scores.shape[1:3])[None, :, :, None, None], (*scores.shape[:-1], 1)
+        sinks.astype(jnp.float32).reshape(scores.shape[1:3])[None, :, :, None, None], (*scores.shape[:-1], 1)
     )
     return jax.nn.softmax(jnp.concatenate([scores, sinks], axis=-1), axis=-1)[..., :-1]
 

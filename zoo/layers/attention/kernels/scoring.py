@@ -23,8 +23,9 @@ class Scoring:
         value_bias: (p [B,H,T,S], positions) -> a term added to the output, [B,T,H,V]; None for
             none.
         dropout: rate on p.
-        sigmoid_bias: b in p = sigmoid(cap(scale * q k^T + bias) + b), in place of the softmax; None
-            for that.
+        weigh: (scores [B,G,R,T,S] after the cap, visible keys, softmax) -> p [B,G,R,T,S], in place of
+            the softmax alone. `softmax` maps scores to weights over the visible keys and the sink.
+            None for the softmax.
         dilations: dilations of the windows of the H heads; empty if all are 1.
         subtracted: lambda in p_h - lambda p_(h + H/2), the weights of H / 2 pairs of heads, of which
             each reads both values of its pair; None for weights of single heads.
@@ -41,7 +42,7 @@ class Scoring:
     value_bias: Callable[[Array, Array, Array], Array] | None = None
     dropout: float = 0.0
     dilations: tuple[int, ...] = ()
-    sigmoid_bias: float | None = None
+    weigh: Callable[[Array, Array, Callable[[Array], Array]], Array] | None = None
     subtracted: Float[Array, ""] | None = None
 
     def total_bias(
