@@ -12,6 +12,7 @@ from pathlib import Path
 
 from publication import performance_page
 from publication.results_index import build
+from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser
 from zoo.cli.sweeps import results
 from zoo.errors import reported
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive = commands.add_parser("results", help="archive sweeps in docs/results, and write its pages")
     results.add_options(archive)
     archive.add_argument("--output", metavar="DIR", type=Path, default=RESULTS, help="default: docs/results")
+    plugin_options.add_options(archive)
     archive.set_defaults(handler=write_results)
     performance_page.add_parser(commands)
     options = parser.parse_args(arguments)
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def write_results(options: argparse.Namespace) -> int:
     """Archives sweeps, writes all pages about archived results, and prints the paths."""
+    plugin_options.load(options)
     written = [*results.archive(options), build(options.output, TESTS)]
     print("\n".join(map(str, written)))
     return 0

@@ -217,7 +217,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         inside = posixpath.normpath(posixpath.join(folder, path))
         if inside.startswith("../experiments/") and inside.endswith(".py"):
             page_path = inside.removeprefix("../").removesuffix(".py") + ".md"
-            return f"[{text}]({posixpath.relpath(page_path, folder or '.')})"
+            if page_path in generated_pages():
+                return f"[{text}]({posixpath.relpath(page_path, folder or '.')})"
         if inside == f"{VARIANTS}.md" and f"{VARIANTS}/{anchor}.md" in generated_pages():
             return f"[{text}]({posixpath.relpath(f'{VARIANTS}/{anchor}.md', folder or '.')})"
         if inside.startswith("../"):

@@ -1,6 +1,6 @@
 """The variants of a model's parts: a table of them, and a page about each, computed from the code.
 
-`zoo describe NAME` prints a page; `publication/` makes the site's pages of them.
+`zoo describe NAME` prints a page.
 """
 
 from zoo.variants.table import VARIANTS

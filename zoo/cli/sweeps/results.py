@@ -1,4 +1,8 @@
-"""`zoo results`: archives tables and figures of finished sweeps, with pages about them."""
+"""`zoo results`: archives tables and figures of finished sweeps, with pages about them.
+
+It needs the sweeps alone. Pages that also need a list of claims, what papers report about them, tests
+or several sizes of an experiment are made by other programs from the same files.
+"""
 
 import argparse
 import json

@@ -1,1 +1,1 @@
-"""What stays of finished sweeps: tables, figures, and pages made of them alone."""
+"""Archive of finished sweeps: tables, figures, and pages made of them alone."""
