@@ -29,6 +29,10 @@ from tests.fields.refused_configs import (
             ["causal trains model.architecture=decoder", "encoder is trained by objective.kind=masked"],
         ),
         (
+            ELMO | {"objective.kind": "replaced_tokens"},
+            ["replaced_tokens trains model.architecture=encoder", "elmo is trained by objective.kind=bidirectional"],
+        ),
+        (
             ENCODER | {"objective.mask_token_fraction": 0.9, "objective.random_token_fraction": 0.2},
             ["mask_token_fraction=0.9", "random_token_fraction=0.2", "than 1"],
         ),

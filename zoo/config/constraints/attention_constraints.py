@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.field import as_given
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO
 from zoo.config.kinds import ATTENTION_KINDS, POSITION_KINDS, is_prefix_decoder
 
@@ -25,39 +24,19 @@ def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         yield f"model.attention.num_heads={heads} is not divisible by model.attention.cross_kv_heads={cross}"
 
 
-def check_traits(flat: dict[str, Any], architecture: str) -> Iterator[str]:
-    """Yields a line for each value that only kinds of attention with a certain trait can do with."""
-    kind, position = flat["model.attention.kind"], flat["model.position.kind"]
-    wanted = {
-        "model.attention.window": (flat["model.attention.window"] > 0, "window"),
-        "model.attention.dilations": (bool(flat["model.attention.dilations"]), "scores"),
-        "model.attention.global_tokens": (flat["model.attention.global_tokens"] > 0, "scores"),
-        "model.attention.global_projections": (flat["model.attention.global_projections"], "scores"),
-        "model.attention.softcap": (flat["model.attention.softcap"] > 0, "scores"),
-        "model.attention.sinks": (flat["model.attention.sinks"], "scores"),
-        "model.attention.dropout": (flat["model.attention.dropout"] > 0, "scores"),
-        "model.attention.gate_input": (flat["model.attention.gate_input"] != "x", "heads"),
-        "model.attention.exclusive": (flat["model.attention.exclusive"], "scores"),
-        "model.attention.ssmax": (flat["model.attention.ssmax"] > 0, "scores"),
-        "model.attention.cross_kv_heads": (
-            architecture != "encoder"
-            and flat["model.attention.cross_kv_heads"] not in (AUTO, flat["model.attention.num_kv_heads"]),
-            "heads",
-        ),
-        "model.position.kind": (
-            position not in ("none", *POSITION_KINDS.having("embedded")),
-            "scores" if POSITION_KINDS.by_name[position].traits & {"score_bias", "value_bias"} else "positions",
-        ),
-        "data.isolate_documents": (flat["data.isolate_documents"], "documents"),
-        "objective.kind": (is_prefix_decoder(flat, architecture), "prefix"),
-    }
-    for path, (asked, trait) in wanted.items():
-        able = ATTENTION_KINDS.having(trait)
-        if asked and kind not in able:
-            yield (
-                f"model.attention.kind={kind} cannot be combined with {path}={as_given(flat[path])}; leave it out, or "
-                f"use {' or '.join(able)}"
-            )
+def check_kind(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Yields a line for each of positions, cross-attention and objective that asks for more than the
+    kind of attention can do.
+    """
+    position, cross = flat["model.position.kind"], flat["model.attention.cross_kv_heads"]
+    if architecture != "encoder" and cross not in (AUTO, flat["model.attention.num_kv_heads"]):
+        yield from ATTENTION_KINDS.lacks("heads", flat, "model.attention.cross_kv_heads")
+    if position in (*POSITION_KINDS.having("score_bias"), *POSITION_KINDS.having("value_bias")):
+        yield from ATTENTION_KINDS.lacks("scores", flat, "model.position.kind")
+    elif position not in ("none", *POSITION_KINDS.having("embedded")):
+        yield from ATTENTION_KINDS.lacks("positions", flat, "model.position.kind")
+    if is_prefix_decoder(flat, architecture):
+        yield from ATTENTION_KINDS.lacks("prefix", flat, "objective.kind")
 
 
 def check_cross(flat: dict[str, Any], decoder: dict[str, Any]) -> Iterator[str]:

@@ -40,7 +40,6 @@ def validate_combination(
     if architecture == "elmo":
         yield from _check_elmo(flat)
     else:
-        yield from _check_learned_positions(flat)
         yield from check_cross(flat, scopes.get("model.decoder", {}))
         everywhere = list(check_layers(flat, architecture))
         yield from everywhere
@@ -58,19 +57,6 @@ def validate_combination(
     yield from check_offsets(flat)
     yield from check_stages(flat)
     yield from check_training(flat, scopes, vocab_size)
-
-
-def _check_learned_positions(flat: dict[str, Any]) -> Iterator[str]:
-    length = flat["data.sequence_length"]
-    if flat["model.architecture"] == "encoder_decoder" or flat["model.position.kind"] != "learned":
-        return
-    last = max(flat["data.position_offsets"], default=0)
-    if flat["model.position.max_length"] < length + last:
-        yield (
-            f"model.position.max_length={flat['model.position.max_length']} is shorter than "
-            f"data.sequence_length={length}"
-            f"{f' from data.position_offsets={last} on' if last else ''}: learned positions cannot go past their table"
-        )
 
 
 def _check_elmo(flat: dict[str, Any]) -> Iterator[str]:

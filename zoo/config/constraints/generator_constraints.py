@@ -12,8 +12,8 @@ from zoo.config.kinds import OBJECTIVE_KINDS
 
 
 def check_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yields the problems of a generator; nothing for objectives without one."""
-    if flat["objective.kind"] not in OBJECTIVE_KINDS.having("replaced"):
+    """Yields the problems of a generator; nothing for objectives and architectures without one."""
+    if flat["objective.kind"] not in OBJECTIVE_KINDS.having("replaced") or flat["model.architecture"] == "elmo":
         return
     if flat["model.parametrization"] != "standard":
         yield (

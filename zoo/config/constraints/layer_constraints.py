@@ -11,9 +11,10 @@ from zoo.config.constraints.attention_constraints import (
     check_dilations,
     check_heads,
     check_implementation,
-    check_traits,
+    check_kind,
     check_window,
 )
+from zoo.config.fields import BY_PATH
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, NORM_KINDS
 
 
@@ -22,14 +23,17 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     kind = flat["model.attention.kind"]
     if kind in ATTENTION_KINDS.having("heads"):
         yield from check_heads(flat, architecture)
-    yield from check_traits(flat, architecture)
+    yield from check_kind(flat, architecture)
     yield from check_dilations(flat, architecture)
     yield from _check_block(flat, architecture)
     yield from check_window(flat, architecture)
     if kind in ATTENTION_KINDS.having("kernels"):
         yield from check_implementation(flat)
-    for path, table in KIND_TABLES.items():
-        if path.startswith("model."):
+    for table in KIND_TABLES.values():
+        if table.path.startswith("model."):
+            for path, trait in table.needs.items():
+                if flat[path] != BY_PATH[path].default:
+                    yield from table.lacks(trait, flat, path)
             yield from table.problems(flat, architecture)
 
 

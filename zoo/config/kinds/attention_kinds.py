@@ -132,8 +132,7 @@ _SOFTMAX = frozenset(
     {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
 )
 
-# What a config asks of a kind without the trait is refused
-# (`zoo.config.constraints.attention_constraints`).
+
 ATTENTION_KINDS = KindTable(
     KIND,
     traits={
@@ -337,4 +336,17 @@ ATTENTION_KINDS = KindTable(
             code="zoo.layers.attention.performer_attention:PerformerAttention",
         ),
     ),
+    needs={
+        "model.attention.window": "window",
+        "model.attention.dilations": "scores",
+        "model.attention.global_tokens": "scores",
+        "model.attention.global_projections": "scores",
+        "model.attention.softcap": "scores",
+        "model.attention.sinks": "scores",
+        "model.attention.dropout": "scores",
+        "model.attention.gate_input": "heads",
+        "model.attention.exclusive": "scores",
+        "model.attention.ssmax": "scores",
+        "data.isolate_documents": "documents",
+    },
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zoo.config.field import Field
+from zoo.config.field import Field, as_given
 from zoo.errors import did_you_mean, listed, shown
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -78,14 +78,18 @@ class KindTable:
         path: path of the field.
         traits: the traits that its kinds can have, each with its meaning. No other can be declared or
             asked for: a misspelt one would switch off a refusal.
+        needs: by the path of a field, the trait without which a kind leaves it at its default.
         by_name: the kinds.
 
     Raises:
         ValueError: a kind cannot be added (`refusals`).
     """
 
-    def __init__(self, path: str, traits: Mapping[str, str], kinds: Sequence[Kind]):
-        self.path, self.traits, self.by_name = path, traits, {}
+    def __init__(
+        self, path: str, traits: Mapping[str, str], kinds: Sequence[Kind], needs: Mapping[str, str] | None = None
+    ):
+        self.path, self.traits, self.needs = path, traits, needs or {}
+        self.by_name: dict[str, Kind] = {}
         for kind in kinds:
             self.add(kind)
 
@@ -155,6 +159,16 @@ class KindTable:
     def problems(self, flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         """Yields the problems of the kind that a flat config chooses."""
         yield from self.by_name[flat[self.path]].problems(flat, architecture)
+
+    def lacks(self, trait: str, flat: Mapping[str, Any], path: str) -> Iterator[str]:
+        """Yields a line if the kind that a flat config chooses lacks a trait that the value at `path`
+        needs.
+        """
+        if (kind := flat[self.path]) not in (able := self.having(trait)):
+            yield (
+                f"{self.path}={kind} cannot be combined with {path}={as_given(flat[path])}; leave it out, or use "
+                f"{' or '.join(able)}"
+            )
 
     def derive(self, flat: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the derived values of the kind that a flat config chooses."""

@@ -117,6 +117,18 @@ def _derive_learned(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"model.position.max_length": max([length + last, *sides])}
 
 
+def _learned_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    length, last = flat["data.sequence_length"], max(flat["data.position_offsets"], default=0)
+    # Both sides of an encoder-decoder are checked with their objective, which says how long they are.
+    if flat["model.architecture"] != "encoder_decoder" and flat["model.position.max_length"] < length + last:
+        yield (
+            f"model.position.max_length={flat['model.position.max_length']} is shorter than "
+            f"data.sequence_length={length}"
+            f"{f' from data.position_offsets={last} on' if last else ''}: learned positions cannot go past their table"
+        )
+
+
 def _derive_sinusoidal(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     del flat
     return {"model.position.layout": "interleaved"}
@@ -228,6 +240,7 @@ POSITION_KINDS = KindTable(
             "a learned vector per position, added to the embedding (Gehring et al. 2017; GPT)",
             frozenset({"embedded"}),
             fields=_LEARNED,
+            problems=_learned_problems,
             derive=_derive_learned,
             code="zoo.layers.position.absolute:Learned",
         ),
