@@ -81,6 +81,13 @@ MUTANTS = (
         STREAMS,
     ),
     Mutant(
+        "traits: an undeclared one is accepted",
+        "zoo/config/kinds/kind.py",
+        "for trait in sorted(kind.traits - self.traits.keys(), key=str):",
+        "for trait in ():",
+        LOADING,
+    ),
+    Mutant(
         "traits: a window is accepted by every kind",
         TRAITS,
         '        "model.attention.window": "window",\n',
