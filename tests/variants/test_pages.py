@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from publication.variants import computed_text
 from tests.parity.systems import SYSTEMS
 from tests.support.stored_outputs import read
 from zoo import config as configs
@@ -18,6 +19,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, split
 from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
+from zoo.variants.computed import FILE, compute, stored
 from zoo.variants.notation import defined, legend
 from zoo.variants.published import PUBLISHED
 from zoo.variants.usage import has_variant, shipped_configs, used_by
@@ -217,3 +219,18 @@ def test_cached_bytes_match_the_cache_arrays(name):
 )
 def test_inference_cost_counts_the_whole_cache(name, pattern):
     assert re.search(pattern, " ".join(inference(BY_NAME[name])))
+
+
+def test_computed_lines_are_kept_for_every_variant():
+    assert list(stored()) == [variant.name for variant in VARIANTS], "run: python -m publication.variants"
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "latent", "local-global", "elmo"])
+def test_kept_lines_are_those_that_are_computed(name):
+    assert stored()[name] == compute(BY_NAME[name]), "run: python -m publication.variants"
+
+
+@pytest.mark.promise
+def test_the_file_of_computed_lines_is_up_to_date():
+    """It depends on the layers, the configs and the experiments."""
+    assert FILE.read_text(encoding="utf-8") == computed_text(), "run: python -m publication.variants"

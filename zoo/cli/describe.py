@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,12 +257,12 @@ def run_list(args: argparse.Namespace) -> int:
 
 def _show(markdown: str) -> None:
     """Prints a Markdown page, rendered in a terminal and plain elsewhere."""
+    if not sys.stdout.isatty():
+        print(markdown, end="")
+        return
+    # Importing these takes longer than making the page.
     from rich.markdown import Markdown
 
     from zoo.cli.console import make_console
 
-    console = make_console()
-    if console.is_terminal:
-        console.print(Markdown(markdown))
-    else:
-        print(markdown, end="")
+    make_console().print(Markdown(markdown))

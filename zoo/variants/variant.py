@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from zoo import config as configs
+from zoo.config.fields import IGNORED_BY
+from zoo.variants.docstrings import Code
+
 # Largest accepted difference from a reference library, relative to the largest output or gradient
 # (docs/parity.md).
 TOLERANCE = 1e-4
@@ -107,7 +111,8 @@ class Variant:
         part: heading under which it is listed.
         changes: fields that turn its baseline into it; empty for a choice of the baseline itself.
         chosen: the fields that choose it, including the baseline's own choices.
-        source: class or function that computes it; its docstring gives the equation and the paper.
+        source: class or function that computes it, "zoo.layers.norm:RMSNorm", or the object itself of
+            a plug-in; its docstring gives the equation and the paper.
         equation: needed if no docstring is about this variant alone.
         paper: needed if neither docstring nor field names it.
         baseline: which of `BASELINES` it changes.
@@ -123,7 +128,7 @@ class Variant:
     part: str
     changes: Mapping[str, Any]
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    source: Any = None
+    source: Code | None = None
     equation: str = ""
     paper: str = ""
     baseline: str = "decoder"
@@ -132,3 +137,20 @@ class Variant:
     details: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     picture: str = ""
+
+
+def is_architecture(variant: Variant) -> bool:
+    """Returns whether a variant is an architecture, whose baseline is the decoder."""
+    return "model.architecture" in variant.changes
+
+
+def resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the flat resolved config of the default with changes and the sizes that it reads."""
+    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
+    defaults = {field.path: field.default for field in configs.FIELDS}
+    read = {
+        path: value
+        for path, value in sizes.items()
+        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
+    }
+    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))

@@ -1,17 +1,5 @@
 """Architectures, and the objectives that they are trained for."""
 
-from zoo.layers import characters, recurrent
-from zoo.models import elmo, encoder_decoder
-from zoo.objectives.bidirectional import BidirectionalObjective
-from zoo.objectives.causal import CausalObjective
-from zoo.objectives.cross_entropy import cross_entropy
-from zoo.objectives.denoising import DenoisingObjective
-from zoo.objectives.masked import MaskedDiffusionObjective, MaskedObjective
-from zoo.objectives.multi_token import MultiTokenObjective
-from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
-from zoo.objectives.replaced_tokens import ReplacedTokensObjective
-from zoo.objectives.span_corruption import SpanObjective
-from zoo.objectives.translation import TranslationObjective
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import BASELINES, ReferenceTest, Variant
 
@@ -45,7 +33,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "causal",
         "objective",
         "causal-lm",
-        source=CausalObjective,
+        source="zoo.objectives.causal:CausalObjective",
         systems=("gpt2",),
         tests=(numpy_reference("objectives/test_causal.py::test_the_loss_is_the_reference_s"),),
         details=("exp of the mean loss is the perplexity.",),
@@ -56,7 +44,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "multi_token",
         "objective",
         "multi-token",
-        source=MultiTokenObjective,
+        source="zoo.objectives.multi_token:MultiTokenObjective",
         tests=(
             numpy_reference(
                 "objectives/test_multi_token.py::test_terms_are_the_surprisals_of_the_document_s_next_tokens"
@@ -98,7 +86,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "masked-lm",
         "objective",
         BASELINES["encoder"],
-        source=MaskedObjective,
+        source="zoo.objectives.masked:MaskedObjective",
         systems=("bert",),
         tests=(numpy_reference("objectives/test_masked.py::test_loss_equals_that_of_each_row_alone"),),
         details=(
@@ -115,7 +103,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "objective",
         "masked-diffusion",
         baseline="encoder",
-        source=MaskedDiffusionObjective,
+        source="zoo.objectives.masked:MaskedDiffusionObjective",
         tests=(
             numpy_reference("objectives/test_masked_diffusion.py::test_loss_equals_that_of_each_row_alone"),
             ReferenceTest(
@@ -132,7 +120,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "objective",
         "replaced-tokens",
         baseline="encoder",
-        source=ReplacedTokensObjective,
+        source="zoo.objectives.replaced_tokens:ReplacedTokensObjective",
         systems=("electra",),
         tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_equal_those_of_each_row_alone"),),
         claims=("V30",),
@@ -143,7 +131,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "architecture",
         "encoder-decoder",
         {"objective.kind": "prefix"},
-        source=encoder_decoder.EncoderDecoder,
+        source="zoo.models.encoder_decoder:EncoderDecoder",
         paper="Vaswani et al. 2017, section 3",
         systems=("transformer", "t5"),
         tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
@@ -154,7 +142,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "prefix-lm",
         "objective",
         BASELINES["encoder_decoder"],
-        source=PrefixObjective,
+        source="zoo.objectives.prefix:PrefixObjective",
         systems=("t5",),
         tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
         claims=("O8",),
@@ -164,7 +152,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "prefix-lm-decoder",
         "objective",
         {"objective.kind": "prefix"},
-        source=PrefixDecoderObjective,
+        source="zoo.objectives.prefix:PrefixDecoderObjective",
         tests=(numpy_reference("objectives/test_prefix_decoder.py::test_the_loss_is_the_reference_s"),),
         picture="mask",
     ),
@@ -172,7 +160,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "span-corruption",
         "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "span"},
-        source=SpanObjective,
+        source="zoo.objectives.span_corruption:SpanObjective",
         tests=(numpy_reference("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),),
         details=(
             "With noise density 0.15 and mean span length 3, a row of n tokens has about 0.15 n / 3 spans; T5's 568"
@@ -184,14 +172,14 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "denoising",
         "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
-        source=DenoisingObjective,
+        source="zoo.objectives.denoising:DenoisingObjective",
         tests=(numpy_reference("objectives/test_denoising.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     Variant(
         "translation",
         "objective",
         {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
-        source=TranslationObjective,
+        source="zoo.objectives.translation:TranslationObjective",
         tests=(numpy_reference("objectives/test_translation.py::test_loss_equals_that_of_each_pair_alone"),),
     ),
     choice(
@@ -200,7 +188,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "architecture",
         "elmo",
         {"objective.kind": "bidirectional"},
-        source=elmo.ELMo,
+        source="zoo.models.elmo:ELMo",
         tests=(BILM, numpy_reference("models/test_elmo.py::test_model_matches_its_equations")),
         claims=("O7", "O11", "O14"),
         picture="architecture",
@@ -209,14 +197,14 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "bidirectional-lm",
         "objective",
         BASELINES["elmo"],
-        source=BidirectionalObjective,
+        source="zoo.objectives.bidirectional:BidirectionalObjective",
         tests=(numpy_reference("objectives/test_bidirectional.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     Variant(
         "character-cnn",
         "architecture",
         {},
-        source=characters.CharacterCNN,
+        source="zoo.layers.characters:CharacterCNN",
         paper="Kim et al. 2016; Peters et al. 2018, section 3.4",
         baseline="elmo",
         tests=(numpy_reference("layers/test_characters.py::test_token_vector_matches_its_equation"),),
@@ -225,7 +213,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         "projected-lstm",
         "architecture",
         {},
-        source=recurrent.ProjectedLSTM,
+        source="zoo.layers.recurrent:ProjectedLSTM",
         baseline="elmo",
         paper="Sak et al. 2014",
         tests=(numpy_reference("layers/test_recurrent.py::test_layer_matches_its_equation"),),
@@ -235,7 +223,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         1e-4,
         "objective",
         "z-loss",
-        source=cross_entropy,
+        source="zoo.objectives.cross_entropy:cross_entropy",
         tests=(numpy_reference("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),),
         equation=(
             "loss = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "

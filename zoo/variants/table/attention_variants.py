@@ -1,6 +1,5 @@
 """Variants of attention."""
 
-from zoo.layers.attention import favor, head_options, softmax_attention
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -19,7 +18,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "softmax",
         "attention",
         "multi-head",
-        source=softmax_attention.SoftmaxAttention,
+        source="zoo.layers.attention.softmax_attention:SoftmaxAttention",
         systems=("gpt2",),
         tests=(LAYER,),
         details=("A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K where heads share them.",),
@@ -211,7 +210,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "head",
         "attention",
         "qk-norm",
-        source=head_options.HeadNorm,
+        source="zoo.layers.attention.head_options:HeadNorm",
         systems=("qwen3",),
         tests=(LAYER,),
         picture="architecture",
@@ -226,7 +225,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "full",
         "attention",
         "qk-norm-full",
-        source=head_options.HeadNorm,
+        source="zoo.layers.attention.head_options:HeadNorm",
         paper="OLMo Team 2025 (OLMo 2)",
         systems=("olmo2",),
         tests=(LAYER,),
@@ -280,7 +279,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "model.attention.kind",
         "performer",
         "attention",
-        source=favor.performer_attention,
+        source="zoo.layers.attention.favor:performer_attention",
         tests=(
             FAVOR,
             numpy_reference("layers/attention/test_performer.py::test_outputs_and_gradients_match_the_equations"),

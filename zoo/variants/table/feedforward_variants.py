@@ -1,8 +1,7 @@
 """Variants of the feed-forward layer, the embedding and the head."""
 
-from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
-from zoo.layers import feedforward
-from zoo.models import head, language_model
+from zoo.config.fields import GATED
+from zoo.config.kinds import activation_of
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -25,7 +24,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "model.ffn.kind",
             kind,
             "feed-forward layer",
-            source=FEED_FORWARD_KINDS.code_of(kind),
+            source=f"zoo.layers.feedforward:{'GatedFeedForward' if kind in GATED else 'FeedForward'}",
             systems=systems,
             tests=(FFN,),
             details=(ACTIVATIONS[activation_of(kind)],),
@@ -45,11 +44,16 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             kind,
             "feed-forward layer",
             kind.replace("_", "-"),
-            source=FEED_FORWARD_KINDS.code_of(kind),
+            source=f"zoo.layers.feedforward:{name}",
             paper="Maas et al. 2013; So et al. 2021, section 4" if kind.startswith("leaky") else "",
             tests=(FFN,) if kind == "leaky_relu_squared" else (FFN, MODELS),
         )
-        for kind in ("relu_squared", "leaky_relu_squared", "swiglu_clamped", "xielu")
+        for kind, name in (
+            ("relu_squared", "SquaredReLU"),
+            ("leaky_relu_squared", "LeakySquaredReLU"),
+            ("swiglu_clamped", "ClampedSwiGLU"),
+            ("xielu", "XIELU"),
+        )
     ),
     choice(
         "model.ffn.gelu_approximation",
@@ -67,7 +71,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         "feed-forward layer",
         "matched-parameters",
         {"model.ffn.kind": "swiglu"},
-        source=feedforward.hidden_dim,
+        source="zoo.layers.feedforward:hidden_dim",
         tests=(
             ReferenceTest(
                 "counts of parameters",
@@ -94,7 +98,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         "sqrt_dim",
         "embedding and head",
         "scaled-embedding",
-        source=language_model.embed,
+        source="zoo.models.language_model:embed",
         systems=("transformer", "gemma"),
         tests=(WHOLE,),
         equation="x_t = E[token_t] * sqrt(D).",
@@ -170,7 +174,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         True,
         "embedding and head",
         "head-transform",
-        source=head.Head,
+        source="zoo.models.head:Head",
         systems=("bert",),
         tests=(WHOLE,),
         equation=(

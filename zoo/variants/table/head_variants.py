@@ -1,12 +1,5 @@
 """Variants of what heads do with scores, and with what they have read."""
 
-from zoo.layers.attention import (
-    differential_attention,
-    forgetting_attention,
-    head_options,
-    latent_attention,
-    sigmoid_attention,
-)
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -33,17 +26,27 @@ DEEPSEEK = ReferenceTest(
 
 HEAD_VARIANTS: tuple[Variant, ...] = (
     choice(
-        "model.attention.qk_norm", "cosine", "attention", "cosine", source=head_options.CosineNorm, tests=(LAYER, SWIN)
+        "model.attention.qk_norm",
+        "cosine",
+        "attention",
+        "cosine",
+        source="zoo.layers.attention.head_options:CosineNorm",
+        tests=(LAYER, SWIN),
     ),
     choice(
-        "model.attention.output_norm", True, "attention", "output-norm", source=head_options.OutputNorm, tests=(LAYER,)
+        "model.attention.output_norm",
+        True,
+        "attention",
+        "output-norm",
+        source="zoo.layers.attention.head_options:OutputNorm",
+        tests=(LAYER,),
     ),
     choice(
         "model.attention.gate",
         "elementwise",
         "attention",
         "output-gate",
-        source=head_options.OutputGate,
+        source="zoo.layers.attention.head_options:OutputGate",
         paper="Qiu et al. 2025; Qwen Team 2025 (Qwen3-Next)",
         tests=(LAYER, QWEN3_NEXT),
     ),
@@ -97,13 +100,20 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Zhai 2026 (XSA)",
         tests=(LAYER,),
     ),
-    choice("model.attention.ssmax", 0.4, "attention", "ssmax", source=head_options.LengthFactor, tests=(LAYER,)),
+    choice(
+        "model.attention.ssmax",
+        0.4,
+        "attention",
+        "ssmax",
+        source="zoo.layers.attention.head_options:LengthFactor",
+        tests=(LAYER,),
+    ),
     choice(
         "model.attention.kind",
         "softmax_plus_one",
         "attention",
         "softmax-plus-one",
-        source=sigmoid_attention.SoftmaxPlusOneAttention,
+        source="zoo.layers.attention.sigmoid_attention:SoftmaxPlusOneAttention",
         tests=(LAYER, ZERO_KEY),
     ),
     choice(
@@ -111,21 +121,21 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "sigmoid",
         "attention",
         "sigmoid-attention",
-        source=sigmoid_attention.SigmoidAttention,
+        source="zoo.layers.attention.sigmoid_attention:SigmoidAttention",
         tests=(LAYER,),
     ),
     choice(
         "model.attention.kind",
         "forgetting",
         "attention",
-        source=forgetting_attention.ForgettingAttention,
+        source="zoo.layers.attention.forgetting_attention:ForgettingAttention",
         tests=(LAYER,),
     ),
     choice(
         "model.attention.kind",
         "differential",
         "attention",
-        source=differential_attention.DifferentialAttention,
+        source="zoo.layers.attention.differential_attention:DifferentialAttention",
         systems=("diffllama",),
         tests=(LAYER, WHOLE),
     ),
@@ -147,7 +157,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         "latent",
         "attention",
         more=ROPE,
-        source=latent_attention.LatentAttention,
+        source="zoo.layers.attention.latent_attention:LatentAttention",
         tests=(LAYER, WHOLE, DEEPSEEK),
         details=(
             "A cache holds r + R numbers for each token and layer, multi-head attention 2 H K. With the sizes of "

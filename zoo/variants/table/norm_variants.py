@@ -1,7 +1,5 @@
 """Variants of normalisation and its placement."""
 
-from zoo.config.kinds import PLACEMENT_KINDS
-from zoo.layers import block, norm
 from zoo.variants.table.entry import WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -22,7 +20,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "model.norm.kind",
         "layernorm",
         "normalisation",
-        source=norm.LayerNorm,
+        source="zoo.layers.norm:LayerNorm",
         systems=("gpt2", "bert"),
         tests=(NORM, TORCH_NORM),
     ),
@@ -30,17 +28,19 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "model.norm.kind",
         "rmsnorm",
         "normalisation",
-        source=norm.RMSNorm,
+        source="zoo.layers.norm:RMSNorm",
         systems=("llama", "t5"),
         tests=(NORM, TORCH_NORM),
     ),
-    choice("model.norm.kind", "centering", "normalisation", source=norm.CenteringNorm, tests=(NORM,)),
-    choice("model.norm.kind", "dyt", "normalisation", "dynamic-tanh", source=norm.DynamicTanh, tests=(NORM,)),
+    choice("model.norm.kind", "centering", "normalisation", source="zoo.layers.norm:CenteringNorm", tests=(NORM,)),
+    choice(
+        "model.norm.kind", "dyt", "normalisation", "dynamic-tanh", source="zoo.layers.norm:DynamicTanh", tests=(NORM,)
+    ),
     choice(
         "model.norm.kind",
         "batchnorm",
         "normalisation",
-        source=norm.BatchNorm,
+        source="zoo.layers.norm:BatchNorm",
         tests=(numpy_reference("layers/test_norm.py::test_batch_norm_in_training_is_algorithm_1_over_filled_slots"),),
     ),
     choice(
@@ -48,7 +48,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "none",
         "normalisation",
         "no-norm",
-        source=norm.NoNorm,
+        source="zoo.layers.norm:NoNorm",
         paper="a control",
         tests=(numpy_reference("layers/test_block.py::test_block_without_norms_matches_its_equation"),),
         details=("Switched off: all norms, also the last one before the head.",),
@@ -106,7 +106,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "model.norm.placement",
         "pre",
         "placement",
-        source=block.PreNormBlock,
+        source="zoo.layers.block:PreNormBlock",
         systems=("gpt2", "llama"),
         tests=(BLOCK, TORCH_BLOCK),
         details=(
@@ -118,7 +118,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "model.norm.placement",
         "post",
         "placement",
-        source=block.PostNormBlock,
+        source="zoo.layers.block:PostNormBlock",
         systems=("gpt1", "bert"),
         tests=(BLOCK, TORCH_BLOCK),
         details=(
@@ -131,7 +131,7 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "model.norm.placement",
         "sandwich",
         "placement",
-        source=block.SandwichBlock,
+        source="zoo.layers.block:SandwichBlock",
         systems=("gemma2", "gemma3"),
         tests=(BLOCK,),
         picture="architecture",
@@ -140,24 +140,24 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         "model.norm.placement",
         "reordered",
         "placement",
-        source=block.ReorderedBlock,
+        source="zoo.layers.block:ReorderedBlock",
         systems=("olmo2",),
         tests=(BLOCK,),
         picture="architecture",
     ),
     *(
-        choice("model.norm.placement", name, "placement", page, source=PLACEMENT_KINDS.code_of(name), tests=(BLOCK,))
-        for name, page in (
-            ("pre_scaled", "layernorm-scaling"),
-            ("layerscale", "layerscale"),
-            ("x0_shortcut", "x0-shortcut"),
+        choice("model.norm.placement", name, "placement", page, source=f"zoo.layers.block:{block}", tests=(BLOCK,))
+        for name, page, block in (
+            ("pre_scaled", "layernorm-scaling", "PreScaledBlock"),
+            ("layerscale", "layerscale", "LayerScaleBlock"),
+            ("x0_shortcut", "x0-shortcut", "ShortcutBlock"),
         )
     ),
     choice(
         "model.norm.placement",
         "deepnorm",
         "placement",
-        source=block.DeepNormBlock,
+        source="zoo.layers.block:DeepNormBlock",
         tests=(numpy_reference("layers/test_block.py::test_deepnorm_weights_the_stream_and_scales_initial_values"),),
         picture="architecture",
     ),

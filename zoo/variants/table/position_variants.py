@@ -1,10 +1,5 @@
 """Variants of positions."""
 
-from typing import Any
-
-from zoo.config.kinds import POSITION_KINDS
-from zoo.layers import position
-from zoo.layers.position import relative, rope
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -13,7 +8,7 @@ FREQUENCIES = numpy_reference("layers/test_position.py::test_scaled_rope_frequen
 SINUSOID = numpy_reference("layers/test_position.py::test_sinusoids_are_added_to_the_embedding")
 
 
-def scaled_rope(kind: str, source: Any, systems: tuple[str, ...]) -> Variant:
+def scaled_rope(kind: str, source: str, systems: tuple[str, ...]) -> Variant:
     """Returns RoPE scaled to four times the length that it was trained with."""
     return choice(
         "model.position.scaling.kind",
@@ -49,7 +44,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         TABLE,
         "learned",
         "position",
-        source=POSITION_KINDS.code_of("learned"),
+        source="zoo.layers.position.absolute:Learned",
         systems=("gpt1", "gpt2", "bert"),
         tests=(WHOLE,),
     ),
@@ -67,7 +62,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         TABLE,
         "sinusoidal",
         "position",
-        source=POSITION_KINDS.code_of("sinusoidal"),
+        source="zoo.layers.position.absolute:Sinusoidal",
         systems=("distilbert-sinusoidal", "transformer"),
         tests=(SINUSOID,),
         claims=("P4",),
@@ -79,7 +74,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         "position",
         "sinusoidal-half",
         {TABLE: "sinusoidal"},
-        source=position.sinusoid,
+        source="zoo.layers.position.absolute:sinusoid",
         systems=("transformer",),
         tests=(SINUSOID,),
         picture="positions",
@@ -104,7 +99,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         TABLE,
         "rope",
         "position",
-        source=rope.Rope,
+        source="zoo.layers.position.rope:Rope",
         systems=("llama", "mistral"),
         tests=(
             ReferenceTest(
@@ -126,7 +121,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         "position",
         "rope-interleaved",
         ROPE,
-        source=rope.rotate_pairs,
+        source="zoo.layers.position.rope:rotate_pairs",
         systems=("gpt-j", "roformer"),
         tests=(WHOLE,),
         details=(
@@ -166,15 +161,15 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         tests=(LAYER,),
         picture="positions",
     ),
-    scaled_rope("linear", rope.linear_frequencies, ("llama-linear",)),
-    scaled_rope("dynamic", rope.dynamic_frequencies, ("llama-dynamic",)),
-    scaled_rope("yarn", rope.yarn_frequencies, ("llama-yarn",)),
-    scaled_rope("llama3", rope.llama3_frequencies, ("llama-3.1",)),
+    scaled_rope("linear", "zoo.layers.position.rope:linear_frequencies", ("llama-linear",)),
+    scaled_rope("dynamic", "zoo.layers.position.rope:dynamic_frequencies", ("llama-dynamic",)),
+    scaled_rope("yarn", "zoo.layers.position.rope:yarn_frequencies", ("llama-yarn",)),
+    scaled_rope("llama3", "zoo.layers.position.rope:llama3_frequencies", ("llama-3.1",)),
     choice(
         TABLE,
         "alibi",
         "position",
-        source=relative.Alibi,
+        source="zoo.layers.position.relative:Alibi",
         systems=("bloom", "mpt-6-heads"),
         tests=(LAYER,),
         details=(
@@ -189,7 +184,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         "relative_bias",
         "position",
         "relative-bias",
-        source=relative.RelativeBias,
+        source="zoo.layers.position.relative:RelativeBias",
         systems=("t5", "t5-1.1"),
         tests=(WHOLE,),
         details=(
@@ -207,7 +202,7 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         "position",
         "relative-bias-per-layer",
         {TABLE: "relative_bias"},
-        source=relative.RelativeBias,
+        source="zoo.layers.position.relative:RelativeBias",
         paper="Chung et al. 2023 (umT5)",
         systems=("umt5",),
         tests=(LAYER,),
@@ -216,14 +211,21 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             " those of relative-bias."
         ),
     ),
-    choice(TABLE, "shaw", "position", source=relative.ShawPosition, tests=(LAYER,), picture="positions"),
+    choice(
+        TABLE,
+        "shaw",
+        "position",
+        source="zoo.layers.position.relative:ShawPosition",
+        tests=(LAYER,),
+        picture="positions",
+    ),
     choice(
         "model.position.relative_values",
         False,
         "position",
         "shaw-keys",
         {TABLE: "shaw"},
-        source=relative.ShawPosition,
+        source="zoo.layers.position.relative:ShawPosition",
         systems=("shaw-keys",),
         tests=(LAYER,),
         equation=(

@@ -1,9 +1,5 @@
 """Tasks, and how their heads read a model."""
 
-from zoo.layers import scalar_mix
-from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective
-from zoo.objectives.tasks.extraction import ExtractionObjective
-from zoo.objectives.tasks.tagging import TaggingObjective
 from zoo.variants.table.entry import choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -22,17 +18,24 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "classification",
         "task",
         more={"model.head.classes": 4},
-        source=ClassificationObjective,
+        source="zoo.objectives.tasks.classification:ClassificationObjective",
         baseline="encoder",
         tests=(ROWS_ALONE,),
     ),
-    choice("objective.kind", "regression", "task", source=RegressionObjective, baseline="encoder", tests=(ROWS_ALONE,)),
+    choice(
+        "objective.kind",
+        "regression",
+        "task",
+        source="zoo.objectives.tasks.classification:RegressionObjective",
+        baseline="encoder",
+        tests=(ROWS_ALONE,),
+    ),
     choice(
         "objective.kind",
         "tagging",
         "task",
         more={"model.head.classes": 4},
-        source=TaggingObjective,
+        source="zoo.objectives.tasks.tagging:TaggingObjective",
         baseline="encoder",
         tests=(numpy_reference("objectives/test_spans_of_text.py::test_loss_equals_that_of_each_row_alone"),),
     ),
@@ -40,7 +43,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "objective.kind",
         "extraction",
         "task",
-        source=ExtractionObjective,
+        source="zoo.objectives.tasks.extraction:ExtractionObjective",
         baseline="encoder",
         tests=(numpy_reference("objectives/test_spans_of_text.py::test_loss_equals_that_of_each_row_alone"),),
     ),
@@ -92,7 +95,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "scalar-mix",
         "task",
         CLASSES,
-        source=scalar_mix.scalar_mix,
+        source="zoo.layers.scalar_mix:scalar_mix",
         equation=(
             "h = gamma * sum_j softmax(w)_j h_j, h_j a token's state after layer j: the vector that a task reads, with "
             "learned numbers gamma and w_j."
@@ -110,7 +113,7 @@ TASK_VARIANTS: tuple[Variant, ...] = (
         "task",
         "normalised-layers",
         CLASSES,
-        source=scalar_mix.normalise_layers,
+        source="zoo.layers.scalar_mix:normalise_layers",
         equation=(
             "h_j = (h_j - mean(h_j)) / sqrt(variance(h_j) + 1e-12) for the state of each token after each layer j, "
             "before they are mixed. Nothing is learned."

@@ -1,6 +1,5 @@
 """Variants of the values that attention reads."""
 
-from zoo.layers.attention import value_mixing
 from zoo.variants.table.entry import WHOLE, choice
 from zoo.variants.variant import Variant
 
@@ -10,7 +9,7 @@ VALUE_VARIANTS: tuple[Variant, ...] = (
         "value_residual",
         "attention",
         "value-residual",
-        source=value_mixing.ValueResidualAttention,
+        source="zoo.layers.attention.value_mixing:ValueResidualAttention",
         tests=(WHOLE,),
     ),
     choice(
@@ -31,7 +30,7 @@ VALUE_VARIANTS: tuple[Variant, ...] = (
         "value_embedding",
         "attention",
         "value-embedding",
-        source=value_mixing.ValueEmbeddingAttention,
+        source="zoo.layers.attention.value_mixing:ValueEmbeddingAttention",
         tests=(WHOLE,),
     ),
 )
