@@ -12,7 +12,7 @@ from zoo.errors import ConfigError
 from zoo.variants.computed import computed
 from zoo.variants.docstrings import docstring, module_and_name
 from zoo.variants.notation import legend
-from zoo.variants.published import PUBLISHED
+from zoo.variants.reference_tests import TESTS
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant, is_architecture, resolved_fields
 
@@ -156,7 +156,7 @@ def checks(variant: Variant) -> list[str]:
         f"{TOLERANCE:g}"
         for system in variant.systems
     ]
-    lines += [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in variant.tests]
+    lines += [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in TESTS.get(variant.name, ())]
     return lines or ["No reference known to zoo: the variant comes from a plug-in, whose author tests it."]
 
 
@@ -235,7 +235,7 @@ def sections(variant: Variant, claims: Sequence[str] | None = None) -> dict[str,
         "What it computes": equation,
         "Paper": papers(variant),
         "Claims and experiments": list(lines.experiments if claims is None else claims),
-        "What papers report": list(PUBLISHED.get(variant.name, ())),
+        "What papers report": list(variant.published),
         "Code": [f"{code_of(variant)}."],
         "Config": chosen_by(variant) or ["Nothing to set: every model of this architecture has it."],
         "Used by": [f"The configs {users}." if users else "No published config uses it in its default size."],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.config.field import Field
+from zoo.config.kinds.description import Description
 from zoo.errors import did_you_mean, listed, shown
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -51,6 +52,8 @@ class Kind:
             resolved without JAX; plug-ins give the object itself.
         widths: of a kind of attention whose heads have other widths than `attention.head_dim`: the
             fields of which a width is the sum (`zoo.config.kinds.attention_kinds.width_fields`).
+        description: what its page tells beyond this (`zoo describe`); None for a choice without a
+            page.
     """
 
     path: str
@@ -63,6 +66,7 @@ class Kind:
     loss_terms: Mapping[str, str] = field(default_factory=dict)
     code: str | Callable[..., Any] | None = None
     widths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    description: Description | None = field(default_factory=Description)
 
     def __post_init__(self):
         own = (self.path, (self.name,))
@@ -79,13 +83,14 @@ class KindTable:
         traits: the traits that its kinds can have, each with its meaning. No other can be declared or
             asked for: a misspelt one would switch off a refusal.
         by_name: the kinds.
+        part: heading under which their pages are listed; "" for kinds without pages.
 
     Raises:
         ValueError: a kind cannot be added (`refusals`).
     """
 
-    def __init__(self, path: str, traits: Mapping[str, str], kinds: Sequence[Kind]):
-        self.path, self.traits, self.by_name = path, traits, {}
+    def __init__(self, path: str, traits: Mapping[str, str], kinds: Sequence[Kind], part: str = ""):
+        self.path, self.traits, self.by_name, self.part = path, traits, {}, part
         for kind in kinds:
             self.add(kind)
 
