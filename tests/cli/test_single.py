@@ -295,6 +295,21 @@ for name in {["", *main.SUBCOMMANDS]!r}:
     assert done.stdout.count("usage: ") >= len(main.SUBCOMMANDS) + 1
 
 
+def test_describing_variants_imports_no_accelerator_library():
+    program = (
+        "import sys\n"
+        "from zoo.cli.main import main\n"
+        "assert [main(['describe', *names]) for names in ((), ('rope',), ('latent',))] == [0, 0, 0]\n"
+        "assert not {'jax', 'flax', 'numpy', 'rich'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "# rope\n" in done.stdout
+    assert "# latent\n" in done.stdout
+
+
 def test_importing_zoo_loads_no_heavy_libraries():
     program = (
         "import sys, zoo, zoo.config, zoo.data, zoo.lab; "

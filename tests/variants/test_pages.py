@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from publication.variants import computed_text
 from tests.parity.systems import SYSTEMS
 from tests.support.stored_outputs import read
 from zoo import config as configs
@@ -18,8 +19,9 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, split
 from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
+from zoo.variants.computed import FILE, compute, stored
 from zoo.variants.notation import defined, legend
-from zoo.variants.published import PUBLISHED
+from zoo.variants.reference_tests import TESTS
 from zoo.variants.usage import has_variant, shipped_configs, used_by
 from zoo.variants.variant import BASELINES
 from zoo.variants.variant_cost import cached_bytes, inference, resolved
@@ -66,7 +68,7 @@ def test_pages_have_every_section(variant):
     assert any(
         NAMED.search(paper) or CONTROL in paper or "Team" in paper or "OpenAI" in paper for paper in found["Paper"]
     )
-    assert variant.systems or variant.tests
+    assert variant.systems or variant.name in TESTS
 
 
 def test_names_are_unique_and_plain():
@@ -107,7 +109,7 @@ def test_systems_of_a_variant_have_that_variant(variant, name):
 
 @each_variant
 def test_cited_tests_exist_and_use_the_cited_tolerance(variant):
-    for test in variant.tests:
+    for test in TESTS.get(variant.name, ()):
         path, name = test.where.split("::")
         text = (ROOT / path).read_text(encoding="utf-8")
         assert f"\ndef {name}(" in text
@@ -166,9 +168,13 @@ def test_has_variant_and_used_by():
     assert "longformer" not in used_by(BY_NAME["window"])
 
 
-def test_published_results_belong_to_variants_and_cite_papers():
-    assert set(PUBLISHED) <= set(BY_NAME)
-    assert all(NAMED.search(line) or line.startswith("The same") for lines in PUBLISHED.values() for line in lines)
+def test_references_compare_variants_that_exist():
+    assert set(TESTS) <= set(BY_NAME)
+
+
+def test_published_results_cite_papers():
+    lines = [line for variant in VARIANTS for line in variant.published]
+    assert all(NAMED.search(line) or line.startswith("The same") for line in lines)
 
 
 def test_legend_explains_symbols_that_the_text_does_not_define():
@@ -217,3 +223,18 @@ def test_cached_bytes_match_the_cache_arrays(name):
 )
 def test_inference_cost_counts_the_whole_cache(name, pattern):
     assert re.search(pattern, " ".join(inference(BY_NAME[name])))
+
+
+def test_computed_lines_are_kept_for_every_variant():
+    assert list(stored()) == [variant.name for variant in VARIANTS], "run: python -m publication.variants"
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "latent", "local-global", "elmo"])
+def test_kept_lines_are_those_that_are_computed(name):
+    assert stored()[name] == compute(BY_NAME[name]), "run: python -m publication.variants"
+
+
+@pytest.mark.promise
+def test_the_file_of_computed_lines_is_up_to_date():
+    """It depends on the layers, the configs and the experiments."""
+    assert FILE.read_text(encoding="utf-8") == computed_text(), "run: python -m publication.variants"

@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,43 +23,6 @@ EXAMPLES = """examples:
   zoo describe position      the fields of position encodings and their choices
   zoo describe schedule.warmup_steps
   zoo describe configs/bert.py"""
-# Other names of variants and fields.
-SYNONYMS = {
-    "mha": "multi-head",
-    "gqa": "grouped-query",
-    "mqa": "multi-query",
-    "swa": "window",
-    "sliding-window": "window",
-    "flash": "model.attention.implementation",
-    "flash-attention": "model.attention.implementation",
-    "swish": "silu",
-    "glu": "model.ffn.kind",
-    "rotary": "rope",
-    "pre-norm": "pre",
-    "post-norm": "post",
-    "mlm": "masked-lm",
-    "nsp": "next-sentence",
-    "ntk": "rope-dynamic",
-    "yarn": "rope-yarn",
-    "lr": "optimizer.learning_rate",
-    "adam": "optimizer.kind",
-    "dyt": "dynamic-tanh",
-    "ema": "optimizer.ema_steps",
-    "mup": "model.parametrization",
-    "xsa": "exclusive",
-    "fox": "forgetting",
-    "diff-attention": "differential",
-    "mla": "latent",
-    "mtp": "multi-token",
-    "gated-attention": "output-gate",
-    "peri-ln": "sandwich",
-    "relu2": "relu-squared",
-    "x0": "x0-shortcut",
-    "l2": "optimizer.weight_decay_form",
-    "wd": "optimizer.weight_decay",
-    "warmup": "schedule.warmup_steps",
-    "warm-up": "schedule.warmup_steps",
-}
 # Width of the column of fields; longer ones push the rest to the right.
 COLUMN = 48
 LISTS = {
@@ -153,6 +117,14 @@ def _config_file(name: str) -> str | None:
         raise ConfigError(f"{path} is not a Python file: {error}") from None
 
 
+def synonyms() -> dict[str, str]:
+    """Returns {other name: name of a variant or path of a field}."""
+    from zoo.variants import VARIANTS
+
+    names = {variant.name: variant.synonyms for variant in VARIANTS} | {field.path: field.synonyms for field in FIELDS}
+    return {synonym: name for name, others in names.items() for synonym in others}
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints a description of the name; without a name, one line per variant."""
     from zoo.variants import VARIANTS
@@ -165,8 +137,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     args.name = " ".join(args.name)
     wanted = "-".join(args.name.lower().replace("_", "-").split())
-    if wanted in SYNONYMS:
-        args.name = wanted = SYNONYMS[wanted]
+    if wanted in (meant := synonyms()):
+        args.name = wanted = meant[wanted]
     elif " " in args.name:
         args.name = wanted.replace("-", "_")
     for variant in VARIANTS:
@@ -256,12 +228,12 @@ def run_list(args: argparse.Namespace) -> int:
 
 def _show(markdown: str) -> None:
     """Prints a Markdown page, rendered in a terminal and plain elsewhere."""
+    if not sys.stdout.isatty():
+        print(markdown, end="")
+        return
+    # Importing these takes longer than making the page.
     from rich.markdown import Markdown
 
     from zoo.cli.console import make_console
 
-    console = make_console()
-    if console.is_terminal:
-        console.print(Markdown(markdown))
-    else:
-        print(markdown, end="")
+    make_console().print(Markdown(markdown))

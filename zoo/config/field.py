@@ -31,6 +31,7 @@ class Field:
             never a number to branch on.
         added: it came after runs that are kept. Where it has its default it is no part of a run's
             identity, so that these keep theirs.
+        synonyms: other names that `zoo describe` knows, in lower case and with hyphens.
 
     Raises:
         ValueError: the field is traced, but it is no number, may be `auto`, or is of a part that
@@ -50,6 +51,7 @@ class Field:
     items: type = int
     traced: bool = False
     added: bool = False
+    synonyms: tuple[str, ...] = ()
 
     def __post_init__(self):
         number = self.kind in (int, float) and not self.auto

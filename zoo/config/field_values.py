@@ -41,16 +41,8 @@ def parse_value(field: Field, text: str) -> Any:
 
 def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
     """Returns the value in the field's type, and what is wrong with it or None."""
-    expected = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "text",
-        tuple: "comma-separated integers" if field.items is int else "comma-separated names",
-    }
     if field.auto and value == AUTO and isinstance(value, str):
         return value, None
-    wrong = f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
     if field.choices:
         if not isinstance(value, str) or value not in field.choices:
             names = listed([*field.choices, *([AUTO] if field.auto else ())], _MOST_CHOICES)
@@ -63,11 +55,11 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
         if not isinstance(value, tuple | list) or not all(
             isinstance(item, field.items) and not isinstance(item, bool) for item in value
         ):
-            return value, wrong
+            return value, _wrong_type(field, value)
         value, numbers = tuple(value), value if field.items is int else ()
     elif field.kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return value, wrong
+            return value, _wrong_type(field, value)
         value = float(value)
         if not math.isfinite(value):
             return value, f"{field.path}={value!r}: expected a finite number"
@@ -78,7 +70,7 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
             )
         numbers = (value,)
     elif not isinstance(value, field.kind) or (field.kind is int and isinstance(value, bool)):
-        return value, wrong
+        return value, _wrong_type(field, value)
     else:
         numbers = (value,) if field.kind is int else ()
     for number in numbers:
@@ -89,3 +81,14 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
         if (largest := field.largest) is not None and number > largest:
             return value, f"{field.path}={shown(number)} must be at most {largest:.10g}"
     return value, None
+
+
+def _wrong_type(field: Field, value: Any) -> str:
+    expected = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        tuple: "comma-separated integers" if field.items is int else "comma-separated names",
+    }
+    return f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")

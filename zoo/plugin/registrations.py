@@ -23,7 +23,7 @@ from zoo.layers.position import Position
 from zoo.layers.short_convolution import DepthwiseConvolution, ShortConvolution
 from zoo.objectives import Objective
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant import Variant
+from zoo.variants.variant import has_page, of_kind
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,20 @@ class _Table:
     Attributes:
         base: the base class; None if they are functions.
         required: methods that the base class leaves to it; of "a or b", one.
-        part: heading of its page (`zoo describe`); empty for kinds without pages.
     """
 
     base: type | None = None
     required: tuple[str, ...] = ()
-    part: str = ""
 
 
 TABLES: dict[str, _Table] = {
-    "model.norm.kind": _Table(Norm, ("__call__",), "normalisation"),
-    "model.norm.placement": _Table(Block, ("sublayer",), "placement"),
-    "model.position.kind": _Table(Position, (), "position"),
-    "model.attention.kind": _Table(TokenMixer, ("__call__", "product_flops"), "attention"),
-    "model.convolution.kind": _Table(ShortConvolution, ("places", "mix or mix_reading"), "convolution"),
-    "model.ffn.kind": _Table(FeedForward, (), "feed-forward layer"),
-    "objective.kind": _Table(Objective, ("targets",), "objective"),
+    "model.norm.kind": _Table(Norm, ("__call__",)),
+    "model.norm.placement": _Table(Block, ("sublayer",)),
+    "model.position.kind": _Table(Position),
+    "model.attention.kind": _Table(TokenMixer, ("__call__", "product_flops")),
+    "model.convolution.kind": _Table(ShortConvolution, ("places", "mix or mix_reading")),
+    "model.ffn.kind": _Table(FeedForward),
+    "objective.kind": _Table(Objective, ("targets",)),
     "optimizer.kind": _Table(),
     "schedule.kind": _Table(),
 }
@@ -71,7 +69,7 @@ class KindRegistration:
             return
         yield from KIND_TABLES[kind.path].refusals(kind)
         new = kind.name not in KIND_TABLES[kind.path].by_name
-        if new and TABLES[kind.path].part and any(variant.name == self._page for variant in VARIANTS):
+        if new and has_page(kind) and any(variant.name == self._page for variant in VARIANTS):
             yield f"{label}: zoo describe {self._page} is the page of another variant; choose another name"
         yield from self._implementation_problems(label)
         for field in kind.fields:
@@ -104,7 +102,7 @@ class KindRegistration:
 
     @property
     def _page(self) -> str:
-        return str(self.kind.name).replace("_", "-")
+        return of_kind(self.kind).name
 
     def add(self) -> None:
         kind = self.kind
@@ -112,9 +110,8 @@ class KindRegistration:
         for field in kind.fields:
             FIELDS.add(field)
         LOSS_TERMS.update(kind.loss_terms)
-        if part := TABLES[kind.path].part:
-            chosen = {kind.path: kind.name}
-            VARIANTS.append(Variant(self._page, part, chosen, chosen, source=code_of(kind)))
+        if has_page(kind):
+            VARIANTS.append(of_kind(kind))
 
     def remove(self) -> None:
         kind = self.kind
@@ -123,7 +120,8 @@ class KindRegistration:
             FIELDS.remove(field.path)
         for name in kind.loss_terms:
             del LOSS_TERMS[name]
-        VARIANTS[:] = [variant for variant in VARIANTS if variant.name != self._page]
+        if has_page(kind):
+            VARIANTS[:] = [variant for variant in VARIANTS if variant.name != self._page]
 
 
 def _objective_problems(label: str, made: type[Objective], kind: Kind) -> Iterator[str]:

@@ -1,8 +1,13 @@
-"""What the table of variants records about each, and the models and references it refers to."""
+"""Variants, and the models that they change."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from zoo import config as configs
+from zoo.config.fields import IGNORED_BY
+from zoo.config.kinds import KIND_TABLES, Description, Kind
 
 # Largest accepted difference from a reference library, relative to the largest output or gradient
 # (docs/parity.md).
@@ -99,36 +104,63 @@ class ReferenceTest:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One way to build a part of a model.
+class Variant(Description):
+    """One way to build a part of a model: a kind, or a setting of other fields.
 
     Attributes:
         name: in commands and file names.
         part: heading under which it is listed.
-        changes: fields that turn its baseline into it; empty for a choice of the baseline itself.
-        chosen: the fields that choose it, including the baseline's own choices.
-        source: class or function that computes it; its docstring gives the equation and the paper.
-        equation: needed if no docstring is about this variant alone.
-        paper: needed if neither docstring nor field names it.
-        baseline: which of `BASELINES` it changes.
-        systems: systems of docs/parity.md that have it.
-        tests: further comparisons.
-        details: further formulas and facts, a paragraph each: the slopes, the bucket rule, the size
-            of the cache; for a field that is switched off, what is then missing.
-        claims: ids of claims about it that no experiment with a run judges: exact and measured ones.
-        picture: what a figure of it shows, such as "mask" or "heads"; "" for none.
+        chosen: the fields that choose it, also where that is the baseline's choice; empty for what
+            every model of its baseline has.
     """
 
     name: str
     part: str
-    changes: Mapping[str, Any]
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    source: Any = None
-    equation: str = ""
-    paper: str = ""
-    baseline: str = "decoder"
-    systems: tuple[str, ...] = ()
-    tests: tuple[ReferenceTest, ...] = field(default=())
-    details: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
-    picture: str = ""
+
+    @functools.cached_property
+    def changes(self) -> Mapping[str, Any]:
+        """The fields that turn its baseline into it; empty for a choice of the baseline itself."""
+        baseline = BASELINES[self.baseline]
+        defaults = {path: one.default for path, one in configs.BY_PATH.items() if path in self.chosen}
+        return {
+            **self.needs,
+            **{
+                path: value
+                for path, value in self.chosen.items()
+                if path not in defaults or value != baseline.get(path, defaults[path])
+            },
+        }
+
+
+def has_page(kind: Kind) -> bool:
+    """Returns whether a kind is a variant of a model's part, with a page."""
+    return bool(KIND_TABLES[kind.path].part) and kind.description is not None
+
+
+def of_kind(kind: Kind) -> Variant:
+    """Returns the variant that a kind with a page is."""
+    described = kind.description
+    named = {
+        "name": described.name or str(kind.name).replace("_", "-"),
+        "part": described.part or KIND_TABLES[kind.path].part,
+        "source": described.source or kind.code,
+    }
+    return Variant(chosen={kind.path: kind.name}, **{**vars(described), **named})
+
+
+def is_architecture(variant: Variant) -> bool:
+    """Returns whether a variant is an architecture, whose baseline is the decoder."""
+    return "model.architecture" in variant.changes
+
+
+def resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the flat resolved config of the default with changes and the sizes that it reads."""
+    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
+    defaults = {field.path: field.default for field in configs.FIELDS}
+    read = {
+        path: value
+        for path, value in sizes.items()
+        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
+    }
+    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))

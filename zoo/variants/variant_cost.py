@@ -7,26 +7,14 @@ from typing import Any
 from flax import nnx
 
 from zoo import config as configs
-from zoo.config.fields import IGNORED_BY
 from zoo.config.kinds import ATTENTION_KINDS, CONVOLUTION_KINDS, OBJECTIVE_KINDS
 from zoo.layers.parameter import Statistic
 from zoo.models import cost
 from zoo.models.architectures import make_model
-from zoo.variants.variant import BASELINES, SHAPES, SIZE, Variant
+from zoo.variants.variant import BASELINES, SHAPES, SIZE, Variant, is_architecture, resolved_fields
 
 # Bytes of a number in the cache, which has the type of activations: bfloat16.
 BYTES = 2
-
-
-def resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
-    defaults = {field.path: field.default for field in configs.FIELDS}
-    read = {
-        path: value
-        for path, value in sizes.items()
-        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
-    }
-    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
 
 
 def resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.ResolvedConfig:
@@ -101,10 +89,6 @@ def shapes(variant: Variant) -> list[str]:
     if changed:
         lines.append(f"{'; '.join(changed)}.")
     return lines or ["It holds the same parameters as the baseline: x [B, T, D] goes in, and [B, T, D] comes out."]
-
-
-def is_architecture(variant: Variant) -> bool:
-    return "model.architecture" in variant.changes
 
 
 @functools.cache

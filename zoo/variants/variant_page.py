@@ -1,7 +1,6 @@
 """The page about a variant: equation, papers, code, config, claims, cost, exclusions and tests."""
 
 import functools
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 import zoo
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.variants.computed import computed
+from zoo.variants.docstrings import docstring, module_and_name
 from zoo.variants.notation import legend
-from zoo.variants.published import PUBLISHED
+from zoo.variants.reference_tests import TESTS
 from zoo.variants.table import VARIANTS
-from zoo.variants.usage import experiments_on, used_by
-from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant
-from zoo.variants.variant_cost import costs, inference, is_architecture, resolved_fields, shapes
+from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant, is_architecture, resolved_fields
 
 # "Su et al. 2021, eq. 34" in parentheses; a reference contains a year.
 REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")
@@ -30,7 +29,7 @@ def computes(variant: Variant) -> str:
     """Returns the equation and its explanation: the table's own, or the docstring of the source."""
     if variant.equation:
         return variant.equation
-    described = inspect.getdoc(variant.source).split("\n\nArgs:")[0].split("\n\nAttributes:")[0]
+    described = docstring(variant.source).split("\n\nArgs:")[0].split("\n\nAttributes:")[0]
     return "\n\n".join(
         " ".join(paragraph.split()) if "\n    " not in paragraph else paragraph for paragraph in described.split("\n\n")
     )
@@ -157,7 +156,7 @@ def checks(variant: Variant) -> list[str]:
         f"{TOLERANCE:g}"
         for system in variant.systems
     ]
-    lines += [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in variant.tests]
+    lines += [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in TESTS.get(variant.name, ())]
     return lines or ["No reference known to zoo: the variant comes from a plug-in, whose author tests it."]
 
 
@@ -196,7 +195,8 @@ def code_of(variant: Variant) -> str:
     as a link from docs/variants.
     """
     if variant.source is not None:
-        module, name = variant.source.__module__, f"`{variant.source.__qualname__}` in "
+        module, name = module_and_name(variant.source)
+        name = f"`{name}` in "
     else:
         paths = [*dict(variant.chosen), *reversed(variant.changes)]
         module, name = next((READERS[key] for key in READERS if paths[0].startswith(key)), "zoo.models"), ""
@@ -226,22 +226,22 @@ def sections(variant: Variant, claims: Sequence[str] | None = None) -> dict[str,
     excluded = [f"{', '.join(names)}: {reason}" for names, reason in exclusions(variant)]
     if instead:
         excluded.insert(0, f"{', '.join(instead)}: other choices of the same field")
-    equation, held = [computes(variant), *variant.details], shapes(variant)
-    if letters := legend(" ".join([*equation, *held])):
+    lines, equation = computed(variant), [computes(variant), *variant.details]
+    if letters := legend(" ".join([*equation, *lines.shapes])):
         equation.append(f"{letters}.")
-    users = ", ".join(f"[{name}](../../configs/{name}.py)" for name in used_by(variant))
+    users = ", ".join(f"[{name}](../../configs/{name}.py)" for name in lines.configs)
     size = f"(At D = {SIZE['model.dim']}, {SIZE['model.num_layers']} layers, T = {SIZE['data.sequence_length']}.)"
     found = {
         "What it computes": equation,
         "Paper": papers(variant),
-        "Claims and experiments": list(experiments_on(variant) if claims is None else claims),
-        "What papers report": list(PUBLISHED.get(variant.name, ())),
+        "Claims and experiments": list(lines.experiments if claims is None else claims),
+        "What papers report": list(variant.published),
         "Code": [f"{code_of(variant)}."],
         "Config": chosen_by(variant) or ["Nothing to set: every model of this architecture has it."],
         "Used by": [f"The configs {users}." if users else "No published config uses it in its default size."],
-        "Shapes": held,
-        "Cost": [f"{costs(variant)} {size}"],
-        "Inference": inference(variant),
+        "Shapes": lines.shapes,
+        "Cost": [f"{lines.cost} {size}"],
+        "Inference": lines.inference,
         "Cannot be combined with": excluded or ["No other variant is refused with it."],
         "Checked against": checks(variant),
     }

@@ -184,6 +184,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         },
         auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU, else einsum",
         when=ATTENTION_KINDS.when("kernels"),
+        synonyms=("flash", "flash-attention"),
     ),
     *ATTENTION_KINDS.fields,
 )

@@ -5,7 +5,7 @@ from zoo.config.fields.conditions import ELMO, ENCODER, REPLACED, SEQUENCE_OBJEC
 from zoo.config.kinds import FEED_FORWARD_KINDS
 
 FFN_FIELDS: tuple[Field, ...] = (
-    Field("model.ffn.kind", "gelu", str, "feed-forward layer", FEED_FORWARD_KINDS.choices),
+    Field("model.ffn.kind", "gelu", str, "feed-forward layer", FEED_FORWARD_KINDS.choices, synonyms=("glu",)),
     Field("model.ffn.hidden_dim", AUTO, int, "F, width of the hidden layer", minimum=1, auto="4 * dim"),
     Field(
         "model.ffn.match_parameters",

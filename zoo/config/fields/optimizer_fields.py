@@ -4,8 +4,8 @@ from zoo.config.field import Field
 from zoo.config.kinds import OPTIMIZER_KINDS
 
 OPTIMIZER_FIELDS: tuple[Field, ...] = (
-    Field("optimizer.kind", "adamw", str, "optimizer", OPTIMIZER_KINDS.choices),
-    Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0, traced=True),
+    Field("optimizer.kind", "adamw", str, "optimizer", OPTIMIZER_KINDS.choices, synonyms=("adam",)),
+    Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0, traced=True, synonyms=("lr",)),
     Field(
         "optimizer.weight_decay",
         0.0,
@@ -13,6 +13,7 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "weight decay on matrices and embeddings; never on biases and norms",
         minimum=0,
         traced=True,
+        synonyms=("wd",),
     ),
     Field(
         "optimizer.weight_decay_form",
@@ -25,6 +26,7 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
             "independent": "W <- W - r u - (r/R) decay W: not scaled by the peak (Wortsman et al. 2024)",
             "cautious": "as decoupled, where u W >= 0; elsewhere none (Chen et al. 2025)",
         },
+        synonyms=("l2",),
     ),
     Field(
         "optimizer.weight_decay_schedule",
@@ -110,6 +112,7 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "well, as eval/ema/...; 0: no average",
         minimum=0,
         traced=True,
+        synonyms=("ema",),
     ),
     Field(
         "optimizer.tail_average",

@@ -47,6 +47,7 @@ STACK_FIELDS: tuple[Field, ...] = (
             "completep": "mup, and the rate that suits `base_num_layers` suits every depth (Dey et al. 2025)",
         },
         added=True,
+        synonyms=("mup",),
     ),
     Field(
         "model.base_dim",

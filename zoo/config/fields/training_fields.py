@@ -28,6 +28,7 @@ SCHEDULE_FIELDS: tuple[Field, ...] = (
         "steps of linear warm-up; the peak is reached at the last of them",
         minimum=0,
         traced=True,
+        synonyms=("warmup", "warm-up"),
     ),
     Field(
         "schedule.final_fraction",

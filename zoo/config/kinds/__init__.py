@@ -4,6 +4,7 @@ choice alone. The field table (`zoo.config.fields`) collects their names and fie
 
 from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.convolution_kinds import CONVOLUTION_KINDS
+from zoo.config.kinds.description import Description, Paper
 from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
 from zoo.config.kinds.kind import Kind, KindTable, code_of
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
@@ -24,8 +25,10 @@ __all__ = [
     "PLACEMENT_KINDS",
     "POSITION_KINDS",
     "SCHEDULE_KINDS",
+    "Description",
     "Kind",
     "KindTable",
+    "Paper",
     "activation_of",
     "code_of",
     "is_prefix_decoder",

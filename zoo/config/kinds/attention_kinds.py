@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field, as_given
+from zoo.config.kinds.description import Description
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.attention.kind"
@@ -132,6 +133,30 @@ _SOFTMAX = frozenset(
     {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
 )
 
+HEADS_RESULT = (
+    "Vaswani et al. 2017, table 3, row A, BLEU on the English-German development set at equal cost: 1 head 24.9, 4 "
+    "heads 25.5, 8 and 16 heads 25.8, 32 heads 25.4."
+)
+SINK_RESULT = (
+    "Xiao et al. 2023, table 3, models of 160M parameters that read 1,024 tokens of long texts, perplexity with 0, 1 "
+    "and 4 first tokens kept beside the latest ones: softmax 27.87, 18.49, 18.05; softmax+1 29,214, 19.90, 18.01; a "
+    "learned sink token 1,235, 18.01, 18.02."
+)
+UNSHARED_RESULTS = (
+    (
+        "Marin 2026 (issue 8227), mixture of experts of width 768, one run each: macro loss on Paloma 3.0208 "
+        "with shared key and value heads, 2.9985 with one for each query head."
+    ),
+    (
+        "Marin 2026 (issue 4371): sharing a key and value head among 4 query heads costs about 0.004 bits per "
+        "byte at the best rate."
+    ),
+    (
+        "Parameter-golf 2026 (pull request 2000), three seeds: 8 instead of 4 key and value heads lower the "
+        "loss by 0.002 bits per byte."
+    ),
+)
+
 
 ATTENTION_KINDS = KindTable(
     KIND,
@@ -156,6 +181,17 @@ ATTENTION_KINDS = KindTable(
             "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
             _SOFTMAX,
             code="zoo.layers.attention.softmax_attention:SoftmaxAttention",
+            description=Description(
+                name="multi-head",
+                details=(
+                    "A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K where heads share them.",
+                ),
+                published=(HEADS_RESULT, *UNSHARED_RESULTS),
+                synonyms=("mha",),
+                systems=("gpt2",),
+                claims=("A7", "A8"),
+                picture="heads",
+            ),
         ),
         Kind(
             KIND,
@@ -164,6 +200,7 @@ ATTENTION_KINDS = KindTable(
             _SOFTMAX - {"distribution"} | {"zero_sink"},
             problems=_plus_one_problems,
             code="zoo.layers.attention.sigmoid_attention:SoftmaxPlusOneAttention",
+            description=Description(published=(SINK_RESULT,)),
         ),
         Kind(
             KIND,
@@ -183,6 +220,13 @@ ATTENTION_KINDS = KindTable(
             problems=_sigmoid_problems,
             derive=lambda flat: {"model.attention.sigmoid_bias": -math.log(flat["data.sequence_length"])},
             code="zoo.layers.attention.sigmoid_attention:SigmoidAttention",
+            description=Description(
+                name="sigmoid-attention",
+                published=(
+                    "Ramapuram et al. 2024: normalised properly, it is as good as softmax for language, images "
+                    "and speech; their kernel is 17 % faster at inference than FlashAttention-2 on an H100.",
+                ),
+            ),
         ),
         Kind(
             KIND,
@@ -201,6 +245,14 @@ ATTENTION_KINDS = KindTable(
             ),
             problems=_forgetting_problems,
             code="zoo.layers.attention.forgetting_attention:ForgettingAttention",
+            description=Description(
+                published=(
+                    "Lin et al. 2025: better than a Transformer with RoPE in language modelling with long "
+                    "contexts, on longer rows than in training and on tasks with short contexts; as good on tasks "
+                    "with long ones.",
+                ),
+                synonyms=("fox",),
+            ),
         ),
         Kind(
             KIND,
@@ -222,6 +274,15 @@ ATTENTION_KINDS = KindTable(
             ),
             problems=_differential_problems,
             code="zoo.layers.attention.differential_attention:DifferentialAttention",
+            description=Description(
+                published=(
+                    "Ye et al. 2024: reaches the loss of a Transformer with about 65 % of its parameters or "
+                    "tokens; better at finding facts in long texts. The authors recommend at least eight pairs of "
+                    "heads.",
+                ),
+                synonyms=("diff-attention",),
+                systems=("diffllama",),
+            ),
         ),
         Kind(
             KIND,
@@ -264,6 +325,24 @@ ATTENTION_KINDS = KindTable(
             },
             problems=_latent_problems,
             code="zoo.layers.attention.latent_attention:LatentAttention",
+            description=Description(
+                needs={"model.position.kind": "rope"},
+                details=(
+                    "A cache holds r + R numbers for each token and layer, multi-head attention 2 H K. With the "
+                    "sizes of DeepSeek-V2 (128 heads of 128, r = 512, R = 64) these are 576 and 32,768: as few as "
+                    "of grouped-query attention with 2.25 groups. The number of parameters and the time of "
+                    "training depend on r: with r = 4 K the matrices W_k and W_v have 4 H K^2 elements each "
+                    "instead of D H K.",
+                ),
+                published=(
+                    "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.4: stronger than multi-head attention, with the "
+                    "cache of grouped-query attention with 2.25 groups. An author, answering a question about "
+                    "dense models (DeepSeek-V2, issue 26): better than multi-head attention at 7B parameters too, "
+                    "where more layers make up for fewer parameters.",
+                ),
+                synonyms=("mla",),
+                picture="heads",
+            ),
         ),
         Kind(
             KIND,
@@ -290,6 +369,19 @@ ATTENTION_KINDS = KindTable(
             ),
             problems=_value_problems,
             code="zoo.layers.attention.value_mixing:ValueResidualAttention",
+            description=Description(
+                published=(
+                    (
+                        "Zhou et al. 2024: reaches the loss of a Transformer with 16.11 % fewer parameters or 20.3 % "
+                        "fewer tokens; a submission of the same paper in February 2025 has 13.3 % and 15.4 %."
+                    ),
+                    (
+                        "Jordan et al. 2024 (modded-nanogpt), GPT-2 of 124M parameters, 1.7B tokens of FineWeb, "
+                        "validation loss: 3.3274 without, 3.3151 with m = 1/2. Runs differ by 0.0014 (standard "
+                        "deviation)."
+                    ),
+                )
+            ),
         ),
         Kind(
             KIND,
@@ -308,6 +400,12 @@ ATTENTION_KINDS = KindTable(
             ),
             problems=_value_embedding_problems,
             code="zoo.layers.attention.value_mixing:ValueEmbeddingAttention",
+            description=Description(
+                published=(
+                    "Karpathy 2026 (nanochat's experiment log): better at equal steps, FLOPs and time, best in "
+                    "every other layer; the gate helps. Sharing tables or making them smaller loses the gain.",
+                )
+            ),
         ),
         Kind(
             KIND,
@@ -334,6 +432,13 @@ ATTENTION_KINDS = KindTable(
             ),
             derive=_derive_performer,
             code="zoo.layers.attention.performer_attention:PerformerAttention",
+            description=Description(
+                source="zoo.layers.attention.favor:performer_attention",
+                details=(
+                    "phi(x)_j = exp(w_j . x - |x|^2 / 2), with M random vectors w_j in orthogonal blocks: its "
+                    "expected product is exp(q . k). q and k are multiplied by K^(-1/4) first.",
+                ),
+            ),
         ),
     ),
     needs={
@@ -349,4 +454,5 @@ ATTENTION_KINDS = KindTable(
         "model.attention.ssmax": "scores",
         "data.isolate_documents": "documents",
     },
+    part="attention",
 )

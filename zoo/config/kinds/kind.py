@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.config.field import Field, as_given
+from zoo.config.kinds.description import Description
 from zoo.errors import did_you_mean, listed, shown
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -51,6 +52,8 @@ class Kind:
             resolved without JAX; plug-ins give the object itself.
         widths: of a kind of attention whose heads have other widths than `attention.head_dim`: the
             fields of which a width is the sum (`zoo.config.kinds.attention_kinds.width_fields`).
+        description: what its page tells beyond this (`zoo describe`); None for a choice without a
+            page.
     """
 
     path: str
@@ -63,6 +66,7 @@ class Kind:
     loss_terms: Mapping[str, str] = field(default_factory=dict)
     code: str | Callable[..., Any] | None = None
     widths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    description: Description | None = field(default_factory=Description)
 
     def __post_init__(self):
         own = (self.path, (self.name,))
@@ -80,15 +84,21 @@ class KindTable:
             asked for: a misspelt one would switch off a refusal.
         needs: by the path of a field, the trait without which a kind leaves it at its default.
         by_name: the kinds.
+        part: heading under which their pages are listed; "" for kinds without pages.
 
     Raises:
         ValueError: a kind cannot be added (`refusals`).
     """
 
     def __init__(
-        self, path: str, traits: Mapping[str, str], kinds: Sequence[Kind], needs: Mapping[str, str] | None = None
+        self,
+        path: str,
+        traits: Mapping[str, str],
+        kinds: Sequence[Kind],
+        needs: Mapping[str, str] | None = None,
+        part: str = "",
     ):
-        self.path, self.traits, self.needs = path, traits, needs or {}
+        self.path, self.traits, self.needs, self.part = path, traits, needs or {}, part
         self.by_name: dict[str, Kind] = {}
         for kind in kinds:
             self.add(kind)

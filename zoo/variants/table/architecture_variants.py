@@ -1,262 +1,123 @@
 """Architectures, and the objectives that they are trained for."""
 
-from zoo.layers import characters, recurrent
-from zoo.models import elmo, encoder_decoder
-from zoo.objectives.bidirectional import BidirectionalObjective
-from zoo.objectives.causal import CausalObjective
-from zoo.objectives.cross_entropy import cross_entropy
-from zoo.objectives.denoising import DenoisingObjective
-from zoo.objectives.masked import MaskedDiffusionObjective, MaskedObjective
-from zoo.objectives.multi_token import MultiTokenObjective
-from zoo.objectives.prefix import PrefixDecoderObjective, PrefixObjective
-from zoo.objectives.replaced_tokens import ReplacedTokensObjective
-from zoo.objectives.span_corruption import SpanObjective
-from zoo.objectives.translation import TranslationObjective
-from zoo.variants.table.entry import WHOLE, choice, numpy_reference
-from zoo.variants.variant import BASELINES, ReferenceTest, Variant
+from zoo.config.kinds.objective_kinds import OBJECTIVES_RESULT
+from zoo.variants.variant import Variant
 
-BILM = ReferenceTest(
-    "the published bilm's outputs",
-    "tests/parity/models/test_elmo_published.py::test_states_match_the_published_ones",
-    3e-6,
-)
-
-SHARED_LAYERS = ReferenceTest(
-    "distinct layers with equal weights",
-    "tests/models/test_shared_layers.py::test_shared_layers_equal_distinct_layers_with_equal_weights",
-    1e-5,
+_DIRECTIONS_RESULT = (
+    "Devlin et al. 2019, table 5, both without next sentences, MNLI, MRPC, SQuAD F1: encoder with masks 83.9, 86.5, "
+    "87.9; left to right 82.1, 77.5, 77.8."
 )
 
 
 ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
-    choice(
-        "model.architecture",
+    Variant(
         "decoder",
         "architecture",
+        {"model.architecture": "decoder"},
         equation="h = Blocks(E[tokens]), where query t sees the keys s <= t.",
         paper="Radford et al. 2018 (GPT)",
+        published=(_DIRECTIONS_RESULT, OBJECTIVES_RESULT),
         systems=("gpt2",),
-        tests=(WHOLE,),
         claims=("O12",),
         picture="mask",
     ),
-    choice(
-        "objective.kind",
-        "causal",
-        "objective",
-        "causal-lm",
-        source=CausalObjective,
-        systems=("gpt2",),
-        tests=(numpy_reference("objectives/test_causal.py::test_the_loss_is_the_reference_s"),),
-        details=("exp of the mean loss is the perplexity.",),
-        claims=("O8",),
-    ),
-    choice(
-        "objective.kind",
-        "multi_token",
-        "objective",
-        "multi-token",
-        source=MultiTokenObjective,
-        tests=(
-            numpy_reference(
-                "objectives/test_multi_token.py::test_terms_are_the_surprisals_of_the_document_s_next_tokens"
-            ),
-        ),
-    ),
-    choice(
-        "model.layers.distinct",
-        1,
-        "architecture",
+    Variant(
         "shared-layers",
+        "architecture",
+        {"model.layers.distinct": 1},
         equation=(
             "x_l = f(x_{l-1}) for l = 1 ... L, with one layer f and one set of weights. The gradient of a weight is "
             "the sum over its L uses."
         ),
         paper="Lan et al. 2020, section 3.1 (ALBERT); Dehghani et al. 2019 (Universal Transformer, which also halts)",
-        systems=("albert",),
-        tests=(SHARED_LAYERS,),
         details=(
-            "With n = `model.layers.distinct` layer l, counted from 0, has the weights of stored layer floor(l n / L). "
-            "Operations, activations and the cache are those of L layers; parameters, gradients and the state of the "
-            "optimizer are those of n. Dropout differs from layer to layer.",
+            "With n = `model.layers.distinct` layer l, counted from 0, has the weights of stored layer floor(l n / "
+            "L). Operations, activations and the cache are those of L layers; parameters, gradients and the state "
+            "of the optimizer are those of n. Dropout differs from layer to layer.",
         ),
+        systems=("albert",),
     ),
-    choice(
-        "model.architecture",
+    Variant(
         "encoder",
         "architecture",
-        "encoder",
-        {"objective.kind": "masked"},
-        paper="Devlin et al. 2019 (BERT)",
+        {"model.architecture": "encoder"},
+        needs={"objective.kind": "masked"},
         equation="h = Blocks(E[tokens]), where query t sees all keys s.",
+        paper="Devlin et al. 2019 (BERT)",
+        published=(_DIRECTIONS_RESULT,),
         systems=("bert",),
-        tests=(WHOLE,),
         claims=("O7",),
         picture="mask",
     ),
     Variant(
-        "masked-lm",
-        "objective",
-        BASELINES["encoder"],
-        source=MaskedObjective,
-        systems=("bert",),
-        tests=(numpy_reference("objectives/test_masked.py::test_loss_equals_that_of_each_row_alone"),),
-        details=(
-            "round(0.15 n) of a row's n tokens are chosen, never [CLS] or [SEP]. A chosen token is shown as [MASK] "
-            "with probability 0.8, as a random token with probability 0.1 and as it is with probability 0.1; all "
-            "chosen ones are predicted. `objective.select_fraction`, `mask_token_fraction` and "
-            "`random_token_fraction` set these shares ([recipes](../pretraining.md#masking)).",
-        ),
-        claims=("O2", "O3", "O4"),
-    ),
-    choice(
-        "objective.kind",
-        "masked_diffusion",
-        "objective",
-        "masked-diffusion",
-        baseline="encoder",
-        source=MaskedDiffusionObjective,
-        tests=(
-            numpy_reference("objectives/test_masked_diffusion.py::test_loss_equals_that_of_each_row_alone"),
-            ReferenceTest(
-                "the mean loss over all orders of the tokens",
-                "tests/objectives/test_masked_diffusion.py::test_the_bound_is_the_mean_over_all_orders",
-                1e-5,
-            ),
-        ),
-        claims=("V29",),
-    ),
-    choice(
-        "objective.kind",
-        "replaced_tokens",
-        "objective",
-        "replaced-tokens",
-        baseline="encoder",
-        source=ReplacedTokensObjective,
-        systems=("electra",),
-        tests=(numpy_reference("objectives/test_replaced_tokens.py::test_both_losses_equal_those_of_each_row_alone"),),
-        claims=("V30",),
-    ),
-    choice(
-        "model.architecture",
-        "encoder_decoder",
-        "architecture",
         "encoder-decoder",
-        {"objective.kind": "prefix"},
-        source=encoder_decoder.EncoderDecoder,
+        "architecture",
+        {"model.architecture": "encoder_decoder"},
+        source="zoo.models.encoder_decoder:EncoderDecoder",
+        needs={"objective.kind": "prefix"},
         paper="Vaswani et al. 2017, section 3",
+        published=(OBJECTIVES_RESULT,),
         systems=("transformer", "t5"),
-        tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
         claims=("O8", "O12"),
         picture="architecture",
-    ),
-    Variant(
-        "prefix-lm",
-        "objective",
-        BASELINES["encoder_decoder"],
-        source=PrefixObjective,
-        systems=("t5",),
-        tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
-        claims=("O8",),
-        picture="mask",
     ),
     Variant(
         "prefix-lm-decoder",
         "objective",
         {"objective.kind": "prefix"},
-        source=PrefixDecoderObjective,
-        tests=(numpy_reference("objectives/test_prefix_decoder.py::test_the_loss_is_the_reference_s"),),
+        source="zoo.objectives.prefix:PrefixDecoderObjective",
+        published=(OBJECTIVES_RESULT,),
         picture="mask",
     ),
     Variant(
-        "span-corruption",
-        "objective",
-        {"model.architecture": "encoder_decoder", "objective.kind": "span"},
-        source=SpanObjective,
-        tests=(numpy_reference("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),),
-        details=(
-            "With noise density 0.15 and mean span length 3, a row of n tokens has about 0.15 n / 3 spans; T5's 568"
-            " tokens become 512 in the encoder and 114 in the decoder.",
-        ),
-        claims=("O8",),
-    ),
-    Variant(
-        "denoising",
-        "objective",
-        {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
-        source=DenoisingObjective,
-        tests=(numpy_reference("objectives/test_denoising.py::test_loss_equals_that_of_each_row_alone"),),
-    ),
-    Variant(
-        "translation",
-        "objective",
-        {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
-        source=TranslationObjective,
-        tests=(numpy_reference("objectives/test_translation.py::test_loss_equals_that_of_each_pair_alone"),),
-    ),
-    choice(
-        "model.architecture",
         "elmo",
         "architecture",
-        "elmo",
-        {"objective.kind": "bidirectional"},
-        source=elmo.ELMo,
-        tests=(BILM, numpy_reference("models/test_elmo.py::test_model_matches_its_equations")),
+        {"model.architecture": "elmo"},
+        source="zoo.models.elmo:ELMo",
+        needs={"objective.kind": "bidirectional"},
+        published=("Peters et al. 2018: relative reductions of the error by 6 to 20 % on six tasks.",),
         claims=("O7", "O11", "O14"),
         picture="architecture",
-    ),
-    Variant(
-        "bidirectional-lm",
-        "objective",
-        BASELINES["elmo"],
-        source=BidirectionalObjective,
-        tests=(numpy_reference("objectives/test_bidirectional.py::test_loss_equals_that_of_each_row_alone"),),
     ),
     Variant(
         "character-cnn",
         "architecture",
         {},
-        source=characters.CharacterCNN,
-        paper="Kim et al. 2016; Peters et al. 2018, section 3.4",
+        source="zoo.layers.characters:CharacterCNN",
         baseline="elmo",
-        tests=(numpy_reference("layers/test_characters.py::test_token_vector_matches_its_equation"),),
+        paper="Kim et al. 2016; Peters et al. 2018, section 3.4",
     ),
     Variant(
         "projected-lstm",
         "architecture",
         {},
-        source=recurrent.ProjectedLSTM,
+        source="zoo.layers.recurrent:ProjectedLSTM",
         baseline="elmo",
         paper="Sak et al. 2014",
-        tests=(numpy_reference("layers/test_recurrent.py::test_layer_matches_its_equation"),),
     ),
-    choice(
-        "objective.z_loss",
-        1e-4,
-        "objective",
+    Variant(
         "z-loss",
-        source=cross_entropy,
-        tests=(numpy_reference("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),),
+        "objective",
+        {"objective.z_loss": 0.0001},
+        source="zoo.objectives.cross_entropy:cross_entropy",
         equation=(
-            "loss = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near 0, "
-            "in training only."
+            "loss = -log p(target) + z_loss * log(Z)^2, Z = sum_v exp(logits_v): the second term keeps log Z near "
+            "0, in training only."
         ),
         paper="Chowdhery et al. 2022, section 5 (PaLM), with 1e-4",
     ),
-    choice(
-        "objective.label_smoothing",
-        0.1,
-        "objective",
+    Variant(
         "label-smoothing",
-        paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
+        "objective",
+        {"objective.label_smoothing": 0.1},
         equation=(
             "loss = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, e = `objective.label_smoothing`, in "
             "training; evaluation reports -log p(target)."
         ),
-        tests=(
-            numpy_reference(
-                "objectives/losses/test_cross_entropy.py::test_head_options_equal_plain_cross_entropy", 3e-6
-            ),
+        paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
+        published=(
+            "Vaswani et al. 2017, table 3, row D, perplexity and BLEU: without 4.67, 25.3; with 0.1 4.92, 25.8; "
+            "with 0.2 5.47, 25.7.",
         ),
     ),
 )

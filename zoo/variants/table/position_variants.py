@@ -1,235 +1,180 @@
 """Variants of positions."""
 
-from typing import Any
-
-from zoo.config.kinds import POSITION_KINDS
-from zoo.layers import position
-from zoo.layers.position import relative, rope
-from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
-from zoo.variants.variant import ReferenceTest, Variant
-
-TABLE = "model.position.kind"
-FREQUENCIES = numpy_reference("layers/test_position.py::test_scaled_rope_frequencies_match_their_formulas", 2e-5)
-SINUSOID = numpy_reference("layers/test_position.py::test_sinusoids_are_added_to_the_embedding")
-
-
-def scaled_rope(kind: str, source: Any, systems: tuple[str, ...]) -> Variant:
-    """Returns RoPE scaled to four times the length that it was trained with."""
-    return choice(
-        "model.position.scaling.kind",
-        kind,
-        "position",
-        f"rope-{kind}",
-        ROPE
-        | {"model.position.scaling.factor": 4.0}
-        | ({} if kind == "linear" else {"model.position.scaling.original_length": 256}),
-        source=source,
-        systems=systems,
-        tests=(FREQUENCIES,),
-        picture="positions",
-    )
-
+from zoo.config.kinds.position_kinds import CLIPPED_RESULT
+from zoo.variants.variant import Variant
 
 POSITION_VARIANTS: tuple[Variant, ...] = (
-    choice(
-        TABLE,
-        "none",
-        "position",
-        "nope",
-        paper="Haviv et al. 2022; Kazemnejad et al. 2023",
-        equation=(
-            "x_t = E[token_t]: in a decoder only the causal mask conveys order; an encoder is equivariant to "
-            "permutations."
-        ),
-        tests=(WHOLE,),
-        details=("Switched off: the table of positions and everything else that depends on positions.",),
-        claims=("P1",),
-    ),
-    choice(
-        TABLE,
-        "learned",
-        "position",
-        source=POSITION_KINDS.code_of("learned"),
-        systems=("gpt1", "gpt2", "bert"),
-        tests=(WHOLE,),
-    ),
-    choice(
-        "model.position.offset",
-        2,
-        "position",
+    Variant(
         "position-offset",
-        paper="Liu et al. 2019 (RoBERTa's code)",
+        "position",
+        {"model.position.offset": 2},
         equation="x_t + P[2 + t]: no position uses the first two rows of the table.",
+        paper="Liu et al. 2019 (RoBERTa's code)",
         systems=("roberta",),
-        tests=(WHOLE,),
     ),
-    choice(
-        TABLE,
-        "sinusoidal",
-        "position",
-        source=POSITION_KINDS.code_of("sinusoidal"),
-        systems=("distilbert-sinusoidal", "transformer"),
-        tests=(SINUSOID,),
-        claims=("P4",),
-        picture="positions",
-    ),
-    choice(
-        "model.position.layout",
-        "half",
-        "position",
+    Variant(
         "sinusoidal-half",
-        {TABLE: "sinusoidal"},
-        source=position.sinusoid,
-        systems=("transformer",),
-        tests=(SINUSOID,),
-        picture="positions",
+        "position",
+        {"model.position.layout": "half"},
+        source="zoo.layers.position.absolute:sinusoid",
+        needs={"model.position.kind": "sinusoidal"},
         equation=(
-            "PE[p, i] = sin(p / 10000^(2i/D)), PE[p, D/2 + i] = cos(p / 10000^(2i/D)): the sines in the first half,"
-            " the cosines in the second."
+            "PE[p, i] = sin(p / 10000^(2i/D)), PE[p, D/2 + i] = cos(p / 10000^(2i/D)): the sines in the first half, "
+            "the cosines in the second."
         ),
         paper="Vaswani et al. 2017, section 3.5, in the authors' code (tensor2tensor)",
+        systems=("transformer",),
+        picture="positions",
     ),
-    choice(
-        "model.position.endpoint",
-        True,
-        "position",
+    Variant(
         "sinusoidal-endpoint",
-        {TABLE: "sinusoidal"},
-        paper="Vaswani et al. 2017, in the authors' code (tensor2tensor); Ott et al. 2019 (fairseq)",
+        "position",
+        {"model.position.endpoint": True},
+        needs={"model.position.kind": "sinusoidal"},
         equation="PE[p, 2i] = sin(p / 10000^(i / (D/2 - 1))), PE[p, 2i+1] = cos(p / 10000^(i / (D/2 - 1))).",
-        tests=(SINUSOID,),
+        paper="Vaswani et al. 2017, in the authors' code (tensor2tensor); Ott et al. 2019 (fairseq)",
         picture="positions",
     ),
-    choice(
-        TABLE,
-        "rope",
-        "position",
-        source=rope.Rope,
-        systems=("llama", "mistral"),
-        tests=(
-            ReferenceTest(
-                "complex numbers in float64",
-                "tests/layers/test_position.py::test_rope_equals_complex_multiplication",
-                1e-5,
-            ),
-        ),
-        details=(
-            "frequency_i = theta^(-2i/K), i = 0 .. K/2 - 1, with theta = 10,000 by default; pair i is the "
-            "dimensions i and i + K/2 of a head. Its wavelength is 2 pi / frequency_i tokens.",
-        ),
-        claims=("P5", "P6", "P9", "P12"),
-        picture="positions",
-    ),
-    choice(
-        "model.position.layout",
-        "interleaved",
-        "position",
+    Variant(
         "rope-interleaved",
-        ROPE,
-        source=rope.rotate_pairs,
-        systems=("gpt-j", "roformer"),
-        tests=(WHOLE,),
+        "position",
+        {"model.position.layout": "interleaved"},
+        source="zoo.layers.position.rope:rotate_pairs",
+        needs={"model.position.kind": "rope"},
         details=(
             "Pair i is the dimensions 2i and 2i + 1 of a head, where `rope` takes i and i + K/2. The two differ by "
             "a permutation of the columns of W_q and W_k.",
         ),
+        systems=("gpt-j", "roformer"),
         picture="pairs",
     ),
-    choice(
-        "model.position.fraction",
-        0.5,
-        "position",
+    Variant(
         "partial-rotary",
-        ROPE,
-        paper="Wang & Komatsuzaki 2021 (GPT-J)",
+        "position",
+        {"model.position.fraction": 0.5},
+        needs={"model.position.kind": "rope"},
         equation=(
-            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do not: "
-            "the whole spectrum of frequencies, over fewer pairs. In p-rope the lowest ones are left out instead."
+            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do "
+            "not: the whole spectrum of frequencies, over fewer pairs. In p-rope the lowest ones are left out "
+            "instead."
+        ),
+        paper="Wang & Komatsuzaki 2021 (GPT-J)",
+        published=(
+            (
+                "Khan et al. 2026, arXiv:2603.11611: rotating about a tenth of the dimensions converges like rotating "
+                "all, over sizes, row lengths and data sets."
+            ),
+            "Karpathy 2026 (nanochat's experiment log): rotating the first quarter of each head is slightly worse.",
         ),
         systems=("gpt-neox",),
-        tests=(WHOLE,),
         picture="positions",
     ),
-    choice(
-        "model.position.kept_frequencies",
-        0.75,
-        "position",
+    Variant(
         "p-rope",
-        ROPE,
+        "position",
+        {"model.position.kept_frequencies": 0.75},
+        needs={"model.position.kind": "rope"},
         equation=(
             "Pair i < p K / 2 of a head turns by position * theta^(-2i / K), p = `position.kept_frequencies`; the "
-            "other pairs do not turn: the lowest of RoPE's frequencies are set to 0, the others are unchanged. "
-            "In partial-rotary the whole spectrum, "
-            "from 1 to about 1 / theta, is spread over fewer pairs instead, so that slow pairs remain."
+            "other pairs do not turn: the lowest of RoPE's frequencies are set to 0, the others are unchanged. In "
+            "partial-rotary the whole spectrum, from 1 to about 1 / theta, is spread over fewer pairs instead, so "
+            "that slow pairs remain."
         ),
         paper="Barbero et al. 2024",
-        tests=(LAYER,),
-        picture="positions",
-    ),
-    scaled_rope("linear", rope.linear_frequencies, ("llama-linear",)),
-    scaled_rope("dynamic", rope.dynamic_frequencies, ("llama-dynamic",)),
-    scaled_rope("yarn", rope.yarn_frequencies, ("llama-yarn",)),
-    scaled_rope("llama3", rope.llama3_frequencies, ("llama-3.1",)),
-    choice(
-        TABLE,
-        "alibi",
-        "position",
-        source=relative.Alibi,
-        systems=("bloom", "mpt-6-heads"),
-        tests=(LAYER,),
-        details=(
-            "slope_h = 2^(-8 (h + 1) / H) for H a power of two: 1/2, 1/4 ... 1/256 for 8 heads. For another H, with"
-            " n the next lower power of two: the n slopes of n heads, then the first, third, fifth ... of the "
-            "slopes of 2 n heads.",
+        published=(
+            (
+                "Barbero et al. 2024, table 2, Gemma 2B trained from scratch: without the lowest frequencies the "
+                "validation perplexity is as low as RoPE's, or lower."
+            ),
+            (
+                "Karpathy 2026 (nanochat's experiment log): a related form, which rotates half of the dimensions of "
+                "each head, is no improvement."
+            ),
         ),
         picture="positions",
     ),
-    choice(
-        TABLE,
-        "relative_bias",
+    Variant(
+        "rope-linear",
         "position",
-        "relative-bias",
-        source=relative.RelativeBias,
-        systems=("t5", "t5-1.1"),
-        tests=(WHOLE,),
-        details=(
-            "With n buckets and d = t - s >= 0, in a decoder: bucket = d for d < n/2; beyond that n/2 + floor(n/2 *"
-            " log(d / (n/2)) / log(max_distance / (n/2))), at most n - 1. In an encoder both directions have n/2 "
-            "buckets by the same rule, those of keys after the query behind the others. T5 has n = 32 and "
-            "max_distance = 128.",
+        {"model.position.scaling.kind": "linear"},
+        source="zoo.layers.position.rope:linear_frequencies",
+        needs={"model.position.kind": "rope", "model.position.scaling.factor": 4.0},
+        published=(
+            "Chen et al. 2023: LLaMA models reach rows of 32,768 tokens after at most 1,000 steps of fine-tuning.",
         ),
-        claims=("P8",),
+        systems=("llama-linear",),
         picture="positions",
     ),
-    choice(
-        "model.position.shared",
-        False,
+    Variant(
+        "rope-dynamic",
         "position",
+        {"model.position.scaling.kind": "dynamic"},
+        source="zoo.layers.position.rope:dynamic_frequencies",
+        needs={
+            "model.position.kind": "rope",
+            "model.position.scaling.factor": 4.0,
+            "model.position.scaling.original_length": 256,
+        },
+        synonyms=("ntk",),
+        systems=("llama-dynamic",),
+        picture="positions",
+    ),
+    Variant(
+        "rope-yarn",
+        "position",
+        {"model.position.scaling.kind": "yarn"},
+        source="zoo.layers.position.rope:yarn_frequencies",
+        needs={
+            "model.position.kind": "rope",
+            "model.position.scaling.factor": 4.0,
+            "model.position.scaling.original_length": 256,
+        },
+        published=(
+            "Peng et al. 2023: LLaMA models are extended with a tenth of the tokens and 2.5 times fewer steps than "
+            "earlier methods need.",
+        ),
+        synonyms=("yarn",),
+        systems=("llama-yarn",),
+        picture="positions",
+    ),
+    Variant(
+        "rope-llama3",
+        "position",
+        {"model.position.scaling.kind": "llama3"},
+        source="zoo.layers.position.rope:llama3_frequencies",
+        needs={
+            "model.position.kind": "rope",
+            "model.position.scaling.factor": 4.0,
+            "model.position.scaling.original_length": 256,
+        },
+        systems=("llama-3.1",),
+        picture="positions",
+    ),
+    Variant(
         "relative-bias-per-layer",
-        {TABLE: "relative_bias"},
-        source=relative.RelativeBias,
+        "position",
+        {"model.position.shared": False},
+        source="zoo.layers.position.relative:RelativeBias",
+        needs={"model.position.kind": "relative_bias"},
+        equation=(
+            "score_h(t, s) + table_l[bucket(s - t), h], with a table [buckets, H] for each layer l; the buckets are "
+            "those of relative-bias."
+        ),
         paper="Chung et al. 2023 (umT5)",
         systems=("umt5",),
-        tests=(LAYER,),
-        equation=(
-            "score_h(t, s) + table_l[bucket(s - t), h], with a table [buckets, H] for each layer l; the buckets are"
-            " those of relative-bias."
-        ),
     ),
-    choice(TABLE, "shaw", "position", source=relative.ShawPosition, tests=(LAYER,), picture="positions"),
-    choice(
-        "model.position.relative_values",
-        False,
-        "position",
+    Variant(
         "shaw-keys",
-        {TABLE: "shaw"},
-        source=relative.ShawPosition,
-        systems=("shaw-keys",),
-        tests=(LAYER,),
+        "position",
+        {"model.position.relative_values": False},
+        source="zoo.layers.position.relative:ShawPosition",
+        needs={"model.position.kind": "shaw"},
         equation=(
             "score(t, s) = q_t . (k_s + a_d) * scale, d = clip(s - t, -k, k), with a table a [2k + 1, K] for each "
             "layer that all heads share; values get no vectors."
         ),
         paper="Shaw et al. 2018, eq. 4 and section 4.4",
+        published=(CLIPPED_RESULT,),
+        systems=("shaw-keys",),
     ),
 )
