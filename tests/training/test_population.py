@@ -31,6 +31,7 @@ from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.records.resume_checks import check_same_executor
+from zoo.training.records.run_folder import RunFolder
 from zoo.training.startup import RunRequest
 from zoo.training.step import make_program
 from zoo.training.trainer import run, train_runs
@@ -261,11 +262,11 @@ def test_finished_member_is_kept_and_unstartable_one_does_not_stop_others(mapped
 def test_former_executor_name_of_single_runs_is_accepted(tmp_path):
     (tmp_path / "checkpoints" / "3").mkdir(parents=True)
     write_json(tmp_path / "meta.json", {"executor": "alone"})
-    check_same_executor(tmp_path, "single")
+    check_same_executor(RunFolder(tmp_path), "single")
     with pytest.raises(
         ConfigError, match="was trained separately so far and cannot be continued in a population, by vmap"
     ):
-        check_same_executor(tmp_path, "vmap")
+        check_same_executor(RunFolder(tmp_path), "vmap")
 
 
 @pytest.mark.promise

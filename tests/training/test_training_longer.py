@@ -15,6 +15,7 @@ from zoo.files import read_json, write_json
 from zoo.nested import flatten
 from zoo.training.optimization.schedules import make_schedule
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension, recorded_extensions
+from zoo.training.records.run_folder import RunFolder
 from zoo.training.startup import RunRequest
 from zoo.training.trainer import run, train_runs
 
@@ -133,7 +134,7 @@ def test_tail_average_that_has_begun_cannot_be_extended(done, tmp_path):
     tail = {"optimizer__tail_average": 0.5}
     held(tmp_path, 8, done, **tail)
     before, now = (configs.resolve(sized(steps, **tail)) for steps in (8, 16))
-    obstacle = extension_obstacle(tmp_path, before, find_extension(tmp_path, before, now))
+    obstacle = extension_obstacle(RunFolder(tmp_path), before, find_extension(RunFolder(tmp_path), before, now))
     if done == 4:
         assert obstacle is None
         return
@@ -156,7 +157,7 @@ def test_momentum_cooldown_that_has_begun_cannot_be_extended(tmp_path):
         (5, None),
         (6, "the decay of its first moment falls after update 5 (optimizer.momentum_cooldown)"),
     ):
-        folder = held(tmp_path / str(done), 8, done, **cooled)
+        folder = RunFolder(held(tmp_path / str(done), 8, done, **cooled))
         obstacle = extension_obstacle(folder, before, find_extension(folder, before, now))
         assert obstacle is None if reason is None else reason in obstacle
 

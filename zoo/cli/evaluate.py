@@ -198,6 +198,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
     from zoo.data.sources.tables import held_out_config
     from zoo.data.translation.text_pairs import read_pairs
     from zoo.training.records.resume_checks import check_same_data
+    from zoo.training.records.run_folder import RunFolder
 
     config = trained.config
     if args.text:
@@ -213,7 +214,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
             raise ConfigError(named) from error
         return data.TranslationDataset(config, trained.tokenizer, found, found)
     pairs = data.load_translation(config, trained.tokenizer)
-    check_same_data(args.run, pairs)
+    check_same_data(RunFolder(args.run), pairs)
     return pairs
 
 
@@ -243,12 +244,13 @@ def text_streams(trained, args: argparse.Namespace):
     """
     from zoo import data
     from zoo.training.records.resume_checks import check_same_data
+    from zoo.training.records.run_folder import RunFolder
 
     config = trained.config
     if args.text:
         return [data.encode_text_file(args.text, trained.tokenizer, config)]
     dataset = data.load(config)
-    check_same_data(args.run, dataset)
+    check_same_data(RunFolder(args.run), dataset)
     return [replace(part.validation_stream, text_bytes=part.validation.bytes) for part in dataset.parts]
 
 

@@ -44,20 +44,23 @@ from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh, undivided_dimensions
-from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
-from zoo.training.records.missing_records import check_checkpoints, check_curves, missing_from_done, restore_config
 from zoo.training.records.resume_checks import (
+    check_checkpoints,
+    check_curves,
     check_same_data,
     check_same_executor,
     check_same_origin,
     check_same_run,
     check_same_teacher,
+    missing_from_done,
+    restore_config,
 )
+from zoo.training.records.run_folder import RunFolder
 from zoo.training.records.run_record import parameters_sha256, write_run_record
 from zoo.training.records.startup_summary import startup_summary
-from zoo.training.records.status_file import StatusFile, final_status
+from zoo.training.records.status_file import StatusFile
 from zoo.training.records.trackers import RunTrackers, check_trackers
 from zoo.training.runtime.device_memory import check_memory
 from zoo.training.runtime.device_peaks import ComputeRate
@@ -93,7 +96,7 @@ class Checked:
         request: the run.
         config: the resolved config.
         executor: name of the executor that computes its steps (`zoo.training.executor`).
-        resumed: whether the folder holds a checkpoint.
+        folder: the content of its folder, read under the lock.
         records: where this process writes the run's records: the run's folder in the main process,
             elsewhere a temporary folder.
         status: the run's status.json.
@@ -104,7 +107,7 @@ class Checked:
     request: RunRequest
     config: ResolvedConfig
     executor: str
-    resumed: bool
+    folder: RunFolder
     records: Path
     status: StatusFile
     final_status: dict[str, Any] | None
@@ -164,31 +167,36 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     check_trackers(configs.resolve(request.config).training.trackers)
     config = resolve_with_vocabulary(request.config)
     group_sizes(config)  # Refuses groups without parameters.
-    resumed = bool(checkpoint_steps(workdir / "checkpoints"))
-    if not resumed:  # A resumed run reads nothing of the run that it started from.
+    # Nothing is made, not even the lock, for a run whose related runs are missing.
+    unlocked = RunFolder(workdir)
+    if config.training.start_from and not unlocked.steps:  # A resumed run reads nothing of that run.
         check_start_from(config)
-    if final_status(workdir) is None:
+    if config.objective.distillation.teacher and unlocked.final_status is None:
         check_teacher(config)
     if is_main_process():
         records = workdir
         resources.callback(lock_run_folder(workdir).close)
-        restore_config(workdir, config, request.log)
     else:
         records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
-    if extension := check_same_run(workdir, config):
+    folder = RunFolder(workdir)
+    done = folder.final_status
+    if is_main_process():
+        restore_config(folder, config, request.log)
+    if extension := check_same_run(folder, config):
         check_teacher(config)
-    if (done := None if extension else final_status(workdir)) is not None:
-        for line in (*missing_from_done(workdir), f"{workdir} is done already: {done['step']} steps"):
+        done = None
+    if done is not None:
+        for line in (*missing_from_done(folder), f"{workdir} is done already: {done['step']} steps"):
             request.log(line)
     else:
-        check_checkpoints(workdir)
-        check_curves(workdir)
-        check_same_executor(workdir, executor)
+        check_checkpoints(folder)
+        check_curves(folder)
+        check_same_executor(folder, executor)
     return Checked(
         request=request,
         config=config,
         executor=executor,
-        resumed=resumed,
+        folder=folder,
         records=records,
         status=StatusFile(workdir, records, config.training.steps, request.log),
         final_status=done,
@@ -207,7 +215,7 @@ def load(checked: Checked, datasets: data.SharedDatasets) -> Loaded:
         ConfigError: devices, tokenizer, text or a package do not fit the config or the run.
         DataError: bad content of data.
     """
-    config, workdir = checked.config, checked.request.workdir
+    config = checked.config
     mesh = make_mesh(config)
     check_platform(config)
     dataset = datasets.load(config)
@@ -219,10 +227,10 @@ def load(checked: Checked, datasets: data.SharedDatasets) -> Loaded:
     translation = None
     if isinstance(dataset, data.TranslationDataset):
         translation = TranslationEvaluator(config, dataset, model, checked.records)
-    check_same_data(workdir, dataset)
+    check_same_data(checked.folder, dataset)
     # Only ELMo's softmax uses token ids, and task models do not have it.
     reads_ids = config.model.architecture != "elmo" or config.objective.kind not in TASKS
-    if not checked.resumed and reads_ids:
+    if reads_ids and not checked.folder.steps:
         check_same_tokenizer(config.training.start_from, "training.start_from", dataset.tokenizer)
     return Loaded(
         checked=checked, mesh=mesh, dataset=dataset, model=model, objective=objective, translation=translation
@@ -241,26 +249,26 @@ def start(loaded: Loaded, program: Program) -> Started:
             started in its folder.
     """
     checked, dataset = loaded.checked, loaded.dataset
-    config, workdir, log = checked.config, checked.request.workdir, checked.request.log
+    config, folder, log = checked.config, checked.folder, checked.request.log
     size = cost.summary(config)
     kernels = attention_kernels(config, Platform.here())
-    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, kernels, workdir):
+    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, kernels, folder.path):
         log(line)
     for line in undivided_dimensions(config, loaded.mesh):
         log(f"warning    {line}")
     check_memory(least_memory(config, program.abstract_state, loaded.mesh))
     constants = program.constants(config.seed, config)
     teacher = _teacher_record(config, constants)
-    check_same_teacher(workdir, teacher)
-    checkpoints = Checkpoints(workdir / "checkpoints", config.training.keep_checkpoints, log)
+    check_same_teacher(folder, teacher)
+    checkpoints = Checkpoints(folder.path / "checkpoints", config.training.keep_checkpoints, log)
     state, progress, origin = restore_or_initialise(config, program, checkpoints, dataset.labels, log)
-    check_same_origin(workdir, origin)
-    checked.status.step = progress.step
+    check_same_origin(folder, origin)
+    checked.status.step, meta = progress.step, folder.meta
     if checked.extension:
-        record_extension(checked.records, config, checked.extension)
+        meta = record_extension(checked.records, meta, config, checked.extension)
         log(f"trained longer: {checked.extension}")
     related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
-    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs)
+    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs, meta)
     checked.status.write_running()
     run = TrainingRun(
         config=config,

@@ -11,9 +11,9 @@ from rich.console import Console
 from zoo import config
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, format_duration, format_quantity, print_plan
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
+from zoo.training.records.run_folder import FolderState
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 

@@ -17,7 +17,7 @@ from zoo import config
 from zoo.lab.launch import process_pool
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import read_state
+from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
@@ -277,7 +277,7 @@ def test_an_error_of_the_display_leaves_no_run_behind(run_all, tmp_path, monkeyp
     monkeypatch.setattr(PlainDisplay, "refresh", broken)
     with pytest.raises(RuntimeError, match="no terminal"):
         run_all({A: ["wait"]})
-    assert read_state(tmp_path / A).name == "unfinished"
+    assert read_folder(tmp_path / A).state.name == "unfinished"
     assert status(tmp_path, A)["state"] == "preempted"
 
 

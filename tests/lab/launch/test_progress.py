@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.lab.launch.progress import MetricsTail, RunProgress, SweepProgress, read_tail
+from zoo.lab.launch.progress import RunProgress, SweepProgress
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
+from zoo.training.records.run_folder import MetricsTail, RunFolder
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 STEPS = fake.STEPS
@@ -33,7 +34,7 @@ def write_steps(folder, run, *steps, **values):
 
 
 def test_nothing_written_yet(tmp_path):
-    assert read_tail(tmp_path, "eval/loss") == MetricsTail()
+    assert RunFolder(tmp_path).tail() == MetricsTail()
 
 
 def test_newest_values_and_a_torn_line(tmp_path):
@@ -43,24 +44,24 @@ def test_newest_values_and_a_torn_line(tmp_path):
         {"step": 20, "eval/loss": 2.0},
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 30, "train/lo')
-    assert read_tail(tmp_path, "eval/loss") == MetricsTail(20, 2.5, 5.0, 2.0)
+    assert RunFolder(tmp_path).tail() == MetricsTail(20, 2.5, 5.0, 2.0)
 
 
 def test_a_value_that_is_not_finite(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 3, "train/loss": null, "nonfinite": ["train/loss"]}\n')
-    assert math.isnan(read_tail(tmp_path, "eval/loss").loss)
+    assert math.isnan(RunFolder(tmp_path).tail().loss)
 
 
 def test_only_the_end_of_a_large_file_is_read(tmp_path):
     lines = [json.dumps({"step": step, "train/loss": step / 10}) for step in range(5000)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    assert read_tail(tmp_path, "eval/loss") == MetricsTail(4999, 499.9, None, None)
+    assert RunFolder(tmp_path).tail() == MetricsTail(4999, 499.9, None, None)
 
 
 @pytest.mark.parametrize("line", ["[1]", "3", '{"step": "x"}', '{"no": 1}', '{"step": null}', "\x00\x00"])
 def test_damaged_lines_are_left_out(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 5, "train/loss": 1.0}}\n{line}\n')
-    assert read_tail(tmp_path, "eval/loss").step == 5
+    assert RunFolder(tmp_path).tail().step == 5
 
 
 def test_phases_of_a_run(tmp_path, runs):

@@ -17,8 +17,8 @@ from zoo.lab.launch.sweep_folder import (
     archive_folder,
     check_sweep_folder,
     find_conflicts,
+    read_folder,
     read_planned_state,
-    read_state,
     write_status,
 )
 from zoo.lab.launch.sweep_lock import SweepLock
@@ -60,13 +60,13 @@ def write_run(folder, run, **changes):
 def test_states(tmp_path, content, name, step, finished):
     if content is not None:
         write_json(tmp_path / "status.json", content)
-    state = read_state(tmp_path)
+    state = read_folder(tmp_path).state
     assert (state.name, state.step, state.finished) == (name, step, finished)
 
 
 def test_a_damaged_status_is_a_new_run(tmp_path):
     (tmp_path / "status.json").write_text('{"state": "do')
-    assert read_state(tmp_path).name == "new"
+    assert read_folder(tmp_path).state.name == "new"
 
 
 def test_a_status_written_for_a_run_keeps_its_step(tmp_path):
@@ -83,7 +83,7 @@ def test_a_status_written_for_a_run_keeps_its_step(tmp_path):
 def test_the_step_of_a_killed_run_is_that_of_its_metrics(tmp_path):
     write_json(tmp_path / "status.json", {"state": "running", "step": 0, "steps": 40, "reason": None})
     (tmp_path / "metrics.jsonl").write_text('{"step": 30}\n{"st')
-    assert read_state(tmp_path).step == 30
+    assert read_folder(tmp_path).state.step == 30
     write_status(tmp_path, "failed", 40, "killed")
     assert json.loads((tmp_path / "status.json").read_text())["step"] == 30
 
@@ -247,11 +247,11 @@ def test_runs_of_fewer_steps_are_trained_longer(runs, tmp_path):
     assert read_planned_state(tmp_path, runs[1]).finished
     for run in runs[:2]:
         write_config(tmp_path, run)
-    assert read_state(tmp_path / runs[0].folder).name == "unfinished"
+    assert read_folder(tmp_path / runs[0].folder).state.name == "unfinished"
     meta = read_json(tmp_path / runs[0].folder / "meta.json")
     assert meta == {"identity": runs[0].identity, "extensions": [{"from": 30, "to": 40, "step": 30}]}
     assert read_json(tmp_path / runs[0].folder / "config.json")["training"]["steps"] == 40
-    assert read_state(tmp_path / runs[1].folder).finished
+    assert read_folder(tmp_path / runs[1].folder).state.finished
     assert not (tmp_path / runs[1].folder / "meta.json").exists()
     write_status(tmp_path / runs[0].folder, "done", 40, None)
     write_json(tmp_path / "experiment.json", {"name": "x", "runs": [{"folder": run.folder} for run in runs[:2]]})

@@ -15,9 +15,8 @@ from zoo import config as configs
 from zoo.errors import ZooError
 from zoo.files import MAX_LINE_BYTES, read_json_lines, write_json
 from zoo.lab.launch.populations import mixed_numerics
-from zoo.lab.launch.progress import read_tail
 from zoo.lab.launch.run_status import read_sweep_status
-from zoo.lab.launch.sweep_folder import carry_forward_warnings, find_conflicts, read_planned_state, read_state
+from zoo.lab.launch.sweep_folder import carry_forward_warnings, find_conflicts, read_folder, read_planned_state
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.worker import last_line
 from zoo.lab.measures import missing_measures
@@ -135,13 +134,13 @@ def readers_of(sweep, run, plan):
         "load_any": lambda: load_any(run),
         "compare": lambda: load_comparison([run, sweep / "post-0-0"]),
         "status": lambda: read_sweep_status(sweep).record(),
-        "state": lambda: read_state(run),
+        "state": lambda: read_folder(run).state,
         "planned state": lambda: read_planned_state(sweep, planned),
         "conflicts": lambda: find_conflicts(sweep, [planned]),
         "warnings": lambda: carry_forward_warnings(sweep, plan.record()),
         "numerics": lambda: mixed_numerics(sweep, [planned], None),
         "seeds": lambda: seeds_so_far(sweep, (0, 1)),
-        "tail": lambda: read_tail(run),
+        "tail": lambda: read_folder(run).tail(),
         "measures": lambda: missing_measures(run, ["offset_gap"]),
         "statistics": lambda: read_statistics(run),
         "samples": lambda: json.dumps(read_samples(run) and read_samples(run).rows).encode(),
@@ -252,7 +251,7 @@ def test_a_huge_line_is_skipped_without_being_kept_in_memory(tmp_path):
     lines = list(read_json_lines(path))
     assert [row and row["step"] for _, row in lines] == [1, None, 3]
     assert max(len(line) for line, _ in lines) <= MAX_LINE_BYTES
-    assert (read_tail(tmp_path).step, read_tail(tmp_path).loss) == (3, 1.0)
+    assert (read_folder(tmp_path).tail().step, read_folder(tmp_path).tail().loss) == (3, 1.0)
     write_json(tmp_path / "status.json", {"state": "done", "step": 3, "steps": 3})
     run = load_run(tmp_path)
     assert (run.unreadable_lines, run.final("train/loss")) == (1, 1.0)

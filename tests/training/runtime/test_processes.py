@@ -17,7 +17,7 @@ from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.files import write_json
-from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.run_folder import checkpoint_steps
 from zoo.training.runtime.processes import from_flags
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.trainer import run

@@ -10,6 +10,7 @@ from zoo import data
 from zoo.errors import ConfigError
 from zoo.training.evaluation.held_out import evaluate
 from zoo.training.records.resume_checks import check_same_data
+from zoo.training.records.run_folder import RunFolder
 from zoo.training.trained_run import TrainedRun, load_trained
 
 
@@ -61,7 +62,7 @@ def evaluate_task(trained: TrainedRun, folder: Path, args: argparse.Namespace) -
             f"objective.kind={config.objective.kind}"
         )
     dataset = data.load(config)
-    check_same_data(folder, dataset)
+    check_same_data(RunFolder(folder), dataset)
     batches = dataset.evaluation_batches(multiple_of=trained.program.data_parallel_size)
     scores = evaluate(
         trained.program,

@@ -18,9 +18,9 @@ from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.lab.experiment import Experiment
 from zoo.lab.formatting import significant
 from zoo.lab.launch.progress import RunProgress, SweepProgress
-from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.plan import Plan
+from zoo.training.records.run_folder import FolderState
 
 REFRESH_SECONDS = 0.5
 PLAIN_LINE_SECONDS = 15.0

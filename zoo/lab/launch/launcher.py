@@ -7,9 +7,9 @@ from pathlib import Path
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.populations import PopulationPolicy
 from zoo.lab.launch.process_pool import ProcessPool
-from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
+from zoo.training.records.run_folder import FolderState
 
 
 @dataclass(frozen=True)

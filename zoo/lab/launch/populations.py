@@ -11,12 +11,10 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import listed
-from zoo.files import read_object_or_empty
-from zoo.lab.launch.sweep_folder import read_state
+from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.results.schema import as_dict, numerics
 from zoo.nested import flatten
-from zoo.training.records.checkpoint_steps import checkpoint_steps
 
 
 @dataclass(frozen=True)
@@ -64,13 +62,11 @@ def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationP
     trained: dict[str, list[str]] = {}
     platform = None
     for run in runs:
-        if not (meta := read_object_or_empty(folder / run.folder / "meta.json")):
-            continue
-        saved = checkpoint_steps(folder / run.folder / "checkpoints")
-        if not saved and not read_state(folder / run.folder).finished:
+        found = read_folder(folder / run.folder)
+        if not found.meta or not (found.steps or found.state.finished):
             continue  # It will start from scratch.
-        trained.setdefault(numerics(meta), []).append(run.folder)
-        platform = as_dict(meta.get("device")).get("platform")
+        trained.setdefault(numerics(found.meta), []).append(run.folder)
+        platform = as_dict(found.meta.get("device")).get("platform")
     if not trained:
         return []
     if policy is None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, listed
-from zoo.files import read_object_or_empty
 from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
-from zoo.lab.launch.sweep_folder import archive_folder, read_state
+from zoo.lab.launch.sweep_folder import archive_folder, read_folder
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.plan import Plan
 from zoo.lab.planning.prerequisites import references
 from zoo.lab.results.schema import as_dict
 from zoo.nested import flatten
+from zoo.training.records.run_folder import RunFolder
 
 _TEACHER = "objective.distillation.teacher"
 
@@ -55,19 +55,19 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
             else:
                 summary = data.load(run.config).summary()
                 loaded[key] = summary["fingerprint"], summary["tokenizer"]["fingerprint"]
-        for line in _data_changes(folder / run.folder, *loaded[key]) if folder else ():
+        for line in _data_changes(read_folder(folder / run.folder), *loaded[key]) if folder else ():
             changed.setdefault(line, []).append(run.folder)
     if changed:
         raise ConfigError([f"{listed(names, 6)} in {folder}: {line}" for line, names in changed.items()])
 
 
-def _data_changes(folder: Path, text: str, tokenizer: str | None) -> Iterator[str]:
+def _data_changes(folder: RunFolder, text: str, tokenizer: str | None) -> Iterator[str]:
     """Yields a line for the text and for the tokenizer of a run if they are no longer those that it
     was trained on, by the fingerprints in its meta.json.
     """
-    if not read_state(folder).finished and not any((folder / "checkpoints").glob("*")):
+    if not folder.state.finished and not any((folder.path / "checkpoints").glob("*")):
         return  # It begins anew.
-    before = as_dict(read_object_or_empty(folder / "meta.json").get("data"))
+    before = as_dict(folder.meta.get("data"))
     pairs = (
         ("the text of data.source", before.get("fingerprint"), text),
         ("the tokenizer", as_dict(before.get("tokenizer")).get("fingerprint"), tokenizer),

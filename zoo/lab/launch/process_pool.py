@@ -19,12 +19,13 @@ from typing import IO
 from zoo.config import ResolvedConfig
 from zoo.lab.launch.display import Display
 from zoo.lab.launch.populations import PopulationPolicy
-from zoo.lab.launch.sweep_folder import FolderState, read_state, read_status, write_status
+from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.warm_process import WarmProcess
 from zoo.lab.launch.worker import classify_exit, last_line, train_command, write_config
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
+from zoo.training.records.run_folder import FolderState
 
 POLL_SECONDS = 0.1
 # Whether processes that have trained a run train others after it.
@@ -168,7 +169,7 @@ class ProcessPool:
             active = {attempt.run.folder for worker in self._workers for attempt in worker.attempts}
             unfinished = {other.folder for other in self._waiting} | active
             ended = [needed for needed in run.needs if needed.folder not in unfinished]
-            states = [(needed, read_state(self._folder / needed.folder)) for needed in ended]
+            states = [(needed, read_folder(self._folder / needed.folder).state) for needed in ended]
             if failed := [(needed, state) for needed, state in states if state.name != "done"]:
                 self._waiting.remove(run)
                 self._fail_without_prerequisite(run, *failed[0])
@@ -190,10 +191,10 @@ class ProcessPool:
             write_status(self._folder / run.folder, "failed", run.arm.steps, reason)
         except OSError as error:
             reason = f"{reason}; and that could not be written: {error}"
-        self._finish(run, FolderState("failed", read_state(self._folder / run.folder).step, reason))
+        self._finish(run, FolderState("failed", read_folder(self._folder / run.folder).state.step, reason))
 
     def _start(self, runs: list[PlannedRun]) -> None:
-        attempts, steps = [], {run.folder: read_state(self._folder / run.folder).step for run in runs}
+        attempts, steps = [], {run.folder: read_folder(self._folder / run.folder).state.step for run in runs}
         try:
             for run in runs:
                 folder = self._folder / run.folder
@@ -285,9 +286,9 @@ class ProcessPool:
         Writes status.json if the process could not.
         """
         code, folder = worker.process.returncode, attempt.folder
-        written, changed = read_status(folder).get("state"), _version(folder) != attempt.status_before
+        written, changed = read_folder(folder).status.get("state"), _version(folder) != attempt.status_before
         if (written == "done" and code == 0) or (changed and written in ("done", "diverged")):
-            return read_state(folder), False
+            return read_folder(folder).state, False
         first = worker.attempts[0]
         line = last_line(folder / "log.txt", attempt.log_offset) or last_line(
             first.folder / "log.txt", first.log_offset
@@ -307,8 +308,8 @@ class ProcessPool:
                 write_status(folder, state, attempt.run.arm.steps, reason)
             except OSError as error:  # Probably a full disk, which ended the run too.
                 reason = f"{reason}; and status.json: {error.strerror or error}"
-                return FolderState("failed", read_state(folder).step, reason), False
-        return read_state(folder), retry
+                return FolderState("failed", read_folder(folder).state.step, reason), False
+        return read_folder(folder).state, retry
 
 
 def _version(folder: Path) -> tuple[int, int] | None:

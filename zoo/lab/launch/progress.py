@@ -1,42 +1,10 @@
 """Progress and remaining time of a sweep, from the ends of its runs' metrics files."""
 
 import heapq
-from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.files import is_step, number_in, read_json_lines
 from zoo.lab.planning.arm import PlannedRun
-
-TAIL_BYTES = 16384
-
-
-@dataclass(frozen=True)
-class MetricsTail:
-    """The newest values in metrics.jsonl: None if missing, NaN if not finite."""
-
-    step: int = 0
-    loss: float | None = None
-    tokens_per_second: float | None = None
-    metric: float | None = None
-
-
-def read_tail(folder: Path, metric: str = "eval/loss") -> MetricsTail:
-    """Reads the newest values from the end of metrics.jsonl; ignores a torn line."""
-    path = folder / "metrics.jsonl"
-    try:
-        size = path.stat().st_size
-    except OSError:
-        return MetricsTail()
-    found: dict[str, float] = {}
-    step = 0
-    for _, row in read_json_lines(path, max(0, size - TAIL_BYTES)):
-        if row is None or not is_step(row.get("step")):
-            continue
-        step = row["step"]
-        for key in ("train/loss", "train/tokens_per_second", metric):
-            if key in row and (value := number_in(row[key])) is not None:
-                found[key] = value
-    return MetricsTail(step, found.get("train/loss"), found.get("train/tokens_per_second"), found.get(metric))
+from zoo.training.records.run_folder import RunFolder
 
 
 def training_flops(run: PlannedRun, steps: int) -> float:
@@ -52,7 +20,7 @@ class RunProgress:
 
     def __init__(self, run: PlannedRun, folder: Path, metric: str, now: float):
         self.run, self.folder, self.metric, self.started = run, folder, metric, now
-        self.tail = read_tail(folder, metric)
+        self.tail = RunFolder(folder).tail(metric)
         # Steps of earlier attempts say nothing about the pace of this one.
         self.first_step = self.tail.step
         self.training_since: float | None = None
@@ -60,7 +28,7 @@ class RunProgress:
 
     def refresh(self, now: float) -> None:
         """Reads the files again."""
-        before, self.tail = self.tail, read_tail(self.folder, self.metric)
+        before, self.tail = self.tail, RunFolder(self.folder).tail(self.metric)
         if self.tail.step == before.step:
             return
         self.newest = now

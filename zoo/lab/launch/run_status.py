@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.files import is_step, open_file, read_json, read_object_or_empty
+from zoo.files import is_step, open_file, read_json
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER, QueuedJob, SubmittedJob, queued_jobs, read_jobs
-from zoo.lab.launch.sweep_folder import read_state, read_status
+from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.results.schema import is_inside, prerequisite_entries
 from zoo.training.records.extension import recorded_extensions
 
@@ -111,11 +111,11 @@ def _run_status(
         queue: None if there is no SLURM.
         states: states of the runs before it, among them those that it needs.
     """
-    folder = sweep / name
-    status, state, silent = read_status(folder), read_state(folder), _seconds_since_activity(folder)
+    folder, silent = read_folder(sweep / name), _seconds_since_activity(sweep / name)
+    status, state = folder.status, folder.state
     steps = status["steps"] if is_step(status.get("steps")) else 0
     queued = (queue or {}).get(name)
-    grown = [one for one in recorded_extensions(read_object_or_empty(folder / "meta.json")) if str(one) != state.reason]
+    grown = [one for one in recorded_extensions(folder.meta) if str(one) != state.reason]
     left_queue = job is not None and queue is not None and queued is None
 
     def found(state_name: str, reason: str = "") -> RunStatus:
@@ -141,7 +141,7 @@ def _run_status(
         return found("failed", state.reason)
     if status.get("state") == "preempted":
         return found("preempted", state.reason)
-    ended = _process_ended(folder)
+    ended = _process_ended(folder.path)
     if ended or (ended is None and left_queue):
         return found("preempted", f"its {'process' if ended else 'job'} ended without a status; zoo run continues it")
     return found("running")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from zoo.errors import Preempted
 from zoo.files import read_json, write_json
-from zoo.lab.launch.sweep_folder import read_status, write_status
+from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.worker import classify_exit, last_line
-from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.training.records.run_folder import RunFolder
 
 ATTEMPT_FILE, STOPS_FILE = ".attempt", "attempts.json"
 # A run that is stopped this often without progress counts as failed.
@@ -24,7 +24,8 @@ MAX_STOPS_WITHOUT_PROGRESS = 3
 
 def record_outcome(folder: Path, code: int) -> int:
     """Records the outcome of an attempt by srun's exit code; returns that of the job."""
-    status, (fresh, offset) = read_status(folder), _since_start(folder)
+    there, (fresh, offset) = read_folder(folder), _since_start(folder)
+    status = there.status
     name = status.get("state")
     if code == 0 and name == "done":
         return 0
@@ -41,12 +42,12 @@ def record_outcome(folder: Path, code: int) -> int:
     elif state == "failed" and code == 0:
         why = "ended without a status"
     state = written or state
-    if state == "preempted" and _is_stuck(folder):
+    if state == "preempted" and _is_stuck(there):
         state, written = "failed", None
         times = f"{MAX_STOPS_WITHOUT_PROGRESS} times at the same step"
         why = f"was stopped {times}; it may need more --time or a longer --grace"
     if written is None:
-        write_status(folder, state, status.get("steps") or _steps(folder), why)
+        write_status(folder, state, status.get("steps") or _steps(there), why)
     if state == "preempted":
         return Preempted.exit_code
     return 1 if code in (0, Preempted.exit_code) else code
@@ -62,16 +63,16 @@ def _since_start(folder: Path) -> tuple[bool, int]:
         return False, 0
 
 
-def _steps(folder: Path) -> int:
+def _steps(folder: RunFolder) -> int:
     try:
-        return int(read_json(folder / "config.json")["training"]["steps"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(folder.config["training"]["steps"])
+    except (ValueError, KeyError, TypeError):
         return 0
 
 
-def _is_stuck(folder: Path) -> bool:
+def _is_stuck(folder: RunFolder) -> bool:
     """Records the step at which a run was stopped; returns whether it makes no progress."""
-    path = folder / STOPS_FILE
+    path = folder.path / STOPS_FILE
     try:
         steps = read_json(path)
     except (OSError, ValueError):
@@ -81,10 +82,10 @@ def _is_stuck(folder: Path) -> bool:
     return len(steps) == MAX_STOPS_WITHOUT_PROGRESS and len(set(steps)) == 1
 
 
-def _saved(folder: Path) -> int:
+def _saved(folder: RunFolder) -> int:
     """Returns the step of the newest checkpoint."""
     try:
-        return max(checkpoint_steps(folder / "checkpoints"), default=0)
+        return folder.newest
     except OSError:
         return 0
 

@@ -3,81 +3,46 @@
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo import config
 from zoo.config import plugins
 from zoo.errors import ConfigError, listed, shown
-from zoo.files import file_above, foreign_entries, is_step, read_json, read_object_or_empty, write_json
+from zoo.files import file_above, foreign_entries, read_json, read_object_or_empty, write_json
 from zoo.lab.declarations import TUNING_FOLDER
-from zoo.lab.launch.progress import read_tail
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
 from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
+from zoo.training.records.run_folder import FolderState, RunFolder
 
-FINISHED = ("done", "diverged")
 # Part of the warnings of changes that were made when results were known.
 POST_HOC = "changed after runs had finished"
 
 
-@dataclass(frozen=True)
-class FolderState:
-    """The state of a run's folder.
-
-    Attributes:
-        name: "new", "done", "diverged", "failed" or "unfinished".
-        step: updates applied.
-        reason: why a run failed, diverged or was stopped.
-    """
-
-    name: str
-    step: int = 0
-    reason: str = ""
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to run. A diverged run is a result, and would diverge again."""
-        return self.name in FINISHED
-
-
-def read_status(folder: Path) -> dict[str, Any]:
-    """Returns status.json of a run's folder; empty if it is missing or damaged."""
-    return read_object_or_empty(folder / "status.json")
-
-
-def read_state(folder: Path) -> FolderState:
-    """Returns the state of a run's folder; "new" without a status.json."""
-    status = read_status(folder)
-    name, step, reason = status.get("state"), status.get("step"), status.get("reason")
-    if not isinstance(name, str):
-        return FolderState("new")
-    step = step if is_step(step) else 0
-    if name not in FINISHED:
-        # A killed run could not write its last step to status.json, but its metrics have it.
-        step = max(step, read_tail(folder).step)
-    name = name if name in (*FINISHED, "failed") else "unfinished"
-    return FolderState(name, step, reason if isinstance(reason, str) else "")
+def read_folder(folder: Path) -> RunFolder:
+    """Returns the content of a run's folder; a damaged record reads as if it were missing."""
+    return RunFolder(folder, strict=False)
 
 
 def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
     """Returns the state of a run's folder; "unfinished" if the run is done, but of fewer steps than
     are planned now.
     """
-    state = read_state(sweep / run.folder)
-    if state.name == "done" and (found := recorded_config(sweep / run.folder)) is not None:
-        longer = find_extension(sweep / run.folder, found, run.config)
+    folder = read_folder(sweep / run.folder)
+    state = folder.state
+    if state.name == "done" and (found := recorded_config(folder)) is not None:
+        longer = find_extension(folder, found, run.config)
         return FolderState("unfinished", state.step, str(longer)) if longer else state
     return state
 
 
 def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
     """Writes the status.json of a run that could not do so itself, with the last known step."""
-    content = {"state": state, "step": read_state(folder).step, "steps": steps, "reason": reason}
+    content = {"state": state, "step": read_folder(folder).state.step, "steps": steps, "reason": reason}
     write_json(folder / "status.json", content)
 
 
@@ -129,20 +94,21 @@ def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
     record = read_object_or_empty(folder / "experiment.json")
     if not record or record.get("tuning"):
         return ""
-    started = [run.folder for run in runs if read_state(folder / run.folder).name != "new"]
+    started = [run.folder for run in runs if read_folder(folder / run.folder).state.name != "new"]
     return f"{listed(started, 1)} in {folder} were trained without tuning" if started else ""
 
 
 def _difference(folder: Path, run: PlannedRun) -> str:
     """Returns how the run in `folder` differs from `run`; empty without a difference or a run."""
-    if not (folder / "config.json").exists():
-        return "holds a run without its config.json" if (folder / "status.json").exists() else ""
+    there = RunFolder(folder)
     try:
-        found = config.resolve(config.load(str(folder / "config.json")))
+        found = there.resolved_config
+        if found is None:
+            return "holds a run without its config.json" if (folder / "status.json").exists() else ""
         if run.needs:
             # References are restored from the file as written: loading looks for a tokenizer that
             # has moved in other places.
-            written = flatten(read_json(folder / "config.json"))
+            written = flatten(there.config)
             restored = restore_prerequisite_names(written, {needed.folder: needed.folder for needed in run.needs})
             changes = {path: restored[path] for path in references(config.from_flat(restored))}
             found = config.resolve(config.override(found, changes))
@@ -151,8 +117,8 @@ def _difference(folder: Path, run: PlannedRun) -> str:
     if config.identity(found) == run.identity:
         return ""
     planned, present = config.result_relevant(run.config), config.result_relevant(found)
-    if longer := find_extension(folder, found, run.config):
-        obstacle = extension_obstacle(folder, found, longer)
+    if longer := find_extension(there, found, run.config):
+        obstacle = extension_obstacle(there, found, longer)
         if obstacle or config.identity(_with_steps(found, longer.after)) == run.identity:
             return f"the run cannot be trained longer: {obstacle}" if obstacle else ""
     # Fields that were set come before fields that may follow from others.
@@ -163,10 +129,10 @@ def _difference(folder: Path, run: PlannedRun) -> str:
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
 
 
-def recorded_config(folder: Path) -> config.ResolvedConfig | None:
-    """Returns the config of a run's folder; None if it is missing or damaged."""
+def recorded_config(folder: RunFolder) -> config.ResolvedConfig | None:
+    """Returns the config of a run; None if it is missing or damaged."""
     try:
-        return config.resolve(config.load(str(folder / "config.json")))
+        return folder.resolved_config
     except ConfigError:
         return None
 
@@ -193,7 +159,7 @@ def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, An
         record = record | {"looks": before["looks"], "command": []}
     warnings = [line for line in as_list(before.get("warnings")) if isinstance(line, str) and POST_HOC in line]
     folders = [run.get("folder") for run in as_list(before.get("runs")) if isinstance(run, dict)]
-    if any(isinstance(name, str) and read_state(folder / name).finished for name in folders):
+    if any(isinstance(name, str) and read_folder(folder / name).state.finished for name in folders):
         warnings += _post_hoc_changes(before, record)
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
 

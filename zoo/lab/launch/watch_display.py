@@ -10,16 +10,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zoo.files import is_step
 from zoo.lab.formatting import number, plus_minus
 from zoo.lab.launch.display import REFRESH_SECONDS, LiveDisplay, PlainDisplay, format_duration
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import FolderState, read_status
+from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.statistics.paired import spread
+from zoo.training.records.run_folder import FolderState
 
 ENDED = ("done", "diverged", "failed")
 MAX_ARMS = 12
@@ -172,7 +172,7 @@ def _follow_plan(
 ) -> bool:
     """Returns True when all runs have ended, False when the plan has changed."""
     runs = watched_runs(sweep)
-    states = {run.folder: read_status(sweep.folder / run.folder).get("state") for run in runs}
+    states = {run.folder: read_folder(sweep.folder / run.folder).status.get("state") for run in runs}
     progress = SweepProgress(
         sweep.folder, runs, [run for run in runs if states[run.folder] not in ENDED], 1, sweep.metric
     )
@@ -201,16 +201,14 @@ def _follow_plan(
 
 def _update(sweep: SweepResults, run: _WatchedRun, display: PlainDisplay, seen: _ArmResults, ended: set[str]) -> None:
     """Shows how a run has changed since the last call."""
-    status = read_status(sweep.folder / run.folder)
-    state, progress = status.get("state"), display.progress
+    folder, progress = read_folder(sweep.folder / run.folder), display.progress
+    state = folder.status.get("state")
     if run.folder in progress.running:
         if state == "running":
             return
         tail = progress.running[run.folder]
-        step, reason = status.get("step"), status.get("reason")
-        name = state if state in ENDED else "unfinished"
-        display.ended(run, FolderState(name, step if is_step(step) else 0, reason if isinstance(reason, str) else ""))
-        if name in ENDED:
+        display.ended(run, folder.state if isinstance(state, str) else FolderState("unfinished"))
+        if state in ENDED:
             ended.add(run.folder)
             seen.add(run, tail.tail.metric if state == "done" else None)
     elif state == "running":

@@ -13,6 +13,7 @@ from zoo.lab.launch.sweep_folder import recorded_config
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import resolve_references
 from zoo.training.records.extension import find_extension, record_extension
+from zoo.training.records.run_folder import RunFolder
 
 
 def train_command(folder: Path) -> list[str]:
@@ -28,8 +29,9 @@ def write_config(sweep: Path, run: PlannedRun) -> None:
     folder.mkdir(exist_ok=True)
     plugins.store(folder, run.config.plugins)
     resolved = resolve_references(run.config, lambda name: str(sweep / name))
-    if (before := recorded_config(folder)) and (longer := find_extension(folder, before, resolved)):
-        record_extension(folder, resolved, longer)
+    there = RunFolder(folder)
+    if (before := recorded_config(there)) and (longer := find_extension(there, before, resolved)):
+        record_extension(folder, there.meta, resolved, longer)
     write_json(folder / "config.json", config.to_plain(resolved))
 
 

@@ -22,7 +22,6 @@ from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
 from zoo.lab.launch.slurm_queue import SubmittedJob
 from zoo.lab.launch.sweep_folder import (
-    FolderState,
     carry_forward_warnings,
     check_sweep_folder,
     find_conflicts,
@@ -40,6 +39,7 @@ from zoo.lab.results.tuning_choice import tuning_choices
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
+from zoo.training.records.run_folder import FolderState
 from zoo.training.runtime.gpus import visible_gpus
 
 

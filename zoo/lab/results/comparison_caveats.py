@@ -14,9 +14,10 @@ from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.errors import ConfigError, DataError
 from zoo.lab.planning.arm import SIZE_TOLERANCE
 from zoo.lab.planning.evaluations import fingerprint_differences, values_by_arm
-from zoo.lab.results.run_records import RunRecord, read_json_object
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict, as_text
 from zoo.nested import flatten
+from zoo.training.records.run_folder import read_json_object
 
 
 def comparison_caveats(arms: list[Arm], runs: list[RunRecord], metric: str) -> list[str]:

@@ -1,9 +1,8 @@
-"""Reads the folder of one run. Only JSON files are read; no config file is executed."""
+"""The run of a sweep, from its folder. Only JSON files are read; no config file is executed."""
 
 import json
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import numpy as np
 from zoo.config import FIELDS
 from zoo.config.fields.renamed import without_unused
 from zoo.errors import ConfigError
-from zoo.files import MAX_LINE_BYTES, is_step, number_in, printable, read_json, read_json_lines
+from zoo.files import is_step, number_in
 from zoo.lab.measures import read_measured
 from zoo.lab.metrics import higher_is_better
 from zoo.nested import flatten, unflatten
+from zoo.training.records.run_folder import RunFolder
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 
@@ -35,9 +35,7 @@ class RunRecord:
     """The contents of a run folder.
 
     Attributes:
-        rows: the lines of metrics.jsonl by step, null as NaN.
-        unreadable_lines: number of its lines that are damaged.
-        disordered_lines: number of its lines that repeat a step or precede an earlier one.
+        rows, unreadable_lines, disordered_lines: the content of metrics.jsonl (`Curves`).
     """
 
     folder: Path
@@ -133,75 +131,18 @@ def load_run(folder: str | Path) -> RunRecord:
 
 def read_run(folder: Path, problems: list[str]) -> RunRecord:
     """Reads one run folder, with state "missing" if it is empty; appends damage to `problems`."""
-    status = read_json_object(folder / "status.json", problems) or {"state": "missing"}
-    if status.get("state") not in STATES:
-        found = status.get("state")
-        problems.append(f'{folder / "status.json"}: state is "{found}"; expected one of {", ".join(STATES[:-1])}')
-    config = read_json_object(folder / "config.json", problems)
+    found = RunFolder(folder, strict=False)
+    status, config, meta, curves = found.status or {"state": "missing"}, found.config, found.meta, found.curves
+    if (state := status.get("state")) not in STATES:
+        problems.append(f'{folder / "status.json"}: state is "{state}"; expected one of {", ".join(STATES[:-1])}')
+    problems += found.problems
     if (kept := without_unused(flat := flatten(config))) != flat:
         config = unflatten(kept)
-    meta = read_json_object(folder / "meta.json", problems)
-    rows, *damaged = _read_metrics(folder / "metrics.jsonl")
+    rows = curves.rows
     if measured := read_measured(folder, status):
         rows = _add_measured(rows, run_step(status, rows), measured)
     seed = config.get("seed") if type(config.get("seed")) is int else 0
-    return RunRecord(folder, "", seed, config, meta, status, rows, *damaged)
-
-
-def read_json_object(path: Path, problems: list[str]) -> dict[str, Any]:
-    """Reads a JSON object, empty if there is no file; appends damage to `problems`."""
-    try:
-        value = read_json(path)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
-        problems.append(f"{path}: not readable as JSON ({why})")
-        return {}
-    if not isinstance(value, dict):
-        problems.append(f"{path}: a JSON object is expected, found {type(value).__name__}")
-        return {}
-    return printable(value)
-
-
-def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int, int]:
-    """Returns rows merged by step (later lines win), and the numbers of unreadable and of
-    disordered lines.
-    """
-    try:
-        stat = path.stat()
-    except OSError:
-        return [], 0, 0
-    return _metrics_at(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache(maxsize=1024)
-def _metrics_at(path: Path, changed: int, size: int) -> tuple[list[dict[str, float]], int, int]:
-    # While a sweep is followed, most of its files do not change and are read only once.
-    del changed, size
-    merged: dict[int, dict[str, float]] = {}
-    unreadable = disordered = newest = 0
-    for line, row in read_json_lines(path):
-        numbers = _numbers_in(row)
-        if numbers is None:
-            # A kill can only tear the text after the last newline; anything else is damage.
-            unreadable += line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
-            continue
-        step = int(numbers["step"])
-        there = merged.setdefault(step, {})
-        # An evaluation has a line of its own, after that of the training step.
-        disordered += step < newest or bool(numbers.keys() & there.keys() - {"step", "tokens", "seconds"})
-        newest = max(newest, step)
-        there |= numbers
-    return [merged[step] for step in sorted(merged)], unreadable, disordered
-
-
-def _numbers_in(row: dict[str, Any] | None) -> dict[str, float] | None:
-    """Returns the numbers of a line of metrics.jsonl; None if it is damaged."""
-    if row is None or not is_step(row.get("step")):
-        return None
-    numbers = {key: number_in(value) for key, value in row.items() if key.isprintable() and key != "nonfinite"}
-    return None if None in numbers.values() else numbers
+    return RunRecord(folder, "", seed, config, meta, status, rows, curves.unreadable_lines, curves.disordered_lines)
 
 
 def _add_measured(rows: list[dict[str, float]], step: int, measured: dict[str, float | None]) -> list[dict[str, float]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.errors import did_you_mean
 from zoo.lab.declarations import PREREQUISITE_PREFIX, RULES, Contrast, Side
-from zoo.training.records.recorded_executor import recorded_executor
+from zoo.training.records.run_folder import recorded_executor
 
 
 def restore_prerequisite_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:

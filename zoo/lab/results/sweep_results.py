@@ -11,7 +11,7 @@ from zoo.errors import ConfigError
 from zoo.lab.declarations import Contrast
 from zoo.lab.measures import MEASURE_PREFIX, requested_measures
 from zoo.lab.metrics import is_known_metric, unit_suffix
-from zoo.lab.results.run_records import RunRecord, load_run, read_json_object, read_run
+from zoo.lab.results.run_records import RunRecord, load_run, read_run
 from zoo.lab.results.schema import (
     Arm,
     as_dict,
@@ -27,6 +27,7 @@ from zoo.lab.results.schema import (
 from zoo.lab.results.steps_to_loss import add_steps_to_loss
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
+from zoo.training.records.run_folder import read_json_object
 
 REQUIRED = {"name": str, "metric": str, "arms": list, "runs": list, "seeds": list, "contrasts": list}
 

@@ -26,8 +26,8 @@ from zoo.training.checkpoints.tree_differences import (
     type_differences,
     without_replaceable,
 )
-from zoo.training.records.checkpoint_steps import checkpoint_steps
 from zoo.training.records.metrics_file import read_lines_with_step
+from zoo.training.records.run_folder import checkpoint_steps
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 

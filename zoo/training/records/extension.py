@@ -10,8 +10,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.kinds.schedule_kinds import horizon_free_updates, tail_start
 from zoo.files import write_json
 from zoo.nested import flatten
-from zoo.training.records.checkpoint_steps import checkpoint_steps
-from zoo.training.records.record_reader import read_meta
+from zoo.training.records.run_folder import RunFolder
 
 # How a run goes on that cannot be extended.
 NEW_RUN = "a new run whose training.start_from names this folder goes on from its parameters, with a new optimizer"
@@ -29,26 +28,26 @@ class Extension:
         return f"training.steps grew from {self.before} to {self.after} at step {self.step}"
 
 
-def find_extension(workdir: Path, before: ResolvedConfig, now: ResolvedConfig) -> Extension | None:
-    """Returns how `training.steps` of the run in `workdir` grows; None if it does not.
+def find_extension(folder: RunFolder, before: ResolvedConfig, now: ResolvedConfig) -> Extension | None:
+    """Returns how `training.steps` of a run grows; None if it does not.
 
     Args:
-        workdir: the run's folder.
+        folder: the run's folder.
         before: its config so far.
         now: the config that it is to be continued with.
     """
     old, new = before.training.steps, now.training.steps
-    return Extension(old, new, max(checkpoint_steps(workdir / "checkpoints"), default=0)) if new > old else None
+    return Extension(old, new, folder.newest) if new > old else None
 
 
-def extension_obstacle(workdir: Path, before: ResolvedConfig, extension: Extension) -> str | None:
-    """Returns why the run in `workdir` cannot be trained longer, or None if it can.
+def extension_obstacle(folder: RunFolder, before: ResolvedConfig, extension: Extension) -> str | None:
+    """Returns why the run in a folder cannot be trained longer, or None if it can.
 
     It can if all updates that it has done would have been the same with the larger
     `training.steps`, on which only learning rate, weight decay, the decay of the first moment and the
     average of the last updates depend.
     """
-    meta, flat = read_meta(workdir), flatten(before)
+    meta, flat = folder.meta, flatten(before)
     schedule, unchanged = flat["schedule.kind"], horizon_free_updates(flat)
     if made := next((word for word in ("imported", "averaged") if word in meta), None):
         reason = f"its parameters were {made}, so there is no state of an optimizer"
@@ -78,25 +77,30 @@ def _momentum_cooldown(flat: Mapping[str, Any]) -> int:
     return max(value for path, value in flat.items() if path.endswith(".momentum_cooldown"))
 
 
-def record_extension(folder: Path, now: ResolvedConfig, extension: Extension) -> None:
+def record_extension(path: Path, meta: Mapping[str, Any], now: ResolvedConfig, extension: Extension) -> dict[str, Any]:
     """Records in status.json and meta.json that a run is not done yet and will be trained longer.
 
     To be called before the new config.json is written: after a kill in between, the extension is
     found again.
 
     Args:
-        folder: where the run's records are.
+        path: where the run's records are written.
+        meta: content of meta.json.
         now: the config with the larger `training.steps`.
         extension: how it grows.
+
+    Returns:
+        The new content of meta.json.
     """
     status = {"state": "preempted", "step": extension.step, "steps": extension.after, "reason": str(extension)}
-    write_json(folder / "status.json", status)
-    meta = read_meta(folder)
+    write_json(path / "status.json", status)
     entry = {"from": extension.before, "to": extension.after, "step": extension.step}
     recorded = [entry for entry in _entries(meta) if _parse(entry)]
     if extension.step and entry not in recorded:
         recorded.append(entry)
-    write_json(folder / "meta.json", meta | {"identity": configs.identity(now), "extensions": recorded})
+    meta = {**meta, "identity": configs.identity(now), "extensions": recorded}
+    write_json(path / "meta.json", meta)
+    return meta
 
 
 def recorded_extensions(meta: Mapping[str, Any]) -> list[Extension]:

@@ -1,6 +1,6 @@
-"""Checks that a folder with a run in it is resumed as the same run."""
+"""Checks that a folder with a run in it is resumed as the same run, and has its records."""
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,13 +10,12 @@ from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
-from zoo.training.records.checkpoint_steps import checkpoint_steps
+from zoo.files import is_step, write_json
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension
-from zoo.training.records.record_reader import read_meta
-from zoo.training.records.recorded_executor import recorded_executor
+from zoo.training.records.run_folder import RunFolder, recorded_executor
 
 
-def check_same_run(workdir: Path, config: ResolvedConfig) -> Extension | None:
+def check_same_run(folder: RunFolder, config: ResolvedConfig) -> Extension | None:
     """Refuses a folder that holds another run.
 
     Returns:
@@ -26,25 +25,26 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> Extension | None:
         ConfigError: one line for every result-relevant field that differs; the run cannot be
             trained longer.
     """
-    path = workdir / "config.json"
-    if not path.exists():
-        return None
+    workdir = folder.path
     try:
-        before = configs.resolve(configs.load(str(path)))
+        before = folder.resolved_config
     except ConfigError as error:
+        path = workdir / "config.json"
         raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
+    if before is None:
+        return None
     changed = configs.difference(
         configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config))
     )
     # A teacher may have been moved: `check_same_teacher` compares its parameters.
     if before.objective.distillation.teacher and config.objective.distillation.teacher:
         changed.pop("objective.distillation.teacher", None)
-    if "data.tokenizer.path" in changed and _has_same_tokenizer(workdir, config):
+    if "data.tokenizer.path" in changed and _has_same_tokenizer(folder, config):
         del changed["data.tokenizer.path"]
     problems = []
-    if extension := find_extension(workdir, before, config):
+    if extension := find_extension(folder, before, config):
         del changed["training.steps"]
-        if obstacle := extension_obstacle(workdir, before, extension):
+        if obstacle := extension_obstacle(folder, before, extension):
             problems.append(f"--workdir {workdir} holds a run that cannot be trained longer: {obstacle}")
     problems += [
         f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, "
@@ -56,21 +56,21 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> Extension | None:
     return extension
 
 
-def _has_same_tokenizer(workdir: Path, config: ResolvedConfig) -> bool:
+def _has_same_tokenizer(folder: RunFolder, config: ResolvedConfig) -> bool:
     """Returns whether the config's tokenizer file is the run's, possibly moved or copied."""
-    if config.data.tokenizer.kind != "file" or not (workdir / "tokenizer.json").is_file():
+    if config.data.tokenizer.kind != "file" or not (folder.path / "tokenizer.json").is_file():
         return False
-    return read_pretrained(config.data.tokenizer.path).fingerprint == data.load_tokenizer(workdir).fingerprint
+    return read_pretrained(config.data.tokenizer.path).fingerprint == data.load_tokenizer(folder.path).fingerprint
 
 
-def check_same_data(workdir: Path, dataset: data.TextDataset) -> None:
+def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
     """Refuses other text, or another tokenizer, than the run was started with.
 
     Raises:
         ConfigError: saying which of the two has changed.
     """
-    before, now = read_meta(workdir).get("data"), dataset.summary()
-    if not before or not (workdir / "checkpoints").exists():
+    before, now = folder.meta.get("data"), dataset.summary()
+    if not before or not (folder.path / "checkpoints").exists():
         return
     tokenizer = before.get("tokenizer")
     for what, old, new in (
@@ -84,34 +84,35 @@ def check_same_data(workdir: Path, dataset: data.TextDataset) -> None:
         if old != new:
             old = str(old)
             raise ConfigError(
-                f"{what} has changed since the run in {workdir} started (fingerprint {old[:12]}, now {new[:12]})"
+                f"{what} has changed since the run in {folder.path} started (fingerprint {old[:12]}, now {new[:12]})"
             )
 
 
-def check_same_origin(workdir: Path, origin: dict[str, Any] | None) -> None:
+def check_same_origin(folder: RunFolder, origin: dict[str, Any] | None) -> None:
     """Checks that a run that has no checkpoint yet is restarted from the same initial parameters.
 
     Raises:
         ConfigError: the parameters in `training.start_from` have changed.
     """
-    before = read_meta(workdir).get("started_from")
+    before = folder.meta.get("started_from")
     if origin and before and before.get("parameters_sha256") != origin["parameters_sha256"]:
         raise ConfigError(
-            f"the parameters in training.start_from={origin['folder']} have changed since the run in {workdir} started"
+            f"the parameters in training.start_from={origin['folder']} have changed since the run in {folder.path} "
+            "started"
         )
 
 
-def check_same_teacher(workdir: Path, teacher: dict[str, Any] | None) -> None:
+def check_same_teacher(folder: RunFolder, teacher: dict[str, Any] | None) -> None:
     """Refuses a teacher with other parameters than the run was started with; its path may differ.
 
     Raises:
         ConfigError: the teacher's parameters are others.
     """
-    before = read_meta(workdir).get("teacher")
+    before = folder.meta.get("teacher")
     if teacher and before and before.get("parameters_sha256") != teacher["parameters_sha256"]:
         raise ConfigError(
             f"the parameters of objective.distillation.teacher={teacher['folder']} are not those that the run in "
-            f"{workdir} was started with (sha256 {str(before.get('parameters_sha256'))[:12]}, now "
+            f"{folder.path} was started with (sha256 {str(before.get('parameters_sha256'))[:12]}, now "
             f"{teacher['parameters_sha256'][:12]})"
         )
 
@@ -121,16 +122,16 @@ def are_bit_identical(executor: str, other: str, platform_name: str) -> bool:
     return executor == other or (platform_name == "cpu" and {executor, other} == {"single", "map"})
 
 
-def check_same_executor(workdir: Path, executor: str) -> None:
+def check_same_executor(folder: RunFolder, executor: str) -> None:
     """Refuses an executor whose results differ from those of the one that the run was started with.
 
     Raises:
         ConfigError: naming both executors.
     """
-    before = recorded_executor(read_meta(workdir), executor)
-    if checkpoint_steps(workdir / "checkpoints") and not are_bit_identical(before, executor, jax.default_backend()):
+    before = recorded_executor(folder.meta, executor)
+    if folder.steps and not are_bit_identical(before, executor, jax.default_backend()):
         raise ConfigError(
-            f"the run in {workdir} was trained {_describe_executor(before)} so far and cannot be continued "
+            f"the run in {folder.path} was trained {_describe_executor(before)} so far and cannot be continued "
             f"{_describe_executor(executor)}: their floating-point results differ"
         )
 
@@ -139,3 +140,82 @@ def _describe_executor(executor: str) -> str:
     return {"single": "separately", "map": "in a population, by map", "vmap": "in a population, by vmap"}.get(
         executor, executor
     )
+
+
+def restore_config(folder: RunFolder, config: ResolvedConfig, log: Callable[[str], None]) -> None:
+    """Writes the config.json of a run again whose meta.json shows that `config` is its config.
+
+    Raises:
+        ConfigError: config.json is gone from a run with checkpoints, and it is another run, or
+            that cannot be determined.
+    """
+    path, identity = folder.path / "config.json", configs.identity(config)
+    if path.exists() or not folder.steps:
+        return
+    recorded = folder.meta.get("identity")
+    if recorded != identity:
+        known = f"by its meta.json it is another run (identity {recorded}, not {identity})"
+        raise ConfigError(
+            f"--workdir {folder.path} has checkpoints, but its config.json is gone, and "
+            f"{known if recorded else 'nothing else tells whether this is the same run'}; restore config.json, or take "
+            "another --workdir"
+        )
+    write_json(path, configs.to_plain(config))
+    log(f"{path} was gone; by the identity in meta.json this is the same run, and it is written again")
+
+
+def check_curves(folder: RunFolder) -> None:
+    """Checks that a run with checkpoints has its metrics.jsonl.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    path, newest = folder.path / "metrics.jsonl", folder.newest
+    if newest and not path.exists():
+        raise ConfigError(
+            f"--workdir {folder.path} has a checkpoint of step {newest}, but its metrics.jsonl is gone; restore it, or "
+            f"create an empty {path} to go on with curves that begin at step {newest}"
+        )
+
+
+def check_checkpoints(folder: RunFolder) -> None:
+    """Checks that a run that had checkpoints has one: without, it would start again and cut its
+    curves.
+
+    Damaged checkpoints that were set aside are reported when the state is restored.
+
+    Raises:
+        ConfigError: all are gone.
+    """
+    workdir = folder.path
+    if folder.steps or (workdir / "quarantine").exists():
+        return
+    status, before = folder.status, folder.resolved_config
+    newest = max((int(row["step"]) for row in folder.curves.rows), default=0)
+    step = status.get("step") if is_step(status.get("step")) else 0
+    every = before.training.checkpoint_every if before else 0
+    if any(
+        (
+            status.get("saved"),
+            status.get("state") == "running" and step,
+            folder.meta.get("resumed"),
+            # The second save of a run waits until the first is on disk.
+            newest > 2 * (every or newest),
+        )
+    ):
+        raise ConfigError(
+            f"--workdir {workdir} was trained to step {max(newest, step)}, but its checkpoints are gone; restore "
+            f"{workdir / 'checkpoints'}, or remove or rename {workdir} to start again from step 0"
+        )
+
+
+def missing_from_done(folder: RunFolder) -> list[str]:
+    """Returns a line for each record that is gone from a run that is done."""
+    return [
+        f"warning: {folder.path} is done, but {what} gone"
+        for what, present in (
+            ("its metrics.jsonl is", (folder.path / "metrics.jsonl").exists()),
+            ("its checkpoints are", bool(folder.steps)),
+        )
+        if not present
+    ]

@@ -21,7 +21,6 @@ from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.models import cost
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.records.processor import processor_name
-from zoo.training.records.record_reader import read_meta
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -96,6 +95,7 @@ def write_run_record(
     step: int,
     executor: str,
     related_runs: dict[str, dict[str, Any]],
+    before: dict[str, Any],
 ) -> None:
     """Writes config.json, meta.json, the texts of plug-ins and the tokenizer.
 
@@ -110,10 +110,10 @@ def write_run_record(
         step: updates done before.
         executor: name of the executor that computes the steps (`zoo.training.executor`).
         related_runs: other runs by role, "started_from" and "teacher".
+        before: content of meta.json; empty for a new run.
     """
     plugins.store(folder, config.plugins)
     write_json(folder / "config.json", configs.to_plain(config))
-    before = read_meta(folder)
     if step and before:
         resumption = {"step": step, "executor": executor, **environment()}
         write_json(folder / "meta.json", before | {"resumed": [*before.get("resumed", []), resumption]})

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError, is_disk_full, not_writable
-from zoo.files import is_step, write_json
-from zoo.training.records.record_reader import read_record
-
-STATUS_FILE = "status.json"
+from zoo.files import write_json
 
 
 class StatusFile:
@@ -31,7 +28,7 @@ class StatusFile:
     """
 
     def __init__(self, workdir: Path, records: Path, steps: int, log: Callable[[str], None]):
-        self._workdir, self._path, self._steps, self._log = workdir, records / STATUS_FILE, steps, log
+        self._workdir, self._path, self._steps, self._log = workdir, records / "status.json", steps, log
         self.step = 0
 
     def write_running(self) -> None:
@@ -82,13 +79,3 @@ class StatusFile:
 
     def _status(self, state: str, step: int, reason: str | None = None) -> dict[str, Any]:
         return {"state": state, "step": step, "steps": self._steps, "reason": reason}
-
-
-def final_status(workdir: Path) -> dict[str, Any] | None:
-    """Returns the status of a run that is done, or None.
-
-    Raises:
-        ConfigError: status.json is damaged.
-    """
-    status = read_record(workdir / STATUS_FILE)
-    return status if status.get("state") == "done" and is_step(status.get("step")) else None

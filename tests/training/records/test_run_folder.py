@@ -1,0 +1,234 @@
+"""The folder of a run: it is read once; with missing records there is one clear line, and no other
+record is lost or falsified.
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_runs import curves, lines, small, stop_requested_at
+from zoo import config as configs
+from zoo.errors import ConfigError, Preempted
+from zoo.files import read_json, write_json
+from zoo.training import trainer
+from zoo.training.records.run_folder import RunFolder
+from zoo.training.startup import RunRequest, check
+from zoo.training.trainer import run
+
+PACKAGE = str(Path(trainer.__file__).parents[1])
+
+
+def quiet(line):
+    del line
+
+
+class Reads:
+    """Counts how often the files of a folder are opened for reading, and its checkpoints listed by
+    zoo.
+    """
+
+    def __init__(self):
+        self.folder, self.counts = None, Counter()
+        # It cannot be removed, but counts only where a folder is set.
+        sys.addaudithook(self._count)
+
+    def _count(self, event, arguments):
+        if self.folder is None or event not in ("open", "os.listdir", "os.scandir"):
+            return
+        if not isinstance(arguments[0], str | os.PathLike):
+            return
+        path = Path(arguments[0])
+        if event == "open" and path.parent == self.folder and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            self.counts[path.name] += 1
+        elif event != "open" and path == self.folder / "checkpoints":
+            caller = sys._getframe(1)
+            while "pathlib" in caller.f_code.co_filename:
+                caller = caller.f_back
+            self.counts["checkpoints"] += caller.f_code.co_filename.startswith(PACKAGE)
+
+    @contextlib.contextmanager
+    def of_start(self, folder):
+        """Counts until the training of a run in `folder` begins."""
+        train_started = trainer._train_started
+
+        def train(*arguments):
+            self.folder = None
+            train_started(*arguments)
+
+        self.folder, self.counts = folder, Counter()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trainer, "_train_started", train)
+            yield
+        self.folder = None
+
+
+@pytest.fixture(scope="module")
+def reads():
+    return Reads()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, reads):
+    """A run of 12 steps, stopped after step 4."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patch, stop_requested_at(4, patch), reads.of_start(folder):
+        with pytest.raises(Preempted):
+            run(small(), folder, quiet)
+        # The lock looks for a config.json, and the checkpoints' folder is made before it is listed.
+        assert reads.counts == {"config.json": 1, "checkpoints": 1}
+    return folder
+
+
+@pytest.fixture
+def folder(stopped, tmp_path):
+    return shutil.copytree(stopped, tmp_path / "run")
+
+
+def test_resumed_run_reads_each_record_once(folder, reads):
+    """config.json is read once more before the folder is locked, to refuse other folders; checkpoints
+    are listed again where one is restored.
+    """
+    with reads.of_start(folder):
+        assert run(small(), folder, quiet)["state"] == "done"
+    once = dict.fromkeys(("meta.json", "status.json", "metrics.jsonl"), 1)
+    assert reads.counts == once | {"config.json": 2, "checkpoints": 2}
+
+
+def test_finished_run_reads_only_config_and_status(tmp_path, reads):
+    write_json(tmp_path / "config.json", configs.to_plain(configs.resolve(small())))
+    write_json(tmp_path / "status.json", {"state": "done", "step": 12, "steps": 12, "reason": None})
+    with reads.of_start(tmp_path):
+        assert run(small(), tmp_path, quiet)["state"] == "done"
+    assert reads.counts == {"config.json": 2, "status.json": 1}
+
+
+def test_folder_stays_as_it_was_read(tmp_path):
+    (tmp_path / "checkpoints" / "3").mkdir(parents=True)
+    for number in range(2):
+        write_json(tmp_path / "status.json", {"state": "running", "step": number})
+        write_json(tmp_path / "meta.json", {"identity": number})
+        (tmp_path / "metrics.jsonl").write_text('{"step": 5, "train/loss": 1.0}\n' * (number + 1))
+        if number == 0:
+            read = RunFolder(tmp_path)
+            assert (read.steps, read.meta, read.state.step, read.curves.rows) == (
+                [3],
+                {"identity": 0},
+                5,
+                [{"step": 5.0, "train/loss": 1.0}],
+            )
+    (tmp_path / "checkpoints" / "4").mkdir()
+    assert (read.newest, read.status["step"], read.meta["identity"], read.curves.disordered_lines) == (3, 0, 0, 0)
+    again = RunFolder(tmp_path)
+    assert (again.newest, again.status["step"], again.meta["identity"], again.curves.disordered_lines) == (4, 1, 1, 1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        read.path = tmp_path
+
+
+@pytest.mark.parametrize(
+    ("content", "strict", "tolerant"),
+    [
+        ("", None, "meta.json: not readable as JSON (it is empty)"),
+        (
+            "[]",
+            "is damaged (a JSON object is expected, found list); restore it",
+            "a JSON object is expected, found list",
+        ),
+        ('{"resumed": 3}', 'is damaged ("resumed" is of type int, not list); restore it', None),
+    ],
+)
+def test_damaged_record_is_refused_or_listed(content, strict, tolerant, tmp_path):
+    (tmp_path / "meta.json").write_text(content)
+    with pytest.raises(ConfigError) if strict else contextlib.nullcontext() as caught:
+        assert RunFolder(tmp_path).meta == {}
+    assert strict is None or strict in str(caught.value)
+    read = RunFolder(tmp_path, strict=False)
+    assert read.meta == ({} if tolerant else {"resumed": 3})
+    assert (tolerant or "") in "".join(read.problems)
+    assert bool(tolerant) == bool(read.problems)
+
+
+def refused(folder, **changes):
+    """Returns the single problem of resuming in a folder, and asserts that nothing in the folder
+    changes.
+    """
+    before = {path: path.read_bytes() for path in folder.rglob("*.json*") if path.is_file()}
+    with pytest.raises(ConfigError) as caught:
+        run(small(**changes), folder, quiet)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.json*") if path.is_file()}
+    (problem,) = caught.value.problems
+    return problem
+
+
+def test_lost_config_is_restored_if_the_identity_is_known(folder, stopped):
+    (folder / "config.json").unlink()
+    assert "by its meta.json it is another run" in refused(folder, model__dropout=0.5)
+    printed = []
+    assert run(small(), folder, printed.append)["state"] == "done"
+    assert any("config.json was gone; by the identity in meta.json this is the same run" in line for line in printed)
+    assert read_json(folder / "config.json") == read_json(stopped / "config.json")
+
+
+def test_run_without_config_and_identity_is_not_resumed(folder):
+    (folder / "config.json").unlink()
+    (folder / "meta.json").unlink()
+    assert "nothing else tells whether this is the same run; restore config.json" in refused(folder)
+
+
+def test_lost_metrics_are_refused_until_the_user_agrees(folder):
+    (folder / "metrics.jsonl").unlink()
+    problem = refused(folder)
+    assert "has a checkpoint of step 4, but its metrics.jsonl is gone; restore it" in problem
+    assert f"create an empty {folder / 'metrics.jsonl'}" in problem
+    (folder / "metrics.jsonl").touch()
+    run(small(), folder, quiet)
+    assert lines(folder)[0]["step"] == 4
+
+
+def killed(folder, step):
+    """Turns the folder into that of a run killed at a step, with metrics up to it."""
+    write_json(folder / "status.json", {"state": "running", "step": 0, "steps": 12, "reason": None})
+    text = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    more = [f'{{"step": {number}, "train/loss": 1.0}}\n' for number in range(5, step + 1)]
+    (folder / "metrics.jsonl").write_text("".join([*text, *more]))
+
+
+@pytest.mark.parametrize("how", ["stopped", "resumed", "killed after the second save"])
+def test_run_with_lost_checkpoints_is_not_restarted(how, folder):
+    shutil.rmtree(folder / "checkpoints")
+    if how == "resumed":
+        write_json(folder / "status.json", {"state": "running", "step": 3, "steps": 12, "reason": None})
+    elif how == "killed after the second save":
+        killed(folder, 7)
+    problem = refused(folder)
+    assert f"was trained to step {7 if 'second' in how else 4}, but its checkpoints are gone; restore" in problem
+    assert f"remove or rename {folder} to start again from step 0" in problem
+
+
+def test_run_killed_before_its_first_checkpoint_restarts(folder, tmp_path):
+    """Until the second checkpoint is due, the first one may be unfinished."""
+    shutil.rmtree(folder / "checkpoints")
+    killed(folder, 6)
+    run(small(), folder, quiet)
+    run(small(), tmp_path / "straight", quiet)
+    assert curves(folder) == curves(tmp_path / "straight")
+
+
+def test_finished_run_reports_missing_records(tmp_path):
+
+    resolved = configs.resolve(small())
+    write_json(tmp_path / "config.json", configs.to_plain(resolved))
+    write_json(tmp_path / "status.json", {"state": "done", "step": 12, "steps": 12, "reason": None})
+    printed = []
+    with contextlib.ExitStack() as stack:
+        check(RunRequest(small(), tmp_path, printed.append), "single", stack)
+    assert [line.split(" is done")[1] for line in printed] == [
+        ", but its metrics.jsonl is gone",
+        ", but its checkpoints are gone",
+        " already: 12 steps",
+    ]
