@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zoo.config.kinds.kind import NAME
 from zoo.config.plugins import is_reserved
 from zoo.config.shipped import DRAWINGS as SHIPPED
 from zoo.draw.drawing import BUILT_IN, DRAWINGS, Drawing
-from zoo.config.kinds.kind import NAME
 
 # Options of every figure.
 RESERVED = ("--out", "--format", "--json", "--plugin", "--trust-plugin")
