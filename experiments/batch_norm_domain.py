@@ -11,7 +11,8 @@ of style. BatchNorm normalises the code with the running statistics of the prose
 best learning rate of a shared grid, found by its loss on prose with a separate seed.
 
 Every model has a higher loss on a kind of text that it was not trained on. The outcome is therefore
-the increase, `measured/code_gap`: the loss on code minus the loss on prose, at the last step.
+the increase, `measured/code_gap`: the loss on code minus the loss on prose, at the last step. The
+measure is in `measures/code_gap.py`.
 
 Stated beforehand: LayerNorm's gap is more than 0.05 nats below BatchNorm's (superiority), the margin
 of `batch_norm.py`.

@@ -5,10 +5,10 @@
 
 The decoder of `zoo.lab.sizes` on rows of T tokens, every other of which begins at position T
 instead of 0. Each of the 2 T positions is trained, but no row has positions on both sides of T. The
-measure is `offset_gap`: the loss of held-out rows that begin at T / 2, within the trained
-positions, minus the loss of the same rows at the offsets of training. The arms are learned vectors,
-sinusoids and RoPE, for which the gap is 0 up to rounding. Embeddings are initialised with a
-standard deviation of 1, the scale of the sinusoids.
+measure is `offset_gap`, in `measures/offset_gap.py`: the loss of held-out rows that begin at T / 2,
+within the trained positions, minus the loss of the same rows at the offsets of training. The arms
+are learned vectors, sinusoids and RoPE, for which the gap is 0 up to rounding. Embeddings are
+initialised with a standard deviation of 1, the scale of the sinusoids.
 
 Stated beforehand, on that gap after training:
 

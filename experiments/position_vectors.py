@@ -4,9 +4,9 @@
     zoo run experiments/position_vectors.py:small
 
 The decoder of `zoo.lab.sizes` and an encoder of the same size that predicts masked tokens, both
-with learned positions. The measure is `position_locality`: the mean cosine similarity of position
-vectors 1 to 4 apart, minus that of position vectors at least half a row apart. It is 0 for vectors
-without information on distance, as at initialisation.
+with learned positions. The measure is `position_locality`, in `measures/position_locality.py`: the
+mean cosine similarity of position vectors 1 to 4 apart, minus that of position vectors at least half
+a row apart. It is 0 for vectors without information on distance, as at initialisation.
 
 Stated beforehand: after training the difference is within 0.1 of its value at initialisation
 (equivalence), in both models. Wang & Chen 2020 found it larger in published encoders and decoders.

@@ -47,15 +47,18 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 
 
 def experiment_pages() -> dict[str, str]:
-    """Returns {path in the site: text} of a page for every experiment, and of their index."""
+    """Returns {path in the site: text} of a page for every experiment, measure and drawing, and of the
+    experiments' index.
+    """
     pages, rows = {}, []
-    for path in sorted((ROOT / "experiments").glob("*.py")):
+    for path in sorted((ROOT / "experiments").rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         docstring = ast.get_docstring(ast.parse(source)) or ""
-        pages[f"experiments/{path.stem}.md"] = (
-            f"# {path.stem}\n\n{docstring}\n\n```\nzoo run {path.stem}:tiny\n```\n\n```python\n{source}```\n"
-        )
-        rows.append(f"| [{path.stem}]({path.stem}.md) | {' '.join(docstring.split(chr(10) * 2)[0].split())} |")
+        name = path.relative_to(ROOT).with_suffix("").as_posix()
+        command = f"```\nzoo run {path.stem}:tiny\n```\n\n" if path.parent.name == "experiments" else ""
+        pages[f"{name}.md"] = f"# {path.stem}\n\n{docstring}\n\n{command}```python\n{source}```\n"
+        if command:
+            rows.append(f"| [{path.stem}]({path.stem}.md) | {' '.join(docstring.split(chr(10) * 2)[0].split())} |")
     table = "\n".join(["| experiment | question |", "| --- | --- |", *rows])
     return pages | {"experiments/index.md": f"# Experiment files\n\n`zoo run NAME:tiny` runs one.\n\n{table}\n"}
 

@@ -1,13 +1,12 @@
-"""Figures of training: gradients by depth, the shift of layer inputs, nearest tokens."""
+"""Figures of training: gradients by depth."""
 
 import json
 
 import numpy as np
 import pytest
 
-from tests.draw.test_draw import draw_files, untrained_run
 from tests.support.small_runs import small
-from zoo.draw import depth_profiles, input_shift, nearest_tokens
+from zoo.draw import depth_profiles
 from zoo.errors import ConfigError
 
 
@@ -64,39 +63,3 @@ def test_at_the_start_takes_one_update_for_each_placement(monkeypatch):
     found = depth_profiles.at_the_start(small(schedule__warmup_steps=4))
     assert [(profile.name, profile.step) for profile in found] == [("pre-norm", 1), ("post-norm", 1)]
     assert updates == [("pre", 1), ("post", 1)]
-
-
-def test_mean_shift_is_in_standard_deviations():
-    before = np.array([[0.0, 10.0], [2.0, 14.0]])
-    np.testing.assert_allclose(input_shift.mean_shift(before, before + np.array([3.0, 4.0])), (3 / 1 + 4 / 2) / 2)
-    assert input_shift.mean_shift(before, before) == 0
-
-
-def test_input_shift_reads_every_checkpoint(tmp_path):
-    folder = untrained_run(tmp_path)
-    found = input_shift.read_shift(folder, "some words to read")
-    # There are the initial values and one checkpoint.
-    assert found.steps.tolist() == [0, 2]
-    assert found.percentiles.shape == (2, 2, 3)
-    assert (np.diff(found.percentiles, axis=2) > 0).all()
-    assert found.shifts.shape == (1, 2)
-    assert (found.shifts > 0).all()
-    assert draw_files(tmp_path, "shift", folder, "--format", "png") == ["shift.png"]
-
-
-def test_nearest_rows_have_the_largest_cosine():
-    vectors = np.array([[1.0, 0.0], [2.0, 0.2], [0.0, 1.0], [3.0, 0.0], [-1.0, 0.0]])
-    found = nearest_tokens.nearest(vectors, 0, 2, np.array([0, 1, 2, 4]))
-    assert [row for row, _ in found] == [1, 2]
-    np.testing.assert_allclose(found[0][1], 2 / np.hypot(2, 0.2))
-
-
-def test_neighbours_of_a_run(tmp_path):
-    folder = untrained_run(tmp_path)
-    found = nearest_tokens.read_neighbours(folder, "abca", count=3)
-    assert found.tokens == ["a", "b", "c"]
-    assert [len(row) for row in found.nearest] == [3, 3, 3]
-    assert all(name != token for token, row in zip(found.tokens, found.nearest, strict=True) for name, _ in row)
-    assert draw_files(tmp_path, "neighbours", folder, "--count", "2", "--format", "png") == ["neighbours.png"]
-    with pytest.raises(ConfigError, match="has no token that can be shown"):
-        nearest_tokens.read_neighbours(folder, "  ")

@@ -40,11 +40,19 @@ plugin.register(plugin.Kind("model.norm.kind", "row_norm", "x - mean over the ba
 
 def tables():
     """Returns a copy of every table that plug-ins add to."""
-    from zoo.analysis.run_measures import FUNCTIONS
+    from zoo.analysis.measured_run import FUNCTIONS
+    from zoo.draw.drawing import DRAWINGS
     from zoo.variants import VARIANTS
 
     choices = {path: list(table.by_name) for path, table in KIND_TABLES.items()}
-    others = [list(LOSS_TERMS), list(MEASURES), list(METRICS), list(FUNCTIONS), [one.name for one in VARIANTS]]
+    others = [
+        list(LOSS_TERMS),
+        list(MEASURES),
+        list(METRICS),
+        list(FUNCTIONS),
+        list(DRAWINGS),
+        [one.name for one in VARIANTS],
+    ]
     return copy.deepcopy((choices, [field.path for field in FIELDS], list(configs.BY_PATH), others))
 
 

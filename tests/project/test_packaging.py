@@ -47,6 +47,11 @@ def test_wheel_runs_bundled_configs_and_experiments_in_an_empty_folder(installed
     assert built.returncode == 0, built.stderr
     checked = zoo(installed, tmp_path, "config", "validate", "finetune/tagging:tiny")
     assert checked.returncode == 0, checked.stderr
+    # Their measures and drawings too.
+    measured = zoo(installed, tmp_path, "run", "position_vectors", "--dry-run")
+    assert measured.returncode == 0, measured.stderr
+    drawn = zoo(installed, tmp_path, "draw", "neighbours", "--help")
+    assert "--count" in drawn.stdout, drawn.stderr
     assert not list(tmp_path.rglob("*"))
 
 

@@ -37,8 +37,8 @@ def folder(tmp_path_factory):
 
 
 def test_page_contains_the_expected_files_and_commands():
-    assert list(FILES) == ["my_variants.py", "squared.py", "my_power.py", "my_gate.py", "my_schedule.py"]
-    assert len(COMMANDS) == 7
+    assert list(FILES) == ["my_variants.py", "squared.py", "my_power.py", "my_gate.py", "my_schedule.py", "my_table.py"]
+    assert len(COMMANDS) == 9
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("describe")])
@@ -122,7 +122,8 @@ def test_page_commands_run_and_print_what_the_page_shows(folder, monkeypatch, ca
             assert main([*fewer, *few]) == 0, words
     out = capsys.readouterr().out
     assert re.search(r"ffn=my_squared_relu ends .* ffn=relu \(95 % interval", out)
-    for name in ("activations", "squared", "powers", "gate", "schedules"):
+    assert (folder / "figures" / "table_lengths.png").stat().st_size > 1000
+    for name in ("activations", "squared", "powers", "gate", "schedules", "tables"):
         sweep = folder / "runs" / name
         assert (sweep / "report.html").stat().st_size > 1000
         (plugin,) = json.loads((sweep / "experiment.json").read_text())["plugins"]
@@ -131,3 +132,6 @@ def test_page_commands_run_and_print_what_the_page_shows(folder, monkeypatch, ca
         for run in json.loads((sweep / "experiment.json").read_text())["runs"]:
             assert (sweep / run["folder"] / "plugins" / stored).read_text() == FILES[stored]
             assert json.loads((sweep / run["folder"] / "status.json").read_text())["state"] == "done"
+    for run in json.loads((folder / "runs" / "tables" / "experiment.json").read_text())["runs"]:
+        measured = json.loads((folder / "runs" / "tables" / run["folder"] / "measured.json").read_text())
+        assert measured["length_spread"]["values"]["measured/length_spread"] > 0

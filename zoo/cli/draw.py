@@ -1,10 +1,16 @@
 """`zoo draw`: figures of a model's architecture and activations."""
 
 import argparse
+import ast
 import json
-import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from zoo.cli import plugin_options
+from zoo.config import plugins
+from zoo.config.shipped import DRAWINGS as SHIPPED
+from zoo.config.shipped import shipped_folder, shipped_names
+from zoo.draw.drawing import BUILT_IN, DRAWINGS, short_name
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
@@ -25,30 +31,35 @@ EXAMPLES = """examples:
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
 A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
-the folder figures, and its path is printed."""
+the folder figures, and its path is printed. A plug-in may add figures (docs/your_own_variant.md)."""
 
-WHAT = {
-    "architecture": "one or two architectures as block diagrams, with differences marked",
-    "mask": "which keys each query sees in each kind of layers, and the receptive field by layer",
-    "heads": "the heads of each kind of attention layers, and the keys and values that they share",
-    "positions": "the positions of a config before training: slopes, buckets, wavelengths, sinusoids",
-    "attention": "attention maps of every head on a text, as a grid for each layer",
-    "query": "what one token attends to, as lines to the other tokens, one colour for each head",
-    "sinusoids": "the table of sinusoids",
-    "rope": "the angles of RoPE by pair of dimensions and position",
-    "rope-bound": "the bound of RoPE on scores by distance, and the scores of a run",
-    "biases": "the bias that ALiBi, or a run's learned bias, adds to scores by distance",
-    "learned-positions": "the similarity of a run's learned positions, by distance",
-    "residual": "the norm of a run's residual stream by layer, trained and at initial values",
-    "gradients": "gradient norms and the residual stream by layer, of runs, or of a config with pre- and post-norm",
-    "shift": "what a layer reads at every checkpoint of runs, and how far it moves",
-    "neighbours": "the nearest tokens in the input table of a run",
-    "coordinates": "the size of activations against width over the first updates, to check muP",
-    "compare": "the fields of two architectures side by side, with differences marked",
-}
 DIAGRAMS = ("architecture", "mask", "heads", "positions")
 MAPS = ("attention", "query")
 MAX_TOKENS_READ = 128
+
+
+def prepare(arguments: Sequence[str]) -> None:
+    """Loads the plug-ins that define the figure, whose options are parsed next.
+
+    Args:
+        arguments: the words after `zoo draw`.
+    """
+    plugin_options.load_named(arguments)
+    if arguments and arguments[0] not in {**BUILT_IN, **DRAWINGS}:
+        plugins.load_shipped(SHIPPED, arguments[0])
+
+
+def _meanings() -> dict[str, str]:
+    """Returns what every figure shows. A plug-in that comes with zoo and is not loaded says so in the
+    first line of its docstring, and is not executed.
+    """
+    found = BUILT_IN | {name: drawing.meaning for name, drawing in DRAWINGS.items()}
+    for name in shipped_names(SHIPPED):
+        if name not in found:
+            text = (shipped_folder(SHIPPED) / f"{name}.py").read_text(encoding="utf-8")
+            line = (ast.get_docstring(ast.parse(text)) or name).partition("\n")[0].removesuffix(".")
+            found[name] = line[0].lower() + line[1:]
+    return found
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -65,10 +76,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     made = {
         name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False)
-        for name, text in WHAT.items()
+        for name, text in _meanings().items()
     }
     _add_subjects(made)
     _add_options(made)
+    for name, drawing in DRAWINGS.items():
+        drawing.add_options(made[name])
     for each in made.values():
         each.add_argument(
             "--out", type=Path, default=Path("figures"), metavar="DIR", help="folder to write into (default: figures)"
@@ -82,11 +95,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
-    for name in (*MAPS, "learned-positions", "residual", "neighbours"):
+    for name in (*MAPS, "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
-    made["shift"].add_argument(
-        "runs", metavar="RUN", type=Path, nargs="+", help="folders of runs, drawn one below the other"
-    )
     made["gradients"].add_argument(
         "subjects",
         metavar="CONFIG|RUN",
@@ -111,11 +121,10 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
         help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
     spec = "FILE[:ARGUMENT], a run's folder, or its config.json"
-    for name in (*DIAGRAMS, "coordinates"):
+    for name in DIAGRAMS:
         made[name].add_argument("config", metavar="CONFIG", help=spec)
     made["architecture"].add_argument("others", metavar="CONFIG2", nargs="*", help="another one, drawn beside it")
-    for name in ("heads", "coordinates"):
-        made[name].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
+    made["heads"].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help=spec)
 
@@ -139,8 +148,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
-    made["neighbours"].add_argument("--count", type=int, default=6, metavar="N", help="neighbours (default: 6)")
-    for name in (*MAPS, "rope-bound", "residual", "shift", "neighbours"):
+    for name in (*MAPS, "rope-bound", "residual"):
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
@@ -156,13 +164,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
-    made["coordinates"].add_argument(
-        "--widths", default="64,128,256", metavar="D,D", help="values of model.dim (default: %(default)s)"
-    )
-    made["coordinates"].add_argument(
-        "--updates", type=int, default=4, metavar="N", help="updates of each model (default: %(default)s)"
-    )
-    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual", "neighbours"):
+    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
@@ -178,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(
                 f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
             )
-    for name in ("length", "dim", "heads", "updates", "count"):
+    for name in ("length", "dim", "heads"):
         value = getattr(args, name, None)
         if (
             isinstance(value, int)
@@ -208,23 +210,31 @@ def _written(args: argparse.Namespace, kinds: list[str]) -> list[Path]:
         return query_lines.draw(found, args.out, kinds, args.token, *which)
     from zoo.draw.style import save
 
-    page = _page(args)
-    name = "-".join([args.what, *map(_short_name, _specs(args))])
-    return [save(page, args.out / f"{name}.{kind}") for kind in kinds]
+    if args.what in DRAWINGS:
+        pages = _pages(args)
+    else:
+        pages = {"-".join([args.what, *map(short_name, _specs(args))]): _page(args)}
+    return [save(page, args.out / f"{name}.{kind}") for name, page in pages.items() for kind in kinds]
+
+
+def _pages(args: argparse.Namespace):
+    """Returns the figures of a plug-in, by the names of their files.
+
+    Raises:
+        ConfigError: it returns something else.
+    """
+    from matplotlib.figure import Figure
+
+    found = DRAWINGS[args.what].draw(args)
+    pages = found if isinstance(found, Mapping) else {"": found}
+    if wrong := [type(page).__name__ for page in pages.values() if not isinstance(page, Figure)]:
+        raise ConfigError(f"drawing {args.what} returned {wrong[0]}, expected a matplotlib.figure.Figure")
+    return {"-".join(filter(None, (args.what, name))): page for name, page in pages.items()}
 
 
 def _specs(args: argparse.Namespace) -> list[str]:
     """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
-    if args.what not in (*DIAGRAMS, "coordinates"):
-        return []
-    return [args.config, *getattr(args, "others", [])]
-
-
-def _short_name(spec: str) -> str:
-    """Returns a config's name as a part of a file's name: llama-7b of configs/llama.py:7b."""
-    path = Path(spec.partition(":")[0])
-    name = path.parent.name if path.name == "config.json" else path.name.removesuffix(".py")
-    return re.sub(r"[^\w.=]+", "-", name + spec[len(spec.partition(":")[0]) :]).strip("-")[:80]
+    return [args.config, *getattr(args, "others", [])] if args.what in DIAGRAMS else []
 
 
 def _page(args: argparse.Namespace):
@@ -254,18 +264,8 @@ def _page(args: argparse.Namespace):
         from zoo.draw.run_activations import read_text
 
         return residual.page(read_text(args.run, args.text, step=args.step, max_tokens=MAX_TOKENS_READ, sentences=8))
-    if args.what == "shift":
-        from zoo.draw import input_shift
-
-        return input_shift.page([input_shift.read_shift(folder, args.text) for folder in args.runs])
-    if args.what == "neighbours":
-        from zoo.draw import nearest_tokens
-
-        return nearest_tokens.page(nearest_tokens.read_neighbours(args.run, args.text, args.count, args.step))
     if args.what == "gradients":
         return _gradients(args.subjects)
-    if args.what == "coordinates":
-        return _coordinates(args)
     return _diagram(args)
 
 
@@ -307,19 +307,6 @@ def _diagram(args: argparse.Namespace):
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))
-
-
-def _coordinates(args: argparse.Namespace):
-    from zoo.analysis.coordinates import coordinates
-    from zoo.config import load_with_plugins
-    from zoo.draw import coordinate_lines
-
-    try:
-        widths = [int(width) for width in args.widths.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--widths {args.widths}: expected whole numbers, separated by commas") from error
-    specs = _specs(args)
-    return coordinate_lines.page([coordinates(load_with_plugins(spec), widths, args.updates) for spec in specs], specs)
 
 
 def _rope(args: argparse.Namespace):

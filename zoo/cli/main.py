@@ -118,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module = importlib.import_module(SUBCOMMANDS[name][0])
     if name in WHOLE_COMMANDS:
         return module.main(arguments[1:])
+    if hasattr(module, "prepare"):
+        module.prepare(arguments[1:])
     parser = Parser(prog="zoo", allow_abbrev=False)
     module.add_parser(parser.add_subparsers(dest="command"))
     for command in parser.commands():

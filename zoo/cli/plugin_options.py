@@ -1,8 +1,10 @@
 """The options --plugin and --trust-plugin, which every command has."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+from zoo.cli.argument_types import OneLineParser
 from zoo.config import plugins
 from zoo.errors import ConfigError
 
@@ -42,3 +44,14 @@ def load(args: argparse.Namespace) -> None:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
+
+
+def load_named(arguments: Sequence[str]) -> None:
+    """Loads the plug-ins that a command line names, before its other words can be parsed.
+
+    Raises:
+        ConfigError: with the problems of all of them.
+    """
+    parser = OneLineParser(add_help=False, allow_abbrev=False)
+    add_options(parser)
+    load(parser.parse_known_args(arguments)[0])

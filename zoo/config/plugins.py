@@ -6,9 +6,12 @@ the beginning of the sha256 of the file's text. The text is stored with every ru
 
 * if the user names it (`--plugin`, the field `plugins`, `zoo.plugin.load`), or
 * if its stored text was named so before by the same user on this machine, or
-* if the user trusts what a run has stored (`--trust-plugin`).
+* if the user trusts what a run has stored (`--trust-plugin`), or
+* if it comes with zoo (`experiments/measures`, `experiments/drawings`).
 
-What a file registers takes effect as a whole when its execution ends, or not at all.
+What a file registers takes effect as a whole when its execution ends, or not at all. The plug-ins
+that come with zoo register measures and drawings, which read runs and change none. They are loaded
+when their name is used, and configs do not name them.
 """
 
 import difflib
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from zoo.config.shipped import DRAWINGS, MEASURES, shipped_plugin
 from zoo.errors import ConfigError, line_of, why_no_file
 from zoo.files import cache_directory, write_atomic
 
@@ -50,11 +54,13 @@ class Plugin:
         text: its content.
         origin: where it was read.
         registrations: what it added, in order.
+        shipped: whether it comes with zoo.
     """
 
     name: str
     text: str
     origin: Path
+    shipped: bool = False
     registrations: list[Registration] = field(default_factory=list, compare=False)
 
     @property
@@ -79,8 +85,10 @@ def loaded() -> tuple[Plugin, ...]:
 
 
 def references() -> tuple[str, ...]:
-    """Returns the value of the field `plugins` for runs with all loaded plug-ins."""
-    return tuple(plugin.reference for plugin in _loaded.values())
+    """Returns the value of the field `plugins` for new runs: all loaded plug-ins but those that come
+    with zoo.
+    """
+    return tuple(plugin.reference for plugin in _loaded.values() if not plugin.shipped)
 
 
 def trust_stored() -> None:
@@ -135,6 +143,20 @@ def load_plugin(path: str | Path) -> Plugin:
     return plugin
 
 
+def load_shipped(kind: str, name: str) -> None:
+    """Loads the plug-in of this name that comes with zoo, if there is one.
+
+    Args:
+        kind: `zoo.config.shipped.MEASURES` or `DRAWINGS`.
+        name: of the measure or the drawing.
+
+    Raises:
+        ConfigError: a plug-in of the user has the name of its file, or of what it registers.
+    """
+    if (path := shipped_plugin(kind, name)) is not None:
+        _execute(Plugin(path.name, _read(path), path, shipped=True))
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -159,6 +181,7 @@ def _execute(plugin: Plugin) -> None:
     _executing.append(plugin)
     try:
         exec(compile(plugin.text, str(plugin.origin), "exec"), module.__dict__)
+        _add_all(plugin.registrations)
     except ConfigError as error:
         raise ConfigError([f"plug-in {plugin.origin}: {problem}" for problem in error.problems]) from error
     except (Exception, SystemExit) as error:
@@ -168,10 +191,6 @@ def _execute(plugin: Plugin) -> None:
         _executing.pop()
     if not plugin.registrations:
         raise ConfigError(f"plug-in {plugin.origin} registers nothing; see zoo.plugin.register")
-    try:
-        _add_all(plugin.registrations)
-    except ConfigError as error:
-        raise ConfigError([f"plug-in {plugin.origin}: {problem}" for problem in error.problems]) from error
     _loaded[plugin.name] = plugin
 
 
@@ -180,6 +199,18 @@ def unload(plugin: Plugin) -> None:
     for registration in reversed(plugin.registrations):
         registration.remove()
     del _loaded[plugin.name]
+
+
+def is_reserved(kind: str, name: str) -> bool:
+    """Returns whether a plug-in that comes with zoo registers this name. A file of the same name may
+    replace it, such as the text that an older run has stored.
+
+    Args:
+        kind: `zoo.config.shipped.MEASURES` or `DRAWINGS`.
+        name: of a measure or a drawing.
+    """
+    path = shipped_plugin(kind, name)
+    return path is not None and not (_executing and _executing[-1].name == path.name)
 
 
 def resolve_entries(entries: Iterable[str]) -> tuple[str, ...]:
@@ -195,7 +226,7 @@ def resolve_entries(entries: Iterable[str]) -> tuple[str, ...]:
     for entry in entries:
         if not is_reference(entry):
             found[load_plugin(entry).reference] = None
-        elif entry in references():
+        elif entry in _by_reference():
             found[entry] = None
         else:
             raise ConfigError(f"plugins={entry!r} is not loaded; name its file with --plugin")
@@ -226,7 +257,7 @@ def load_stored(folder: Path, entries: Sequence[str]) -> None:
     for entry in entries:
         if not isinstance(entry, str) or not is_reference(entry):
             raise ConfigError(f"{folder}: plugins={entry!r} is not FILE.py:HASH, as zoo writes it")
-        if entry in references():
+        if entry in _by_reference():
             continue
         name = entry.rpartition(":")[0]
         path = folder / FOLDER / name
@@ -269,8 +300,12 @@ def record(entries: Iterable[str]) -> list[dict[str, str]]:
 
 def _named(entries: Iterable[str]) -> list[Plugin]:
     """Returns the loaded plug-ins of these references."""
-    by_reference = {plugin.reference: plugin for plugin in _loaded.values()}
+    by_reference = _by_reference()
     return [by_reference[entry] for entry in entries]
+
+
+def _by_reference() -> dict[str, Plugin]:
+    return {plugin.reference: plugin for plugin in _loaded.values()}
 
 
 def difference(one: Plugin, other: Plugin) -> str:
@@ -289,12 +324,17 @@ def _trusted_folder() -> Path:
 
 
 def is_trusted(plugin: Plugin) -> bool:
-    """Returns whether the user of this machine has named a file with this text before."""
-    return (_trusted_folder() / plugin.sha256).is_file()
+    """Returns whether the user of this machine has named a file with this text before, or a file with
+    this text comes with zoo.
+    """
+    return (_trusted_folder() / plugin.sha256).is_file() or any(
+        (path := shipped_plugin(kind, Path(plugin.name).stem)) is not None and _read(path) == plugin.text
+        for kind in (MEASURES, DRAWINGS)
+    )
 
 
 def _remember(plugin: Plugin) -> None:
     folder = _trusted_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    if not is_trusted(plugin):
+    if not (folder / plugin.sha256).is_file():
         write_atomic(folder / plugin.sha256, f"{plugin.origin.resolve()}\n")

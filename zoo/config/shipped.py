@@ -1,5 +1,6 @@
 """The config and experiment files that come with zoo, found by name from any folder: `llama:tiny`,
-`finetune/classification`, `norm_placement:quick`.
+`finetune/classification`, `norm_placement:quick`; and the plug-ins beside the experiments, with one
+measure or one drawing each, which has the name of its file.
 """
 
 import re
@@ -9,6 +10,7 @@ import zoo
 from zoo.errors import ConfigError, did_you_mean, shown
 
 CONFIGS, EXPERIMENTS = "configs", "experiments"
+MEASURES, DRAWINGS = "experiments/measures", "experiments/drawings"
 WHAT = {CONFIGS: "config", EXPERIMENTS: "experiment"}
 NAME = re.compile(r"\w+(/\w+)*")
 
@@ -25,8 +27,8 @@ def shipped_folder(kind: str) -> Path:
     """Returns the folder of the files that come with zoo.
 
     Args:
-        kind: "configs" or "experiments". In a checkout it is beside the package; an installed wheel
-            has it inside, as the two must not become packages of their own.
+        kind: `CONFIGS`, `EXPERIMENTS`, `MEASURES` or `DRAWINGS`. In a checkout it is beside the
+            package; an installed wheel has it inside, as these must not become packages of their own.
     """
     package = Path(zoo.__file__).parent
     inside = package / "shipped" / kind
@@ -36,7 +38,17 @@ def shipped_folder(kind: str) -> Path:
 def shipped_names(kind: str) -> list[str]:
     """Returns the names of the files that come with zoo, sorted: "llama", "finetune/tagging", ..."""
     folder = shipped_folder(kind)
-    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.py"))
+    # Only configs have subfolders; those of the experiments hold plug-ins.
+    found = folder.rglob("*.py") if kind == CONFIGS else folder.glob("*.py")
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in found)
+
+
+def shipped_plugin(kind: str, name: str) -> Path | None:
+    """Returns the file of the measure or drawing of this name, `kind` being `MEASURES` or `DRAWINGS`;
+    None if none comes with zoo.
+    """
+    path = shipped_folder(kind) / f"{name}.py"
+    return path if re.fullmatch(r"\w+", name) and path.is_file() else None
 
 
 def locate(spec: str, kind: str) -> tuple[Path, str | None]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from zoo.analysis.activations import StackActivations, encode_texts, record_activations
-from zoo.analysis.word_senses import SENSES
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
@@ -18,6 +17,17 @@ from zoo.training.trained_run import TrainedRun, load_trained, read_settings, tr
 
 MAX_TEXT = 90
 """Characters of a text that a title shows."""
+SENTENCES = (
+    "after she lost her job she borrowed a little money from the bank and paid it back .",
+    "the thieves knew how much cash was kept in the bank that night .",
+    "he took his savings and opened an account with a small bank in the city .",
+    "interest on the loan has to be paid to the bank every month .",
+    "they pulled the boat out of the river and up the muddy bank before dark .",
+    "the water rose until it flowed over the bank and into the fields .",
+    "willows grew all along the stream , on its steep northern bank and in the shallows .",
+    "the fisherman sat all day with his rod on the grassy bank near the old bridge .",
+)
+"""The built-in text, in words that are separated by spaces."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +48,8 @@ class RunActivations:
 
 
 def default_text(sentences: int = 1) -> str:
-    """Returns the first sentences of `zoo.analysis.word_senses`, read if no text is given."""
-    everything = [text for word in SENSES.values() for group in word.values() for text in group]
-    return " ".join(everything[:sentences])
+    """Returns the first of `SENTENCES`, which are read if no text is given."""
+    return " ".join(SENTENCES[:sentences])
 
 
 def read_text(

@@ -26,7 +26,7 @@ from zoo.lab.declarations import (
     factor_problems,
     prerequisite_problems,
 )
-from zoo.lab.measures import MEASURES, measure_name
+from zoo.lab.measures import find_measure, known_measures, measure_name
 from zoo.lab.metrics import is_known_metric, known_metrics
 
 __all__ = [
@@ -149,8 +149,9 @@ def _problems(experiment: Experiment) -> Iterator[str]:
         )
     yield from _seed_problems(experiment.seeds)
     for name in experiment.measures:
-        if name not in MEASURES:
-            yield f"measures: {shown(name)} is not one of {listed(MEASURES)}{did_you_mean(name, MEASURES)}"
+        if find_measure(name) is None:
+            known = known_measures()
+            yield f"measures: {shown(name)} is not one of {listed(known)}{did_you_mean(name, known)}"
     for name in experiment.allow:
         if name not in DIFFERENCES:
             yield f"allow: {shown(name)} is not one of {listed(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"

@@ -7,8 +7,9 @@ finished run is measured once, after the last run has ended or when a report is 
 process (`zoo.analysis.run_measures`). `measured.json` in the run's folder keeps the values with the
 step and the parameters that they were computed from; values of other parameters are computed again.
 
-A new measure takes an entry in `MEASURES` and a function of the same name in
-`zoo.analysis.run_measures`.
+A measure that any run may be asked for takes an entry in `MEASURES` and a function of the same name
+in `zoo.analysis.measured_run`. One that serves a single claim is a plug-in,
+`experiments/measures/NAME.py`, which is loaded when its name is first used.
 """
 
 import itertools
@@ -18,8 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zoo.config import plugins
 from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.kind import KindsWithTrait
+from zoo.config.shipped import MEASURES as SHIPPED
+from zoo.config.shipped import shipped_names
 from zoo.data.sources.synthetic import SYNTHETIC_TASKS, SyntheticDocuments, parse
 from zoo.files import number_in, read_json, read_object_or_empty
 
@@ -38,6 +42,8 @@ class Measure(NamedTuple):
         initial: also measured at the initial values.
         needs: {path: value, or names of kinds} of the fields that a run must have.
         task: the synthetic task whose answers it scores; the run's data must have it.
+        why_not: flat resolved config -> why such a run lacks it, for what `needs` cannot say; empty
+            if it has it.
     """
 
     definition: str
@@ -47,6 +53,13 @@ class Measure(NamedTuple):
     initial: bool = True
     needs: Mapping[str, Any] = {}
     task: str = ""
+    why_not: Callable[[Mapping[str, Any]], str] = lambda flat: ""
+
+
+def _why_no_start(flat: Mapping[str, Any]) -> str:
+    if flat["training.start_from"]:
+        return ""
+    return "it is the loss of the run that training.start_from names, and training.start_from is empty"
 
 
 MEASURES = {
@@ -67,27 +80,12 @@ MEASURES = {
         dynamics=True,
         initial=False,
     ),
-    "position_locality": Measure(
-        "mean cosine similarity of position vectors 1 to 4 apart, minus that of position vectors at least half a row "
-        "apart",
-        False,
-        needs={"model.position.kind": "learned"},
-    ),
-    "offset_gap": Measure(
-        "loss of held-out rows that begin half-way between neighbouring data.position_offsets, minus that of the "
-        "same rows where training had them",
-        False,
-        "nats",
-        initial=False,
-    ),
-    "code_gap": Measure(
-        "loss on held-out code of Python's standard library, minus that on held-out text of the run's own source",
-        False,
-        "nats",
-        initial=False,
-    ),
     "pretraining_loss": Measure(
-        "last held-out loss of the run that training.start_from names", False, "nats", initial=False
+        "last held-out loss of the run that training.start_from names",
+        False,
+        "nats",
+        initial=False,
+        why_not=_why_no_start,
     ),
     "head_divergence": Measure(
         "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and "
@@ -109,6 +107,23 @@ MEASURES = {
 }
 
 
+def find_measure(name: str) -> Measure | None:
+    """Returns a measure by its name, or None if there is none; loads the plug-in that comes with zoo
+    and defines it.
+
+    Raises:
+        ConfigError: a plug-in of the user has the name of that plug-in, with another text.
+    """
+    if name not in MEASURES:
+        plugins.load_shipped(SHIPPED, name)
+    return MEASURES.get(name)
+
+
+def known_measures() -> tuple[str, ...]:
+    """Returns the names of all measures, with those whose plug-in comes with zoo and is not loaded."""
+    return tuple(dict.fromkeys((*MEASURES, *shipped_names(SHIPPED))))
+
+
 def measure_name(metric: str) -> str:
     """Returns "spikes" for "measured/spikes@initial"; empty for a metric of the evaluation."""
     return metric.removeprefix(MEASURE_PREFIX).partition("@")[0] if metric.startswith(MEASURE_PREFIX) else ""
@@ -117,7 +132,7 @@ def measure_name(metric: str) -> str:
 def is_measure(metric: str) -> bool:
     """Whether the metric is that of a known measure."""
     name = measure_name(metric)
-    return name in MEASURES and metric in measure_metrics(name)
+    return find_measure(name) is not None and metric in measure_metrics(name)
 
 
 def measure_metrics(name: str) -> tuple[str, ...]:
@@ -140,29 +155,16 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         return f"it is defined for a single stack of layers, and model.architecture is {flat['model.architecture']}"
     if metric.endswith(INITIAL_SUFFIX) and flat["training.start_from"]:
         return "its initial values come from another run (training.start_from)"
-    if measure_name(metric) == "offset_gap" and not midpoints(flat["data.position_offsets"]):
-        return "it needs at least two data.position_offsets with positions between them"
-    if measure_name(metric) == "code_gap" and (why := _why_no_other_text(flat)):
-        return why
     if measure.task and (why := _why_no_answers(measure.task, flat)):
         return why
-    if measure_name(metric) == "pretraining_loss" and not flat["training.start_from"]:
-        return "it is the loss of the run that training.start_from names, and training.start_from is empty"
+    if why := measure.why_not(flat):
+        return why
     accepted = {path: value if isinstance(value, KindsWithTrait) else (value,) for path, value in measure.needs.items()}
     return "; ".join(
         f"it needs {path}={' or '.join(map(str, values))}, and this run has {flat[path]}"
         for path, values in accepted.items()
         if flat[path] not in values
     )
-
-
-def _why_no_other_text(flat: Mapping[str, Any]) -> str:
-    """Returns why a run has no loss on text that is not its own; empty if it has."""
-    if flat["objective.kind"] in OBJECTIVE_KINDS.having("examples"):
-        return f"it is a loss of running text, and objective.kind={flat['objective.kind']} has none"
-    if flat["data.source"] == "stdlib" or any(entry.endswith("*stdlib") for entry in flat["data.mixture"]):
-        return "code is what this run learns from; set data.source to other text, such as stdlib:docstrings"
-    return ""
 
 
 def tasks_in(source: str, mixture: Sequence[str]) -> tuple[SyntheticDocuments, ...]:
@@ -183,11 +185,6 @@ def _why_no_answers(name: str, flat: Mapping[str, Any]) -> str:
         return f"answers are single characters, and data.tokenizer.kind is {flat['data.tokenizer.kind']}"
     longest, length = max(task.size for task in tasks), flat["data.sequence_length"]
     return f"its documents have {longest} tokens, and data.sequence_length={length}" if longest > length else ""
-
-
-def midpoints(offsets: Sequence[int]) -> tuple[int, ...]:
-    """Returns the positions half-way between neighbouring offsets."""
-    return tuple((one + other) // 2 for one, other in itertools.pairwise(sorted(set(offsets))) if other > one + 1)
 
 
 def measure_provenance(folder: Path, status: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -211,9 +208,9 @@ def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | 
     found: dict[str, float | None] = {}
     for name, entry in _content(folder).items():
         if (
-            name in MEASURES
-            and isinstance(entry, dict)
+            isinstance(entry, dict)
             and entry.get("from")
+            and find_measure(name) is not None
             and entry["from"] == measure_provenance(folder, status, name)
         ):
             values = entry.get("values")
@@ -241,16 +238,21 @@ def missing_measures(folder: Path, names: Iterable[str]) -> list[str]:
 
 def requested_measures(sweep: Path) -> tuple[list[str], list[Path]]:
     """Returns (names of the measures that a sweep asks for, folders of its runs); empty if the
-    folder holds no sweep.
+    folder holds no sweep. Loads the plug-ins of the sweep if they define one of its measures.
+
+    Raises:
+        ConfigError: these plug-ins are not trusted, or damaged.
     """
     try:
         record = read_json(sweep / "experiment.json")
-        return (
-            [name for name in record.get("measures", []) if name in MEASURES],
-            [sweep / run["folder"] for run in record["runs"] if isinstance(run["folder"], str)],
-        )
+        names = [name for name in record.get("measures", []) if isinstance(name, str)]
+        stored = [entry for entry in record.get("plugins", []) if isinstance(entry, str)]
+        runs = [sweep / run["folder"] for run in record["runs"] if isinstance(run["folder"], str)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return [], []
+    if any(find_measure(name) is None for name in names):
+        plugins.load_stored(sweep, stored)
+    return [name for name in names if find_measure(name) is not None], runs
 
 
 def compute_missing_measures(sweep: Path, say: Callable[[str], None]) -> None:

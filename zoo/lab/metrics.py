@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from zoo.config import LOSS_TERMS, used_loss_terms
-from zoo.lab.measures import MEASURES, is_measure, measure_metrics, measure_name
+from zoo.lab.measures import (
+    MEASURE_PREFIX,
+    MEASURES,
+    find_measure,
+    is_measure,
+    known_measures,
+    measure_metrics,
+    measure_name,
+)
 
 
 class Metric(NamedTuple):
@@ -84,13 +92,16 @@ def is_known_metric(metric: str) -> bool:
 
 
 def known_metrics() -> tuple[str, ...]:
-    """Returns every metric that some evaluation writes, and every metric of a measure."""
+    """Returns every metric that some evaluation writes, and the metrics of measures: of one whose
+    plug-in is not loaded, only that of the trained run.
+    """
     written = (f"eval/{name}" for name in (*METRICS, *LOSS_TERMS))
-    return (*written, *(metric for name in MEASURES for metric in measure_metrics(name)))
+    measured = (metric for name in MEASURES for metric in measure_metrics(name))
+    return tuple(dict.fromkeys((*written, *measured, *(MEASURE_PREFIX + name for name in known_measures()))))
 
 
 def _find(metric: str) -> Metric | None:
-    if measure := MEASURES.get(measure_name(metric)):
+    if measure := find_measure(measure_name(metric)):
         return Metric(measure.higher_is_better, measure.unit)
     if steps_to_arm(metric):
         return _STEPS_TO

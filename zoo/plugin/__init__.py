@@ -1,7 +1,8 @@
-"""What a plug-in imports: functions that register kinds and metrics, and their base classes.
+"""What a plug-in imports: functions that register kinds, metrics and drawings, and base classes.
 
 A plug-in is a Python file of the user. It registers kinds of norms, placements, positions,
-attention, feed-forward layers, objectives, optimizers and schedules with their fields, and metrics:
+attention, feed-forward layers, objectives, optimizers and schedules with their fields, metrics,
+measures of finished runs, and figures of `zoo draw`:
 
     plugin.register(plugin.Kind("model.ffn.kind", "my_squared_relu", "max(0, x W1)^2 W2"), SquaredReLU)
 
@@ -13,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zoo.analysis.run_measures import MeasuredRun
+from zoo.analysis.measured_run import MeasuredRun
 from zoo.config.field import AUTO, Field
 from zoo.config.kinds import KIND_TABLES, Kind
 from zoo.config.plugins import load_plugin as load
 from zoo.config.plugins import register as _register
+from zoo.draw.drawing import Drawing
 from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, Metric
@@ -35,6 +37,7 @@ from zoo.models.head import LogitFactors, logits
 from zoo.objectives import Objective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.masked import MaskedObjective
+from zoo.plugin.drawing_registration import DrawingRegistration
 from zoo.plugin.registrations import KindRegistration, MetricRegistration
 from zoo.training.optimization.schedules import ScheduleStep
 
@@ -45,6 +48,7 @@ __all__ = [
     "CausalObjective",
     "Context",
     "DepthwiseConvolution",
+    "Drawing",
     "FeedForward",
     "Field",
     "GatedFeedForward",
@@ -73,6 +77,7 @@ __all__ = [
     "ones",
     "parameter",
     "register",
+    "register_drawing",
     "register_measure",
     "register_metric",
     "statistic",
@@ -140,3 +145,16 @@ def register_metric(name: str, metric: Metric, objective: str) -> None:
         ConfigError: the name is taken, or the objective is not one of a plug-in.
     """
     _register(MetricRegistration("metric", name, metric, METRICS, objective=objective))
+
+
+def register_drawing(name: str, drawing: Drawing) -> None:
+    """Adds a figure, `zoo draw NAME`.
+
+    Args:
+        name: its name.
+        drawing: what it shows, its options, and the function that draws it.
+
+    Raises:
+        ConfigError: the name or an option is taken.
+    """
+    _register(DrawingRegistration(name, drawing))

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun
+from zoo.analysis.measured_run import FUNCTIONS, MeasuredRun
 from zoo.config.field import Field
 from zoo.config.field_values import checked_value
 from zoo.config.fields import BY_PATH, FIELDS, OBJECTIVES_OF
 from zoo.config.hyperparameters import LOSS_TERMS
 from zoo.config.kinds import ACTIVATIONS, KIND_TABLES, OBJECTIVE_KINDS, Kind, code_of
 from zoo.config.kinds.kind import NAME
+from zoo.config.plugins import is_reserved
+from zoo.config.shipped import MEASURES as SHIPPED_MEASURES
 from zoo.errors import did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, METRICS_OF, Metric
@@ -220,7 +222,7 @@ class MetricRegistration:
     def problems(self) -> Iterator[str]:
         if not NAME.fullmatch(self.name):
             yield f"{self.what} {self.name!r}: a name consists of lower-case letters, digits and _"
-        elif self.name in {**MEASURES, **METRICS, **LOSS_TERMS}:
+        elif self.name in {**MEASURES, **METRICS, **LOSS_TERMS} or is_reserved(SHIPPED_MEASURES, self.name):
             yield f"{self.what} {self.name} exists already; choose another name"
         expected = Measure if self.what == "measure" else Metric
         if not isinstance(self.entry, expected):

@@ -1,5 +1,11 @@
-"""Coordinate check: the size of activations over the first updates of models of several widths."""
+"""The size of activations against width over the first updates, to check muP.
 
+    zoo draw coordinates gpt2:tiny gpt2:tiny,model.parametrization=mup --widths 32,64,128
+
+The coordinate check of Yang et al. 2022, beside `experiments/learning_rate_transfer.py` (claim V20).
+"""
+
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,9 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Array, Float
+from matplotlib.figure import Figure
 
 from zoo import config as configs
-from zoo import data
+from zoo import data, plugin
+from zoo.draw.drawing import short_name
+from zoo.draw.style import depth_colours, figure
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
@@ -23,7 +32,7 @@ from zoo.training.state import State
 from zoo.training.step import fast_compilation, make_program
 from zoo.training.update import Batch, Constants
 
-# What grows with the width where it is set; `auto` values follow by themselves.
+# They grow with the width where they are set; `auto` values follow by themselves.
 HEADS = tuple(f"model.attention.{name}" for name in ("num_heads", "num_kv_heads", "num_query_heads"))
 
 
@@ -115,3 +124,73 @@ def _sizes(config: Mapping[str, Any], updates: int) -> dict[str, list[float]]:
             for name in names:
                 found.setdefault(name, []).append(float(sizes[name]))
     return found
+
+
+def page(found: Sequence[Coordinates], titles: Sequence[str]) -> Figure:
+    """Draws panels of the embedding, of the first and last layer and of the logits, on logarithmic
+    scales; darker lines are later updates.
+    """
+    layers = [name for name in found[0].sizes if name.startswith("layer ")]
+    names = list(dict.fromkeys(["embedding", layers[0], layers[-1], "logits"]))
+    drawn, panels = figure(2.6 * len(names), 2.5 * len(found), len(found), len(names), sharex=True, sharey="col")
+    for row, (one, title) in enumerate(zip(found, titles, strict=True)):
+        for column, name in enumerate(names):
+            axes, sizes = panels[row * len(names) + column], one.sizes[name]
+            for update, (colour, values) in enumerate(zip(depth_colours(len(sizes)), sizes, strict=True)):
+                axes.plot(one.widths, values, "o-", color=colour, markersize=3, linewidth=1.2, label=f"{update}")
+            slope = one.slopes(len(sizes) - 1)[name]
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            low, high = _limits([other.sizes[name] for other in found])
+            axes.set_ylim(low, high)
+            axes.set_yticks(ticks := np.geomspace(low, high, 4)[1:-1], [f"{tick:.2g}" for tick in ticks])
+            axes.set_xticks(one.widths, [str(width) for width in one.widths])
+            axes.minorticks_off()
+            axes.set_title(f"{name}, slope {slope:.2f}", fontsize=8)
+            axes.grid(alpha=0.25)
+        panels[row * len(names)].set_ylabel(title, fontsize=7, parse_math=False)
+    for axes in panels[-len(names) :]:
+        axes.set_xlabel("width D")
+    panels[len(names) - 1].legend(frameon=False, fontsize=7, title="updates", title_fontsize=7)
+    drawn.suptitle("root mean square of the residual stream, standard deviation of the logits", fontsize=8)
+    return drawn
+
+
+def _limits(sizes: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Returns the ends of an axis with all sizes, at least a factor of 4 apart, so that a flat line is
+    seen to be flat.
+    """
+    low, high = min(map(np.min, sizes)), max(map(np.max, sizes))
+    margin = max(1.1, 2 / (high / low) ** 0.5)
+    return float(low / margin), float(high * margin)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the figure."""
+    parser.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
+    parser.add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
+    parser.add_argument(
+        "--widths", default="64,128,256", metavar="D,D", help="values of model.dim (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--updates", type=int, default=4, metavar="N", help="updates of each model (default: %(default)s)"
+    )
+
+
+def draw(args: argparse.Namespace) -> dict[str, Figure]:
+    """Returns the figure, by the names of the configs."""
+    if args.updates < 1:
+        raise ConfigError(f"--updates {args.updates} must be at least 1")
+    try:
+        widths = [int(width) for width in args.widths.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--widths {args.widths}: expected whole numbers, separated by commas") from error
+    specs = [args.config, *args.others]
+    found = [coordinates(configs.load_with_plugins(spec), widths, args.updates) for spec in specs]
+    return {"-".join(map(short_name, specs)): page(found, specs)}
+
+
+plugin.register_drawing(
+    "coordinates",
+    plugin.Drawing("the size of activations against width over the first updates, to check muP", draw, add_options),
+)

@@ -1,5 +1,12 @@
-"""Which tokens are nearest to a token in the input table of a run."""
+"""The nearest tokens in the input table of a run.
 
+    zoo draw neighbours runs/first --text "def import" --count 4
+
+Cosines in the input table do not depend on a sentence; `contextuality.py` has those of the layers
+above, which do.
+"""
+
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from zoo import plugin
 from zoo.analysis.activations import encode_texts, input_vectors
 from zoo.draw.run_activations import default_text
 from zoo.draw.style import figure
@@ -109,3 +117,25 @@ def page(found: Neighbours) -> Figure:
     bar.outline.set_visible(False)
     drawn.suptitle(found.source, fontsize=8, parse_math=False)
     return drawn
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the figure."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder")
+    parser.add_argument("--count", type=int, default=6, metavar="N", help="neighbours (default: 6)")
+    parser.add_argument(
+        "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
+    )
+    parser.add_argument("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
+
+
+def draw(args: argparse.Namespace) -> Figure:
+    """Returns the figure."""
+    if args.count < 1:
+        raise ConfigError(f"--count {args.count} must be at least 1")
+    return page(read_neighbours(args.run, args.text, args.count, args.step))
+
+
+plugin.register_drawing(
+    "neighbours", plugin.Drawing("the nearest tokens in the input table of a run", draw, add_options)
+)

@@ -1,5 +1,11 @@
-"""The distribution of what a layer reads, over training: internal covariate shift, measured."""
+"""What a layer reads at every checkpoint of runs, and how far it moves.
 
+    zoo draw shift runs/layernorm runs/rmsnorm
+
+This is the internal covariate shift of Ioffe & Szegedy 2015, which normalisation is said to reduce.
+"""
+
+import argparse
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from zoo import plugin
 from zoo.analysis.activations import encode_texts, record_activations
 from zoo.draw.run_activations import default_text
 from zoo.draw.style import depth_colours, figure
@@ -24,7 +31,7 @@ MAX_TOKENS = 128
 
 
 class InputShift(NamedTuple):
-    """What the layers of a run read on one text, checkpoint by checkpoint.
+    """Distribution of each layer's input on one text, checkpoint by checkpoint.
 
     Attributes:
         name: the run.
@@ -120,3 +127,21 @@ def page(found: Sequence[InputShift]) -> Figure:
             axes.grid(alpha=0.25)
         right.legend(frameon=False, fontsize=7, ncols=1 + (layers > 8))
     return drawn
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the figure."""
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="folders of runs, drawn one below the other")
+    parser.add_argument(
+        "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
+    )
+
+
+def draw(args: argparse.Namespace) -> Figure:
+    """Returns the figure."""
+    return page([read_shift(folder, args.text) for folder in args.runs])
+
+
+plugin.register_drawing(
+    "shift", plugin.Drawing("what a layer reads at every checkpoint of runs, and how far it moves", draw, add_options)
+)
