@@ -5,7 +5,7 @@ Loop, optimizer, checkpoints and importers see only nested dicts of arrays. No N
 used: it would cost several times a small step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -97,24 +97,29 @@ def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequen
     return ["/".join([*path[:place], "layers", str(layer), *after]) for layer in layers]
 
 
-def _initial(
-    module: nnx.Module, kind: type, root: Array, extra_fold: Callable[[nnx.Variable], int | Array | None]
-) -> Params:
-    """Returns the initial values of all variables of a type. If `extra_fold(variable)` is not None,
-    it is folded into the variable's key.
-    """
+def _initial(module: nnx.Module, kind: type, root: Array) -> Params:
+    """Returns the initial values of all variables of a type."""
+    leaves = list(_leaves(module, kind))
+    if not leaves:
+        return {}
+    stacked = [variable.get_metadata("axes")[:1] == ("layers",) for _, variable in leaves]
+    names = [
+        unrolled_paths(path, variable) if layers else ["/".join(path)]
+        for (path, variable), layers in zip(leaves, stacked, strict=True)
+    ]
+    # One vectorised computation of all keys compiles faster than one for each variable.
+    hashes = jnp.array([path_hash(name) for own in names for name in own], jnp.uint32)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(root, hashes)
     values: dict[str, Array] = {}
-    for path, variable in _leaves(module, kind):
-        name = "/".join(path)
+    end = 0
+    for (path, variable), layers, own in zip(leaves, stacked, names, strict=True):
+        start, end = end, end + len(own)
         shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
-        number = extra_fold(variable)
-        base = root if number is None else jax.random.fold_in(root, number)
-        if variable.get_metadata("axes")[:1] == ("layers",):
-            hashes = jnp.array([path_hash(unrolled) for unrolled in unrolled_paths(path, variable)], jnp.uint32)
-            keys = jax.vmap(lambda folded, base=base: jax.random.fold_in(base, folded))(hashes)
-            values[name] = jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys)
-        else:
-            values[name] = initializer(jax.random.fold_in(base, path_hash(name)), shape)
+        values["/".join(path)] = (
+            jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys[start:end])
+            if layers
+            else initializer(keys[start], shape)
+        )
     return unflatten(values, "/")
 
 
@@ -125,12 +130,12 @@ def initialise(module: nnx.Module, seed: int | Integer[Array, ""]) -> Params:
     depends on nothing else in the model: two arms of a comparison share the values of every
     parameter with the same path and shape.
     """
-    return _initial(module, nnx.Param, jax.random.key(seed), lambda _: None)
+    return _initial(module, nnx.Param, jax.random.key(seed))
 
 
 def initialise_statistics(module: nnx.Module, seed: int | Integer[Array, ""]) -> Stats:
     """Makes the initial statistics of an abstract module like `initialise`."""
-    return _initial(module, Statistic, jax.random.key(seed), lambda _: None)
+    return _initial(module, Statistic, jax.random.key(seed))
 
 
 def refresh(module: nnx.Module, stats: Stats, seed: int | Integer[Array, ""], step: int | Integer[Array, ""]) -> Stats:
@@ -147,7 +152,7 @@ def refresh(module: nnx.Module, stats: Stats, seed: int | Integer[Array, ""], st
     current = flatten(stats, "/")
 
     def redrawn(period: int) -> dict[str, Array]:
-        leaves = flatten(_initial(module, Statistic, jax.random.key(seed), lambda _: step // period), "/")
+        leaves = flatten(_initial(module, Statistic, jax.random.fold_in(jax.random.key(seed), step // period)), "/")
         return {path: leaves[path] for path in every if every[path] == period}
 
     for period in sorted({period for period in every.values() if period}):

@@ -184,9 +184,12 @@ def fast_compilation(mesh: Mesh) -> dict[str, int] | None:
 
     On a CPU, XLA takes far longer to compile the initial values than to compute them; at this level
     of optimisation it takes about half as long. With XLA's default flags the values were the same
-    bit for bit; with others they may differ by rounding.
+    bit for bit; with others they may differ by rounding. JAX_DISABLE_MOST_OPTIMIZATIONS sets a lower
+    level, which stays.
     """
-    return {"xla_backend_optimization_level": 1} if mesh.devices.flat[0].platform == "cpu" else None
+    if mesh.devices.flat[0].platform != "cpu" or jax.config.read("jax_disable_most_optimizations"):
+        return None
+    return {"xla_backend_optimization_level": 1}
 
 
 def make_evaluate(
