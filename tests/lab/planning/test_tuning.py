@@ -20,8 +20,7 @@ from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.lab.results.tuning_choice import choose_best, tuning_choices
-from zoo.lab.results.tuning_grid import load_tuning_grid
+from zoo.lab.results.tuning_grid import choose_best, load_tuning_grid, tuning_choices
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 RATE = "optimizer.learning_rate"

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -197,27 +197,10 @@ def plan_record(plan: Plan, states: Mapping[str, FolderState], folder: Path) -> 
     return {"folder": str(folder)} | record | {"arms": arms} | runs
 
 
-class Display(Protocol):
-    """Shows the progress of the runs of a pool."""
-
-    def started(self, run: PlannedRun, step: int) -> None:
-        """A run has started, or continues from about `step` updates."""
-
-    def retried(self, run: PlannedRun, state: FolderState) -> None:
-        """A run was interrupted and will be retried once."""
-
-    def ended(self, run: PlannedRun, state: FolderState) -> None:
-        """A run has ended."""
-
-    def stopping(self) -> None:
-        """A signal arrived: the active runs were asked to save."""
-
-    def refresh(self) -> None:
-        """Called often; reads files and prints at its own intervals."""
-
-
 class PlainDisplay:
-    """Lines for a log file: when a run starts or ends, and every 15 seconds per active run."""
+    """Shows the progress of runs as lines for a log file: when a run starts or ends, and every 15
+    seconds per active run.
+    """
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         self.console, self.progress, self.now = console, progress, now
@@ -233,14 +216,17 @@ class PlainDisplay:
         pass
 
     def started(self, run: PlannedRun, step: int) -> None:
+        """Shows that a run has started, or continues from about `step` updates."""
         self.progress.start(run, self.now())
         self._line(f"start    {run.name}" + (f", continues from about step {step:,}" if step else ""))
 
     def retried(self, run: PlannedRun, state: FolderState) -> None:
+        """Shows that a run was interrupted and will be retried once."""
         self.progress.requeue(run)
         self._line(f"retry    {run.name}: {state.reason or 'interrupted'}", "yellow")
 
     def ended(self, run: PlannedRun, state: FolderState) -> None:
+        """Shows that a run has ended."""
         stopped = state.name == "unfinished"
         progress = self.progress.end(run, self.now(), final=not stopped)
         style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
@@ -251,6 +237,7 @@ class PlainDisplay:
         self._show()
 
     def stopping(self) -> None:
+        """Shows that a signal arrived and the active runs were asked to save."""
         number = len(self.progress.running)
         self._line(
             f"stopping: {number} active run{'' if number == 1 else 's'} will save first; a second signal kills",
@@ -258,6 +245,7 @@ class PlainDisplay:
         )
 
     def refresh(self) -> None:
+        """Reads files and prints at its own intervals; to be called often."""
         if self.now() - self._refreshed >= REFRESH_SECONDS:
             self._refreshed = self.now()
             self.progress.refresh(self.now())
@@ -329,13 +317,18 @@ class LiveDisplay(PlainDisplay):
         self._live.refresh()
 
     def _render(self) -> Group:
+        return Group(*self._bars())
+
+    def _bars(self) -> tuple[Table, Table]:
+        """Returns the bars of the active runs, and that of the sweep."""
         table = Table.grid(padding=(0, 2, 0, 0))
-        for progress in self.progress.running.values():
+        running = self.progress.running.values()
+        for progress in running:
             bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
             table.add_row(Text(progress.run.name), bar, Text(self._describe(progress)))
         whole = Table.grid(padding=(0, 2, 0, 0))
         # Active runs count in part, so that the bar moves between the ends of runs.
-        parts = sum(progress.tail.step / progress.run.arm.steps for progress in self.progress.running.values())
+        parts = sum(min(1.0, progress.tail.step / progress.run.arm.steps) for progress in running)
         bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
         whole.add_row(bar, Text(self._overall(), "bold"))
-        return Group(table, whole)
+        return table, whole

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from zoo.config import ResolvedConfig
-from zoo.lab.launch.display import Display
+from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.populations import PopulationPolicy
 from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.sweep_lock import SweepLock
@@ -84,7 +84,7 @@ class ProcessPool:
         folder: Path,
         workers: int,
         lock: SweepLock,
-        display: Display,
+        display: PlainDisplay,
         population: PopulationPolicy | None = None,
         gpus: Sequence[str] = (),
     ):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console, Group
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -123,18 +122,9 @@ class WatchDisplay(LiveDisplay):
         return f"{text}, no news for {format_duration(silent)}" if silent > SILENT_SECONDS else text
 
     def _render(self) -> Group:
-        running = Table.grid(padding=(0, 2, 0, 0))
-        for progress in self.progress.running.values():
-            bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
-            running.add_row(Text(progress.run.name), bar, Text(self._describe(progress)))
+        running, whole = self._bars()
         if not self.progress.running:
             running.add_row(Text("no run is active", "dim"))
-        parts = sum(
-            min(1.0, progress.tail.step / progress.run.arm.steps) for progress in self.progress.running.values()
-        )
-        bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
-        whole = Table.grid(padding=(0, 2, 0, 0))
-        whole.add_row(bar, Text(self._overall(), "bold"))
         return Group(self.seen.table(), Text(), running, Text(), whole)
 
 

@@ -35,7 +35,7 @@ from zoo.lab.planning.plan import Plan, make_plan
 from zoo.lab.planning.tuning import tuning_experiment, with_tuned_values
 from zoo.lab.results.interim import detectable_effect_lines, extend_seeds, plan_interim_looks, seeds_so_far
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.lab.results.tuning_choice import tuning_choices
+from zoo.lab.results.tuning_grid import tuning_choices
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign

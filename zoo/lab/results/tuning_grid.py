@@ -1,4 +1,4 @@
-"""The results of a tuning grid in each arm, read from the tuning sweep."""
+"""The results of a tuning grid in each arm, read from the tuning sweep, and the best value."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,9 @@ from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.experiment import Experiment
 from zoo.lab.metrics import higher_is_better
+from zoo.lab.planning.tuning import tuning_factor
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
 
@@ -111,3 +113,37 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
         return TuningGrid(field, sweep.metric, sweep.seeds, arms, chosen)
     except (ConfigError, KeyError):
         return None
+
+
+@dataclass(frozen=True)
+class TuningChoice:
+    """The result of tuning one arm.
+
+    Attributes:
+        value: the best one; the smallest of equally good ones.
+        tried: all values in ascending order.
+    """
+
+    value: float
+    tried: tuple[GridPoint, ...]
+
+
+def tuning_choices(experiment: Experiment, sweep: SweepResults) -> dict[str, TuningChoice]:
+    """Returns the result of tuning by arm.
+
+    Args:
+        experiment: whose arms are tuned.
+        sweep: its tuning sweep (`zoo.lab.planning.tuning.tuning_experiment`), with all runs ended.
+
+    Raises:
+        ConfigError: a run has not ended or has not written the metric.
+    """
+    found = grid_points(sweep, experiment.tune.field, tuning_factor(experiment))
+    highest = higher_is_better(experiment.metric)
+    return {arm or experiment.name: choose_best(tries, highest) for arm, tries in found.items()}
+
+
+def choose_best(tries: list[GridPoint], highest: bool) -> TuningChoice:
+    """Returns the value with the best mean over seeds."""
+    best = (max if highest else min)(tries, key=lambda one: one.mean)
+    return TuningChoice(best.value, tuple(tries))
