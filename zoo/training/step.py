@@ -19,15 +19,13 @@ from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.layers.activation_sharding import activation_sharding
-from zoo.models.functional import Params, Stats, parameter_traits, split
-from zoo.models.parameter_groups import group_labels
+from zoo.models.functional import Params, Stats, split
 from zoo.nested import flatten
 from zoo.objectives import Objective
 from zoo.objectives.objective import ForwardMode
 from zoo.training.checkpoints.warm_start import read_weights
 from zoo.training.dynamics import DynamicsStep
 from zoo.training.mesh import batch_sharding, data_parallel_size, replicated_sharding
-from zoo.training.optimization.optimizer import make_optimizer
 from zoo.training.state import State, abstract_state, abstract_weights, initial_state, shardings_of
 from zoo.training.update import Batch, Constants, Metrics, UpdateStep
 
@@ -144,8 +142,8 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         objective: the objective of this model.
         mesh: the devices.
     """
-    optimizer = make_optimizer(config, parameter_traits(model), labels=group_labels(config, model))
     step = UpdateStep(config, model, objective)
+    optimizer = step.optimizer()
     abstract, constants = abstract_state(model, optimizer, mesh), RunConstants(config, objective, mesh)
     state, rows, replicated = shardings_of(abstract), batch_sharding(mesh), replicated_sharding(mesh)
     arguments = (state, rows, constants.shardings)

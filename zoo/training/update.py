@@ -59,6 +59,10 @@ class UpdateStep:
         self._mask = trainable_mask(config, model)
         self._body_frozen, self._uses_dropout = config.training.trained_layers == 0, uses_dropout(config)
 
+    def optimizer(self, hyperparameters: Mapping[str, Any] | None = None) -> optax.GradientTransformation:
+        """Returns the optimizer, with these values in place of the config's."""
+        return make_optimizer(self._config, self._traits, hyperparameters, self._labels)
+
     def update(
         self, state: State, batch: Batch, constants: Constants, mesh: Mesh | None = None
     ) -> tuple[State, Metrics]:
@@ -133,6 +137,6 @@ class UpdateStep:
 
     def _optimizer_updates(self, state: State, gradient: Params, constants: Constants) -> tuple[Params, Any]:
         """Returns (what is added to the parameters, the optimizer's state after it)."""
-        optimizer = make_optimizer(self._config, self._traits, constants["hyperparameters"], self._labels)
+        optimizer = self.optimizer(constants["hyperparameters"])
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return mask_updates(updates, self._mask), optimizer_state

@@ -16,7 +16,7 @@ from zoo.training.optimization.lamb import trust_ratio
 from zoo.training.optimization.momentum import with_static_zeros
 from zoo.training.optimization.muon import on_spheres
 from zoo.training.optimization.parametrized_rates import parametrized
-from zoo.training.optimization.schedules import Schedule, Values, field_values, make_schedule
+from zoo.training.optimization.schedules import Schedule, Values, field_values, schedule_of
 from zoo.training.optimization.weight_average import MOVING, TAIL, tail_average, weight_average
 from zoo.training.optimization.weight_decay import COUPLED, decay_share, weight_decay
 
@@ -32,12 +32,14 @@ def make_optimizer(
         config: the whole resolved config.
         traits: weight decay applies to parameters with two or more dimensions within one layer,
             and in a group that sets its own weight decay to all.
-        hyperparameters: as in `make_schedule`. The layout of the state does not depend on them.
+        hyperparameters: values that replace the config's, traced in a compiled program. The layout of
+            the state does not depend on them.
         labels: name of every parameter's group (`zoo.models.parameter_groups`); needed only where
             `optimizer.groups` names any.
     """
-    static, values = flatten(config), field_values(config, hyperparameters)
-    schedule = make_schedule(config, hyperparameters)
+    static = flatten(config)
+    values = field_values(static, hyperparameters)
+    schedule = schedule_of(values)
     matrices = jax.tree.map(lambda ndim: ndim >= 2, traits.ndim)
     stages = []
     if static["optimizer.clip_norm"]:

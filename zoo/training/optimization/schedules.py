@@ -95,23 +95,27 @@ def make_schedule(config: ResolvedConfig, hyperparameters: Values | None = None)
         config: the whole resolved config.
         hyperparameters: values that replace the config's, traced in a compiled program.
     """
-    values, share = field_values(config, hyperparameters), SCHEDULE_KINDS.code_of(config.schedule.kind)
+    return schedule_of(field_values(flatten(config), hyperparameters))
+
+
+def schedule_of(values: Values) -> Schedule:
+    """Returns the schedule of `make_schedule` from the values of all fields."""
+    kind, steps = values["schedule.kind"], values["training.steps"]
     peak, warmup = values["optimizer.learning_rate"], values["schedule.warmup_steps"]
-    remaining = jnp.maximum(1, config.training.steps - warmup)
-    held = config.schedule.kind == "inverse_sqrt" and config.schedule.hold
+    share, remaining = SCHEDULE_KINDS.code_of(kind), jnp.maximum(1, steps - warmup)
+    held = kind == "inverse_sqrt" and values["schedule.hold"]
 
     def rate(count: jax.Array) -> jax.Array:
         # Counting updates from 1 gives the first one a rate above zero.
         update = count + 1
         since = jnp.clip(update - warmup, 0, remaining)
-        after = share(ScheduleStep(update, warmup, config.training.steps, since, remaining, values))
+        after = share(ScheduleStep(update, warmup, steps, since, remaining, values))
         rising = 1.0 if held else update / jnp.maximum(warmup, 1)
         return peak * jnp.where(update < warmup, rising, after)
 
     return rate
 
 
-def field_values(config: ResolvedConfig, hyperparameters: Values | None) -> dict[str, Any]:
+def field_values(static: Values, hyperparameters: Values | None) -> dict[str, Any]:
     """Returns the values of all fields, those of groups too; the given ones replace the config's."""
-    static = flatten(config)
     return static | traced_hyperparameters(static) | dict(hyperparameters or {})
