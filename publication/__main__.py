@@ -3,6 +3,7 @@
 python -m publication results                     # rewrite the pages of docs/results
 python -m publication results runs/heads --noise  # archive a sweep there, as `zoo results` does
 python -m publication performance runs/gpu        # GPU measurements into docs/performance.md
+python -m publication variants                    # the list of variants, and their costs
 """
 
 import argparse
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import performance_page
+from publication import performance_page, variants
 from publication.results_index import build
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plugin_options.add_options(archive)
     archive.set_defaults(handler=write_results)
     performance_page.add_parser(commands)
+    listing = commands.add_parser("variants", help="write docs/variants.md and zoo/variants/computed.json")
+    listing.set_defaults(handler=write_variants)
     options = parser.parse_args(arguments)
     return options.handler(options)
 
@@ -43,6 +46,13 @@ def write_results(options: argparse.Namespace) -> int:
     plugin_options.load(options)
     written = [*results.archive(options), build(options.output, TESTS)]
     print("\n".join(map(str, written)))
+    return 0
+
+
+def write_variants(options: argparse.Namespace) -> int:
+    """Writes the files about variants, and prints their paths."""
+    del options
+    print("\n".join(map(str, variants.write())))
     return 0
 
 

@@ -226,15 +226,15 @@ def test_inference_cost_counts_the_whole_cache(name, pattern):
 
 
 def test_computed_lines_are_kept_for_every_variant():
-    assert list(stored()) == [variant.name for variant in VARIANTS], "run: python -m publication.variants"
+    assert list(stored()) == [variant.name for variant in VARIANTS], "run: python -m publication variants"
 
 
 @pytest.mark.parametrize("name", ["rmsnorm", "latent", "local-global", "elmo"])
 def test_kept_lines_are_those_that_are_computed(name):
-    assert stored()[name] == compute(BY_NAME[name]), "run: python -m publication.variants"
+    assert stored()[name] == compute(BY_NAME[name]), "run: python -m publication variants"
 
 
 @pytest.mark.promise
 def test_the_file_of_computed_lines_is_up_to_date():
     """It depends on the layers, the configs and the experiments."""
-    assert FILE.read_text(encoding="utf-8") == computed_text(), "run: python -m publication.variants"
+    assert FILE.read_text(encoding="utf-8") == computed_text(), "run: python -m publication variants"

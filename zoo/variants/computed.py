@@ -1,6 +1,6 @@
 """Sections of the pages that take long to compute, kept in computed.json.
 
-Shapes and costs need JAX; usage needs all configs and experiments. `python -m publication.variants`
+Shapes and costs need JAX; usage needs all configs and experiments. `python -m publication variants`
 writes the file, and tests compare it with what is computed.
 """
 

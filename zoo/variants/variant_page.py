@@ -12,6 +12,7 @@ from zoo.errors import ConfigError
 from zoo.variants.computed import computed
 from zoo.variants.docstrings import docstring, module_and_name
 from zoo.variants.notation import legend
+from zoo.variants.papers import cited
 from zoo.variants.reference_tests import TESTS
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant, is_architecture, resolved_fields
@@ -21,6 +22,7 @@ REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")
 NAMED = re.compile(
     r"[A-Z][\w'-]+(?: et al\.| & [A-Z][\w'-]+)? (?:19|20)\d\d(?:, (?:section|eq\.|figure|table) \d(?:[\d.]*\d)?)?"
 )
+HTTPS = "https://"
 # The error for a field without effect; the group is the reason.
 UNREAD = re.compile(r".* has no effect: (.*?)( does not read it)?; leave it .*")
 
@@ -41,28 +43,52 @@ def chosen_by(variant: Variant) -> list[str]:
     lines = []
     for path, value in changes.items():
         field = configs.field_at(path)
-        about = (field.choices or {}).get(value, field.meaning) if isinstance(value, str) else field.meaning
         default = "the default" if value == field.default else f"default {_text(field.default) or 'none'}"
-        lines.append(f"`{path}={_text(value)}` ({default}): {about}")
+        lines.append(f"`{path}={_text(value)}` ({default}): {_meaning(path, value)}")
     return lines
 
 
-def papers(variant: Variant) -> list[str]:
-    """Returns the references: the table's own, or those in the docstring and the field's choice."""
+def setting(variant: Variant) -> str:
+    """Returns the fields that choose it, and those that it needs: "model.norm.kind=rmsnorm"."""
+    fields = {**BASELINES[variant.baseline], **variant.needs, **variant.chosen}
+    return " ".join(f"{path}={_text(value)}" for path, value in fields.items())
+
+
+def _meaning(path: str, value: Any) -> str:
+    field = configs.field_at(path)
+    return (field.choices or {}).get(value, field.meaning) if isinstance(value, str) else field.meaning
+
+
+def references(variant: Variant) -> list[str]:
+    """Returns the references: its own, or those in its docstring and its choice, but not those of the
+    fields that it only needs.
+    """
     if variant.paper:
         return [variant.paper]
-    text = " ".join([*chosen_by(variant), computes(variant)])
+    text = " ".join([*(_meaning(*choice) for choice in variant.chosen.items()), computes(variant)])
     found = list(dict.fromkeys(REFERENCE.findall(text) or NAMED.findall(text)))
-    cited = {paper: NAMED.findall(paper) for paper in found}
+    named = {paper: NAMED.findall(paper) for paper in found}
     return [
         paper
         for paper in found
         if not any(
-            _says_more(cited[other], cited[paper])
-            and (set(cited[other]) != set(cited[paper]) or len(other) > len(paper))
+            _says_more(named[other], named[paper])
+            and (set(named[other]) != set(named[paper]) or len(other) > len(paper))
             for other in found
         )
     ]
+
+
+def papers(variant: Variant) -> list[str]:
+    """Returns the references, each with the titles and links of its papers."""
+    lines = []
+    for reference in references(variant):
+        found = [
+            f"{paper.title}{f', [{paper.link.removeprefix(HTTPS)}]({paper.address})' * bool(paper.link)}"
+            for paper in cited(reference, variant.sources)
+        ]
+        lines.append(": ".join(filter(None, (reference, "; ".join(found)))))
+    return lines
 
 
 def _says_more(references: list[str], others: list[str]) -> bool:

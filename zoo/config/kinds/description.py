@@ -6,17 +6,22 @@ from typing import Any, NamedTuple
 
 
 class Paper(NamedTuple):
-    """A source, e.g. ("Su et al. 2021", "RoFormer: ...", "https://arxiv.org/abs/2104.09864").
+    """A source, e.g. ("Su et al. 2021", "RoFormer: ...", "arXiv:2104.09864").
 
     Attributes:
         name: authors and year, as texts cite it.
         title: its title.
-        link: its address; "" where none is known.
+        link: its number on arXiv or its address; "" where none is known.
     """
 
     name: str
     title: str
     link: str = ""
+
+    @property
+    def address(self) -> str:
+        """The address of its page, or ""."""
+        return self.link.replace("arXiv:", "https://arxiv.org/abs/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,8 @@ class Description:
             "zoo.layers.norm:RMSNorm", or the object itself of a plug-in; the kind's code if None.
         equation: needed if no docstring is about this variant alone.
         paper: needed if neither docstring nor field names it: papers of `zoo.variants.papers` with
-            sections and remarks, "Su et al. 2021, eq. 34; GPT-J's code", or a paper itself.
+            sections and remarks, "Su et al. 2021, eq. 34; GPT-J's code".
+        sources: papers that the texts cite and `zoo.variants.papers` lacks.
         details: further formulas and facts, a paragraph each: the slopes, the bucket rule, the size
             of the cache; for a field that is switched off, what is then missing.
         published: results that papers and open experiment logs report, in the units of the source:
@@ -50,7 +56,8 @@ class Description:
     baseline: str = "decoder"
     source: str | Callable[..., Any] | None = None
     equation: str = ""
-    paper: str | Paper = ""
+    paper: str = ""
+    sources: tuple[Paper, ...] = ()
     details: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()

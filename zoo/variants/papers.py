@@ -1,0 +1,210 @@
+"""Papers that the pages of variants cite, with title and link."""
+
+import re
+from collections.abc import Iterable
+
+from zoo.config.kinds import Paper
+
+PAPERS = (
+    Paper(
+        "Ainslie et al. 2023",
+        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        "arXiv:2305.13245",
+    ),
+    Paper(
+        "Allen-Zhu 2025",
+        "Physics of Language Models: Part 4.1, Architecture Design and the Magic of Canon Layers",
+        "arXiv:2512.17351",
+    ),
+    Paper("Ba et al. 2016", "Layer Normalization", "arXiv:1607.06450"),
+    Paper("Bachlechner et al. 2020", "ReZero is All You Need: Fast Convergence at Large Depth", "arXiv:2003.04887"),
+    Paper(
+        "Barbero et al. 2024",
+        "Round and Round We Go! What makes Rotary Positional Encodings useful?",
+        "arXiv:2410.06205",
+    ),
+    Paper("Beltagy et al. 2020", "Longformer: The Long-Document Transformer", "arXiv:2004.05150"),
+    Paper("Black et al. 2022", "GPT-NeoX-20B: An Open-Source Autoregressive Language Model", "arXiv:2204.06745"),
+    Paper(
+        "Chen et al. 2023",
+        "Extending Context Window of Large Language Models via Positional Interpolation",
+        "arXiv:2306.15595",
+    ),
+    Paper("Choromanski et al. 2021", "Rethinking Attention with Performers", "arXiv:2009.14794"),
+    Paper("Chowdhery et al. 2022", "PaLM: Scaling Language Modeling with Pathways", "arXiv:2204.02311"),
+    Paper(
+        "Chung et al. 2023",
+        "UniMax: Fairer and more Effective Language Sampling for Large-Scale Multilingual Pretraining",
+        "arXiv:2304.09151",
+    ),
+    Paper(
+        "Clark et al. 2020",
+        "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
+        "arXiv:2003.10555",
+    ),
+    Paper(
+        "DeepSeek-AI 2024",
+        "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
+        "arXiv:2405.04434",
+    ),
+    Paper("Dehghani et al. 2019", "Universal Transformers", "arXiv:1807.03819"),
+    Paper("Dehghani et al. 2023", "Scaling Vision Transformers to 22 Billion Parameters", "arXiv:2302.05442"),
+    Paper(
+        "Devlin et al. 2019",
+        "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+        "arXiv:1810.04805",
+    ),
+    Paper("Ding et al. 2021", "CogView: Mastering Text-to-Image Generation via Transformers", "arXiv:2105.13290"),
+    Paper("Gehring et al. 2017", "Convolutional Sequence to Sequence Learning", "arXiv:1705.03122"),
+    Paper(
+        "Gemma Team 2024 (Gemma 2)", "Gemma 2: Improving Open Language Models at a Practical Size", "arXiv:2408.00118"
+    ),
+    Paper("Gemma Team 2024 (Gemma)", "Gemma: Open Models Based on Gemini Research and Technology", "arXiv:2403.08295"),
+    Paper(
+        "Gloeckle et al. 2024", "Better & Faster Large Language Models via Multi-token Prediction", "arXiv:2404.19737"
+    ),
+    Paper("Grattafiori et al. 2024", "The Llama 3 Herd of Models", "arXiv:2407.21783"),
+    Paper(
+        "Haviv et al. 2022",
+        "Transformer Language Models without Positional Encodings Still Learn Positional Information",
+        "arXiv:2203.16634",
+    ),
+    Paper("Hendrycks & Gimpel 2016", "Gaussian Error Linear Units (GELUs)", "arXiv:1606.08415"),
+    Paper("Henry et al. 2020", "Query-Key Normalization for Transformers", "arXiv:2010.04245"),
+    Paper("Huang & Schlag 2024", "Deriving Activation Functions Using Integration", "arXiv:2411.13010"),
+    Paper(
+        "Ioffe & Szegedy 2015",
+        "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift",
+        "arXiv:1502.03167",
+    ),
+    Paper("Jiang et al. 2023", "Mistral 7B", "arXiv:2310.06825"),
+    Paper("Jordan et al. 2024", "modded-nanogpt", "https://github.com/KellerJordan/modded-nanogpt"),
+    Paper("Karpathy 2025", "nanochat", "https://github.com/karpathy/nanochat"),
+    Paper("Karpathy 2026", "nanochat", "https://github.com/karpathy/nanochat"),
+    Paper(
+        "Kazemnejad et al. 2023",
+        "The Impact of Positional Encoding on Length Generalization in Transformers",
+        "arXiv:2305.19466",
+    ),
+    Paper("Kim et al. 2016", "Character-Aware Neural Language Models", "arXiv:1508.06615"),
+    Paper(
+        "Kim et al. 2025", "Peri-LN: Revisiting Normalization Layer in the Transformer Architecture", "arXiv:2502.02732"
+    ),
+    Paper(
+        "Lan et al. 2020",
+        "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
+        "arXiv:1909.11942",
+    ),
+    Paper("Le Scao et al. 2022", "BLOOM: A 176B-Parameter Open-Access Multilingual Language Model", "arXiv:2211.05100"),
+    Paper("Lin et al. 2025", "Forgetting Transformer: Softmax Attention with a Forget Gate", "arXiv:2503.02130"),
+    Paper("Liu et al. 2019", "RoBERTa: A Robustly Optimized BERT Pretraining Approach", "arXiv:1907.11692"),
+    Paper("Liu et al. 2021", "Swin Transformer V2: Scaling Up Capacity and Resolution", "arXiv:2111.09883"),
+    Paper("Liu et al. 2022", "Swin Transformer V2: Scaling Up Capacity and Resolution", "arXiv:2111.09883"),
+    Paper(
+        "Maas et al. 2013",
+        "Rectifier Nonlinearities Improve Neural Network Acoustic Models",
+        "https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf",
+    ),
+    Paper("Miller 2023", "Attention Is Off By One", "https://www.evanmiller.org/attention-is-off-by-one.html"),
+    Paper("Nakanishi 2025", "Scalable-Softmax Is Superior for Attention", "arXiv:2501.19399"),
+    Paper("OLMo Team 2025", "2 OLMo 2 Furious", "arXiv:2501.00656"),
+    Paper("OpenAI 2025", "gpt-oss-120b & gpt-oss-20b Model Card", "arXiv:2508.10925"),
+    Paper("Ott et al. 2019", "fairseq: A Fast, Extensible Toolkit for Sequence Modeling", "arXiv:1904.01038"),
+    Paper(
+        "Ou et al. 2024",
+        "Your Absorbing Discrete Diffusion Secretly Models the Conditional Distributions of Clean Data",
+        "arXiv:2406.03736",
+    ),
+    Paper("Peng 2021", "RWKV-LM", "https://github.com/BlinkDL/RWKV-LM"),
+    Paper("Peng et al. 2023", "YaRN: Efficient Context Window Extension of Large Language Models", "arXiv:2309.00071"),
+    Paper("Peters et al. 2018", "Deep contextualized word representations", "arXiv:1802.05365"),
+    Paper("Press & Wolf 2017", "Using the Output Embedding to Improve Language Models", "arXiv:1608.05859"),
+    Paper(
+        "Press et al. 2021",
+        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        "arXiv:2108.12409",
+    ),
+    Paper(
+        "Qiu et al. 2025",
+        "Gated Attention for Large Language Models: Non-linearity, Sparsity, and Attention-Sink-Free",
+        "arXiv:2505.06708",
+    ),
+    Paper(
+        "Qwen Team 2025",
+        "Qwen3-Next: Towards Ultimate Training & Inference Efficiency",
+        "https://qwen.ai/blog?id=qwen3-next",
+    ),
+    Paper(
+        "Radford et al. 2018",
+        "Improving Language Understanding by Generative Pre-Training",
+        "https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf",
+    ),
+    Paper(
+        "Raffel et al. 2020",
+        "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "arXiv:1910.10683",
+    ),
+    Paper(
+        "Ramapuram et al. 2024", "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", "arXiv:2409.04431"
+    ),
+    Paper(
+        "Reimers & Gurevych 2019", "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", "arXiv:1908.10084"
+    ),
+    Paper("Sahoo et al. 2024", "Simple and Effective Masked Diffusion Language Models", "arXiv:2406.07524"),
+    Paper(
+        "Sak et al. 2014",
+        "Long Short-Term Memory Based Recurrent Neural Network Architectures for Large Vocabulary Speech Recognition",
+        "arXiv:1402.1128",
+    ),
+    Paper(
+        "Sanh et al. 2019",
+        "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+        "arXiv:1910.01108",
+    ),
+    Paper("Shaw et al. 2018", "Self-Attention with Relative Position Representations", "arXiv:1803.02155"),
+    Paper("Shazeer 2019", "Fast Transformer Decoding: One Write-Head is All You Need", "arXiv:1911.02150"),
+    Paper("Shazeer 2020", "GLU Variants Improve Transformer", "arXiv:2002.05202"),
+    Paper("So et al. 2021", "Primer: Searching for Efficient Transformers for Language Modeling", "arXiv:2109.08668"),
+    Paper("Su et al. 2021", "RoFormer: Enhanced Transformer with Rotary Position Embedding", "arXiv:2104.09864"),
+    Paper("Sun et al. 2025", "The Curse of Depth in Large Language Models", "arXiv:2502.05795"),
+    Paper("Sutskever et al. 2014", "Sequence to Sequence Learning with Neural Networks", "arXiv:1409.3215"),
+    Paper("Szegedy et al. 2016", "Rethinking the Inception Architecture for Computer Vision", "arXiv:1512.00567"),
+    Paper("Touvron et al. 2021", "Going deeper with Image Transformers", "arXiv:2103.17239"),
+    Paper("Touvron et al. 2023", "LLaMA: Open and Efficient Foundation Language Models", "arXiv:2302.13971"),
+    Paper("Vaswani et al. 2017", "Attention Is All You Need", "arXiv:1706.03762"),
+    Paper(
+        "Wang & Komatsuzaki 2021",
+        "Mesh Transformer JAX (GPT-J-6B)",
+        "https://github.com/kingoflolz/mesh-transformer-jax",
+    ),
+    Paper("Wang et al. 2022", "DeepNet: Scaling Transformers to 1,000 Layers", "arXiv:2203.00555"),
+    Paper(
+        "Warner et al. 2024",
+        "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and Long Context "
+        "Finetuning and Inference",
+        "arXiv:2412.13663",
+    ),
+    Paper("Xiao et al. 2023", "Efficient Streaming Language Models with Attention Sinks", "arXiv:2309.17453"),
+    Paper("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture", "arXiv:2002.04745"),
+    Paper("Xu et al. 2019", "Understanding and Improving Layer Normalization", "arXiv:1911.07013"),
+    Paper("Yang et al. 2025", "Rope to Nope and Back Again: A New Hybrid Attention Strategy", "arXiv:2501.18795"),
+    Paper("Ye et al. 2024", "Differential Transformer", "arXiv:2410.05258"),
+    Paper("Zhai 2026", "Exclusive Self Attention", "arXiv:2603.09078"),
+    Paper("Zhang & Sennrich 2019", "Root Mean Square Layer Normalization", "arXiv:1910.07467"),
+    Paper("Zhang et al. 2019", "Fixup Initialization: Residual Learning Without Normalization", "arXiv:1901.09321"),
+    Paper("Zhou et al. 2024", "Value Residual Learning", "arXiv:2410.17897"),
+    Paper("Zhu et al. 2025", "Transformers without Normalization", "arXiv:2503.10622"),
+)
+
+
+def cited(text: str, more: Iterable[Paper] = ()) -> list[Paper]:
+    """Returns the papers that a text names, in its order.
+
+    Args:
+        text: "Su et al. 2021, eq. 34; GPT-J's code".
+        more: papers beside those of the table.
+    """
+    by_name = {paper.name: paper for paper in (*PAPERS, *more)}
+    # A name may begin with another one.
+    names = "|".join(re.escape(name) for name in sorted(by_name, key=len, reverse=True))
+    return [by_name[name] for name in dict.fromkeys(re.findall(rf"(?<![\w-])(?:{names})(?!\d)", text))]
