@@ -2,17 +2,21 @@
 lists their GPUs.
 """
 
+import io
 import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from zoo import config
 from zoo.errors import ConfigError
 from zoo.lab.launch import process_pool
+from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.populations import PopulationPolicy
+from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import write_status
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.gpu_assignment import GpuAssignment
@@ -330,7 +334,7 @@ def pool(machine, monkeypatch, tmp_path):
             for number, (arm, size) in enumerate(zip("abcdef", data))
         }
         runs = make_plan(fake.experiment(factors={"x": arms}, contrasts=(), seeds=(0,))).runs
-        quiet = SimpleNamespace(**dict.fromkeys(("started", "ended", "refresh"), lambda *_: None))
+        quiet = PlainDisplay(Console(file=io.StringIO()), SweepProgress(tmp_path, runs, runs, jobs, "eval/loss"))
         lock = SimpleNamespace(record_children=list, descriptor=0)
         states = process_pool.ProcessPool(runs, tmp_path, jobs, lock, quiet, None, NUMBERED).run()
         assert len(states) == 6

@@ -390,7 +390,7 @@ def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch
         "[ -e once ] && { echo 'sbatch: error: Batch job submission failed: Invalid qos' >&2; exit 1; }; >once; echo 12",
     )
     with pytest.raises(ConfigError) as caught:
-        SlurmLauncher("x", replace(SlurmOptions(), qos="no")).launch(runs, tmp_path, None)
+        SlurmLauncher("x", replace(SlurmOptions(), qos="no")).launch(runs, tmp_path)
     assert caught.value.problems == [
         "sbatch: Batch job submission failed: Invalid qos",
         "jobs 12 were submitted before; scancel cancels them",

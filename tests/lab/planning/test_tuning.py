@@ -15,7 +15,7 @@ from zoo import config
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.experiment import Tune, levels
-from zoo.lab.launch.launcher import LocalLauncher
+from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
@@ -220,16 +220,16 @@ def test_the_folder_is_checked_before_tuning(zoo):
 
 
 def test_the_sweep_is_locked_during_tuning(zoo, monkeypatch):
-    launch, launched = LocalLauncher.launch, []
+    run, launched = ProcessPool.run, []
 
-    def launch_with_check(self, runs, folder, lock):
-        if folder.name == "tuning":
+    def run_with_check(self):
+        if self._folder.name == "tuning":
             with pytest.raises(ConfigError, match="runs/norms is in use"):
-                SweepLock(folder.parent)
-            launched.append(folder)
-        return launch(self, runs, folder, lock)
+                SweepLock(self._folder.parent)
+            launched.append(self._folder)
+        return run(self)
 
-    monkeypatch.setattr(LocalLauncher, "launch", launch_with_check)
+    monkeypatch.setattr(ProcessPool, "run", run_with_check)
     assert zoo(*FLAGS, losses=LOSSES)[0] == 0
     assert len(launched) == 1
 

@@ -16,7 +16,7 @@ from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json, write_json
-from zoo.training import trainer
+from zoo.training import startup, trainer
 from zoo.training.records.run_folder import RunFolder
 from zoo.training.startup import RunRequest, check
 from zoo.training.trainer import run
@@ -106,6 +106,35 @@ def test_finished_run_reads_only_config_and_status(tmp_path, reads):
     with reads.of_start(tmp_path):
         assert run(small(), tmp_path, quiet)["state"] == "done"
     assert reads.counts == {"config.json": 2, "status.json": 1}
+
+
+def test_folder_is_read_under_its_lock(tmp_path, monkeypatch):
+    """Another process may have trained the run until it released the lock."""
+    first, folder, lock = tmp_path / "first", tmp_path / "run", startup.lock_run_folder
+    (first / "checkpoints").mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json"):
+        (first / name).touch()
+    config = small(training__start_from=str(first))
+
+    def lock_trained_run(workdir):
+        locked = lock(workdir)
+        (workdir / "checkpoints" / "12").mkdir(parents=True)
+        write_json(workdir / "config.json", configs.to_plain(configs.resolve(config)))
+        write_json(workdir / "status.json", {"state": "done", "step": 12, "steps": 12, "reason": None})
+        return locked
+
+    monkeypatch.setattr(startup, "lock_run_folder", lock_trained_run)
+    with contextlib.ExitStack() as stack:
+        checked = check(RunRequest(config, folder, quiet), "single", stack)
+    assert checked.folder.steps == [12]
+    assert checked.final_status["step"] == 12
+
+
+@pytest.mark.parametrize("field", ["training__start_from", "objective__distillation__teacher"])
+def test_no_folder_is_made_for_a_run_whose_related_run_is_missing(field, tmp_path):
+    with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="is not a run: there is no"):
+        check(RunRequest(small(**{field: str(tmp_path / "none")}), tmp_path / "run", quiet), "single", stack)
+    assert not (tmp_path / "run").exists()
 
 
 def test_folder_stays_as_it_was_read(tmp_path):

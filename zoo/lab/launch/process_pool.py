@@ -110,7 +110,7 @@ class ProcessPool:
         The first SIGINT, SIGTERM or SIGHUP asks the active runs to save and starts no others; a
         second one kills them.
         """
-        with self._handling_signals():
+        with self._display, self._handling_signals():
             try:
                 announced = False
                 while self._workers or (self._waiting and not self.stopped):

@@ -1,9 +1,7 @@
 """The status of every run of a sweep, from the runs' folders and from SLURM's queue."""
 
-import os
 import platform
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -14,12 +12,11 @@ from zoo.errors import ConfigError
 from zoo.files import is_step, open_file, read_json
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER, QueuedJob, SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import read_folder
+from zoo.lab.launch.sweep_lock import is_alive
 from zoo.lab.results.schema import is_inside, prerequisite_entries
 from zoo.training.records.extension import recorded_extensions
 
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
-# Files that a run updates while it is active.
-ACTIVITY_FILES = ("metrics.jsonl", "status.json", "log.txt")
 
 
 @dataclass(frozen=True)
@@ -111,8 +108,8 @@ def _run_status(
         queue: None if there is no SLURM.
         states: states of the runs before it, among them those that it needs.
     """
-    folder, silent = read_folder(sweep / name), _seconds_since_activity(sweep / name)
-    status, state = folder.status, folder.state
+    folder = read_folder(sweep / name)
+    status, state, silent = folder.status, folder.state, folder.silent
     steps = status["steps"] if is_step(status.get("steps")) else 0
     queued = (queue or {}).get(name)
     grown = [one for one in recorded_extensions(folder.meta) if str(one) != state.reason]
@@ -147,17 +144,6 @@ def _run_status(
     return found("running")
 
 
-def _seconds_since_activity(folder: Path) -> float | None:
-    times = []
-    for name in ACTIVITY_FILES:
-        try:
-            times.append(os.stat(folder / name).st_mtime)
-        except OSError:
-            continue
-    # The clock of another machine may be ahead.
-    return max(0.0, time.time() - max(times)) if times else None
-
-
 def _process_ended(folder: Path) -> bool | None:
     """Whether the process that held the run's lock has ended; None if it ran on another machine."""
     try:
@@ -165,12 +151,4 @@ def _process_ended(folder: Path) -> bool | None:
             found = re.fullmatch(r"process ([0-9]{1,9}) on (.*)", file.read(1000).decode().strip())
     except (OSError, ValueError):
         return None
-    if found is None or found[2] != platform.node():
-        return None
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass
-    return False
+    return None if found is None or found[2] != platform.node() else not is_alive(int(found[1]))

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.errors import ConfigError, Preempted
-from zoo.lab.launch.launcher import LaunchResult
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER, SubmittedJob, record_job, run_slurm_command
 from zoo.lab.launch.slurm_task import ATTEMPT_FILE
-from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.worker import write_config
 from zoo.lab.planning.arm import PlannedRun
 
@@ -234,14 +232,13 @@ class SlurmLauncher:
             script = batch_script(array, folder, self._name, self._options)
             yield f"{script}\n# sbatch {SLURM_FOLDER}/{number}.sh{waits}\n"
 
-    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
-        """Submits the runs that are not in the queue yet.
+    def launch(self, runs: Sequence[PlannedRun], folder: Path) -> list[str]:
+        """Submits the runs that are not in the queue yet; returns the ids of their jobs.
 
         Raises:
             ConfigError: sbatch is missing or fails; jobs that were submitted before it failed stay
                 in the queue and are recorded.
         """
-        del lock  # Jobs outlive it; the record of jobs keeps runs from being submitted twice.
         tasks = {run: job.task for run, job in self._submitted.items()}
         job_ids: list[str] = []
         for number, array in enumerate(self._arrays(runs), _next_number(folder)):
@@ -273,7 +270,7 @@ class SlurmLauncher:
             record_job(folder, job, path, [run.folder for run in array.runs], array.needs)
             tasks |= {run.folder: f"{job}_{index}" for index, run in enumerate(array.runs)}
             job_ids.append(job)
-        return LaunchResult(job_ids=job_ids)
+        return job_ids
 
     def _arrays(self, runs: Sequence[PlannedRun]) -> list[JobArray]:
         """Returns the arrays of the runs that are not in the queue.

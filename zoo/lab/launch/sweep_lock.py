@@ -56,8 +56,8 @@ class SweepLock:
                 raise ValueError("not process ids")
         except (OSError, ValueError, KeyError, TypeError):
             return f"{self.folder} is in use by another process"
-        if host == socket.gethostname() and not _is_alive(process):
-            alive = " ".join(str(child) for child in runs if _is_alive(child))
+        if host == socket.gethostname() and not is_alive(process):
+            alive = " ".join(str(child) for child in runs if is_alive(child))
             return (
                 f"{self.folder}: runs started by process {process}, which has ended, are still training; "
                 f"wait for them or stop them with: kill {alive}"
@@ -65,11 +65,12 @@ class SweepLock:
         return f"{self.folder} is in use by process {process} on {host}; wait for it, or use another --output"
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Returns whether a process of this id runs on this machine."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except (PermissionError, OverflowError):
         pass
     return True

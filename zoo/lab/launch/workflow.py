@@ -15,9 +15,9 @@ from zoo.files import write_json
 from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.experiment import Experiment
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
-from zoo.lab.launch.launcher import LaunchResult, LocalLauncher
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
 from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs
+from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
 from zoo.lab.launch.slurm_queue import SubmittedJob
@@ -186,14 +186,17 @@ class SweepWorkflow:
             if problems := find_conflicts(folder, plan.in_order):
                 raise ConfigError(problems)
             pending = self._begin(plan, folder)
+            ended, stopped, jobs = {}, False, []
             if self._options.slurm:
-                result = self._slurm_launcher(plan, folder, submitted).launch(pending, folder, lock)
+                # Jobs outlive the lock; their record keeps runs from being submitted twice.
+                jobs = self._slurm_launcher(plan, folder, submitted).launch(pending, folder)
             else:
-                result = self._local_launcher(plan, pending, folder).launch(pending, folder, lock)
+                pool = self._pool(plan, pending, folder, lock)
+                ended, stopped = pool.run(), pool.stopped
         if pending and self._options.slurm:
-            self._announce_jobs(folder, result, sum(run.folder not in submitted for run in pending))
+            self._announce_jobs(folder, jobs, sum(run.folder not in submitted for run in pending))
             return 0
-        return self._finish(plan, folder, result)
+        return self._finish(plan, folder, ended, stopped)
 
     def _new_runs(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Returns the runs that have not started: only these read other runs to start from."""
@@ -251,7 +254,7 @@ class SweepWorkflow:
         for line in detectable_effect_lines(seeds, alpha, earlier):
             self._say(line)
 
-    def _local_launcher(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> LocalLauncher:
+    def _pool(self, plan: Plan, pending: list[PlannedRun], folder: Path, lock: SweepLock) -> ProcessPool:
         groups, jobs, population = self._groups(pending), self._options.jobs or 1, self._options.population
         if population and pending:
             self._say(f"{len(pending)} runs in {_describe_groups(groups)}")
@@ -260,7 +263,7 @@ class SweepWorkflow:
         at_once = jobs * max(map(len, groups), default=1)
         progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
         display = (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
-        return LocalLauncher(jobs, display, population, self._assignment.gpus)
+        return ProcessPool(pending, folder, jobs, lock, display, population, self._assignment.gpus)
 
     def _slurm_launcher(self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob]) -> SlurmLauncher:
         options = self._options.slurm
@@ -273,23 +276,28 @@ class SweepWorkflow:
         policy = self._options.population
         return [[run] for run in runs] if policy is None else list(group_runs(runs, policy))
 
-    def _announce_jobs(self, folder: Path, result: LaunchResult, count: int) -> None:
+    def _announce_jobs(self, folder: Path, jobs: list[str], count: int) -> None:
         if count:
-            self._say(f"submitted: {count} runs as jobs {', '.join(result.job_ids)}")
+            self._say(f"submitted: {count} runs as jobs {', '.join(jobs)}")
         else:
             self._say("all runs that are left are in the queue already")
         self._say(f"zoo status {folder} shows their progress; zoo report {folder} judges the results so far")
 
-    def _finish(self, plan: Plan, folder: Path, result: LaunchResult) -> int:
-        """Shows which runs failed and reports on the sweep; returns the exit code."""
-        ended = result.final_states
+    def _finish(self, plan: Plan, folder: Path, ended: Mapping[str, FolderState], stopped: bool) -> int:
+        """Shows which runs failed and reports on the sweep; returns the exit code.
+
+        Args:
+            plan, folder: of the sweep.
+            ended: how the runs ended that were started now, by folder.
+            stopped: whether a signal ended them before all had ended.
+        """
         states = {run.folder: ended.get(run.folder) or read_planned_state(folder, run) for run in plan.in_order}
         pending = plan.pending(lambda run: states[run.folder].finished)
         for run in pending:
             state, log = states[run.folder], folder / run.folder / "log.txt"
-            if run.folder in ended and not (result.stopped and state.name == "unfinished"):
+            if run.folder in ended and not (stopped and state.name == "unfinished"):
                 self._say(f"failed: {run.name}: {state.reason}" + (f" (see {log})" if log.exists() else ""), "red")
-        if result.stopped and pending:
+        if stopped and pending:
             raise Preempted(
                 f"stopped: {len(states) - len(pending)} of {len(states)} runs are done, the others are saved in "
                 f"{folder}; the same command (without --fresh) continues them"

@@ -1,10 +1,10 @@
 """The progress of a sweep in words: "Running, 4 of 12 runs, about 9 min"."""
 
 import os
-import time
 
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.training.records.run_folder import RunFolder
 
 ENDED = ("done", "diverged", "failed")
 # A run that has written nothing for so long is taken for one whose process has ended.
@@ -16,7 +16,8 @@ def progress_line(sweep: SweepResults) -> str:
     ended = sum(run.state in ENDED for run in sweep.runs)
     if ended == len(sweep.runs):
         return ""
-    active = [run for run in sweep.runs if run.state == "running" and _seconds_silent(run) < SILENT_SECONDS]
+    silent = [RunFolder(run.folder).silent for run in sweep.runs if run.state == "running"]
+    active = [seconds for seconds in silent if seconds is not None and seconds < SILENT_SECONDS]
     if not active:
         return f"Unfinished, {ended} of {len(sweep.runs)} runs"
     left = seconds_left(sweep, len(active))
@@ -62,16 +63,6 @@ def _wall_seconds(run: RunRecord) -> float:
         return trained
     # A run that was continued on another day did not take that long.
     return max(trained, min(whole, 10 * trained + 60))
-
-
-def _seconds_silent(run: RunRecord) -> float:
-    times = []
-    for name in ("metrics.jsonl", "status.json", "log.txt"):
-        try:
-            times.append(os.stat(run.folder / name).st_mtime)
-        except OSError:
-            continue
-    return time.time() - max(times, default=0.0)
 
 
 def _duration(seconds: float) -> str:

@@ -1,6 +1,8 @@
 """The folder of a run, read: its checkpoints, records and curves."""
 
+import contextlib
 import re
+import time
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -144,6 +146,16 @@ class RunFolder:
                 if key in row and (value := number_in(row[key])) is not None:
                     found[key] = value
         return MetricsTail(step, found.get("train/loss"), found.get("train/tokens_per_second"), found.get(metric))
+
+    @cached_property
+    def silent(self) -> float | None:
+        """Seconds since the run last wrote a file; None if it never did."""
+        times = []
+        for name in ("metrics.jsonl", "status.json", "log.txt"):
+            with contextlib.suppress(OSError):
+                times.append((self.path / name).stat().st_mtime)
+        # The clock of another machine may be ahead.
+        return max(0.0, time.time() - max(times)) if times else None
 
     @property
     def final_status(self) -> dict[str, Any] | None:
