@@ -80,6 +80,7 @@ def test_group_uses_the_optimizer_of_its_kind():
     assert not np.allclose(factor["y"], heavy_ball_alone)
 
 
+@pytest.mark.promise(reason="programs of a population and of a run alone are compiled")
 def test_runs_alone_and_in_a_population_are_bit_identical(tmp_path):
     members = [small(**CHANGES), small(**CHANGES | OTHER)]
     requests = [RunRequest(one, tmp_path / str(index), lambda line: None) for index, one in enumerate(members)]

@@ -26,9 +26,14 @@ from zoo.training.step import make_program
 from zoo.training.trainer import run
 
 TOKENS = np.random.default_rng(1).integers(0, 257, (4, 9), np.int32)
-# With a large epsilon Adam's first update is proportional to the gradient, not to its sign.
+# Weight decay and clipping are part of an update, and so is the warm-up. With a large epsilon Adam's
+# first update is nearly proportional to the gradient, and not to its sign.
 BASE = {
-    "optimizer.epsilon": 1.0,
+    "optimizer.epsilon": 1e-3,
+    "optimizer.weight_decay": 0.5,
+    "optimizer.clip_norm": 0.01,
+    "optimizer.learning_rate": 0.1,
+    "schedule.warmup_steps": 4,
     "model.vocab_size": 257,
     "data.batch_size": 4,
     "data.tokenizer.kind": "bytes",
@@ -47,7 +52,7 @@ class Observed:
             self.program = make_program(config, self.model, self.objective, make_mesh(config, jax.devices()[:1]))
         params = random_values(self.model)
         change(params)
-        self.before = jax.tree.map(np.asarray, params)
+        self.before = jax.tree.map(np.array, params)
         self.state, self.constants = self.program.initial_state(0) | {"params": params}, self.program.constants(0)
         self.batch = self.program.put_batch({"tokens": TOKENS} if batch is None else batch)
         step = self.program.dynamics_step
@@ -151,17 +156,8 @@ def test_gradients_are_those_of_plain_products(observed):
     np.testing.assert_allclose(list(observed.rows["gradient_norm"].values()), list(expected.values()), rtol=1e-3)
 
 
-def test_update_ratios_are_those_of_the_step_that_is_done():
-    # Weight decay and clipping are part of an update, and so is the warm-up.
-    one = Observed(
-        {
-            "optimizer.weight_decay": 0.5,
-            "optimizer.clip_norm": 0.01,
-            "schedule.warmup_steps": 4,
-            "optimizer.epsilon": 1e-3,
-            "optimizer.learning_rate": 0.1,
-        }
-    )
+def test_update_ratios_are_those_of_the_step_that_is_done(observed):
+    one = observed
     after, metrics = one.program.train_step(one.state, one.batch, one.constants)
     expected = blocks_by_hand(
         jax.tree.map(lambda new, old: np.asarray(new, np.float64) - old, after["params"], one.before)

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -60,10 +59,30 @@ def test_what_a_run_leaves_behind(straight):
     assert sorted(int(path.name) for path in (straight / "checkpoints").iterdir()) in ([9, 12], [4, 9, 12], [8, 9, 12])
 
 
-def test_same_config_gives_the_same_run(straight, tmp_path):
-    run(small(model__dropout=0.1), tmp_path / "run", quiet)
-    assert curves(tmp_path / "run") == curves(straight)
-    assert read_json(tmp_path / "run" / "status.json") == read_json(straight / "status.json")
+@pytest.fixture(scope="module")
+def again(tmp_path_factory):
+    """(folder, refusals, signal handlers before and after) of the run of `straight` in a folder with a
+    colon in its name; a second run is started in the folder meanwhile.
+    """
+    folder, refusals = tmp_path_factory.mktemp("again") / "a:b", []
+
+    def start_another(line):
+        if line == "compiling ...":
+            with pytest.raises(ConfigError) as caught:
+                run(small(model__dropout=0.1), folder, quiet)
+            refusals.append(str(caught.value))
+
+    def handlers():
+        return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+
+    before = handlers()
+    run(small(model__dropout=0.1), folder, start_another)
+    return folder, refusals, (before, handlers())
+
+
+def test_same_config_gives_the_same_run(straight, again):
+    assert curves(again[0]) == curves(straight)
+    assert read_json(again[0] / "status.json") == read_json(straight / "status.json")
 
 
 def test_finished_run_is_not_trained_again(straight):
@@ -74,60 +93,66 @@ def test_finished_run_is_not_trained_again(straight):
     assert (straight / "metrics.jsonl").read_bytes() == before
 
 
-def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
-    """Starts the run of `straight` in a process that, with `stop_at`, freezes at the start of that
-    part of the second save.
+def start(folder: Path, *moments: str) -> subprocess.Popen:
+    """Starts the run of `straight` in a process that stops itself by SIGSTOP at each of the moments,
+    and writes the moment's name beside the folder.
     """
     program = """
-import sys, time
+import os, signal, sys
 from pathlib import Path
 from tests.support.small_runs import small
 from zoo.training.checkpoints import checkpoint
 from zoo.training.trainer import run
-folder, where = Path(sys.argv[1]), sys.argv[2]
-def freeze(*_, **__):
-    (folder / "frozen").touch()
-    time.sleep(60)
-saves = [0]
-original = checkpoint.Checkpoints.save
+folder, moments = Path(sys.argv[1]), set(sys.argv[2:])
+def reach(moment):
+    if moment in moments:
+        moments.remove(moment)
+        folder.with_suffix(".moment").write_text(moment)
+        os.kill(os.getpid(), signal.SIGSTOP)
 def save(self, step, *rest):
-    saves[0] += 1
-    if saves[0] == 2 and where == "before":
-        freeze()
+    reach(f"before save {step}")
     original(self, step, *rest)
-    if saves[0] == 2 and where == "during":
-        freeze()
-checkpoint.Checkpoints.save = save
-if where == "manifest":
-    checkpoint.Checkpoints._write_manifest = lambda self, step: freeze() if step == 6 else None
-run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
+    reach(f"during save {step}")
+def write_manifest(self, step):
+    reach(f"before manifest {step}")
+    original_manifest(self, step)
+def show(line):
+    print(line, flush=True)
+    reach(line.partition("/")[0])
+original, checkpoint.Checkpoints.save = checkpoint.Checkpoints.save, save
+original_manifest, checkpoint.Checkpoints._write_manifest = checkpoint.Checkpoints._write_manifest, write_manifest
+run(small(model__dropout=0.1), folder, show)
 """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", program, str(folder), *moments], stdout=subprocess.PIPE, text=True, env=environment
     )
 
 
-@pytest.mark.parametrize(
-    "moment",
-    ["during", *(pytest.param(moment, marks=pytest.mark.promise) for moment in ("before", "manifest", "step 7"))],
-)
+MOMENTS = ("before save 6", "during save 6", "before manifest 6", "step 7")
+
+
+@pytest.fixture(scope="module")
+def killed(straight, tmp_path_factory):
+    """The folder of one run as a kill at each of the moments leaves it: no thread of a stopped process
+    writes while its folder is copied. At the last moment the process is killed.
+    """
+    top, folders = tmp_path_factory.mktemp("killed"), {}
+    process = start(top / "run", *MOMENTS)
+    for _ in MOMENTS:
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        moment = (top / "run.moment").read_text()
+        folders[moment] = shutil.copytree(top / "run", top / moment)
+        process.send_signal(signal.SIGCONT if len(folders) < len(MOMENTS) else signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    return folders | {moment: top / "run"}
+
+
+@pytest.mark.promise(reason="another process trains")
 @pytest.mark.faults
-def test_killed_run_resumes_bit_for_bit(straight, tmp_path, moment):
-    folder = tmp_path / "run"
-    process = start(folder, moment)
-    if moment.startswith("step"):
-        for line in process.stdout:
-            if line.startswith(moment):
-                break
-    else:
-        deadline = time.monotonic() + 60
-        while not (folder / "frozen").exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_run_resumes_bit_for_bit(straight, killed, moment):
+    folder = killed[moment]
     assert read_json(folder / "status.json")["state"] == "running"
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99, "tok')
@@ -139,7 +164,7 @@ def test_killed_run_resumes_bit_for_bit(straight, tmp_path, moment):
     )
 
 
-@pytest.mark.promise
+@pytest.mark.slow(reason="a few random moments add little to the four above; `make test-faults` makes 200 kills")
 @pytest.mark.faults
 def test_kills_at_random_moments_do_not_change_the_result(straight, tmp_path):
     """The number of kills is $ZOO_TEST_KILLS, which `make test-faults` sets to 200."""
@@ -163,27 +188,28 @@ def test_kills_at_random_moments_do_not_change_the_result(straight, tmp_path):
         number += 1
 
 
-BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.9}
-PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_every": 4}
+# Statistics of both kinds: running averages, and random features that are redrawn.
+WITH_STATISTICS = OBJECTIVES["masked"] | {
+    "model__norm__kind": "batchnorm",
+    "model__norm__momentum": 0.9,
+    "model__attention__kind": "performer",
+    "model__attention__redraw_every": 4,
+}
+RESUMED = ("masked_diffusion", "replaced_tokens", "prefix", "span", "denoising", "pairs", "bidirectional")
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
-        pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["masked_diffusion"], id="masked diffusion", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["replaced_tokens"], id="replaced tokens", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=pytest.mark.promise),
-        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.promise),
-        pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.promise),
+        pytest.param(WITH_STATISTICS, id="masked, with statistics"),
+        *(
+            pytest.param(OBJECTIVES[name], id=name, marks=pytest.mark.promise(reason="a model of its own is compiled"))
+            for name in RESUMED
+        ),
     ],
 )
 def test_every_objective_resumes_bit_for_bit(kind, tmp_path, monkeypatch):
-    if pairs := kind.get("data__source") == "pairs":
+    if pairs := "data__row_format" in kind:
         # With batches of eight of the 27 training pairs, every third or fourth batch crosses the
         # end of an epoch.
         (tmp_path / "pairs.txt").write_text("|".join(f"No {number}. Yes." for number in range(30)))
@@ -193,7 +219,7 @@ def test_every_objective_resumes_bit_for_bit(kind, tmp_path, monkeypatch):
         model__num_layers=1,
         model__dropout=0.1,
         training__steps=8,
-        training__eval_lengths="8,16,32,8",
+        training__eval_lengths="32,16,32",
         **({} if "bidirectional" in kind.values() else {"model__position__max_length": 33}),
     )
     run(config, tmp_path / "straight", quiet)
@@ -217,13 +243,12 @@ def test_every_objective_resumes_bit_for_bit(kind, tmp_path, monkeypatch):
     assert one == other
     last = lines(tmp_path / "straight")[-1]
     assert last["tokens"] == 8 * 8 * 16 or pairs
-    assert last["eval/loss@16"] == last["eval/loss"] != last["eval/loss@8"]
-    assert last["eval/loss@32"] > 0
+    assert last["eval/loss@16"] == last["eval/loss"] != last["eval/loss@32"] > 0
     trained = [line["train/loss"] for line in lines(tmp_path / "straight") if "train/loss" in line]
     assert trained[-1] < trained[0]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a model of its own is compiled")
 def test_unsupported_evaluation_length_is_skipped_with_a_line(tmp_path):
     printed = []
     config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")
@@ -250,7 +275,7 @@ def test_stop_signal_saves_and_exits_with_75(straight, tmp_path, monkeypatch, ca
     assert curves(folder) == curves(straight)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="another process trains")
 @pytest.mark.faults
 def test_terminated_process_saves_and_exits_with_75(straight, tmp_path):
     folder = tmp_path / "run"
@@ -278,10 +303,9 @@ def test_terminated_process_saves_and_exits_with_75(straight, tmp_path):
     assert curves(folder) == curves(straight)
 
 
-def test_run_restores_the_signal_handlers(tmp_path):
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
-    run(small(model__dropout=0.1), tmp_path, quiet)
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
+def test_run_restores_the_signal_handlers(again):
+    before, after = again[2]
+    assert before == after
 
 
 def test_resuming_with_another_config_is_refused_with_the_difference(straight):
@@ -306,28 +330,14 @@ def test_how_often_it_reports_is_no_other_run(straight, tmp_path):
     )
 
 
-def test_workdir_in_use_is_refused_with_its_owner(tmp_path):
-    refused = []
-
-    def again(line):
-        if line == "compiling ...":
-            with pytest.raises(ConfigError, match=f"in use by process {os.getpid()}"):
-                run(small(model__dropout=0.1), tmp_path, quiet)
-            refused.append(line)
-
-    run(small(model__dropout=0.1), tmp_path, again)
-    assert refused
+def test_workdir_in_use_is_refused_with_its_owner(again):
+    (refusal,) = again[1]
+    assert f"in use by process {os.getpid()}" in refusal
 
 
 def test_divergence_ends_the_run_with_a_reason(tmp_path):
     with pytest.raises(Diverged, match="not applied"):
-        run(
-            small(
-                model__norm__kind="none", optimizer__learning_rate=1e15, model__init__std=30.0, model__dtype="float32"
-            ),
-            tmp_path,
-            quiet,
-        )
+        run(small(model__dropout=0.1, optimizer__learning_rate=1e30), tmp_path, quiet)
     status = read_json(tmp_path / "status.json")
     assert status["state"] == "diverged"
     assert "gradient norm" in status["reason"]
@@ -381,10 +391,9 @@ def test_sweep_folder_as_workdir_is_refused(tmp_path):
         run(small(), tmp_path, quiet)
 
 
-def test_workdir_name_may_contain_a_colon(tmp_path):
-    folder = tmp_path / "a:b"
-    for _ in range(2):
-        assert run(small(model__dropout=0.1), folder, quiet)["state"] == "done"
+def test_workdir_name_may_contain_a_colon(again):
+    assert ":" in again[0].name
+    assert run(small(model__dropout=0.1), again[0], quiet)["state"] == "done"
 
 
 def test_kernel_of_another_platform_is_refused(tmp_path):

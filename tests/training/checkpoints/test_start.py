@@ -10,17 +10,22 @@ import pytest
 
 from tests.support.small_runs import lines, small
 from zoo import config as configs
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
+from zoo.objectives import make_objective
+from zoo.training.checkpoints.warm_start import read_weights, replaceable_parts
+from zoo.training.mesh import make_mesh
+from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
 BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.5, "optimizer__learning_rate": 1e-2}
 
-# Settings under which neither parameters nor running averages change visibly.
-STILL = {"optimizer__learning_rate": 1e-9, "model__norm__momentum": 0.99999}
+# Parameters do not change visibly with this rate.
+STILL = {"optimizer__learning_rate": 1e-9}
 
 
 def quiet(line):
@@ -40,8 +45,9 @@ def test_it_goes_on_with_parameters_and_statistics(first, tmp_path):
     assert any(f"starting from the parameters of {first} at step 12" in line for line in printed)
     before, after = load_trained(first), load_trained(tmp_path / "next")
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-6), before.params, after.params))
-    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, after.stats))
-    assert lines(tmp_path / "next")[-1]["eval/loss"] == pytest.approx(lines(first)[-1]["eval/loss"], abs=0.02)
+    # An evaluation uses the statistics, and the first one comes before any update.
+    start, end = lines(tmp_path / "next")[0], lines(first)[-1]
+    assert (start["step"], start["eval/loss"]) == (0, pytest.approx(end["eval/loss"], rel=1e-6))
     fresh = make_model(before.config)
     assert not jax.tree.all(
         jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, initialise_statistics(fresh, 3))
@@ -61,7 +67,7 @@ def test_start_from_is_part_of_the_identity(first):
     assert configs.identity(one) != configs.identity(other)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="the origin is trained again")
 def test_changed_origin_is_refused_before_the_first_checkpoint(first, tmp_path):
     origin, config = tmp_path / "origin", small(**BATCHNORM, training__start_from=str(tmp_path / "origin"))
     shutil.copytree(first, origin)
@@ -77,21 +83,24 @@ def test_changed_origin_is_refused_before_the_first_checkpoint(first, tmp_path):
         run(config, tmp_path / "next", quiet)
 
 
-def test_different_model_is_refused_with_the_parameters_that_differ(first, tmp_path):
-    with pytest.raises(ConfigError) as refused:
-        run(
-            small(**BATCHNORM, training__start_from=str(first), model__tie_embeddings=False, model__ffn__hidden_dim=40),
-            tmp_path / "next",
-            quiet,
-        )
-    problems = refused.value.problems
+def refused(origin, **fields):
+    """Returns the problems of a model that does not fit to the parameters of `origin`."""
+    config = configs.resolve(small(training__start_from=str(origin), **fields))
+    objective = make_objective(config, ByteTokenizer())
+    program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
+    with pytest.raises(ConfigError) as caught:
+        read_weights(origin, program.abstract_state, replaceable=replaceable_parts(config, ()))
+    return caught.value.problems
+
+
+def test_different_model_is_refused_with_the_parameters_that_differ(first):
+    problems = refused(first, **BATCHNORM, model__tie_embeddings=False, model__ffn__hidden_dim=40)
     assert any("params/head/weights is missing from the checkpoint" in line for line in problems)
     assert any(
         "params/stack/layers/ffn/up/kernel has shape (1, 32, 128)" in line and "expected (1, 32, 40)" in line
         for line in problems
     )
-    with pytest.raises(ConfigError, match="stats/final_norm/mean does not exist in this model"):
-        run(small(training__start_from=str(first)), tmp_path / "other", quiet)
+    assert any("stats/final_norm/mean does not exist in this model" in line for line in refused(first))
 
 
 def test_different_tokenizer_is_refused_and_that_of_the_origin_accepted(first, tmp_path):

@@ -8,16 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.small_runs import curves, small, stop_requested_at
+from tests.support.small_runs import small
 from zoo import config as configs
-from zoo.errors import ConfigError, Preempted
+from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import ParameterTraits, parameter_traits, split
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.training.optimization.muon import orthogonalise
 from zoo.training.optimization.optimizer import make_optimizer
-from zoo.training.trainer import run
 
 MUON = {"optimizer__kind": "muon", "optimizer__learning_rate": 0.01, "optimizer__weight_decay": 0.1}
 SHAPES = {"wide": (4, 10), "tall": (10, 4), "square": (6, 6)}
@@ -212,31 +211,35 @@ def test_ten_updates_of_muonh_follow_the_equations_and_keep_every_norm():
         assert np.linalg.norm(params["kernel"][layer]) == pytest.approx(radius, rel=1e-5)
 
 
-# An encoder-decoder with two stacked layers per side and two query heads per key head.
-TWO_SIDES = {
-    "model__architecture": "encoder_decoder",
-    "objective__kind": "prefix",
-    "objective__prefix_length": 6,
+# Two stacked layers, and two query heads per key head.
+STACKED = {
     "model__vocab_size": 257,
     "model__dim": 8,
     "model__num_layers": 2,
     "model__attention__num_kv_heads": 2,
     "optimizer__muon_heads": "split",
 }
+TWO_SIDES = STACKED | {
+    "model__architecture": "encoder_decoder",
+    "objective__kind": "prefix",
+    "objective__prefix_length": 6,
+}
 HEADS = {"query": 4, "key": 2, "value": 2}
 
 
 @pytest.mark.parametrize(
-    ("kind", "scale"), [("muon", "rms"), ("normuon", "rms"), ("normuon", "spectral"), ("muonh", "")]
+    ("kind", "scale", "sides"),
+    [("muon", "rms", TWO_SIDES), ("normuon", "rms", STACKED), ("normuon", "spectral", STACKED), ("muonh", "", STACKED)],
+    ids=["muon", "normuon-rms", "normuon-spectral", "muonh"],
 )
-def test_heads_can_be_orthogonalised_separately(kind, scale):
+def test_heads_can_be_orthogonalised_separately(kind, scale, sides):
     sized = {"optimizer__muon_scale": scale} if scale else {}
-    config = configs.resolve(small(**TWO_SIDES | MUON | sized | {"optimizer__kind": kind}))
+    config = configs.resolve(small(**sides | MUON | sized | {"optimizer__kind": kind}))
     model = make_model(config)
     before, gradients, after = updated(config, model, steps=3)
     hidden = flatten(parameter_traits(model).is_hidden_matrix, "/")
     projections = [path for path in before if hidden[path] and path.split("/")[-2] in (*HEADS, "output")]
-    assert len(projections) == 12
+    assert len(projections) == (12 if sides is TWO_SIDES else 4)
     for path in projections:
         heads = HEADS.get(path.split("/")[-2], 1)
         for layer in range(2):
@@ -316,13 +319,3 @@ def test_group_without_matrices_is_refused():
     config = configs.resolve(small(model__vocab_size=257, **own))
     with pytest.raises(ConfigError, match=r"tables\.kind=muon: the group has no matrix of a hidden layer"):
         group_labels(config, make_model(config))
-
-
-@pytest.mark.promise
-def test_muon_run_resumes_bit_for_bit(tmp_path, monkeypatch):
-    made = small(**MUON, optimizer__momentum_warmup=4, optimizer__momentum_cooldown=4, optimizer__muon_heads="split")
-    run(made, tmp_path / "whole")
-    with stop_requested_at(1, monkeypatch), pytest.raises(Preempted):
-        run(made, tmp_path / "parts")
-    run(made, tmp_path / "parts")
-    assert curves(tmp_path / "whole") == curves(tmp_path / "parts")

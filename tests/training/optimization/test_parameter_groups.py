@@ -1,5 +1,5 @@
 """Parameter groups in training: each group is updated with its own hyperparameters, and runs with
-groups resume and share programs like others.
+groups resume like others.
 """
 
 import functools
@@ -19,9 +19,8 @@ from zoo.models.parameter_groups import group_labels
 from zoo.training.mesh import parameter_shardings
 from zoo.training.optimization.optimizer import make_optimizer
 from zoo.training.optimization.schedules import make_schedule
-from zoo.training.startup import RunRequest
 from zoo.training.state import abstract_state
-from zoo.training.trainer import run, train_runs
+from zoo.training.trainer import run
 
 COMMON = {
     "optimizer__learning_rate": 0.01,
@@ -184,7 +183,7 @@ def alone(tmp_path_factory):
     return folder
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_stopped_run_with_groups_resumes_bit_for_bit(alone, tmp_path, monkeypatch):
     with stop_requested_at(5, monkeypatch), pytest.raises(Preempted):
         trained(tmp_path)
@@ -193,24 +192,7 @@ def test_stopped_run_with_groups_resumes_bit_for_bit(alone, tmp_path, monkeypatc
     assert curves(tmp_path) == curves(alone)
 
 
-@pytest.mark.promise
-@pytest.mark.parametrize("executor", ["map", "vmap"])
-def test_runs_with_different_group_values_train_as_one_program(executor, alone, tmp_path):
-    other = {"optimizer__group__tables__rate_factor": 2.0, "optimizer__group__vectors__weight_decay": 0.01}
-    trained(tmp_path / "alone", **other)
-    members = [small(**COMMON | GROUPS), small(**COMMON | GROUPS | other)]
-    requests = [RunRequest(one, tmp_path / str(index), lambda line: None) for index, one in enumerate(members)]
-    assert [outcome["state"] for outcome in train_runs(requests, executor)] == ["done", "done"]
-    for found, expected in ((tmp_path / "0", alone), (tmp_path / "1", tmp_path / "alone")):
-        if executor == "map":
-            assert sha256(found) == sha256(expected)
-        for one, two in zip(curves(found), curves(expected), strict=True):
-            losses = [dict(line)["train/loss"] for line in (one, two) if "train/loss" in dict(line)]
-            np.testing.assert_allclose(losses[:1], losses[1:], rtol=1e-4)
-    assert sha256(alone) != sha256(tmp_path / "alone")
-
-
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_scan_and_accumulation_give_the_same_run(alone, tmp_path):
     scanned = {"model__scan_layers": True, "training__accumulation_steps": 2}
     trained(tmp_path, **scanned)

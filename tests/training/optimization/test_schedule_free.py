@@ -125,7 +125,7 @@ def test_ten_updates_equal_those_of_optax():
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=what)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_run_resumes_bit_for_bit_with_gradients_away_from_the_average(tmp_path, monkeypatch):
     made = small(**FREE)
     run(made, tmp_path / "whole", lambda line: None)

@@ -304,11 +304,12 @@ GROUPED = {
     "up": {"select": "axes:mlp", "kind": "nadamw"},
     "attention": {"select": "path:*/query/*", "kind": "adopt"},
     "keys": {"select": "path:*/key/*", "kind": "adagrad", "rate_factor": 5.0},
+    "values": {"select": "path:*/value/kernel", "kind": "muon", "muon_heads": "split"},
     "vectors": {"select": "role:vector", "kind": "lion", "weight_decay": 0.1, "weight_decay_form": "cautious"},
 }
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a run with all rules is trained")
 def test_run_with_a_rule_per_group_resumes_bit_for_bit(tmp_path, monkeypatch):
     groups = {
         f"optimizer__group__{name}__{field}": value for name, own in GROUPED.items() for field, value in own.items()

@@ -14,9 +14,8 @@ from zoo.models.functional import ParameterTraits
 from zoo.nested import flatten
 from zoo.training.optimization.optimizer import make_optimizer
 from zoo.training.optimization.weight_average import MOVING, TAIL, averaged, averages
-from zoo.training.startup import RunRequest
 from zoo.training.trained_run import load_trained
-from zoo.training.trainer import run, train_runs
+from zoo.training.trainer import run
 
 
 def walk(config):
@@ -55,18 +54,15 @@ BOTH = {"optimizer__ema_steps": 4, "optimizer__tail_average": 0.4}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run with both averages, a run without, and a population of two."""
+    """A run with both averages and a run without."""
     folder = tmp_path_factory.mktemp("runs")
     made = small(**BOTH)
     run(made, folder / "with", lambda line: None)
     run(small(), folder / "without", lambda line: None)
-    members = [made, small(**BOTH | {"optimizer__ema_steps": 8})]
-    requests = [RunRequest(one, folder / f"member {index}", lambda line: None) for index, one in enumerate(members)]
-    train_runs(requests, "map")
     return folder
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="runs with and without averages are trained")
 def test_averages_are_evaluated_and_do_not_change_training(trained):
     def of(name):
         return [
@@ -90,14 +86,7 @@ def test_averages_are_evaluated_and_do_not_change_training(trained):
         assert not higher_is_better(metric)
 
 
-@pytest.mark.promise
-def test_population_members_have_their_own_averages(trained):
-    assert curves(trained / "member 0") == curves(trained / "with")
-    final = [lines(trained / name)[-1]["eval/ema/loss"] for name in ("member 0", "member 1")]
-    assert final[0] != final[1]
-
-
-@pytest.mark.promise
+@pytest.mark.promise(reason="runs with and without averages are trained")
 @pytest.mark.parametrize("name", ["ema", "tail"])
 def test_run_made_from_an_average_has_the_score_of_the_average(trained, name, tmp_path):
     assert command.main(["average", str(trained / "with"), f"--{name}", "--out", str(tmp_path / "averaged")]) == 0
@@ -112,7 +101,7 @@ def test_run_made_from_an_average_has_the_score_of_the_average(trained, name, tm
     assert scores["loss"] == pytest.approx(scored, rel=1e-6)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="runs with and without averages are trained")
 def test_missing_averages_are_refused(trained, capsys):
     for name, words, line in (
         ("without", ["--ema"], "has no moving average; train it with optimizer.ema_steps above 0"),
@@ -124,7 +113,7 @@ def test_missing_averages_are_refused(trained, capsys):
         assert not (trained / "none").exists()
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="runs with and without averages are trained")
 @pytest.mark.parametrize("step", [1, 9])
 def test_run_with_averages_resumes_bit_for_bit(trained, step, tmp_path, monkeypatch):
     made = small(**BOTH)
