@@ -102,7 +102,7 @@ def ladder_cells(tiny: bool) -> dict[str, Settings]:
 
 
 def variant_cells(tiny: bool) -> dict[str, Settings]:
-    """What a feature adds to the step of GPT-2 124M with 32 rows; BERT reads as many tokens."""
+    """Returns GPT-2 124M with 32 rows and one feature added each; BERT reads as many tokens."""
     features: dict[str, dict[str, Any]] = {
         "plain": {},
         "ALiBi": {"model.position.kind": "alibi"},

@@ -69,7 +69,7 @@ class Plugin:
 
     @property
     def reference(self) -> str:
-        """How the field `plugins` names it."""
+        """The plug-in's entry in the field `plugins`: its name and the first digits of its hash."""
         return f"{self.name}:{self.sha256[:HASH_DIGITS]}"
 
 

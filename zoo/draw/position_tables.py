@@ -1,4 +1,4 @@
-"""What a config's positions are before training: slopes, buckets, wavelengths, sinusoids."""
+"""Figures of a config's positions before training: slopes, buckets, wavelengths, sinusoids."""
 
 from collections.abc import Callable
 

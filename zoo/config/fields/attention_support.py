@@ -1,4 +1,4 @@
-"""What each implementation of attention supports."""
+"""Features that each implementation of attention supports."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _ALL_SCORES = frozenset({"query_score", "row_score"})
 
 
 class AttentionSupport(NamedTuple):
-    """What an implementation of attention supports.
+    """Features, platforms and types that an implementation of attention supports.
 
     `resolve` refuses a config that asks for more; a run refuses a wrong platform when it starts.
 

@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What distinguishes it from a part of another architecture, whatever its size."""
+        """Role, title and details: equal for parts that differ at most in their size."""
         return (self.role, self.title, *self.details)
 
 

@@ -14,7 +14,7 @@ from zoo.training.records.run_folder import FolderState
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What a launcher did.
+    """Outcome of a launch.
 
     Attributes:
         final_states: how runs ended, by folder; empty for runs in a queue.

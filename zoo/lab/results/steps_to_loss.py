@@ -1,4 +1,4 @@
-"""How many updates a run takes to the loss at which another arm ends.
+"""Number of updates until a run reaches the loss at which another arm ends.
 
 `steps_to/ARM` of a run is the step at which its `eval/loss` first reaches the last `eval/loss` of the
 run of ARM with the same seed, interpolated linearly between two evaluations. A run that does not

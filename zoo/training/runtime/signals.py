@@ -1,4 +1,4 @@
-"""How a run is asked to save and stop."""
+"""Requests to save and stop a run, by signals."""
 
 import os
 import signal
