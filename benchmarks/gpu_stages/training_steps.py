@@ -41,7 +41,7 @@ def cell(config: str, changes: Mapping[str, Any], tiny: bool, calls: int = CALLS
 
 
 def distinct(cells: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Returns the cells without those that have the settings of an earlier one, as small ones may."""
+    """Returns the cells without repetitions: small cells may have the settings of an earlier one."""
     return {name: cell for index, (name, cell) in enumerate(cells.items()) if cell not in [*cells.values()][:index]}
 
 

@@ -98,7 +98,7 @@ def trust_stored() -> None:
 
 
 def register(registration: Registration) -> None:
-    """Adds something to a table: at the end of the plug-in that is being executed, else at once.
+    """Adds an entry to a table: at the end of the plug-in that is being executed, else immediately.
 
     Raises:
         ConfigError: why it cannot be added.

@@ -146,7 +146,7 @@ class ResourcePlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether that is within the usable memory of the device; None without a device."""
+        """Whether `memory` is within the usable memory of the device; None without a device."""
         return None if self.device is None else self.memory <= USABLE_MEMORY * DEVICES[self.device].memory
 
 

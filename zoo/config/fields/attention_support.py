@@ -7,7 +7,7 @@ _EVERY_WIDTH = range(1, 2**31)
 _BOTH_TYPES = ("float32", "bfloat16")
 
 
-# What a mask or a bias given as an array of T x S expresses.
+# Features that a mask or a bias given as an array of T x S can express.
 _ARRAYS = frozenset({"score", "documents", "prefix", "padding", "centred_window"})
 _ALL_SCORES = frozenset({"query_score", "row_score"})
 

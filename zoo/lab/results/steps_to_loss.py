@@ -17,7 +17,7 @@ LOSS = "eval/loss"
 
 
 def add_steps_to_loss(runs: list[RunRecord], metrics: Iterable[str]) -> list[RunRecord]:
-    """Returns the runs with the values of those of the metrics that are `steps_to/ARM`.
+    """Returns the runs with values added for every metric of the form `steps_to/ARM`.
 
     A run has no value while it or the run of ARM with its seed is not done.
     """
