@@ -1,5 +1,5 @@
-"""How fast text becomes batches, against how fast the tiny GPT eats them, and how much memory a
-text larger than memory should be takes.
+"""Speed of making batches from text, against that of training the tiny GPT, and the peak memory for
+a large text.
 
     python benchmarks/data.py [--only tokenising feeding position model file] [--gigabytes 1]
 

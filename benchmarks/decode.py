@@ -165,8 +165,8 @@ def compare(model: str, batch: int, arguments: argparse.Namespace) -> None:
 
 
 def heads_and_windows(model: str, batch: int, arguments: argparse.Namespace) -> None:
-    """Prints what a cache with room for `POSITIONS` tokens holds, by key heads and window, and how
-    fast tokens are made with it.
+    """Prints the size of a cache with room for `POSITIONS` tokens, by key heads and window, and the
+    speed of generating tokens with it.
     """
     import jax
     import numpy as np

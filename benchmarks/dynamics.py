@@ -1,5 +1,5 @@
-"""What recording the statistics of training costs: a step, and the program that observes it, in
-turn in one process.
+"""Cost of recording the statistics of training: a step and the program that observes it take turns
+in one process.
 
   python benchmarks/dynamics.py [CONFIG:SIZE ...] [--every N] [--steps N] [--rounds N]
 

@@ -64,12 +64,12 @@ def work(stage: str, names: Sequence[str], tiny: bool, folder: Path) -> None:
 
 
 def heading(stage: str, name: str, settings: Settings, tiny: bool) -> dict[str, Any]:
-    """Returns the fields of a line that say what it is a result of."""
+    """Returns the fields of a line that identify its measurement."""
     return {"stage": stage, "cell": name, "tiny": tiny, "config": dict(settings), "finished": time.time()}
 
 
 def outcome(stage: Stage, settings: Settings) -> dict[str, Any]:
-    """Returns what a cell measures, or under "skipped", "out_of_memory" or "error" why there is nothing."""
+    """Returns a cell's measurements, or the reason for their absence under "skipped", "out_of_memory" or "error"."""
     try:
         return stage.measure(settings)
     except Skipped as why:
@@ -144,7 +144,7 @@ def start(stage: str, names: Sequence[str], own: Mapping[str, str], seconds: flo
 
 
 def _end(worker: subprocess.Popen) -> None:
-    """Ends what is left of a worker's group of processes.
+    """Ends the remaining processes of a worker's group.
 
     A sweep ends its runs, which are in groups of their own, if it is asked to end.
     """

@@ -1,4 +1,4 @@
-"""What a batch costs the training loop: time in `next(batches)` while the device is busy with a
+"""Cost of a batch in the training loop: time in `next(batches)` while the device is busy with a
 step.
 
     python benchmarks/input_pipeline.py [--step-ms 30]

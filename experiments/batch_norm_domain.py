@@ -6,7 +6,7 @@ evaluation, LayerNorm does not.
 
 An encoder of the sizes of `zoo.lab.sizes` that predicts masked tokens learns from prose, the
 docstrings of Python's standard library, and is then also scored on held-out code of that library.
-Both texts are on every machine, about the same things and of the same bytes, so that the shift is one
+Both texts are on every machine, about the same things and of the same bytes, so the shift is one
 of style. BatchNorm normalises the code with the running statistics of the prose. Each arm uses its
 best learning rate of a shared grid, found by its loss on prose with a separate seed.
 

@@ -9,7 +9,7 @@ next-sentence prediction (90.4 F1 on SQuAD 1.1, 84.0 on MNLI), and without it ro
 pre-trained on the standard library's docstrings in each of these ways, and on pairs of segments
 without the task, which separates the task from the rows. Each of the four is fine-tuned on two
 tasks: to classify docstrings by their module, one of 16, and to tell whether one paragraph follows
-another. The second is the task that next-sentence prediction trains, so that it is the harder test
+another. The second is the task that next-sentence prediction trains, so it is the harder test
 of the claim. The text of the held-out examples is part of the pre-training text, without labels.
 
 Stated beforehand, on the held-out accuracy after the last step of fine-tuning:

@@ -5,7 +5,7 @@ sooner the deeper the stack, pre-norm does not.
     zoo run experiments/norm_depth.py:small
 
 `experiments/norm_placement.py` asks at one learning rate for all depths, at which 12 layers of
-post-norm fail with warm-up too, so that it cannot tell depth from a rate that is too high. Here each
+post-norm fail with warm-up too, so it cannot tell depth from a rate that is too high. Here each
 arm (placement, warm-up, depth) has its best rate of a shared grid, found with a separate seed. All
 else is as there: narrow layers, Xavier initialisation, a constant rate after the warm-up of a fifth
 of the steps.

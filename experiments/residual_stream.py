@@ -13,7 +13,7 @@ Stated beforehand, at the initial values and after training alike:
 
 * Under pre-norm the deep stack's growth is more than 0.5 above the shallow one's (superiority of
   the latter). Xiong et al. 2020 (lemma 2) have E|x|^2 at the start between (1 + l/2) D and (1 + 3
-  l/2) D after l layers, so that the growth is at least 2.2 with 12 layers and 1.4 with 4.
+  l/2) D after l layers, so the growth is at least 2.2 with 12 layers and 1.4 with 4.
 * Under post-norm the deep stack's growth is at most 0.5 above the shallow one's (non-inferiority).
 * The deep post-norm stack grows more than 0.5 less than the deep pre-norm stack (superiority).
 """

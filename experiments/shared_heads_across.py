@@ -26,7 +26,7 @@ ARMS = {"nowhere": (8, 8), "self": (2, 8), "cross": (8, 2), "both": (2, 2)}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Where keys and values are shared."""
+    """Returns arms that share keys and values nowhere, in self-, in cross-attention, or in both."""
     base = decoder(size)
 
     def contrast(name: str, a: str, b: str, expected: str) -> Contrast:

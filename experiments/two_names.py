@@ -5,7 +5,7 @@ chance.
     zoo run experiments/two_names.py:small
 
 Twenty arms in ten pairs. All are the decoder of `zoo.lab.sizes`, with 1 to 20 more ids in its
-vocabulary than the bytes of the text need. No text contains these ids, so that no arm is better than
+vocabulary than the bytes of the text need. No text contains these ids, so no arm is better than
 another, but their rows change the shape of the embedding and of the head, and with it their random
 initial values. As in other experiments, everything else begins with the same values and reads the
 same batches in the same order. (Two arms that do not differ at all are the same run bit for bit, and

@@ -27,7 +27,7 @@ _COLUMNS = {"id", "experiment", "statement", "source", "page", "published", "dir
 _OF_EXPERIMENT = ("published", "direction", "limits")
 # A comparison whose result is known beforehand; it is listed, and not counted among the claims.
 _CHECK = "check"
-# What a verdict says of the published direction, by that direction.
+# The meaning of a verdict for the published direction, by that direction.
 _AGREEMENT = {
     "for": {"supported": "agrees", "not supported": "disagrees"},
     "against": {"supported": "disagrees", "not supported": "agrees"},

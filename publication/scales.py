@@ -2,7 +2,7 @@
 
 Archived results belong together if they differ in their size alone: `muon` and `muon-medium`. For
 each contrast that they share, the paired differences are computed again from runs.csv. Seeds at two
-sizes are independent of each other, so that two effects are compared by Welch's t interval.
+sizes are independent of each other, so two effects are compared by Welch's t interval.
 """
 
 import math

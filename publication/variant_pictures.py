@@ -29,7 +29,7 @@ def _pairs_beside_rope(after: Resolved, before: Resolved, name: str) -> Figure:
     )
 
 
-# What is drawn of the variant and its baseline.
+# Pictures of a variant and its baseline, by name.
 PICTURES: dict[str, Callable[[Resolved, Resolved, str], Figure]] = {
     "architecture": _beside_the_baseline,
     "heads": lambda after, before, name: head_sharing.page([after], [name]),

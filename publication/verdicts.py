@@ -14,7 +14,7 @@ from zoo.variants.variant import Variant
 
 
 class ClaimVerdict(NamedTuple):
-    """What was found about a claim: the verdict, and where it is explained within the results."""
+    """The verdict on a claim, and the target of the link to its explanation in the results."""
 
     verdict: str
     target: str

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from zoo.terminal import escape_line, escaped_output
 
-# What a message quotes of a value, in characters, and how many choices it names.
+# Most characters of a value that a message quotes, and most choices that it names.
 LONGEST_QUOTE, MOST_LISTED = 200, 10
-# How many problems are printed.
+# Most problems that are printed.
 MOST_PROBLEMS = 50
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -178,7 +178,7 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
     def run(*arguments, **keywords) -> int:
         try:
             code = main(*arguments, **keywords)
-            # What was printed may be in a buffer still.
+            # Printed text may still be in a buffer.
             sys.stdout.flush()
             return code
         except ZooError as error:

@@ -1,4 +1,4 @@
-"""Small files written whole or not at all and read whatever they hold, and where caches live."""
+"""Atomic writing and tolerant reading of small files, and the folder of the caches."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 MAX_FILE_BYTES, MAX_LINE_BYTES = 2**30, 2**20
 LARGEST_STEP, LARGEST_NUMBER = 2**53, 3.4028235e38
 
-# What a shell or a scheduler leaves in a folder before the command in it has begun.
+# Endings of the files that a shell or a scheduler creates in a folder before the command starts.
 OUTPUT_ENDINGS = (".log", ".out", ".err")
 
 
@@ -59,7 +59,7 @@ def open_file(path: str | Path) -> BinaryIO:
 
 
 def file_above(path: Path) -> Path | None:
-    """Returns what stands where a folder above `path` should be, if something else does."""
+    """Returns the first parent of `path` that exists and is not a folder, or None."""
     return next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
 
 
@@ -164,8 +164,8 @@ def is_step(value: Any) -> bool:
 
 
 def number_in(value: Any) -> float | None:
-    """Returns a number read from JSON: NaN for null and for what no 32-bit float holds, so that
-    sums and squares stay finite; None for what is no number.
+    """Returns a number read from JSON: NaN for null and for numbers beyond the range of a 32-bit
+    float, so that sums and squares stay finite; None for a value that is not a number.
     """
     if value is None:
         return math.nan

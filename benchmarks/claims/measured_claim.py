@@ -18,7 +18,7 @@ TABLE, RESULT, PAGE, PICTURE = "measurements.csv", "measured.json", "README.md",
 
 @dataclass(frozen=True)
 class Judgement:
-    """What follows from the measurements.
+    """Judgement of a claim by its measurements.
 
     Attributes:
         verdict: "supported", "not supported" or "undecided".

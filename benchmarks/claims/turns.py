@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """How long to measure.
+    """Amount of measuring: rounds, calls, and the share of other work that is tolerated.
 
     Attributes:
         rounds: clean turns.

@@ -1,1 +1,1 @@
-"""What `benchmarks/gpu_suite.py` measures, stage by stage."""
+"""Measurements of `benchmarks/gpu_suite.py`, stage by stage."""

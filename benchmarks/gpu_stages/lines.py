@@ -41,7 +41,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def key(line: Mapping[str, Any]) -> Key:
-    """Returns what a line is a result of."""
+    """Returns the stage, cell and size that a line is a result of."""
     return line["stage"], line["cell"], line["tiny"]
 
 

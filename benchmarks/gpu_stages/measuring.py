@@ -1,4 +1,4 @@
-"""How everything is timed: calls are dispatched one after the other, and nothing waits in between."""
+"""Timing: calls are dispatched one after the other, and nothing waits in between."""
 
 import importlib.metadata
 import queue
@@ -14,7 +14,7 @@ OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory")
 PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "libtpu", "torch")
 
 Settings = Mapping[str, Any]
-"""What tells a cell from the others of its stage, as it stands in its line."""
+"""The values in which a cell differs from the others of its stage, as written in its line."""
 
 
 class Skipped(Exception):

@@ -49,7 +49,7 @@ def _nvidia_smi() -> dict[str, str]:
 
 
 def attention_cells(tiny: bool) -> dict[str, Settings]:
-    """Every kernel on the same number of tokens, by what it sees and by the length of a row."""
+    """Returns every kernel on the same number of tokens, by its mask and by the length of a row."""
     tokens, lengths, window = (256, (256,), 16) if tiny else (65536, (1024, 4096), 256)
     sorts = {
         "causal": {},

@@ -41,7 +41,7 @@ def cell(config: str, changes: Mapping[str, Any], tiny: bool, calls: int = CALLS
 
 
 def distinct(cells: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Returns the cells without those that have the settings of an earlier one, as small ones may."""
+    """Returns the cells without repetitions: small cells may have the settings of an earlier one."""
     return {name: cell for index, (name, cell) in enumerate(cells.items()) if cell not in [*cells.values()][:index]}
 
 
@@ -102,7 +102,7 @@ def ladder_cells(tiny: bool) -> dict[str, Settings]:
 
 
 def variant_cells(tiny: bool) -> dict[str, Settings]:
-    """What a feature adds to the step of GPT-2 124M with 32 rows; BERT reads as many tokens."""
+    """Returns GPT-2 124M with 32 rows and one feature added each; BERT reads as many tokens."""
     features: dict[str, dict[str, Any]] = {
         "plain": {},
         "ALiBi": {"model.position.kind": "alibi"},

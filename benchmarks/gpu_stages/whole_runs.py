@@ -15,7 +15,7 @@ from gpu_stages.measuring import Settings, Skipped, percentiles, rates, timed
 from gpu_stages.training_steps import PADDED, ROOT
 
 COUNTS = ("tests", "failures", "errors", "skipped")
-# What a dry run trains in place of the decoder of that size.
+# The model that a dry run trains in place of the decoder of that size.
 SMALL = {"model.num_layers": 1, "model.dim": 16, "training.eval_batches": 1}
 
 

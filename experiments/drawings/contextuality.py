@@ -1,4 +1,4 @@
-"""How much a word's vector depends on its sentence, layer by layer of runs.
+"""Dependence of a word's vector on its sentence, layer by layer of runs.
 
     zoo draw contextuality runs/minilm runs/elmo --text captions.txt --table contextuality.md
 

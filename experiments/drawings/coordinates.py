@@ -91,7 +91,7 @@ def coordinates(config: Mapping[str, Any], widths: Sequence[int], updates: int) 
         ConfigError: it cannot be as wide, or has no residual stream of tokens.
     """
     if len(set(widths)) < 2:
-        raise ConfigError(f"widths {','.join(map(str, widths))}: at least two different ones are compared")
+        raise ConfigError(f"widths {','.join(map(str, widths))}: give at least two different widths")
     every = [_sizes(configs.override(config, at_width(config, width, min(widths))), updates) for width in widths]
     return Coordinates(tuple(widths), {name: np.stack([one[name] for one in every], axis=1) for name in every[0]})
 

@@ -1,4 +1,4 @@
-"""What a layer reads at every checkpoint of runs, and how far it moves.
+"""The input of each layer at every checkpoint of runs, and its shift between checkpoints.
 
     zoo draw shift runs/layernorm runs/rmsnorm
 
@@ -26,7 +26,7 @@ from zoo.training.checkpoints.warm_start import read_weights
 from zoo.training.trained_run import INITIAL, TrainedRun, load_trained, trained_and_initial
 
 PERCENTILES = (15, 50, 85)
-"""Those of Ioffe & Szegedy 2015, figure 1."""
+"""Percentiles of Ioffe & Szegedy 2015, figure 1."""
 MAX_TOKENS = 128
 
 

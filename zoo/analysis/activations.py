@@ -1,7 +1,7 @@
-"""What a model computes while it reads a few sentences: states, scores and probabilities.
+"""Activations of a model that reads a few sentences: states, scores and probabilities.
 
-All layers of a batch are held at once, which takes memory of order L B H T^2: this is for figures
-and small texts, not for training.
+The activations of all layers are held together, which takes memory of order L B H T^2: this is for
+figures and small texts, not for training.
 """
 
 from collections.abc import Callable, Sequence

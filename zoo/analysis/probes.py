@@ -29,7 +29,7 @@ DOCUMENTS, AT_ONCE, BINS = 1024, 128, 4
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a run answers on the documents of one task.
+    """Accuracy of a run on the documents of one task.
 
     Attributes:
         accuracy: share of the documents whose answer is right as a whole.

@@ -92,7 +92,7 @@ def _fields(name: str) -> list[Field]:
 
 
 def _options_of(variant) -> list[Field]:
-    """Returns the fields that are read only for what a variant chooses, such as a gated layer's
+    """Returns the fields that are read only with the choice of a variant, such as a gated layer's
     matching of parameters.
     """
     chosen = variant.chosen or variant.changes

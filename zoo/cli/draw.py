@@ -63,7 +63,7 @@ def _meanings() -> dict[str, str]:
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
-    """Registers the subcommand and those of its figures."""
+    """Registers the subcommand, with a subcommand for each figure."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "draw",

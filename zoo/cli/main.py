@@ -77,7 +77,7 @@ class Parser(OneLineParser):
     """The parser of `zoo` and, as argparse makes them of its class, of its subcommands."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises the error with what was probably meant."""
+        """Raises the error with a suggestion of the word that was probably meant."""
         if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             message += did_you_mean(found[1], [option.strip(" '") for option in found[2].split(",")])
         super().error(message)
@@ -91,7 +91,7 @@ class Parser(OneLineParser):
         ]
 
     def commands(self) -> list["Parser"]:
-        """Returns the parsers of its commands, those that have no subcommands themselves."""
+        """Returns the parsers of its commands that have no subcommands of their own."""
         inner = self._subparsers_of()
         return [command for parser in inner for command in parser.commands()] if inner else [self]
 

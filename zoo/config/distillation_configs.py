@@ -24,8 +24,8 @@ _TUNED = {
     "training.steps": 1000,
 }
 _LAYERS = "training.start_layers"
-# What the authors' training script adds for DistilBERT: weights of the terms, and the layers of a
-# teacher of twelve.
+# Additions of the authors' training script for DistilBERT: weights of the terms, and the layers of a
+# teacher with twelve.
 _RECIPES: dict[str, dict[str, Any]] = {
     "distilbert": {
         "objective.distillation.kl": 5.0,

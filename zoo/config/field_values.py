@@ -9,7 +9,7 @@ from zoo.files import LARGEST_NUMBER
 
 # A list of choices is cut after so many.
 _MOST_CHOICES = 20
-# How to get what is no choice by its usual name.
+# Hints for values that are known by a name but are set by another field.
 _HINTS = {
     ("optimizer.kind", "adam"): "; Adam is adamw with optimizer.weight_decay=0 or optimizer.weight_decay_form=coupled"
 }

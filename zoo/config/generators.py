@@ -9,7 +9,7 @@ from zoo.config.field import AUTO
 from zoo.nested import flatten, unflatten
 
 LAYERS, FRACTION = "model.generator.num_layers", "model.generator.width_fraction"
-# What only a generator reads: what it is shown, its head and its loss.
+# Fields that only a generator reads: its corruption, head and loss.
 OF_GENERATORS = (
     FRACTION,
     "model.tie_embeddings",
@@ -24,8 +24,8 @@ OF_GENERATORS = (
     "objective.z_loss",
     "training.eval_masks",
 )
-# What is a share of the model's own, in the whole model and in kinds of layers. The width of a head
-# stays.
+# Sizes of a generator that are a share of the model's, in the whole model and in kinds of layers. The
+# width of a head stays.
 _SCALED = (".attention.num_heads", ".attention.num_kv_heads", ".attention.num_query_heads", ".ffn.hidden_dim")
 
 

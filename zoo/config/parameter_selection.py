@@ -17,7 +17,7 @@ from typing import Any
 
 from zoo.errors import ConfigError, did_you_mean, listed, shortened, shown
 
-# What a parameter is for (`zoo.layers.parameter.parameter`).
+# Roles of parameters (`zoo.layers.parameter.parameter`).
 ROLES = {
     "matrix": "weights of linear maps and convolutions inside the model",
     "vector": "scales and biases, those of heads included; weights of short convolutions over the tokens",

@@ -69,7 +69,7 @@ class Plugin:
 
     @property
     def reference(self) -> str:
-        """How the field `plugins` names it."""
+        """The plug-in's entry in the field `plugins`: its name and the first digits of its hash."""
         return f"{self.name}:{self.sha256[:HASH_DIGITS]}"
 
 
@@ -98,7 +98,7 @@ def trust_stored() -> None:
 
 
 def register(registration: Registration) -> None:
-    """Adds something to a table: at the end of the plug-in that is being executed, else at once.
+    """Adds an entry to a table: at the end of the plug-in that is being executed, else immediately.
 
     Raises:
         ConfigError: why it cannot be added.

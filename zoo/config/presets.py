@@ -107,7 +107,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
 
 
 def _generator_layers(whole: Mapping[str, Any], layers: int) -> int | str:
-    """Returns the depth of a generator beside `layers` layers: all, none, or as many in proportion."""
+    """Returns the depth of a generator for a model of `layers` layers: all, none, or in proportion."""
     given = whole["model.generator.num_layers"]
     return max(1, round(given / whole["model.num_layers"] * layers)) if given not in (AUTO, 0) else given
 
@@ -127,7 +127,7 @@ def _scope(
 ) -> dict[str, Any]:
     """Returns the overrides of a scope at the new size.
 
-    A value in a scope is never `auto`, so that derived values are computed here.
+    A value in a scope is never `auto`, so derived values are computed here.
     """
     seen = whole | overrides
     small = _layers(seen, whole, scopes, scope, size)

@@ -1,4 +1,4 @@
-"""Which layers of a stack have weights of their own (`model.layers.distinct`)."""
+"""Sharing of weights between the layers of a stack (`model.layers.distinct`)."""
 
 from collections.abc import Mapping
 from typing import Any

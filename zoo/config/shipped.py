@@ -1,5 +1,5 @@
 """The config and experiment files that come with zoo, found by name from any folder: `llama:tiny`,
-`finetune/classification`, `norm_placement:quick`; and the plug-ins beside the experiments, with one
+`finetune/classification`, `norm_placement:quick`; and the plug-ins next to the experiments, with one
 measure or one drawing each, which has the name of its file.
 """
 

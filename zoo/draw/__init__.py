@@ -1,1 +1,1 @@
-"""Figures of what a model is and computes, one module per idea, from the model's own code."""
+"""Figures of a model and of its computations, one module per idea, from the model's own code."""

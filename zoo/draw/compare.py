@@ -95,7 +95,7 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
 
 
 def _equation(config: ResolvedConfig) -> Iterator[str]:
-    """Yields what a sublayer computes, from the block's docstring."""
+    """Yields the equation of a sublayer, from the block's docstring."""
     if config.model.architecture != "elmo":
         equation = PLACEMENT_KINDS.code_of(config.model.norm.placement).__doc__
         yield equation.split(" (")[0].split(", the weights")[0].strip()

@@ -22,7 +22,7 @@ PLACEMENTS = ("pre", "post")
 
 
 class Profile(NamedTuple):
-    """What dynamics.jsonl recorded of one update, layer by layer from the first on.
+    """The statistics of one update in dynamics.jsonl, layer by layer from the first.
 
     Attributes:
         name: the run, the side of an encoder-decoder, and the update.

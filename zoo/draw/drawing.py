@@ -42,7 +42,7 @@ BUILT_IN = {
     "gradients": "gradient norms and the residual stream by layer, of runs, or of a config with pre- and post-norm",
     "compare": "the fields of two architectures side by side, with differences marked",
 }
-"""What the figures of `zoo.draw` show, by name."""
+"""Descriptions of the figures of `zoo.draw`, by name."""
 
 DRAWINGS: dict[str, Drawing] = {}
 """The figures of the plug-ins that are loaded, by name."""

@@ -1,4 +1,4 @@
-"""What a config's positions are before training: slopes, buckets, wavelengths, sinusoids."""
+"""Figures of a config's positions before training: slopes, buckets, wavelengths, sinusoids."""
 
 from collections.abc import Callable
 
@@ -20,8 +20,8 @@ from zoo.layers.position.rope import Rope
 
 
 def own_positions(config: ResolvedConfig) -> dict[str, ResolvedConfig]:
-    """Returns the `model` part of a config as each side and kind of layers sees it, by name, without
-    those whose positions are those of one before.
+    """Returns the `model` part of a config as each side and kind of layers sees it, by name; the
+    first of those with equal positions stands for all.
     """
     model = config.model
     if model.architecture == "elmo":
@@ -32,7 +32,7 @@ def own_positions(config: ResolvedConfig) -> dict[str, ResolvedConfig]:
         for kind in dict.fromkeys(own.layers.pattern) or ("",):
             layer = layer_kind(own, kind) if kind else own
             position, attention = layer.position, layer.attention
-            # What is added to scores looks both ways in an encoder, and back in a decoder.
+            # A bias on scores covers both directions in an encoder, and earlier keys in a decoder.
             directed = layer.architecture if position.kind in POSITION_KINDS.having("score_bias") else ""
             key = directed, position, attention.num_heads, attention.head_dim
             found.setdefault(key, (" ".join(filter(None, (name, kind))), layer))
@@ -136,7 +136,7 @@ def page(config: ResolvedConfig, name: str, length: int = 128) -> Figure:
     """Draws two panels for the positions of each side and kind of layers.
 
     Raises:
-        ConfigError: the positions are learned, or there are none, so that nothing is known without
+        ConfigError: the positions are learned, or there are none, so nothing is known without
             a run.
     """
     found = own_positions(config)

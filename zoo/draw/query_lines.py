@@ -1,4 +1,4 @@
-"""What one token attends to, as lines from it to the keys, one colour for each head.
+"""Attention of one token, as lines from it to the keys, one colour for each head.
 
 After figures 3 to 5 of Vaswani et al. 2017.
 """

@@ -81,7 +81,7 @@ def read_text(
     if config.model.architecture == "elmo":
         raise ConfigError(f"{folder} is an ELMo, which has no attention and no residual stream")
     if (folder / SOURCE_TOKENIZER_FILE).is_file():
-        raise ConfigError(f"{folder} reads the tokens of a fixed dictionary, into which text cannot be split here")
+        raise ConfigError(f"{folder} uses a fixed vocabulary without a tokenizer, so text cannot be tokenized")
     both = config.model.architecture == "encoder_decoder"
     if target and not both:
         raise ConfigError(

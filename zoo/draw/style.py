@@ -1,4 +1,4 @@
-"""How the figures look, and how they are written."""
+"""Style of the figures, and writing them to files."""
 
 import io
 import re

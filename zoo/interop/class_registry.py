@@ -44,7 +44,7 @@ ALIASES = {
     "Gemma2Model": "Gemma2ForCausalLM",
     "Gemma3TextModel": "Gemma3ForCausalLM",
 }
-# What a class's name has after the name of its family.
+# The end of a class's name, after the name of its family.
 PART = re.compile(r"For[A-Z]\w*|(With)?LMHead\w*|DoubleHeads\w*|(MT|Encoder|Text|Pre)?(Model|Trained)\w*|LM$")
 
 

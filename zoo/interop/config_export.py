@@ -19,8 +19,7 @@ from zoo.interop.settings.equivalents import SETTINGS, ConfigView, hidden_dim
 from zoo.interop.settings.importer import Importer
 from zoo.nested import flatten
 
-# How a model runs and what its values were before the first step: these are not part of the trained
-# model.
+# Fields of execution and of initial values, which are not part of the trained model.
 NOT_EXPORTED = ("model.dtype", "model.scan_layers", "model.remat", "model.attention.implementation", "model.init.")
 # Fields of sides and layer kinds, which have no effect in a model without them.
 SCOPES = (*(f"{scope}." for scope in SIDES), f"{KINDS}.")

@@ -137,7 +137,7 @@ class Contrast:
 
 
 def _quantity(metric: str) -> str:
-    """Returns what a metric is a value of: metrics of one quantity can be subtracted.
+    """Returns the quantity that a metric measures: metrics of one quantity can be subtracted.
 
     The loss of the run that an arm starts from is a loss like its own.
     """

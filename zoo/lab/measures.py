@@ -188,9 +188,7 @@ def _why_no_answers(name: str, flat: Mapping[str, Any]) -> str:
 
 
 def measure_provenance(folder: Path, status: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns what a measure of a run was computed from, and its definition; empty for an
-    unfinished run.
-    """
+    """Returns the inputs of a run's measure and its definition; empty for an unfinished run."""
     if status.get("state") != "done":
         return {}
     recorded = folder / "dynamics.jsonl"

@@ -2,8 +2,8 @@
 
 Each token mixer stores an entry of its own (`CacheEntry`): attention the keys and values of the
 last C tokens (`zoo.layers.attention.key_values`), FAVOR+ its sums (`zoo.layers.attention.favor`).
-Rows of unequal length are aligned at their ends, so that all rows write the same slot of a ring at
-the same time. Which slot holds which position follows from the newest one, so that positions are
+Rows of unequal length are aligned at their ends, so all rows write the same slot of a ring at
+the same time. Which slot holds which position follows from the newest one, so positions are
 not stored.
 """
 

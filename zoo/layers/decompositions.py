@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# How many threads the LAPACK that SciPy brings, and JAX calls, uses for one matrix.
+# Number of threads for one matrix in SciPy's LAPACK, which JAX calls.
 LAPACK_THREADS = "OPENBLAS_NUM_THREADS"
 
 

@@ -1,7 +1,7 @@
 """Abstract parameters: shape, logical axes and initializer, without memory until initialised.
 
 Modules are always built abstractly. `zoo.models.functional.initialise` makes each value from a key
-folded from the seed and the parameter's own path, so that adding a module changes no other module's
+folded from the seed and the parameter's own path, so adding a module changes no other module's
 values and two arms share the values of their common parameters.
 """
 

@@ -41,7 +41,7 @@ def depth_ratio(config: ResolvedConfig) -> float:
 
 def output_gain(config: ResolvedConfig) -> float:
     """Returns the factor on the standard deviation of the output matrix [V, D] that leaves it as large
-    as at the base, whatever `init.kernel` divides by.
+    as at the base, for every `init.kernel`.
     """
     if config.init.kernel in ("xavier_uniform", "xavier_normal"):
         return ((config.vocab_size + config.dim) / (config.vocab_size + reference_width(config))) ** 0.5

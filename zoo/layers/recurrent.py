@@ -27,9 +27,9 @@ class ProjectedLSTM(nnx.Module):
 
     This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The
     forget gate's bias starts at 1 (Jozefowicz et al. 2015). Padding gives zeros and leaves the
-    state unchanged, so that it may be anywhere in a row, and a row that is read backwards starts at
+    state unchanged, so it may be anywhere in a row, and a row that is read backwards starts at
     its last token. Products over all tokens are outside the loop over time; the cell c is float32
-    whatever the type of activations.
+    for any type of activations.
     """
 
     def __init__(self, config: ResolvedConfig):

@@ -15,7 +15,7 @@ def normalise_layers(layers: Float[Array, "*leading D"]) -> Float[Array, "*leadi
     """Returns (h - mean(h)) / sqrt(variance(h) + 1e-12) for each layer and token, without
     parameters (Ba et al. 2016; Peters et al. 2018, section 3.2).
 
-    AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch, so that a score
+    AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch, so a score
     would depend on the rest of the batch.
     """
     x = layers.astype(jnp.float32)

@@ -46,9 +46,9 @@ class ShortConvolution(nnx.Module):
 
     @staticmethod
     def places(config: ResolvedConfig) -> str:
-        """Returns where it stands in a block, some of the letters A (input of attention), B (queries,
-        keys and values), C (input of the feed-forward layer), D (inside of it, before the
-        activation) and K (keys and values alone).
+        """Returns its places in a block, some of the letters A (input of attention), B (queries,
+        keys and values), C (input of the feed-forward layer), D (inside the feed-forward layer,
+        before the activation) and K (keys and values alone).
         """
         raise NotImplementedError
 
@@ -99,7 +99,7 @@ class ShortConvolution(nnx.Module):
 
 
 class NoConvolution(ShortConvolution):
-    """y = x: it stands nowhere in a block."""
+    """y = x: a block without convolutions."""
 
     @staticmethod
     def places(config: ResolvedConfig) -> str:
@@ -164,7 +164,7 @@ class CanonConvolution(DepthwiseConvolution):
 
     @staticmethod
     def initializer(width: int) -> Initializer:
-        """Returns that of torch.nn.Conv1d."""
+        """Returns the initializer of torch.nn.Conv1d."""
         limit = width**-0.5
         return lambda key, shape: jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 

@@ -17,7 +17,7 @@ class BidirectionalObjective(Objective):
     et al. 2018, eq. 1).
 
     A batch is {"tokens": [B, T + 1]}: the forward model predicts the last T tokens of a row, the
-    backward one the first T. The loss is the mean of both, so that it compares with that of a
+    backward one the first T. The loss is the mean of both, so it is comparable with that of a
     single model. Tokens are read as their characters, "token_characters" [V, C], with C characters
     for each.
 

@@ -2,8 +2,8 @@
 forward pass; also with a teacher's predictions.
 
 The logits of a whole batch are the largest array of a small language model. Here the logits of only
-one chunk exist at a time, and their gradient is turned at once into that of the hidden states and
-of the head, so that no logits are kept or recomputed.
+one chunk exist at a time, and their gradient is turned directly into that of the hidden states and
+of the head, so no logits are kept or recomputed.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ class LossTerms(NamedTuple):
 
     Attributes:
         z_loss, smoothing: see `cross_entropy`.
-        hard: weight of the cross-entropy beside a teacher.
+        hard: weight of the cross-entropy with the targets, if there is a teacher.
         kl: weight of the divergence from the teacher.
         temperature: T of that divergence.
     """
@@ -90,7 +90,7 @@ def distilled_cross_entropy(
 
     H is the sum of `cross_entropy` with its other terms; p = softmax(teacher's logits / T), q =
     softmax(logits / T), KL(p || q) = sum_v p_v log (p_v / q_v). The gradient of T^2 KL in the
-    logits is T (q - p): for large T about (logits - teacher's) / V, independent of T, so that the
+    logits is T (q - p): for large T about (logits - teacher's) / V, independent of T, so the
     weights keep their meaning when T changes (Hinton et al. 2015, section 2 and eq. 4). Of both
     models the logits of one chunk exist at a time.
 

@@ -42,7 +42,7 @@ class Distilled(Objective):
     gets no gradient. Its values are constants of the program, not part of the state that is trained
     and saved.
 
-    The metric "loss" is the cross-entropy alone, so that it compares with that of a model without a
+    The metric "loss" is the cross-entropy alone, so it is comparable with that of a model without a
     teacher. "kl" is T^2 KL and "cosine_distance" the third term, each before its weight.
     """
 

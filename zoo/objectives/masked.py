@@ -1,5 +1,5 @@
 """Masked language modelling: hidden tokens are predicted from all others, and optionally also whether
-two segments belong together. Masked diffusion hides any share of the tokens, so that its loss bounds
+two segments belong together. Masked diffusion hides any share of the tokens, so its loss bounds
 the likelihood of the text.
 """
 
@@ -31,8 +31,8 @@ class MaskedObjective(Objective):
     Task 1).
 
     With `objective.next_sentence` the mean over pairs of -log p(does the second segment follow the
-    first | the row) is added (Task 2), so that the loss is the sum of two means. The metric "loss"
-    is the first alone, so that it compares with that of a model without the second (Liu et al.
+    first | the row) is added (Task 2), so the loss is the sum of two means. The metric "loss"
+    is the first alone, so it is comparable with that of a model without the second (Liu et al.
     2019, section 4.2); the others are "next_loss" and "next_accuracy".
 
     A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption,

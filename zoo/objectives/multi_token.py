@@ -18,7 +18,7 @@ class MultiTokenObjective(CausalObjective):
     `objective.future_tokens`, r `objective.future_decay`. Each term is a mean over its own targets:
     those of k > 1 lie in the row and in the document of token t, whether or not documents
     see each other. Only training has these terms. The reported loss, in training and in evaluation,
-    is that of the next token alone, so that it compares with `causal`. The head's product is
+    is that of the next token alone, so it is comparable with `causal`. The head's product is
     computed for each k.
     """
 

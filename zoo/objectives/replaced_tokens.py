@@ -38,7 +38,7 @@ class ReplacedTokensObjective(MaskedObjective):
     logit has the right sign, "replaced_accuracy" that among replaced tokens. "generator_loss" is
     L_MLM without its other terms, "generator_accuracy" the share of draws that are the original.
 
-    Draws depend on the seed, the step, the row that the generator reads and the place in it, so that
+    Draws depend on the seed, the step, the row that the generator reads and the place in it, so
     neither the parts of a batch nor the number of devices change them. An evaluation draws the same
     way every time and for every seed.
     """

@@ -18,7 +18,7 @@ class TranslationObjective(SpanObjective):
     packed_without_padding = False
 
     def why_too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Returns why pairs cannot be evaluated; they have their own lengths, so that only the
+        """Returns why pairs cannot be evaluated; they have their own lengths, so only the
         length of training is possible.
         """
         if length != (trained := self.config.data.sequence_length):

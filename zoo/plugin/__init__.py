@@ -1,4 +1,4 @@
-"""What a plug-in imports: functions that register kinds, metrics and drawings, and base classes.
+"""Interface for plug-ins: functions that register kinds, metrics and drawings, and base classes.
 
 A plug-in is a Python file of the user. It registers kinds of norms, placements, positions,
 attention, feed-forward layers, objectives, optimizers and schedules with their fields, metrics,

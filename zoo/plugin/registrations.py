@@ -1,4 +1,4 @@
-"""What plug-ins register: checks of kinds and metrics, and the tables that they are added to."""
+"""Registration by plug-ins: checks of kinds and metrics, and the tables that they are added to."""
 
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace

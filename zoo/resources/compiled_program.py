@@ -1,8 +1,8 @@
-"""What a compiled program computes and sends, read from the text of its HLO.
+"""Operations and communication of a compiled program, read from the text of its HLO.
 
 XLA's own cost analysis counts the body of a loop once. Here every instruction counts as often as
-its loops run, so that a scanned stack of layers, accumulated gradients and a chunked loss have their
-full cost.
+its loops run, so a scanned stack of layers, accumulated gradients and a chunked loss have their full
+cost.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a run needs on many devices, before it is paid for: memory, communication and time."""
+"""Estimates for a run on many devices before it starts: memory, communication and time."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ SMALLEST_CHUNK = 1024
 
 @dataclass(frozen=True)
 class Measured:
-    """What one compiled step needs, on one device.
+    """Memory and communication of one compiled step, on one device.
 
     Attributes:
         temporaries: bytes of all temporary arrays.
@@ -146,7 +146,7 @@ class ResourcePlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether that is within the usable memory of the device; None without a device."""
+        """Whether `memory` is within the usable memory of the device; None without a device."""
         return None if self.device is None else self.memory <= USABLE_MEMORY * DEVICES[self.device].memory
 
 

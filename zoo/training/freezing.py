@@ -1,4 +1,4 @@
-"""Which parameters are trained: all of them, or the head of a task and the last layers only."""
+"""Freezing of parameters: only the head of a task and the last layers are trained, or all."""
 
 from typing import Any
 

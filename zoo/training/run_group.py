@@ -106,7 +106,7 @@ class RunGroup:
         return all(run.progress.evaluated for run in self._active(step).values())
 
     def evaluate(self, step: int, state: State, stop: StopSignal) -> Scores:
-        """Evaluates the active runs that are not, all at once, and records their scores."""
+        """Evaluates together the active runs that are not yet evaluated, and records their scores."""
         wanted = [index for index, run in self._active(step).items() if not run.progress.evaluated]
         found = self._score(step, state, wanted, stop) if wanted else {}
         return {

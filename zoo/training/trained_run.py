@@ -28,7 +28,7 @@ TRAINED, INITIAL = "trained", "at initial values"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun:
-    """What a run's folder holds.
+    """A run read from its folder: config, parameters, model and tokenizer.
 
     Attributes:
         config: the resolved config.

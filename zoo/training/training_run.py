@@ -26,7 +26,7 @@ from zoo.training.update import Constants
 
 @dataclass
 class Progress:
-    """How far a run is, on the host's side; saved and restored with the state.
+    """Progress of a run, kept on the host; saved and restored with the state.
 
     Attributes:
         step: updates done.
@@ -56,7 +56,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Where a run is saved and where it writes: checkpoints, metrics.jsonl, dynamics.jsonl."""
+    """The files that a run writes while it trains: checkpoints, metrics.jsonl, dynamics.jsonl."""
 
     checkpoints: Checkpoints
     metrics: MetricsFile

@@ -136,7 +136,7 @@ class UpdateStep:
         return accumulate_gradients(loss_of, point, stats, batch, parts, groups)
 
     def _optimizer_updates(self, state: State, gradient: Params, constants: Constants) -> tuple[Params, Any]:
-        """Returns (what is added to the parameters, the optimizer's state after it)."""
+        """Returns (the changes to add to the parameters, the optimizer's next state)."""
         optimizer = self.optimizer(constants["hyperparameters"])
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return mask_updates(updates, self._mask), optimizer_state

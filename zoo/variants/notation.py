@@ -21,7 +21,7 @@ SIZE = re.compile(rf"(?<![\w^'-])([{''.join(LETTERS)}])(?![\w'(])")
 # Letters that a text defines: "W = `attention.window`", "with M random vectors", "Phi the mean".
 DEFINED = re.compile(r"(?<![\w^'-])([A-Z])(?: = (?=[`a-z])| the (?!s\b))|(?<=[Ww]ith )([A-Z])(?= [a-z[<])")
 MATRICES = "W_"
-# What else equations name: {name: (where it occurs, what it is)}.
+# Other symbols of equations: {name: (where it occurs, its meaning)}.
 SYMBOLS = {
     "E": (r"\bE(?=\[|\^T)|embedding E\b", "table of token embeddings"),
     "P": (r"\bP(?=\[)", "table of positions"),

@@ -1,4 +1,4 @@
-"""What a variant adds to a model, and what that costs: parameters, shapes, operations, cache."""
+"""Costs of a variant: the parameters and shapes that it adds to a model, operations, cache."""
 
 import functools
 from collections.abc import Mapping

@@ -348,8 +348,8 @@ def test_run_with_a_rule_per_group_resumes_bit_for_bit(tmp_path, monkeypatch):
         ),
         (
             {"optimizer__momentum_start": 0.9, "optimizer__momentum_cooldown": 3},
-            "optimizer.momentum_start=0.9 is optimizer.sgd_momentum itself, so that the decay of the first moment does "
-            "not change",
+            "optimizer.momentum_start=0.9 is optimizer.sgd_momentum itself, so the decay of the first moment does not "
+            "change",
         ),
         (
             {"optimizer__kind": "adagrad", "optimizer__momentum_warmup": 3},

@@ -37,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that say what is archived."""
+    """Adds the arguments that select the sweeps to archive."""
     parser.add_argument("sweeps", metavar="DIR", type=Path, nargs="*", help="folders of sweeps")
     parser.add_argument(
         "--noise",

@@ -100,11 +100,11 @@ def _check_momentum(flat: dict[str, Any]) -> Iterator[str]:
             zero = " and ".join(f"{path}=0" for path in MOMENTUM_SCHEDULE)
             yield f"{MOMENTUM_START}={start} has no effect with {zero}"
     elif start == flat[own]:
-        yield f"{MOMENTUM_START}={start} is {own} itself, so that the decay of the first moment does not change"
+        yield f"{MOMENTUM_START}={start} is {own} itself, so the decay of the first moment does not change"
 
 
 def _check_schedule_free(kind: str, scope: str, changes: dict[str, Any]) -> Iterator[str]:
-    """Yields the problems of a group beside an average that is one for all parameters."""
+    """Yields the problems of parameter groups with an average that is kept for all parameters."""
     own = changes.get(KIND, kind)
     if (own == SCHEDULE_FREE) != (kind == SCHEDULE_FREE):
         yield (

@@ -65,7 +65,7 @@ def _check_distinct(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
 def _check_first_layer(
     flat: dict[str, Any], pattern: tuple[str, ...], scopes: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
-    """Yields a line for each kind of layers that reads what the first layer does not have."""
+    """Yields a line for each kind of layers that reads an array that the first layer lacks."""
     kinds = {name: flat | scopes[f"{KINDS}.{name}"] for name in dict.fromkeys(pattern)}
     shape = ("model.attention.kind", "model.attention.num_kv_heads", "model.attention.head_dim")
     first = kinds[pattern[0]]
@@ -82,7 +82,7 @@ def _check_first_layer(
 
 
 def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str, Any]) -> Iterator[str]:
-    """Yields a line for what a kind of layers sets although only the whole model has it.
+    """Yields a line for each position field of a kind of layers that only the whole model can set.
 
     These are positions in the embedding, and a table of biases that all layers share.
     """

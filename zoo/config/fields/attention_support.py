@@ -1,4 +1,4 @@
-"""What each implementation of attention supports."""
+"""Features that each implementation of attention supports."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ _EVERY_WIDTH = range(1, 2**31)
 _BOTH_TYPES = ("float32", "bfloat16")
 
 
-# What a mask or a bias given as an array of T x S expresses.
+# Features that a mask or a bias given as an array of T x S can express.
 _ARRAYS = frozenset({"score", "documents", "prefix", "padding", "centred_window"})
 _ALL_SCORES = frozenset({"query_score", "row_score"})
 
 
 class AttentionSupport(NamedTuple):
-    """What an implementation of attention supports.
+    """Features, platforms and types that an implementation of attention supports.
 
     `resolve` refuses a config that asks for more; a run refuses a wrong platform when it starts.
 

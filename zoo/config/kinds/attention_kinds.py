@@ -239,7 +239,7 @@ ATTENTION_KINDS = KindTable(
                     "model.attention.forget_bias",
                     0.0,
                     float,
-                    "initial bias of the forget gates; f = sigmoid(bias) at first, so that a larger one forgets less",
+                    "initial bias of the forget gates; f = sigmoid(bias) at first, so a larger one forgets less",
                     added=True,
                 ),
             ),

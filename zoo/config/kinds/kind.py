@@ -197,7 +197,7 @@ def _imported(code: str) -> Any:
 
 
 class KindsWithTrait(Sequence[str]):
-    """The names of the kinds that have a trait, of those that are in the table at the time."""
+    """The names of the kinds that have a trait, among the current entries of the table."""
 
     def __init__(self, table: KindTable, trait: str):
         self._table, self._trait = table, trait
@@ -214,7 +214,7 @@ class KindsWithTrait(Sequence[str]):
 
 
 class Choices(Mapping[str, str]):
-    """The meaning of each kind by its name, of those that are in the table at the time."""
+    """The meaning of each kind by its name, for the current entries of the table."""
 
     def __init__(self, table: KindTable):
         self._table = table

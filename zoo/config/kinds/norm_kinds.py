@@ -18,7 +18,7 @@ _ORDER_RESULT = (
 NORM_KINDS = KindTable(
     KIND,
     traits={
-        "normalises": "it does something, so that it has a placement and a scale",
+        "normalises": "it does something, so it has a placement and a scale",
         "epsilon": "it divides by a root, to which epsilon is added",
         "bias": "it can shift its outputs by a learned vector",
         "batch": "what it computes for a token depends on the other rows of a batch",
@@ -177,7 +177,7 @@ def _normed_output_problems(flat: Mapping[str, Any], architecture: str) -> Itera
     del architecture
     if flat["model.init.zero_outputs"]:
         yield (
-            f"model.init.zero_outputs=true: model.norm.placement={flat[PLACEMENT]} normalises the outputs, so that "
+            f"model.init.zero_outputs=true: model.norm.placement={flat[PLACEMENT]} normalises the outputs, so "
             "they are as large as any after one update; set it to false"
         )
 
@@ -219,7 +219,7 @@ PLACEMENT_KINDS = KindTable(
             code="zoo.layers.block:PostNormBlock",
             description=Description(
                 details=(
-                    "The norm is on the path of the residual stream, so that a gradient passes 2 L norms on its "
+                    "The norm is on the path of the residual stream, so a gradient passes 2 L norms on its "
                     "way to the embedding.",
                 ),
                 published=(_ORDER_RESULT,),

@@ -19,7 +19,7 @@ def _hold_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         )
 
 
-# Without the last two traits, any value may depend on `training.steps`, so that a run cannot be
+# Without the last two traits, any value may depend on `training.steps`, so a run cannot be
 # extended.
 SCHEDULE_KINDS = KindTable(
     KIND,

@@ -19,7 +19,7 @@ from zoo.data.sources.tables import MISSING, Record, Table, column_text, column_
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean, shortened, shown
 
-# What libraries of data sets return for a list.
+# Types in which libraries of data sets return a list.
 LISTS = (list, tuple, np.ndarray)
 
 

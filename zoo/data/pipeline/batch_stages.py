@@ -64,7 +64,7 @@ def batch_shapes(config: ResolvedConfig) -> list[BatchShape]:
 def cut(batch: Arrays, length: int) -> Arrays:
     """Returns a batch {"tokens": [B, T + 1]} whose rows are cut into T / `length` rows each.
 
-    Neighbours share one token, as packed rows do, so that every target is predicted exactly once and
+    Neighbours share one token, as packed rows do, so every target is predicted exactly once and
     the batch keeps its text and its number of targets (Press et al. 2021, Shortformer, section 4;
     Li et al. 2022 drop what lies beyond the shorter length instead).
     """

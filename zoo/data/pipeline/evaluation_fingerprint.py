@@ -24,7 +24,7 @@ from zoo.data.rows.token_streams import Stream
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.nested import flatten
 
-# How many rows a config scores is compared separately.
+# Rows and batches of the small text; the number of rows that a config scores is compared separately.
 _ROWS_PER_BATCH, _BATCHES = 4, 3
 # Fields of `data` that choose no held-out text: they shape rows, which are hashed, or concern only
 # training or the head of a task.
@@ -95,7 +95,7 @@ class EvaluationFingerprint:
 
         Args:
             other: the other evaluation.
-            per_token: whether the metric is a mean over tokens, so that tokenizers must agree.
+            per_token: whether the metric is a mean over tokens, so tokenizers must agree.
         """
         found = {"text": (self.text, other.text)}
         if self.per_example and other.per_example:
@@ -164,7 +164,7 @@ def _fingerprint(read: str, length: int) -> EvaluationFingerprint:
         return _of_text(flat, length)
     task = kind in TASKS
     scored = f"the {kind} labels of the examples" if task else "every token of the target texts"
-    # What the labels are, and which windows of long texts have them.
+    # The labels, and the windows of long texts that have them.
     chosen = {path: flat[path] for path in ("data.label_column", "data.labels", "data.conll.tags", "data.stride")}
     if task and kind not in OBJECTIVE_KINDS.having("windows"):
         del chosen["data.stride"]

@@ -17,7 +17,7 @@ def token_name(tokenizer: Tokenizer, token: int, ends_rows: bool) -> str:
     Args:
         tokenizer: its tokenizer.
         token: its id.
-        ends_rows: a row ends with a separator, so that the token that opens it is [CLS].
+        ends_rows: a row ends with a separator, so the token that opens it is [CLS].
     """
     names = {tokenizer.mask_id: "[MASK]", tokenizer.separator_id: "[SEP]"}
     names |= {tokenizer.bos_id: "[CLS]" if ends_rows else "[BOS]"}

@@ -110,7 +110,7 @@ class PairRows(Rows):
     sentence yield no pair.
 
     With `swapped` B is never from another document: with probability 1/2 the two segments change
-    places instead, before they are truncated, so that only the order tells the kinds of pairs apart
+    places instead, before they are truncated, so only the order tells the kinds of pairs apart
     (sentence-order prediction, Lan et al. 2020, section 3.1).
 
     Args:

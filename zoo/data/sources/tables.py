@@ -15,7 +15,7 @@ from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, ZooError, did_you_mean, listed, one_line
 
 Record = Mapping[str, Any]
-# What `column_value` returns for a record that is skipped.
+# Returned by `column_value` for a record that is skipped.
 MISSING = object()
 
 

@@ -24,7 +24,7 @@ class FastTokenizer(Tokenizer):
 
     Its special tokens stand for no text, and text never becomes one of them. Whether the tokens of
     a text stand for exactly its bytes depends on the model. Byte-level BPE preserves them;
-    WordPiece and SentencePiece drop or change spaces, case or accents, so that no loss per byte is
+    WordPiece and SentencePiece drop or change spaces, case or accents, so no loss per byte is
     defined and `token_bytes` is 0 everywhere.
 
     Args:

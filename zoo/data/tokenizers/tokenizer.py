@@ -167,7 +167,7 @@ class Tokenizer(ABC):
     def token_bytes(self) -> np.ndarray:
         """Returns the number of UTF-8 bytes of each id, int64 [V]; 0 for special tokens.
 
-        All are 0 where the tokens do not stand for exactly the bytes of the text, so that no loss
+        All are 0 where the tokens do not stand for exactly the bytes of the text, so no loss
         per byte is defined.
         """
         return np.array([len(piece) for piece in self.pieces], np.int64)

@@ -19,7 +19,7 @@ BYTE_LEVEL_CLASSES = frozenset(
     {"GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "CodeGenTokenizer"}
 )
 SENTENCEPIECE_CLASSES = frozenset({"T5Tokenizer", "MT5Tokenizer", "LlamaTokenizer", "GemmaTokenizer"})
-# Those whose ids are not the numbers of the pieces, with the layout that is theirs.
+# Classes whose ids are not the numbers of the pieces, with their layout.
 SHIFTED_CLASSES = {"XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert"}
 # BPE in which the last piece of a word is marked.
 CLIP_CLASS, GPT1_CLASS = "CLIPTokenizer", "OpenAIGPTTokenizer"

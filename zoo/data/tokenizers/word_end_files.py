@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 WORD_END = "</w>"
-# What CLIP takes for one word, after the text is normalised (Radford et al. 2021, the published code).
+# CLIP's pattern of one word, after the text is normalised (Radford et al. 2021, the published code).
 CLIP_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 

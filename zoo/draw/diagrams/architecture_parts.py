@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What distinguishes it from a part of another architecture, whatever its size."""
+        """Role, title and details: equal for parts that differ at most in their size."""
         return (self.role, self.title, *self.details)
 
 
@@ -100,7 +100,7 @@ def parts_of(steps: tuple[Any, ...]) -> Iterator[Part]:
 
 
 def kinds_of(described: tuple[Column, ...]) -> set:
-    """Returns what the parts of an architecture are, and the steps of their inputs."""
+    """Returns the kinds of an architecture's parts, and the steps of their inputs."""
     every = [part for column in described for part in parts_of(column.steps)]
     return {part.kind for part in every} | {step for part in every for steps in part.inputs for step in steps[1:]}
 
@@ -233,7 +233,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
 
 
 def _and(more: dict[str, Any]) -> tuple[str, ...]:
-    """Returns one line with the names of what is on, or none."""
+    """Returns one line with the names of the options that are on, or no line."""
     return (", ".join(name for name, on in more.items() if on),) if any(more.values()) else ()
 
 

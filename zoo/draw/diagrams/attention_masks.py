@@ -1,4 +1,4 @@
-"""Which tokens each token sees in the layers of a config, and how far information travels."""
+"""Masks of a config's attention layers, and the receptive field after each layer."""
 
 import textwrap
 from collections.abc import Iterator
@@ -29,18 +29,18 @@ LONGEST = 2048
 TITLE_WIDTH = 44
 """Characters of a line above a grid; longer ones would reach into the next grid's."""
 DOCUMENTS = (0.0, 0.4, 0.75)
-"""Where the documents of an example of a packed row begin, as shares of it."""
+"""Starts of the documents in an example of a packed row, as shares of its length."""
 
 
 class LayerMask(NamedTuple):
-    """What the queries of some layers see.
+    """The mask of some layers.
 
     Attributes:
-        title: which layers.
-        notes: what limits the keys.
-        visible: [T, S], for the tokens shown.
-        places: the numbers of these tokens in their row, [S].
-        documents: where documents begin in the row.
+        title: names the layers.
+        notes: names the limits, such as a window.
+        visible: [T, S], whether a query attends to a key, for the tokens shown.
+        places: indices of these tokens in their row, [S].
+        documents: indices of the documents' first tokens in the row.
     """
 
     title: str
@@ -63,7 +63,7 @@ class _Stack(NamedTuple):
 def _stacks(config: ResolvedConfig) -> Iterator[_Stack]:
     model = config.model
     if model.architecture == "elmo":
-        raise ConfigError("model.architecture=elmo has no attention, so that there is no mask to draw")
+        raise ConfigError("model.architecture=elmo has no attention, so there is no mask to draw")
     prefix = config.objective.prefix_length if is_prefix_decoder(flatten(config), model.architecture) else 0
     for name in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):
         own = side(model, name) if name else model
@@ -170,10 +170,10 @@ def _dilation_of(attention: ResolvedConfig, head: int) -> int:
 
 
 class Reach(NamedTuple):
-    """How many tokens of a row can change what a token is after each layer.
+    """The receptive field of a token: the number of tokens that can change it, after each layer.
 
     Attributes:
-        name: which stack and token.
+        name: names the stack and the token.
         length: tokens of the row.
         tokens: [L + 1], from the embedding on.
     """

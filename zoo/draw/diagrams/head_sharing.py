@@ -11,7 +11,7 @@ from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
 
 LEFT, ROW = 0.75, 0.5
-"""Where heads begin, and the distance between queries and keys, in inches."""
+"""Left edge of the heads, and distance between the rows of queries and keys, in inches."""
 PITCH, WIDTH = 0.27, 7.2
 """Distance of two heads, where all fit into the width."""
 

@@ -1,7 +1,7 @@
 """Classes of Hugging Face's transformers without a head, such as LlamaModel and BertModel.
 
 Their outputs are the last hidden states, and of BERT, RoBERTa and ALBERT also the pooled first one.
-The head of our model is the embedding, so that it has no parameters; its scores of tokens mean
+The head of our model is the embedding, so it has no parameters; its scores of tokens mean
 nothing. Where embeddings have another width than the hidden states (ALBERT, small ELECTRAs), the head
 is a matrix of zeros instead; the model is written without it, or refused once it has been trained.
 Such a run is there to be started from, for another task or for more training.

@@ -174,7 +174,7 @@ def encoder_reader(model_type: str, defaults: Mapping[str, Any]) -> Callable[[Ma
     def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in hf.items() if name not in ("num_decoder_layers", "is_encoder_decoder")}
         fields = _config(given, model_type, defaults, shared=model_type != "umt5")
-        # The head is the embedding, so that it has no parameters: the class has none.
+        # The head is the embedding, so it has no parameters: the class has none.
         encoder = {"model.architecture": "encoder", "objective.kind": "masked", "model.tie_embeddings": True}
         return fields | encoder | {"model.head.scale": "none"}
 

@@ -79,7 +79,7 @@ def activation(view: ConfigView, tanh: str = "gelu_new") -> str:
         view: the config.
         tanh: the class's name of GELU with the tanh approximation.
     """
-    # A kind with another activation is refused by its name, whatever is written here.
+    # A kind with another activation is refused by its name, so any value serves here.
     name = activation_of(view.model.ffn.kind) or "relu"
     return tanh if name == "gelu" and view.model.ffn.gelu_approximation == "tanh" else name
 

@@ -151,7 +151,7 @@ class SettingsReader:
         return self.problems
 
     def include(self, inner: "SettingsReader") -> None:
-        """Closes the reader of a config within this one and takes over what it rejected."""
+        """Closes the reader of a config within this one and takes over its problems."""
         self.problems += inner.close()
         self.unknown |= inner.unknown
 

@@ -19,7 +19,7 @@ from zoo.nested import flatten
 
 @dataclass(frozen=True)
 class PopulationPolicy:
-    """How runs are grouped into populations.
+    """Rules by which runs are grouped into populations.
 
     Attributes:
         executor: "map", "vmap", or "auto": map on a CPU, vmap elsewhere.

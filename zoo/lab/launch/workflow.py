@@ -45,7 +45,7 @@ from zoo.training.runtime.gpus import visible_gpus
 
 @dataclasses.dataclass(frozen=True)
 class SweepOptions:
-    """How a sweep is run; the experiment is separate.
+    """Options of running a sweep; the experiment is separate.
 
     Attributes:
         folder: the sweep's folder.

@@ -10,7 +10,7 @@ from zoo.config import ResolvedConfig
 from zoo.lab.planning.arm import PlannedRun
 
 MEMORY_VARIABLES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
-# What processes on one GPU share; the rest is for what CUDA itself allocates in each of them.
+# Share of a GPU's memory that its processes divide; CUDA itself needs the rest in each of them.
 SHARED_MEMORY = 0.9
 
 

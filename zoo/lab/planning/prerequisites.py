@@ -14,7 +14,7 @@ from zoo.errors import did_you_mean
 from zoo.lab.declarations import PREREQUISITE_PREFIX
 from zoo.nested import flatten
 
-# How references began before; refused.
+# The former beginning of a reference; refused.
 OLD_PREFIX = "prepared:"
 
 

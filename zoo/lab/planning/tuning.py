@@ -16,7 +16,7 @@ from zoo.lab.declarations import TUNING_FOLDER
 from zoo.lab.experiment import Experiment, arm_name
 from zoo.lab.planning.arm_resolution import arm_overrides
 
-# What a sweep and an archived result say of themselves.
+# The records of a sweep and of an archived result.
 _RECORDS = ("experiment.json", "result.json")
 
 

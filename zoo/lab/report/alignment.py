@@ -61,7 +61,7 @@ def _parts(text: str, numbers: list[re.Match[str]], shapes: list[tuple[int, int,
 
 
 def with_spaces(parts: list[TextPart]) -> str:
-    """Returns a text in which spaces as wide as digits stand for what is not visible."""
+    """Returns the text with spaces as wide as digits in place of the invisible parts."""
     return "".join(
         part.text if part.visible else re.sub(r"[0−]", FIGURE_SPACE, part.text).replace(".", PUNCTUATION_SPACE)
         for part in parts

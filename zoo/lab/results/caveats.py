@@ -1,4 +1,4 @@
-"""Caveats of a sweep: what makes its comparisons doubtful, whatever the numbers say."""
+"""Caveats of a sweep: reasons to doubt its comparisons that the numbers do not show."""
 
 import json
 from typing import Any

@@ -1,6 +1,6 @@
-"""What makes a comparison of runs that were picked by hand doubtful.
+"""Caveats of a comparison of runs that were picked by hand.
 
-`zoo run` refuses such arms before they are trained. Runs that exist are compared, with a warning for
+`zoo run` refuses unfair arms before they are trained. Existing runs are compared, with a warning for
 each difference.
 """
 
@@ -21,7 +21,7 @@ from zoo.training.records.run_folder import read_json_object
 
 
 def comparison_caveats(arms: list[Arm], runs: list[RunRecord], metric: str) -> list[str]:
-    """Returns a line for everything besides what they are named by in which arms differ.
+    """Returns a line for each difference of the arms besides those in their names.
 
     Args:
         arms: the arms.

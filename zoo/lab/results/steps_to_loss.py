@@ -1,4 +1,4 @@
-"""How many updates a run takes to the loss at which another arm ends.
+"""Number of updates until a run reaches the loss at which another arm ends.
 
 `steps_to/ARM` of a run is the step at which its `eval/loss` first reaches the last `eval/loss` of the
 run of ARM with the same seed, interpolated linearly between two evaluations. A run that does not
@@ -17,7 +17,7 @@ LOSS = "eval/loss"
 
 
 def add_steps_to_loss(runs: list[RunRecord], metrics: Iterable[str]) -> list[RunRecord]:
-    """Returns the runs with the values of those of the metrics that are `steps_to/ARM`.
+    """Returns the runs with values added for every metric of the form `steps_to/ARM`.
 
     A run has no value while it or the run of ARM with its seed is not done.
     """

@@ -1,4 +1,4 @@
-"""What a report says of a sweep, as plain JSON values: arms, differences, effects, contrasts."""
+"""Tables of a sweep's report as plain JSON values: arms, differences, effects, contrasts."""
 
 import math
 from typing import Any

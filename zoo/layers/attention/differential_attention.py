@@ -23,7 +23,7 @@ class DifferentialAttention(SoftmaxAttention):
     lambda = exp(a_1 . b_1) - exp(a_2 . b_2) + lambda_0, with four learned vectors [K] of each layer,
     drawn with a standard deviation of 0.1. lambda_0 is `attention.lambda_init`, by default
     0.8 - 0.6 exp(-0.3 l) in layer l, counted from 0. The values of a pair are two heads' side by
-    side, so that parameters, operations and cache are those of multi-head attention; of G key/value
+    side, so parameters, operations and cache are those of multi-head attention; of G key/value
     heads, j and j + G/2 belong together. Norm is an RMSNorm over the 2 K elements of a pair, without
     a scale, whatever `norm.kind` is. Which heads make a pair is the order of DiffLlama (transformers);
     the authors' code pairs neighbours.

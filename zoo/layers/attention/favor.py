@@ -2,7 +2,7 @@
 in T (Choromanski et al. 2021).
 
 With normal vectors w_j, exp(q . k) is the mean over j of exp(w_j . q - |q|^2 / 2) exp(w_j . k -
-|k|^2 / 2) (Lemma 1), so that one sum over the keys serves all queries. Stabilisers keep the
+|k|^2 / 2) (Lemma 1), so one sum over the keys serves all queries. Stabilisers keep the
 exponentials in range, and EPSILON is added to every feature so that no normaliser vanishes, as in
 the authors' code:
 
@@ -52,7 +52,7 @@ def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array,
     (Choromanski et al. 2021, section 2.4).
 
     Directions come from Gram-Schmidt, i.e. QR with a positive diagonal of R, and are each uniform.
-    The signs that a QR routine chooses favour one half of space, so that the features would
+    The signs that a QR routine chooses favour one half of space, so the features would
     estimate exp(q . k) with a bias.
     """
     M, K = shape
@@ -206,7 +206,7 @@ class FeatureMap:
     ) -> Float[Array, "B G R T U"]:
         """Returns the same sum over the keys of one chunk up to each query, in quadratic time.
 
-        A key's own maximum is at most that of the queries that see it, so that nothing overflows.
+        A key's own maximum is at most that of the queries that see it, so nothing overflows.
         """
         order = jnp.tri(queries.shape[3], dtype=bool)
         decay = jnp.exp(jnp.where(order, keys.largest[:, :, None, :] - largest[..., None], -jnp.inf))[:, :, None]

@@ -119,7 +119,7 @@ class OutputGate(nnx.Module):
 
 
 class LengthFactor(nnx.Module):
-    """q_h = s_h ln(n) q_h, n the number of keys that the query sees: Scalable-Softmax, so that scores
+    """q_h = s_h ln(n) q_h, n the number of keys that the query sees: Scalable-Softmax, so scores
     grow with n and the largest weight does not fade (Nakanishi 2025).
 
     Each head learns its s; `attention.ssmax` is the value at first.

@@ -1,7 +1,7 @@
 """Attention's cache: keys and values of earlier tokens, in a ring of C slots.
 
 C is the maximum number of tokens, or the window if that is smaller. All rows write the same slot at
-the same time, so that a write is one slice; `Cache.positions` says which slot holds which position.
+the same time, so a write is one slice; `Cache.positions` says which slot holds which position.
 """
 
 import math

@@ -16,7 +16,7 @@ class SigmoidAttention(SoftmaxAttention):
     (Ramapuram et al. 2024).
 
     With scores near 0 and all n keys visible, the weights add up to about 1. b is a constant,
-    `attention.sigmoid_bias`, so that a query that sees few keys, at the beginning of a causal row,
+    `attention.sigmoid_bias`, so a query that sees few keys, at the beginning of a causal row,
     gets smaller outputs, and rows of another length have the same b.
     """
 

@@ -39,7 +39,7 @@ class SoftmaxAttention(Attention):
     """
 
     weighting: str = ""
-    """In words, weights that are no softmax of the scores of one head; "" for the softmax. Kernels
+    """Description of weights other than the softmax of one head's scores; "" for the softmax. Kernels
     must support the feature "weights"."""
 
     row_bias: bool = False

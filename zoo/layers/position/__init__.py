@@ -2,7 +2,7 @@
 
 `embed` adds vectors to the token embeddings, `rotate` rotates queries and keys, `score_bias` adds
 to the attention scores, `value_bias` adds to the output of attention. Positions are always arrays
-in which -1 marks padding, so that packing, padding and caches need no special case. Schemes that
+in which -1 marks padding, so packing, padding and caches need no special case. Schemes that
 add to the embedding belong to the model, the others to each attention layer, which may differ.
 """
 

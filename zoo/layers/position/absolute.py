@@ -37,7 +37,7 @@ def sinusoid(
     PE[p, 2i+1] = cos(p / 10000^(2i/D)).
 
     With layout "half" the sines are in the first half and the cosines in the second. With
-    `endpoint` the powers are i/(D/2 - 1), so that the last frequency is 1/10000. The authors' code
+    `endpoint` the powers are i/(D/2 - 1), so the last frequency is 1/10000. The authors' code
     (tensor2tensor) and fairseq have both; Marian has only halves.
     """
     pairs = np.arange(dim // 2)

@@ -54,7 +54,7 @@ def only_highest(frequencies: Float[Array | np.ndarray, " half"], kept: int) -> 
 
     The pairs that turn have the frequencies of whole RoPE: of the spectrum the slow end is cut off.
     Partial RoPE (`position.fraction`) instead spreads the whole spectrum, from 1 to about 1 / theta,
-    over fewer pairs, theta^(-2i / (fraction * K)), so that it keeps slow pairs.
+    over fewer pairs, theta^(-2i / (fraction * K)), so it keeps slow pairs.
     """
     return frequencies * (np.arange(frequencies.shape[0]) < kept)
 

@@ -194,7 +194,7 @@ class Checkpoints:
     def restore_weights(
         self, step: int, abstract: dict[str, Any], replaceable: ReplaceableParts = NOTHING_REPLACEABLE
     ) -> dict[str, Any]:
-        """Restores parts of a state, {"params", "stats"}, whatever else was saved.
+        """Restores the parts {"params", "stats"} of a state and ignores the others.
 
         Args:
             step: number of the checkpoint.
@@ -302,7 +302,7 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _cleaning_up(self) -> Iterator[None]:
-        """Removes what a save that fails has written, which would keep a disk full."""
+        """Removes the files of a failed save, which would keep a disk full."""
         try:
             yield
         except Exception:

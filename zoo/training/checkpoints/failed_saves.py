@@ -1,4 +1,4 @@
-"""What a save that fails leaves behind: folders that are not committed, and logged tracebacks."""
+"""Cleaning up after failed saves: uncommitted folders and logged tracebacks."""
 
 import logging
 import sys

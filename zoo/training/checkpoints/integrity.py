@@ -29,7 +29,7 @@ def has_manifest(folder: Path) -> bool:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Returns what is wrong with a checkpoint on disk, or None if it is sound.
+    """Returns the fault of a checkpoint on disk, or None if it is sound.
 
     A checkpoint without a manifest, which a kill prevented from being written, passes if its state
     is there: Orbax commits by an atomic rename.

@@ -19,7 +19,7 @@ def lamb(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
         W <- W - r |W| (u + d W) / |u + d W|
 
-    so that r is the relative size of a step. Where a norm is 0, the quotient of both is left out.
+    so r is the relative size of a step. Where a norm is 0, the quotient of both is left out.
     Norms and biases follow Adam, as in the authors' code, which leaves out what is not decayed.
     """
     del traits

@@ -48,7 +48,7 @@ def muon(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
 
     NS is `orthogonalise`. The scale s is sqrt(max(1, O / I)) for "spectral" (Jordan 2024) and
     0.2 sqrt(max(I, O)) for "rms" (Liu et al. 2025, section 2.2), which makes the root mean square
-    of the direction about that of Adam, so that a learning rate of AdamW can be kept. mu is
+    of the direction about that of Adam, so a learning rate of AdamW can be kept. mu is
     `muon_momentum`, or follows its schedule (`zoo.training.optimization.momentum`).
 
     Stacked layers are separate matrices. The projections to queries, keys and values are one matrix
@@ -102,7 +102,7 @@ def normuon(values: Values, traits: ParameterTraits) -> optax.GradientTransforma
 def muonh(values: Values, traits: ParameterTraits) -> optax.GradientTransformation:
     """Returns Muon on a sphere (Wen et al. 2025, "hyperball"), to be followed by `on_spheres`.
 
-    With U = NS((1 - mu) G + mu M) of Muon, a matrix W and R = |W|, the direction is R U / |U|, so that
+    With U = NS((1 - mu) G + mu M) of Muon, a matrix W and R = |W|, the direction is R U / |U|, so
     the rate r is the angle of a step: W <- R (W - r R U / |U|) / |W - r R U / |U||.
     """
 

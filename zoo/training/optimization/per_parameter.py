@@ -1,4 +1,4 @@
-"""What update rules share that treat each parameter by its path."""
+"""Functions shared by update rules that treat each parameter by its path."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

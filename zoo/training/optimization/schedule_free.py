@@ -14,13 +14,13 @@ STAGE = "schedule_free"
 
 
 class ScheduleFreeState(NamedTuple):
-    """What is kept besides the average x, which is the parameters.
+    """State of the schedule-free average; the average x itself is the parameters.
 
     Attributes:
         count: number of updates.
-        weights: the sum of the squared rates.
-        offset: z - x, from the average to the end of the steps.
-        inner: state of what makes the steps.
+        weights: sum of the squared rates.
+        offset: z - x, from the average x to the iterate z of the inner rule.
+        inner: state of the inner rule.
     """
 
     count: Int[Array, ""]

@@ -22,7 +22,7 @@ floats or, in a compiled program, traced arrays; the others are as in the config
 
 
 class ScheduleStep(NamedTuple):
-    """What a schedule computes from. All but `steps` may be traced, so use `jax.numpy` and no `if`.
+    """Arguments of a schedule. All but `steps` may be traced, so use `jax.numpy` and no `if`.
 
     Attributes:
         update: number of the update, from 1.

@@ -16,7 +16,7 @@ from zoo.training.optimization.schedules import Values
 
 
 class SoapState(NamedTuple):
-    """What SOAP keeps of every parameter; what is not used has the shape (1,).
+    """State of SOAP, by parameter; an array that a parameter does not need has the shape (1,).
 
     Attributes:
         count: number of updates.

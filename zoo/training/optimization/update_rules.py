@@ -105,7 +105,7 @@ def stable_adamw(values: Values, traits: ParameterTraits) -> optax.GradientTrans
 
     direction = Adam / max(1, sqrt(mean(g^2 / max(v', epsilon^2))))
 
-    so that a second moment that lags behind the gradients makes the step smaller.
+    so a second moment that lags behind the gradients makes the step smaller.
     """
     beta2, epsilon = _fields(values, "beta2", "epsilon")
     rule, axes_of = adam(values), layer_axes(traits)

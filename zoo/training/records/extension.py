@@ -12,7 +12,7 @@ from zoo.files import write_json
 from zoo.nested import flatten
 from zoo.training.records.run_folder import RunFolder
 
-# How a run goes on that cannot be extended.
+# The way to continue from a run that cannot be extended.
 NEW_RUN = "a new run whose training.start_from names this folder goes on from its parameters, with a new optimizer"
 
 

@@ -107,11 +107,11 @@ class TrainingClock:
 
     @property
     def running(self) -> bool:
-        """Whether it is counting."""
+        """Whether the clock is running."""
         return self._since is not None
 
     def start(self) -> None:
-        """Starts or continues."""
+        """Starts or continues counting."""
         if self._since is None:
             self._since = time.monotonic()
 

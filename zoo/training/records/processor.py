@@ -1,4 +1,4 @@
-"""Which processor this is: names alone do not tell generations apart."""
+"""The name of this machine's processor, with the details that tell generations apart."""
 
 import platform
 from pathlib import Path

@@ -20,7 +20,7 @@ TAIL_BYTES = 16384
 
 @dataclass(frozen=True)
 class FolderState:
-    """How far the run in a folder is.
+    """State of the run in a folder.
 
     Attributes:
         name: "new", "done", "diverged", "failed" or "unfinished".
@@ -164,7 +164,7 @@ class RunFolder:
 
     @cached_property
     def state(self) -> FolderState:
-        """How far the run is; "new" without a status.json."""
+        """The state of the run; "new" without a status.json."""
         name, step, reason = (self.status.get(key) for key in ("state", "step", "reason"))
         if not isinstance(name, str):
             return FolderState("new")

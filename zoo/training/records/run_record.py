@@ -61,7 +61,7 @@ def git_commit() -> str | None:
 
 
 def environment() -> dict[str, Any]:
-    """Returns what a program runs with: package versions, devices, processor, commit of the code."""
+    """Returns the environment of a program: versions, devices, processor, commit of the code."""
     devices = jax.devices()
     return {
         "versions": {

@@ -28,12 +28,12 @@ def keeps_freed_memory() -> bool:
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc's allocator to keep what is freed; returns whether it does.
+    """Tells glibc's allocator to keep freed memory; returns whether it does.
 
-    To be called before JAX starts. Memory that is freed is used again by this process, and given
-    back when it ends. Nothing happens with an accelerator, whose memory is managed by JAX, with
-    another allocator or settings of one in the environment, with ZOO_KEEP_FREED_MEMORY=0, and where
-    the C library is not glibc. Results do not change.
+    Call it before JAX starts. This process reuses the freed memory and gives it back when it ends.
+    Nothing happens with an accelerator, whose memory is managed by JAX, with another allocator or
+    settings of one in the environment, with ZOO_KEEP_FREED_MEMORY=0, and where the C library is not
+    glibc. Results do not change.
     """
     if not keeps_freed_memory():
         return False

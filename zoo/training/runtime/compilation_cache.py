@@ -1,4 +1,4 @@
-"""Where compiled programs are kept between processes."""
+"""The cache of compiled programs, which processes share."""
 
 import contextlib
 import hashlib

@@ -11,7 +11,7 @@ from zoo.errors import ConfigError
 
 CGROUPS, CGROUP_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 MEMORY_OF_MACHINE, MEMORY_OF_PROCESS = Path("/proc/meminfo"), Path("/proc/self/statm")
-# What makes each need smaller.
+# Changes that reduce each need.
 REMEDIES = {
     "parameters and optimizer": "a smaller model.dim, model.num_layers or model.vocab_size, or mesh.fsdp, which "
     "divides them over devices",

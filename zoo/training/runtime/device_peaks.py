@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """What one device can do at best, by its maker's data sheet.
+    """Peak performance of one device, by its maker's data sheet.
 
     Attributes:
         platform: "gpu" or "tpu".
@@ -75,7 +75,7 @@ def peak_flops(device_kind: str, dtype: str) -> float | None:
 
 
 class ComputeRate(NamedTuple):
-    """What turns tokens per second into the use of the devices.
+    """Operations per token and their peak rate, from which MFU follows.
 
     Attributes:
         flops_per_token: floating-point operations of the model per token, without recomputation.

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from zoo.errors import ConfigError, listed, not_writable
 from zoo.files import file_above, foreign_entries, read_json
 
-# What a run may leave before its config.json, and after.
+# Files that a run may leave before its config.json, and after.
 RECORDS = (
     *(".lock", "config.json", "meta.json", "status.json", "metrics.jsonl", "dynamics.jsonl", "tokenizer.json"),
     *("log.txt", "plugins", "checkpoints", "quarantine"),
@@ -35,7 +35,7 @@ def check_run_folder(workdir: Path) -> None:
     except OSError as error:
         raise ConfigError(f"--workdir {workdir} cannot be read: {error.strerror}") from error
     if (record := _read_config(workdir)) is not None:
-        # Whatever else is there was put beside a run, such as notes or figures.
+        # Other files, such as notes or figures, were put next to a run by hand.
         foreign = [] if {"model", "data", "training"} & record.keys() else ["config.json", *foreign]
     elif any((workdir / "checkpoints").glob("[0-9]*")):
         foreign = []  # A run whose config.json is gone or damaged, which is reported later.

@@ -107,7 +107,7 @@ class PartnerWatch:
                 return
 
     def check(self, sign: str, now: float) -> str | None:
-        """Gives a sign of life and looks for those of the others.
+        """Gives a sign of life and looks for the signs of the others.
 
         Args:
             sign: any value that differs from the last one.
@@ -135,8 +135,8 @@ class PartnerWatch:
         return {int(key.rpartition("/")[2]): value for key, value in self._client.key_value_dir_get(KEYS)}
 
     def explain(self) -> None:
-        """To be called with an error of training: waits whether a lost process explains it, and ends
-        this process if so.
+        """Waits, after an error in training, to see whether a lost process explains it, and then ends
+        this process.
         """
         self._thread.join(1.5 * self._timeout)
 

@@ -1,4 +1,4 @@
-"""How a run is asked to save and stop."""
+"""Requests to save and stop a run, by signals."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ class StopSignal:
     Several processes that train together must stop at the same step. There a signal takes effect at
     the sync point that `PreemptionSync` picks, and `requested` changes only in `poll`.
 
-    The first signal is answered by a line on standard error at once, whatever the main thread does.
+    The first signal immediately prints a line on standard error, even while the main thread is busy.
 
     Attributes:
         requested: whether the run is to stop.

@@ -26,7 +26,7 @@ ELECTRA = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute", "tie_word_embeddings": True,
 }  # fmt: skip
-# What only the head for hidden tokens reads.
+# Fields that only the head for hidden tokens reads.
 OF_TOKENS = ("model.head.transform", "model.head.bias", "model.tie_embeddings")
 
 

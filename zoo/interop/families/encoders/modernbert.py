@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024) of Hugging Face's transformers.
 
 A pre-norm encoder with RoPE and GeGLU: every third layer, from the first on, sees all tokens, the
-others a window, with another base of RoPE. The embedding is normalised, so that the attention of the
+others a window, with another base of RoPE. The embedding is normalised, so the attention of the
 first layer reads it as it is. `local_attention=128` lets a token see 64 on either side, 129 in all.
 
 Its dropouts lie elsewhere than ours (inside the feed-forward layer, and after attention alone);

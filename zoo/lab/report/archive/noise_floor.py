@@ -1,4 +1,4 @@
-"""How small a difference an experiment of a given size can find, from the runs that exist.
+"""The smallest difference that an experiment of a given size can find, from the archived runs.
 
 In a sweep of a arms and n seeds, a value is modelled as arm + seed + noise. The noise variance is
 the residual sum of squares over (a - 1) (n - 1) degrees of freedom; a paired difference of two arms

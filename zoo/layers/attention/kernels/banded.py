@@ -1,7 +1,7 @@
 """Sliding windows in time and memory linear in T: the sequence is cut into blocks that see
 themselves and their neighbours.
 
-Each block becomes a row, so that every kernel, mask and position scheme works unchanged on shorter
+Each block becomes a row, so every kernel, mask and position scheme works unchanged on shorter
 rows.
 """
 

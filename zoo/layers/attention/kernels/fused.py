@@ -87,7 +87,7 @@ def library_attention(q: Array, k: Array, v: Array, **options: Any) -> Float[Arr
 
 def _lengths(context: Context, rows: int, queries: int) -> dict[str, Int[Array, " B"]]:
     """Returns the lengths of rows that end in padding. All queries count, as in other kernels; those
-    of a row of padding see one key, so that their softmax is defined.
+    of a row of padding see one key, so their softmax is defined.
     """
     keys = (context.effective_key_positions >= 0).sum(axis=1, dtype=jnp.int32)
     keys = jnp.broadcast_to(jnp.maximum(keys, 1), rows)

@@ -109,8 +109,8 @@ def choose_kernel(
             itself unless its mask is an array.
 
     Raises:
-        ConfigError: the kernel that the config names cannot do what no field says, so that `resolve`
-            could not refuse it, as it does the other features (`UNNAMED`), or have such wide heads
+        ConfigError: the kernel that the config names lacks a feature that no field names, which
+            `resolve` therefore could not check (`UNNAMED`), or does not support heads of this width
             on this GPU.
     """
     if implementation != AUTO:
