@@ -265,7 +265,7 @@ def test_layer_kinds_with_equal_sharing_are_drawn_once():
     assert [roles.count(role) for role in ("attention", "ffn", "softmax")] == [8, 5, 5]
 
 
-def test_heads_of_elmo_are_a_one_line_error(capsys):
+def test_elmo_without_heads_is_a_one_line_error(capsys):
     assert main(["draw", "heads", "configs/elmo.py:tiny"]) == 2
     assert "model.architecture=elmo has no attention heads" in capsys.readouterr().err
 

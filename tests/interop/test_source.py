@@ -1,4 +1,4 @@
-"""Where `zoo import` finds checkpoints (folders, the hub, its cache), and what it downloads."""
+"""Checkpoints that `zoo import` finds (in folders, on the hub, in its cache), and its downloads."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What an experiment may declare; all of its problems are reported at once."""
+"""Declarations of an experiment; all of its problems are reported together."""
 
 from pathlib import Path
 

@@ -161,7 +161,7 @@ def test_batch_norm_in_training_is_algorithm_1_over_filled_slots(x, fields):
     close(after["variance"], keep * as_float64(before)["variance"] + (1 - keep) * variance)
 
 
-def test_batch_norm_ignores_empty_slots(x):
+def test_batch_norm_ignores_padding(x):
     other = x.copy()
     other[POSITIONS < 0] = 1e3
     filled = POSITIONS >= 0

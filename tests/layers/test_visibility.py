@@ -1,4 +1,4 @@
-"""Which tokens influence a token through one attention layer, for every mask and kernel, measured
+"""Tokens that influence a token through one attention layer, for every mask and kernel, measured
 by runs and gradients against loops over tokens.
 """
 
@@ -89,6 +89,6 @@ def test_expected_sets_match_sets_written_by_hand(name, expected):
     assert np.flatnonzero(SITUATIONS[name].visible()[0, 6]).tolist() == expected
 
 
-def test_global_token_sees_all_filled_slots():
+def test_global_token_sees_all_tokens_of_the_row():
     assert SITUATIONS["bidirectional, window 3, global_tokens 2"].visible()[0, 1].all()
     assert SITUATIONS["bidirectional, with holes, window 3, global_tokens 2"].visible()[0, 1].sum() == T - 3

@@ -64,7 +64,7 @@ def test_model_matches_its_equations(residual, layers, started):
     np.testing.assert_array_equal(np.concatenate(top, axis=-1), out[-1])
 
 
-def test_empty_slots_give_zeros_and_influence_nothing():
+def test_padding_gives_zeros_and_influences_nothing():
     settings = config()
     values, read = random_values(ELMo(settings)), characters()
     out = run(settings, values, "representations", read, FILLED)

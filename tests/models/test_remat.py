@@ -1,4 +1,4 @@
-"""Which arrays of a scanned stack are kept for the backward pass."""
+"""Arrays of a scanned stack that are kept for the backward pass."""
 
 import jax
 import pytest

@@ -1,6 +1,6 @@
-"""Which inputs influence an output of a whole model, measured by runs and by gradients.
+"""Inputs that influence an output of a whole model, measured by runs and by gradients.
 
-What one attention layer lets through is measured for every mask and kernel in
+The influence through one attention layer is measured for every mask and kernel in
 tests/layers/test_visibility.py; here the rest of a model must add nothing to it: embeddings,
 positions, norms, blocks, the stack and its patterns, and the other side of an encoder-decoder.
 """
@@ -142,7 +142,7 @@ S, TARGETS = 7, 5
     *(pytest.param({"model.attention.implementation": kernel}, (0, 0), marks=() if kernel == "rows" else pytest.mark.promise) for kernel in ON_ANY_DEVICE),
     ({"model.position.kind": "relative_bias"}, (3, 3)), ({"model.scan_layers": True, "model.decoder.num_layers": 2}, (5, 2)),
 ], ids=str)  # fmt: skip
-def test_decoder_tokens_see_their_past_and_all_filled_source_slots(fields, windows, way):
+def test_decoder_tokens_see_their_past_and_all_source_tokens(fields, windows, way):
     encoder_window, decoder_window = windows
     sides = {
         "model.encoder.attention.window": encoder_window,

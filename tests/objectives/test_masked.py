@@ -73,7 +73,7 @@ def test_predictions_depend_on_later_tokens_but_not_on_padding():
     assert abs(made.sums(longer)[0] - loss) > 1e-3
 
 
-def test_unused_prediction_slots_are_not_scored():
+def test_unused_masked_positions_are_not_scored():
     made, batch = Made(ENCODER), corrupted()
     more = {
         "tokens": batch["tokens"],

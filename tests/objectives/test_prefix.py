@@ -54,7 +54,7 @@ def test_the_loss_is_that_of_every_row_alone(overrides):
 
 
 @pytest.mark.parametrize("prefix", [1, 7])
-def test_any_prefix(prefix):
+def test_loss_matches_the_reference_for_any_prefix_length(prefix):
     made = Made(PREFIX | {"objective.prefix_length": prefix})
     loss, sums = made.sums(ROWS[:2])
     np.testing.assert_allclose(loss, expected(made, ROWS[:2], prefix)[0], rtol=1e-5)
@@ -69,9 +69,9 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     np.testing.assert_allclose(loss, total + 0.1 * squares, rtol=1e-5)
 
 
-def test_the_last_token_is_told_to_nobody():
-    """Its change changes its own surprisal and that of no other: the gradient in its embedding
-    comes from the head alone.
+def test_the_last_token_changes_only_its_own_score():
+    """A change of the last token changes its own surprisal alone: no other token reads its embedding,
+    which gets no gradient.
     """
     made = Made(PREFIX | {"model.tie_embeddings": False})
     row = np.array([[1, 2, 3, 4, 5, 6, 7, 8, 10]])

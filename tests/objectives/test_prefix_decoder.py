@@ -64,14 +64,14 @@ def test_the_loss_is_the_reference_s(overrides):
 
 
 @pytest.mark.parametrize("prefix", [1, 7])
-def test_any_prefix(prefix):
+def test_loss_matches_the_reference_for_any_prefix_length(prefix):
     made = Made(PREFIX | {"objective.prefix_length": prefix})
     loss, sums = made.sums(ROWS[:2])
     np.testing.assert_allclose(loss, expected(made, ROWS[:2], prefix)[0], rtol=1e-5)
     assert sums["weight"] == 2 * (9 - prefix)
 
 
-def test_of_one_token_it_is_causal():
+def test_a_prefix_of_one_token_equals_the_causal_objective():
     causal = Made({"model.num_layers": 1})
     loss = Made(PREFIX | {"objective.prefix_length": 1}).sums(ROWS[:2])[0]
     np.testing.assert_allclose(loss, causal.sums(ROWS[:2])[0], rtol=1e-6)
@@ -124,7 +124,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_is_refused(name):
+def test_unsupported_configs_are_refused(name):
     changes, line = REFUSED[name]
     with pytest.raises(ConfigError, match=line):
         tiny(PREFIX | changes)

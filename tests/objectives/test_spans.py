@@ -70,7 +70,7 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     np.testing.assert_allclose(loss, total + 0.1 * squares, rtol=1e-5)
 
 
-def test_a_target_is_not_told_before_it_is_written():
+def test_no_target_is_visible_before_it_is_predicted():
     made, batch = Made(SPAN), corrupted(ROWS[:1])
     inputs = np.array([OPENS, *batch["targets"][0, :-1]])
     before = made.apply(scores, batch["source"][0], inputs)
@@ -89,7 +89,7 @@ def test_a_target_is_not_told_before_it_is_written():
     ({"model.decoder.position.kind": "learned", "model.decoder.position.max_length": 3, "data.sequence_length": 64}, "of the decoder"),
     ({"model.architecture": "decoder"}, "trains model.architecture=encoder_decoder"),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused(changes, problem):
+def test_unsupported_configs_are_refused(changes, problem):
     config = {"model.architecture": "encoder_decoder", "objective.kind": "span", "data.sequence_length": 32} | changes
     with pytest.raises(ConfigError, match=problem):
         configs.resolve(configs.override(configs.default(), config))

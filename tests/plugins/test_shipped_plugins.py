@@ -128,7 +128,7 @@ def stored(folder, name, text):
     return [plugin.reference]
 
 
-def test_only_their_own_texts_are_trusted(tmp_path):
+def test_only_unchanged_texts_are_trusted(tmp_path):
     text = (shipped_folder(MEASURES) / "offset_gap.py").read_text()
     for name, changed in (("offset_gap.py", text + "# changed\n"), ("other.py", text)):
         with pytest.raises(ConfigError, match="read it, then add --trust-plugin"):
@@ -146,7 +146,7 @@ def test_a_file_of_the_same_name_replaces_one(tmp_path):
     assert plugins.references() == (named.reference,)
 
 
-def test_their_names_cannot_be_taken_by_other_files(tmp_path):
+def test_names_of_shipped_plugins_cannot_be_taken_by_other_files(tmp_path):
     (tmp_path / "mine.py").write_text(MEASURED.replace("always_the_same", "offset_gap"))
     with pytest.raises(ConfigError, match=r"mine.py: measure offset_gap exists already; choose another name"):
         plugins.load_plugin(tmp_path / "mine.py")

@@ -1,4 +1,4 @@
-"""What a batch looks like to the reference model: positions, documents, masks."""
+"""A batch as the reference model reads it: positions, documents, masks."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -222,7 +222,7 @@ def test_kinds_of_layers_scanned_or_unrolled():
 
 
 @pytest.mark.promise
-def test_empty_slots_do_not_count():
+def test_padding_does_not_count():
     tokens = np.where(np.arange(8) < 5, TOKENS[:, :8], -1)
     batch = {"tokens": tokens, "masked_positions": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
     encoder = {
@@ -252,7 +252,7 @@ def test_an_encoder_and_a_decoder():
 
 
 @pytest.mark.promise
-def test_of_a_recurrent_model_what_it_has():
+def test_elmo_records_only_the_statistics_that_it_has():
     rows = Observed(TINY_ELMO | {"model.ffn.kind": "gelu"}).rows
     assert rows.keys() == {"logit_scale", "update_ratio", "gradient_norm"}
     assert list(rows["gradient_norm"]) == [
@@ -286,7 +286,7 @@ def test_a_loss_that_jumps_is_reported():
     assert [value for value in map(SpikeDetector([1.0] * 128).add, (1.0, 5.0))] == [None, None]
 
 
-def test_the_file_says_nothing_that_json_cannot_hold(tmp_path):
+def test_the_file_is_valid_json_for_values_that_are_not_finite(tmp_path):
     file = DynamicsFile(tmp_path / "dynamics.jsonl", 0, 2)
     file.write(2, 1.0, {"update_ratio": {"a": float("nan"), "b": 2.0}})
     file.write(3, float("nan"), {})

@@ -131,7 +131,7 @@ def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_
         (["export", "--out"], "no class can express this config; BertForSequenceClassification, which comes closest"),
     ],
 )
-def test_what_needs_a_head_for_tokens_is_refused_in_a_line(tuned, tmp_path, capsys, command, message):
+def test_commands_that_need_a_token_head_are_refused_in_one_line(tuned, tmp_path, capsys, command, message):
     name, *rest = command
     assert main([name, str(tuned), *rest, *([str(tmp_path / "out")] if name == "export" else [])]) == 2
     assert message in capsys.readouterr().err

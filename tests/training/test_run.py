@@ -319,7 +319,7 @@ def test_resuming_with_another_config_is_refused_with_the_difference(straight):
     assert before == {path: path.read_bytes() for path in straight.glob("*.json*")}
 
 
-def test_how_often_it_reports_is_no_other_run(straight, tmp_path):
+def test_reporting_intervals_do_not_change_the_run(straight, tmp_path):
     config = small(
         model__dropout=0.1, training__log_every=3, training__checkpoint_every=0, training__keep_checkpoints=1
     )

@@ -66,7 +66,7 @@ def straight(config, tmp_path_factory):
 
 
 @pytest.mark.promise
-def test_a_run_translates_where_it_is_told_to(straight, config, tmp_path):
+def test_a_run_translates_at_the_configured_steps(straight, config, tmp_path):
     scores = [(line["step"], "eval/bleu" in line) for line in lines(straight) if "eval/loss" in line]
     assert scores == [(0, False), (4, True), (8, True)]
     run(config(), tmp_path / "run", quiet)
@@ -135,7 +135,7 @@ def test_texts_translated_in_a_batch_equal_those_translated_alone(random_model):
     assert len(set(texts)) == 4
 
 
-def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeypatch):
+def test_beam_search_follows_the_config(random_model, config, tmp_path, monkeypatch):
     _, dataset, model, values = random_model
     resolved = resolve(config(objective__beams=3, objective__length_penalty=0.25))
     searches, original = [], Generator.beam_search

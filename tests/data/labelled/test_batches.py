@@ -119,7 +119,7 @@ def test_evaluation_has_every_row_once_in_order(lengths, multiple_of, processes)
     assert sorted(found) == list(range(len(lengths)))
 
 
-def test_padding_is_the_share_of_empty_slots():
+def test_padding_is_reported_as_a_share_of_the_batches():
     # Two batches of width 20 and one of width 80.
     assert batches_of([20] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(0)
     assert batches_of([10] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(80 / (160 + 320))

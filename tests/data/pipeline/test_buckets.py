@@ -146,6 +146,6 @@ def test_too_few_pairs_are_reported():
         batches_of([(3, 3)] * 9, 8, 4, 2).training(0, 0, 0, 3)
 
 
-def test_padding_is_the_share_of_empty_slots():
+def test_padding_is_reported_as_a_share_of_the_batches():
     batches = batches_of([(4, 2), (4, 4)] * 8, 4, 2, 1)
     assert batches.padding() == pytest.approx(2 / 16)

@@ -54,7 +54,7 @@ def test_every_kind_reads_the_same_texts_at_every_pass(sources):
     assert "3 documents" in found[0].description
 
 
-def test_another_column(tmp_path):
+def test_the_text_may_be_in_another_column(tmp_path):
     records = [{"text": "not this", "body": "but this"}]
     write_lines(tmp_path / "a.jsonl", records)
     pq.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")

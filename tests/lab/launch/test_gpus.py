@@ -111,7 +111,7 @@ def resolved(**mesh):
     (7, ("3", "1"), ["3", "1", "3", "1", "3", "1", "3"], "0.225"),
     (3, UUIDS, [*UUIDS, UUIDS[0]], "0.450"),
 ])  # fmt: skip
-def test_each_slot_has_one_gpu(machine, jobs, names, devices, fraction):
+def test_each_process_has_one_gpu(machine, jobs, names, devices, fraction):
     machine()
     memory = {} if fraction is None else {"XLA_CLIENT_MEM_FRACTION": fraction}
     given = [GpuAssignment(jobs, names).variables(slot, resolved()) for slot in range(jobs)]

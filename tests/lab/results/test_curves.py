@@ -117,7 +117,7 @@ def test_thinning_keeps_the_mean_and_bounds_the_size():
         (-2.5, "-2.500"),
     ],
 )
-def test_numbers(value, text):
+def test_numbers_are_formatted_by_their_size(value, text):
     assert number(value) == text
 
 

@@ -72,7 +72,7 @@ def test_runs_are_judged_and_archived_by_steps_to_loss(writer, tmp_path):
     assert [run.final(METRIC) is None for run in load_sweep(folder).runs_of(FAST)] == [False, True, False]
 
 
-def test_every_other_length_is_archived(writer, tmp_path):
+def test_losses_at_other_lengths_are_archived(writer, tmp_path):
     saved = archive_results(load_sweep(writer.sweep(name="norms", lengths=True)), tmp_path / "results")
     arms = json.loads((saved / "result.json").read_text())["arms"]
     lengths = [f"eval/loss@{length}" for length in (64, 256, 512, 1024)]

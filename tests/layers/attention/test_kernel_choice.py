@@ -1,4 +1,4 @@
-"""Which kernel computes a layer, on which device, and why not the fused one."""
+"""The kernel that computes a layer on a device, and the reason if it is not the fused one."""
 
 from dataclasses import replace
 
@@ -80,7 +80,7 @@ def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():
         chosen({"implementation": "cudnn", "head_dim": 256, "capability": (8, 0)})
 
 
-def test_what_no_field_asks_for_is_refused_where_the_kernel_is_named():
+def test_features_without_a_field_are_refused_when_a_kernel_is_named():
     for feature in ("row_score", "query_score", "value_width"):
         with pytest.raises(ConfigError, match=r"implementation=cudnn does not support this; use einsum"):
             chosen({"implementation": "cudnn", feature: "this"})

@@ -31,7 +31,7 @@ ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
 
 
 class Situation:
-    """What a kernel is asked to do, for it and for the loop."""
+    """A case of attention, as arguments of the kernel and of the reference loop."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ def test_a_kernel_is_the_loop_in_bfloat16(kernel):
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-def test_any_length_will_do(kernel):
+def test_kernels_accept_rows_of_any_length(kernel):
     for length, window in ((1, 0), (6, 2), (12, 5), (12, 40)):
         q, k, v = heads(1, 2, length=length)
         case = Situation(np.tile(np.arange(length), (B, 1)), window=window, in_order=True)

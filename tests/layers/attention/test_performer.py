@@ -149,7 +149,7 @@ def test_rows_with_empty_slots_match_the_equations(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_empty_slots_do_not_change_the_result(causal):
+def test_padding_does_not_change_the_result(causal):
     # Even keys of empty slots with the largest exponents must not enter the stabiliser.
     q, k, v = heads(3, 8, 2)
     places = np.array([2, 3, 5, 6, 7, 9, 10, 12])
@@ -278,7 +278,7 @@ def test_attention_uses_the_scale_of_the_config():
         close(call(lambda x, a=(layer, values, stats): with_values(*a)(x, counting(8)), x), out)
 
 
-def test_cross_attention_reads_only_filled_memory():
+def test_cross_attention_ignores_padding_of_the_memory():
     config = tiny({"model.attention.kind": "performer", "model.num_layers": 1} | ENCODER_DECODER)
     model = make_model(config)
     values, stats = random_values(model, 1), random_statistics(model, 2)

@@ -1,4 +1,4 @@
-"""The attention kernels that are kernel_lines, against those that are called when a step is traced."""
+"""The attention kernels that a run reports, against those that are called when a step is traced."""
 
 import jax
 import jax.numpy as jnp
@@ -156,7 +156,7 @@ OFTEN = [case for number, case in enumerate(EVERY) if case[1] == "Hopper" or num
 
 
 @pytest.mark.parametrize(("name", "platform"), slow_but(OFTEN, EVERY))
-def test_what_is_told_is_what_is_traced(name, platform, monkeypatch):
+def test_reported_kernel_is_the_traced_kernel(name, platform, monkeypatch):
     config, platform = resolved(name), PLATFORMS[platform]
     found = attention_kernels(config, platform)
     assert {each.layers: each.kernel for each in found} == traced(config, platform, monkeypatch)

@@ -39,7 +39,7 @@ def first(tmp_path_factory):
     return folder
 
 
-def test_it_goes_on_with_parameters_and_statistics(first, tmp_path):
+def test_starts_from_the_parameters_and_statistics_of_another_run(first, tmp_path):
     printed = []
     run(small(**BATCHNORM | STILL, seed=3, training__start_from=str(first)), tmp_path / "next", printed.append)
     assert any(f"starting from the parameters of {first} at step 12" in line for line in printed)

@@ -46,7 +46,7 @@ def test_without_a_known_peak_there_are_operations_alone(flops, text):
     assert rate.describe(1000) == text
 
 
-def test_the_line_of_a_step_tells_it_beside_the_pace():
+def test_progress_line_shows_flops_and_utilisation():
     values = {"train/loss": 2.5, "train/gradient_norm": 1.0}
     compute = ComputeRate(1e6, 1e12)
     assert "FLOP" not in progress_line(1, 11, 1000.0, values, compute)

@@ -1,4 +1,4 @@
-"""Which folders a run may be trained in."""
+"""Folders in which a run may be trained."""
 
 import pytest
 
