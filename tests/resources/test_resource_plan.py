@@ -14,8 +14,7 @@ from zoo.cli.plan_resources import as_json, as_lines
 from zoo.models import cost
 from zoo.nested import unflatten
 from zoo.resources import resource_plan
-from zoo.resources.resource_plan import Measured, ResourcePlan, Stage, config_for, make_plan
-from zoo.resources.suggestion import suggest
+from zoo.resources.resource_plan import Measured, ResourcePlan, Stage, config_for, make_plan, suggest
 
 SMALL = {
     "model.dim": 64, "model.num_layers": 6, "model.attention.num_heads": 8, "model.vocab_size": 512,

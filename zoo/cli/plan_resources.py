@@ -54,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--suggest needs --device, whose memory the run must fit")
     config = resolved_config(args.config, args.overrides)
     simulate(args.devices)
-    from zoo.resources.resource_plan import make_plan
-    from zoo.resources.suggestion import suggest
+    from zoo.resources.resource_plan import make_plan, suggest
 
     plan = make_plan(config, args.device)
     found = suggest(config, plan, lambda changed: make_plan(changed, args.device)) if needs_change(args, plan) else None

@@ -1,8 +1,11 @@
-"""Estimates for a run on many devices before it starts: memory, communication and time."""
+"""Estimates for a run on many devices before it starts: memory, communication and time; and the
+smallest change with which it fits.
+"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import ml_collections
 from jax.sharding import Mesh
@@ -28,6 +31,9 @@ from zoo.training.state import bytes_on_a_device
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
 SMALLEST_CHUNK = 1024
+
+Change = dict[str, Any]
+"""{path of a field: its new value}."""
 
 
 @dataclass(frozen=True)
@@ -325,3 +331,55 @@ def warnings(config: ResolvedConfig, mesh: Mesh, measured: Measured) -> list[str
             "products of the head are too small for an accelerator"
         )
     return found
+
+
+def candidates(config: ResolvedConfig, plan: ResourcePlan) -> Iterator[Change]:
+    """Yields changes of a config, from those that cost least to those that cost most.
+
+    Smaller parts of a batch cost nothing but small products, recomputation a third of the compute,
+    and more devices along fsdp the gathering of weights.
+    """
+    rows = config.data.batch_size // (plan.mesh["data"] * plan.mesh["fsdp"] * plan.parts)
+    smaller = [size for size in (rows // 2, rows // 4, rows // 8, 1) if size >= 1]
+    parts: list[Change] = [
+        {"training.accumulation_steps": configs.AUTO, "training.microbatch_size": size}
+        for size in dict.fromkeys(smaller)
+        if size < rows
+    ]
+    remat: list[Change] = [{"model.remat": "full"}] if config.model.remat != "full" else []
+    spread: list[Change] = []
+    data, fsdp = plan.mesh["data"], plan.mesh["fsdp"]
+    while data % 2 == 0:
+        data, fsdp = data // 2, fsdp * 2
+        spread.append({"mesh.data": -1, "mesh.fsdp": fsdp})
+    least = parts[-1:] or [{}]
+    yield from parts
+    yield from remat
+    yield from spread
+    for change in spread or [{}]:
+        for more in remat or [{}]:
+            yield change | more | least[0]
+
+
+def suggest(
+    config: ResolvedConfig, plan: ResourcePlan, make: Callable[[ResolvedConfig], ResourcePlan]
+) -> tuple[Change, ResourcePlan] | None:
+    """Returns the first change with which a run fits, and its plan; None if none does.
+
+    Args:
+        config: the resolved config.
+        plan: its plan, which does not fit.
+        make: resolved config -> plan.
+    """
+    tried: list[Change] = []
+    for change in candidates(config, plan):
+        if not change or change in tried:
+            continue
+        tried.append(change)
+        try:
+            changed = make(configs.resolve(configs.override(config, change)))
+        except ConfigError:
+            continue
+        if changed.fits:
+            return change, changed
+    return None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import ml_collections
 from flax import nnx
 from jax.sharding import Mesh
@@ -29,7 +30,7 @@ from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes
 from zoo.objectives import Objective, make_objective
-from zoo.objectives.attention_kernels import attention_kernels
+from zoo.objectives.attention_kernels import LayerKernel, attention_kernels, kernel_lines
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.layer_transfer import read_layers
 from zoo.training.checkpoints.warm_start import (
@@ -59,7 +60,6 @@ from zoo.training.records.resume_checks import (
 )
 from zoo.training.records.run_folder import RunFolder
 from zoo.training.records.run_record import parameters_sha256, write_run_record
-from zoo.training.records.startup_summary import startup_summary
 from zoo.training.records.status_file import StatusFile
 from zoo.training.records.trackers import RunTrackers, check_trackers
 from zoo.training.runtime.device_memory import check_memory
@@ -284,6 +284,41 @@ def start(loaded: Loaded, program: Program) -> Started:
     )
     log("compiling ...")
     return Started(run, state)
+
+
+def startup_summary(
+    config: ml_collections.ConfigDict,
+    size: cost.Cost,
+    dataset: data.TextDataset,
+    mesh: Mesh,
+    kernels: list[LayerKernel],
+    workdir: Path,
+) -> list[str]:
+    """Returns lines that say what is trained, on which data and devices, and where it is written.
+
+    Args:
+        config: as given, not resolved; the lines name the fields that differ from the defaults.
+        size: parameters and FLOPs of the model.
+        dataset: data of the run.
+        mesh: the devices.
+        kernels: the attention kernels of the layers.
+        workdir: the run's folder.
+    """
+    changed = ", ".join(
+        f"{path.removeprefix('model.')}={value}"
+        for path, (_, value) in configs.difference(configs.default(), config).items()
+    )
+    parameters = ", ".join(f"{name} {count:,}" for name, count in size.parameters.items())
+    devices, axes = jax.devices(), ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    return [
+        f"config     {changed or 'all defaults'}",
+        f"parameters {parameters}; {size.flops_per_token / 1e6:,.2f} MFLOP per token",
+        f"data       {dataset.description}: {dataset.train_tokens:,} training tokens, "
+        f"{dataset.validation_tokens:,} held out",
+        f"devices    {len(devices)} x {devices[0].device_kind}, mesh {axes}",
+        *(f"attention  {line}" for line in kernel_lines(kernels)),
+        f"workdir    {workdir}",
+    ]
 
 
 def restore_or_initialise(
