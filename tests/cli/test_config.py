@@ -147,6 +147,26 @@ def test_describe_accepts_several_words_in_any_case(words, begins, capsys):
     assert capsys.readouterr().out.startswith(begins)
 
 
+def test_a_page_in_a_terminal_is_wrapped_and_shows_addresses():
+    page = (
+        "# rope\n\nOne two three four five.\n\n    kept = as it is, however long\n\n"
+        "- Su et al. 2021: RoFormer, [arXiv:2104.09864](https://arxiv.org/abs/2104.09864)\n- [llama](../llama.py)\n"
+    )
+    assert describe.in_terminal(page, 20).splitlines() == [
+        "\x1b[1mrope\x1b[0m",
+        "",
+        "One two three four",
+        "five.",
+        "",
+        "    kept = as it is, however long",
+        "",
+        "- Su et al. 2021:",
+        "  RoFormer,",
+        "  https://arxiv.org/abs/2104.09864",
+        "- llama",
+    ]
+
+
 def test_describe_suggests_a_name_for_several_words(capsys):
     assert main.main(["describe", "gropued", "query"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

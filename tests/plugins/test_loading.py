@@ -120,6 +120,24 @@ def test_the_identity_of_a_run_depends_on_plugin_texts(tmp_path):
     assert configs.identity(configs.resolve(small())) == without
 
 
+def test_a_kind_describes_its_page(tmp_path, capsys):
+    description = (
+        "plugin.Description(name='mine-squared', paper='Doe 2026, eq. 2', details=('It is small.',), "
+        "published=('Doe 2026, table 1: better.',), synonyms=('msq',), "
+        "sources=(plugin.Paper('Doe 2026', 'A Layer', 'arXiv:2601.00001'),))"
+    )
+    with loaded(
+        tmp_path, VALID_PLUGIN.replace("frozenset({'relu'})", f"frozenset({{'relu'}}), description={description}")
+    ):
+        assert main(["describe", "MSQ"]) == 0
+        page = capsys.readouterr().out
+        assert page.startswith("# mine-squared\n")
+        assert "It is small." in page
+        assert "- Doe 2026, table 1: better." in page
+        assert "- Doe 2026, eq. 2: A Layer, [arXiv:2601.00001](https://arxiv.org/abs/2601.00001)" in page
+    assert main(["describe", "msq"]) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -144,6 +162,10 @@ def test_the_identity_of_a_run_depends_on_plugin_texts(tmp_path):
         (
             IMPORTS + "plugin.register(Kind('model.ffn.kind', 'window', 'x'), plugin.FeedForward)",
             r"zoo describe window is the page of another variant",
+        ),
+        (
+            VALID_PLUGIN.replace("frozenset({'relu'})", "description=plugin.Description(name='a page')"),
+            r"the name of its page, 'a page', consists of lower-case letters, digits and hyphens",
         ),
         (IMPORTS + "plugin.register(Kind('model.ffn.kind', 'mine', ''), plugin.FeedForward)", r"its meaning is empty"),
         (

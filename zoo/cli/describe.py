@@ -6,7 +6,9 @@ import argparse
 import ast
 import json
 import re
+import shutil
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from zoo.config.fields import GROUP_ONLY, has_condition
 from zoo.config.kinds import KIND_TABLES
 from zoo.config.scopes import scoped
 from zoo.errors import ConfigError, did_you_mean, shown
+from zoo.terminal import escape
 
 EXAMPLES = """examples:
   zoo describe               all variants, one line each
@@ -23,6 +26,8 @@ EXAMPLES = """examples:
   zoo describe position      the fields of position encodings and their choices
   zoo describe schedule.warmup_steps
   zoo describe configs/bert.py"""
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 # Width of the column of fields; longer ones push the rest to the right.
 COLUMN = 48
 LISTS = {
@@ -227,13 +232,38 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def _show(markdown: str) -> None:
-    """Prints a Markdown page, rendered in a terminal and plain elsewhere."""
+    """Prints a Markdown page, wrapped and with bold headings in a terminal, and as it is elsewhere."""
     if not sys.stdout.isatty():
         print(markdown, end="")
         return
-    # Importing these takes longer than making the page.
-    from rich.markdown import Markdown
+    text = in_terminal(escape(markdown), shutil.get_terminal_size().columns)
+    print(text, file=getattr(sys.stdout, "unescaped", sys.stdout))
 
-    from zoo.cli.console import make_console
 
-    make_console().print(Markdown(markdown))
+def in_terminal(markdown: str, width: int) -> str:
+    """Returns a page as text for a terminal. Libraries that render Markdown take longer to import than
+    the page takes to make.
+
+    Args:
+        markdown: headings, paragraphs, lists and indented blocks, with an empty line between them.
+        width: number of columns.
+    """
+    found = []
+    for block in markdown.strip("\n").split("\n\n"):
+        if block.startswith("#"):
+            found.append(f"{BOLD}{block.lstrip('# ')}{PLAIN}")
+        elif block.startswith("    "):
+            found.append(block)
+        else:
+            lines = [LINK.sub(_without_markup, line) for line in block.split("\n")]
+            found.append("\n".join(_wrapped(line, width) for line in lines))
+    return "\n\n".join(found)
+
+
+def _without_markup(link: re.Match[str]) -> str:
+    return link[2] if link[2].startswith("https://") else link[1]
+
+
+def _wrapped(line: str, width: int) -> str:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

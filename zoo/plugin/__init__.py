@@ -16,7 +16,7 @@ from typing import Any
 
 from zoo.analysis.measured_run import MeasuredRun
 from zoo.config.field import AUTO, Field
-from zoo.config.kinds import KIND_TABLES, Kind
+from zoo.config.kinds import KIND_TABLES, Description, Kind, Paper
 from zoo.config.plugins import load_plugin as load
 from zoo.config.plugins import register as _register
 from zoo.draw.drawing import Drawing
@@ -48,6 +48,7 @@ __all__ = [
     "CausalObjective",
     "Context",
     "DepthwiseConvolution",
+    "Description",
     "Drawing",
     "FeedForward",
     "Field",
@@ -62,6 +63,7 @@ __all__ = [
     "Metric",
     "Norm",
     "Objective",
+    "Paper",
     "Position",
     "PostNormBlock",
     "PreNormBlock",

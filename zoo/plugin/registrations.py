@@ -1,5 +1,6 @@
 """Registration by plug-ins: checks of kinds and metrics, and the tables that they are added to."""
 
+import re
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,8 @@ from zoo.layers.short_convolution import DepthwiseConvolution, ShortConvolution
 from zoo.objectives import Objective
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import has_page, of_kind
+
+PAGE_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class KindRegistration:
         new = kind.name not in KIND_TABLES[kind.path].by_name
         if new and has_page(kind) and any(variant.name == self._page for variant in VARIANTS):
             yield f"{label}: zoo describe {self._page} is the page of another variant; choose another name"
+        if has_page(kind) and (name := kind.description.name) and not PAGE_NAME.fullmatch(name):
+            yield f"{label}: the name of its page, {name!r}, consists of lower-case letters, digits and hyphens"
         yield from self._implementation_problems(label)
         for field in kind.fields:
             yield from _field_problems(field, kind)

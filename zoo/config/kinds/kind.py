@@ -212,6 +212,11 @@ class KindsWithTrait(Sequence[str]):
     def __len__(self) -> int:
         return len(self._names)
 
+    def __contains__(self, name: object) -> bool:
+        # Faster than looking through all names: conditions of fields ask this again and again.
+        kind = self._table.by_name.get(name) if isinstance(name, str) else None
+        return kind is not None and self._trait in kind.traits
+
 
 class Choices(Mapping[str, str]):
     """The meaning of each kind by its name, for the current entries of the table."""
