@@ -87,13 +87,18 @@ def _multiplied_vectors(path: str, row: "Row", config: ResolvedConfig) -> float:
     return row.targets
 
 
-def _layers_that_use(path: str, model: ResolvedConfig) -> int:
-    """Returns how many layers apply a matrix (`layers.distinct`); 1 outside of layers."""
-    parts = path.split("/")
-    if "stack" not in parts or model.layers.pattern:
+def _layers_that_use(stack: str, model: ResolvedConfig) -> int:
+    """Returns how many layers of a stack apply the same matrix (`layers.distinct`).
+
+    Args:
+        stack: path of the model that the stack is part of: "encoder/", "decoder/", "generator/", or
+            "" where there is one.
+        model: the config below `model`.
+    """
+    if model.layers.pattern:
         return 1
-    own = side(model, parts[0]) if parts[0] in ("encoder", "decoder") else model
-    own = generator_config(model) if parts[0] == "generator" else own
+    own = side(model, stack.rstrip("/")) if stack in ("encoder/", "decoder/") else model
+    own = generator_config(model) if stack == "generator/" else own
     return own.num_layers // len(stored_layers(own))
 
 
@@ -187,8 +192,13 @@ def summary(config: ResolvedConfig) -> Cost:
         blocks[_part(path)] = blocks.get(_part(path), 0) + count
 
     weights = [(path, count) for path, count in counts.items() if path.endswith(("/kernel", "/taps"))]
+    stacks = {path.partition("stack/")[0] for path in counts if "stack/" in path}
+    layers = {stack: _layers_that_use(stack, model) for stack in stacks}
     matrices = sum(
-        count * _multiplied_vectors(path, row, config) * _layers_that_use(path, model) for path, count in weights
+        count
+        * _multiplied_vectors(path, row, config)
+        * (layers[path.partition("stack/")[0]] if "stack/" in path else 1)
+        for path, count in weights
     )
     # A sampled softmax scores the sampled ids and the target.
     scored = (
