@@ -57,6 +57,7 @@ DECODERS = {
                "model.attention.query_latent_dim": 7},
     "latent, dilated, positions of scores": {"model.attention.kind": "latent", "model.position.kind": "alibi", "model.attention.window": 3,
                "model.attention.dilations": (1, 2), "model.attention.exclusive": True, "model.attention.ssmax": 0.4},
+    "talking heads": {"model.attention.kind": "talking_heads", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
     "forget gates, scanned": {
         "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},

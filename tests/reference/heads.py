@@ -97,6 +97,31 @@ def subtracted(config, params, attended, number):
     return out.reshape(T, H, V // 2)
 
 
+def talking(q, k, v, seen, scale, score, softcap, sinks, relative_keys, relative_values, P_l, P_w):
+    """Shazeer et al. 2020, section 3, the code of `TalkingHeadsAttention`: J = Q K^T, L = J P_l,
+    W = softmax(L), U = W P_w, O = U V, for a row; the arguments are those of
+    `tests.reference.layers.attention`.
+    """
+    (T, H, _), (S, G, V) = q.shape, v.shape
+    J, U, out = np.zeros((T, S, H)), np.zeros((T, S, H)), np.zeros((T, H, V))
+    for t, s, h in np.ndindex(T, S, H):
+        key = k[s, h * G // H] + (0 if relative_keys is None else relative_keys[t, s])
+        J[t, s, h] = scale * q[t, h] @ key + (0 if score is None else score[h, t, s])
+    J = softcap * np.tanh(J / softcap) if softcap else J
+    L = J @ P_l
+    for t, h in np.ndindex(T, H):
+        there = seen[t] if seen.ndim == 2 else seen[h, t]
+        exponents = np.where(there, L[t, :, h], -np.inf)
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(exponents - exponents.max())
+            total = weights.sum() + (0 if sinks is None else np.exp(sinks[h] - exponents.max()))
+            U[t, :, :] += np.outer(weights / total, P_w[h])
+    for t, h in np.ndindex(T, H):
+        values = v[:, h * G // H] + (0 if relative_values is None else relative_values[t])
+        out[t, h] = U[t, :, h] @ values
+    return out
+
+
 def expanded(config, params, x):
     """DeepSeek-AI 2024, eq. 9 to 17: queries and keys [T, H, K + R] and values [T, H, K] of a row x
     [T, D], before rotation. The last R elements of the keys are the same for all heads.

@@ -10,7 +10,17 @@ from scipy.special import erf
 
 from tests.reference import positions as schemes
 from tests.reference.convolutions import convolved, convolved_rows, shifted
-from tests.reference.heads import exclusive, expanded, forgotten, gated, lengthened, normed, paired_values, subtracted
+from tests.reference.heads import (
+    exclusive,
+    expanded,
+    forgotten,
+    gated,
+    lengthened,
+    normed,
+    paired_values,
+    subtracted,
+    talking,
+)
 from tests.reference.rows import overlaid, visible
 
 
@@ -75,6 +85,7 @@ def attention(
     relative_keys=None,
     relative_values=None,
     sigmoid_bias=None,
+    mixed=None,
 ):
     """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k [S, G, K], v [S, G, V], seen [T, S]
     or [H, T, S], score [H, T, S].
@@ -83,10 +94,13 @@ def attention(
     al. 2018, eq. 3 and 4, add `relative_keys` and `relative_values` [T, S, K] to keys and values. A
     soft cap c makes a score c tanh(score / c); a sink is one more score of a head, of a key whose
     value is zero. A query that sees nothing gives NaN, with a sink zero. With a `sigmoid_bias` b a
-    weight is sigmoid(score + b) (Ramapuram et al. 2024).
+    weight is sigmoid(score + b) (Ramapuram et al. 2024). With `mixed` (P_l, P_w) heads exchange scores
+    and weights.
     """
     (T, H, _), (_, G, V) = q.shape, v.shape
     out = np.zeros((T, H, V))
+    if mixed is not None:
+        return talking(q, k, v, seen, scale, score, softcap, sinks, relative_keys, relative_values, *mixed)
     for h in range(H):
         g = h // (H // G)
         for t in range(T):
@@ -234,6 +248,8 @@ def attention_row(
             added["relative_values"] = params["position"]["values"][rows]
     if config.attention.kind == "sigmoid":
         added["sigmoid_bias"] = config.attention.sigmoid_bias
+    if config.attention.kind == "talking_heads":
+        added["mixed"] = params["mixed_scores"], params["mixed_weights"]
     sinks = np.zeros(H) if config.attention.kind == "softmax_plus_one" else params.get("sinks")
     out = attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, sinks, **added)
     return exclusive(out, v) if config.attention.exclusive and not cross else out

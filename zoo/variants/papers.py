@@ -164,6 +164,7 @@ PAPERS = (
     Paper("Shaw et al. 2018", "Self-Attention with Relative Position Representations", "arXiv:1803.02155"),
     Paper("Shazeer 2019", "Fast Transformer Decoding: One Write-Head is All You Need", "arXiv:1911.02150"),
     Paper("Shazeer 2020", "GLU Variants Improve Transformer", "arXiv:2002.05202"),
+    Paper("Shazeer et al. 2020", "Talking-Heads Attention", "arXiv:2003.02436"),
     Paper("So et al. 2021", "Primer: Searching for Efficient Transformers for Language Modeling", "arXiv:2109.08668"),
     Paper("Su et al. 2021", "RoFormer: Enhanced Transformer with Rotary Position Embedding", "arXiv:2104.09864"),
     Paper("Sun et al. 2025", "The Curse of Depth in Large Language Models", "arXiv:2502.05795"),

@@ -68,6 +68,10 @@ LAYERS = {
         "model.attention.implementation": "rows", "model.attention.ssmax": 0.4},
     "encoder, latent, global tokens": ENCODER | LATENT | {"model.attention.window": 3, "model.attention.global_tokens": 1,
         "model.attention.exclusive": True},
+    "talking heads, grouped, window": {"model.attention.kind": "talking_heads", "model.attention.num_kv_heads": 2,
+        "model.attention.window": 4, "model.attention.softcap": 1.5},
+    "talking heads, rows, sinks": {"model.attention.kind": "talking_heads", "model.attention.implementation": "rows",
+        "model.attention.sinks": True},
     "forgetting": {"model.attention.kind": "forgetting", "model.attention.num_kv_heads": 2, "model.attention.window": 4},
 }  # fmt: skip
 SCHEMES = {

@@ -87,6 +87,15 @@ def _differential_problems(flat: Mapping[str, Any], architecture: str) -> Iterat
         )
 
 
+def _talking_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if dilations := flat["model.attention.dilations"]:
+        yield (
+            f"model.attention.dilations={as_given(dilations)} shows other keys to each head, and {KIND}=talking_heads "
+            "mixes the weights of heads; leave it empty"
+        )
+
+
 def _derive_latent(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     head_dim, rotated = flat["model.attention.head_dim"], flat["model.position.kind"] == "rope"
     widths = {} if head_dim == AUTO else {"latent_dim": 4 * head_dim, "rotary_dim": head_dim // 2 if rotated else 0}
@@ -282,6 +291,21 @@ ATTENTION_KINDS = KindTable(
                 ),
                 synonyms=("diff-attention",),
                 systems=("diffllama",),
+            ),
+        ),
+        Kind(
+            KIND,
+            "talking_heads",
+            "scores of the heads mixed before the softmax, and weights after it (talking heads, Shazeer et al. 2020)",
+            _SOFTMAX - {"distribution"} | {"weights"},
+            problems=_talking_problems,
+            code="zoo.layers.attention.talking_heads_attention:TalkingHeadsAttention",
+            description=Description(
+                details=("It adds 2 H^2 parameters to each layer; a cache is that of multi-head attention.",),
+                published=(
+                    "Shazeer et al. 2020: lower perplexity in masked language modelling (T5, BERT, ALBERT), and better "
+                    "results after fine-tuning.",
+                ),
             ),
         ),
         Kind(
