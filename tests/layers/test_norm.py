@@ -60,7 +60,7 @@ def in_training(x, kind, values=None, positions=POSITIONS, **fields):
 
 def grid():
     for kind, scale, epsilon in itertools.product(
-        ("layernorm", "rmsnorm", "centering", "dyt", "batchnorm"), (True, False), (1e-6, 0.3)
+        ("layernorm", "rmsnorm", "scalenorm", "centering", "dyt", "batchnorm"), (True, False), (1e-6, 0.3)
     ):
         for bias in (True, False) if kind in SHIFTED else (None,):
             for offset in (True, False) if kind == "rmsnorm" and scale else (None,):

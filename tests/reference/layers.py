@@ -59,6 +59,10 @@ def norm(config, params, x, rows=None):
         return layer_norm(x, scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "scalenorm":
+        # Nguyen & Salazar 2019, with epsilon as in RMSNorm.
+        D = x.shape[-1]
+        return params.get("scale", D**0.5) * x / np.sqrt((x**2).sum(axis=-1, keepdims=True) + D * epsilon)
     if kind == "dyt":
         # Zhu et al. 2025, section 4.
         return np.tanh(params["alpha"] * x) * scale + bias

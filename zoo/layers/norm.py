@@ -115,6 +115,24 @@ class RMSNorm(Norm):
         return rms_norm(x, self.effective_scale, self.epsilon)
 
 
+class ScaleNorm(Norm):
+    """ScaleNorm(x) = g x / sqrt(|x|^2 + D epsilon), with one learned number g, sqrt(D) at first
+    (Nguyen & Salazar 2019).
+
+    RMSNorm with one factor for all dimensions: g / sqrt(D) is its scale. Without `norm.scale`, g
+    stays sqrt(D).
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        self.epsilon, self.start = config.norm.epsilon, config.dim**0.5
+        self.scale = parameter((), (), constant(self.start)) if config.norm.scale else None
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Normalises each vector of `x`."""
+        g = self.start if self.scale is None else self.scale[...]
+        return rms_norm(x, g / self.start, self.epsilon)
+
+
 class CenteringNorm(Norm):
     """Centering(x) = (x - mean(x)) * scale + bias: LayerNorm without the division, as a control
     (Zhang & Sennrich 2019, section 4).

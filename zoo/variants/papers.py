@@ -118,6 +118,11 @@ PAPERS = (
     Paper("Peng 2021", "RWKV-LM", "https://github.com/BlinkDL/RWKV-LM"),
     Paper("Peng et al. 2023", "YaRN: Efficient Context Window Extension of Large Language Models", "arXiv:2309.00071"),
     Paper("Peters et al. 2018", "Deep contextualized word representations", "arXiv:1802.05365"),
+    Paper(
+        "Nguyen & Salazar 2019",
+        "Transformers without Tears: Improving the Normalization of Self-Attention",
+        "arXiv:1910.05895",
+    ),
     Paper("Press & Wolf 2017", "Using the Output Embedding to Improve Language Models", "arXiv:1608.05859"),
     Paper(
         "Press et al. 2021",

@@ -68,6 +68,13 @@ NORM_KINDS = KindTable(
         ),
         Kind(
             KIND,
+            "scalenorm",
+            "divide by the length, multiply by one learned number (ScaleNorm, Nguyen & Salazar 2019)",
+            frozenset({"normalises", "epsilon"}),
+            code="zoo.layers.norm:ScaleNorm",
+        ),
+        Kind(
+            KIND,
             "centering",
             "subtract the mean, scale, shift: LayerNorm without the division",
             frozenset({"normalises", "bias"}),
