@@ -10,8 +10,9 @@ from zoo.config import plugins
 def isolated_plugins(tmp_path, monkeypatch):
     """Gives each test its own record of trusted plug-ins, and unloads its plug-ins."""
     monkeypatch.setattr("zoo.config.plugins.cache_directory", lambda: tmp_path / "cache")
-    # Those that come with zoo may have been loaded by other tests.
+    # Those that come with zoo may have been loaded by other tests; others belong to the test's module.
     for plugin in reversed(plugins.loaded()):
-        plugins.unload(plugin)
+        if plugin.shipped:
+            plugins.unload(plugin)
     with unloading():
         yield
