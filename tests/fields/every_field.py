@@ -338,8 +338,10 @@ def resolve(changes):
     Raises:
         ConfigError: the changes are refused.
     """
-    changes = {
-        path: value() if callable(value) else value
-        for path, value in ({"data.source": f"text:{text()}"} | BASE | changes).items()
-    }
-    return resolve_with_vocabulary(configs.override(configs.default(), changes))
+    changes = {"data.source": f"text:{text()}"} | BASE | changes
+    return _resolve(tuple((path, value() if callable(value) else value) for path, value in sorted(changes.items())))
+
+
+@functools.lru_cache(maxsize=256)
+def _resolve(changes):
+    return resolve_with_vocabulary(configs.override(configs.default(), dict(changes)))
