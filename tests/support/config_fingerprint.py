@@ -85,8 +85,8 @@ class Computation:
         return objective, make_program(self.config, self.model, objective, self.mesh), batches, self.constants
 
     def digest(self, part) -> str:
-        """Returns the hash of a part: of arrays, of the equations and arrays of a traced program, or of
-        the paths, shapes and types of a model's variables.
+        """Returns the hash of a part: of arrays, of the equations and arrays of a traced program, or
+        of the paths, shapes and types of a model's variables.
         """
         if part not in self._digests:
             text, arrays = getattr(self, "_" + part.replace(" ", "_"))()
