@@ -197,7 +197,7 @@ def test_full_size_configs_resolve(benchmark_module):
     assert configs["1.3B, 16 rows, scanned"].model.remat == "none"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="every benchmark is traced or run")
 def test_full_size_training_steps_can_be_traced(benchmark_module):
     from zoo.resources.abstract_run import abstract_program, lowered_step
 
@@ -216,7 +216,7 @@ def dry_run(folder, *flags):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="benchmarks are run in other processes")
 def test_a_dry_run_of_two_stages(tmp_path, lines_of):
     completed = dry_run(tmp_path, "--stages=loss,probe")
     lines = lines_of(tmp_path)
@@ -231,7 +231,7 @@ def test_a_dry_run_of_two_stages(tmp_path, lines_of):
     assert (again.returncode, again.stdout, lines_of(tmp_path)) == (0, "", lines)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="every benchmark is traced or run")
 @pytest.mark.timeout(3600)
 def test_a_dry_run_of_everything(suite, tmp_path, lines_of):
     completed = dry_run(tmp_path)

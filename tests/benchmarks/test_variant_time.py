@@ -75,7 +75,7 @@ def test_other_parts_are_kept_if_their_setup_matches(timing, tmp_path):
         timing.other_parts(["optimizer"], SETUP | {"jax": "1.3"}, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a benchmark is run")
 def test_a_part_is_measured(timing, benchmark_module):
     settings = benchmark_module("claims.turns").Settings(1, 1, 100.0, smoke=True)
     rows = timing.measure_part("head and objective", {"z-loss": {"objective.z_loss": 1e-4}}, settings)

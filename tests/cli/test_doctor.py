@@ -8,7 +8,7 @@ from zoo.cli import doctor
 from zoo.cli.main import main
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="the speed of the device is measured")
 def test_doctor_reports_versions_devices_and_speed(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "SECONDS", 0.05)
     monkeypatch.setattr(doctor, "PRODUCT", (64, 64, 64))

@@ -1,5 +1,6 @@
 """`zoo generate`, as a user types it."""
 
+import functools
 import json
 
 import pytest
@@ -9,12 +10,21 @@ from tests.support.untrained import untrained
 from zoo.cli import main
 from zoo.decoding.text_generator import TextGenerator
 from zoo.terminal import escape
+from zoo.training import trained_run
 
 SHORT = {"model__num_layers": 1, "model__dim": 16}
 
 
 def untrained_run(folder, **overrides):
     return str(untrained(folder, small(**SHORT | overrides)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def runs_are_loaded_once():
+    """Commands on the same run share its model, and with it the compiled programs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trained_run, "load_trained", functools.cache(trained_run.load_trained))
+        yield
 
 
 @pytest.fixture(scope="module")

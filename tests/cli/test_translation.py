@@ -16,7 +16,7 @@ from zoo.training.trainer import run
 
 pytest.importorskip("sacrebleu")
 # tests/training/test_translations.py covers translation without the commands.
-pytestmark = pytest.mark.promise
+pytestmark = pytest.mark.promise(reason="a whole run is trained and translates")
 
 
 @pytest.fixture(scope="module")

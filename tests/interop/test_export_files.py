@@ -49,7 +49,7 @@ def test_export_writes_the_weights_of_the_requested_step(trained):
     assert not np.array_equal(one, other)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a whole run is trained")
 def test_vocabulary_padding_is_removed_by_export(trained, tmp_path):
     data = {"data__source": f"text:{trained / 'text.txt'}", "model__vocab_multiple": 64}
     train(small(**GPT2, **data), tmp_path / "run", lambda line: None)

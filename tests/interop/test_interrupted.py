@@ -90,7 +90,7 @@ def test_only_abandoned_temporary_folders_are_removed(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted({"out", *names} - {".out.2.tmp"})
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="another process is started for each command, only to fail in it")
 @pytest.mark.parametrize("command", ["import", "export"])
 def test_exceeding_the_file_size_limit(command, gpt2, tmp_path):
     """Uses a subprocess, because the limit applies to a process and Orbax's threads end with it."""

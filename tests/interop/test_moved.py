@@ -32,7 +32,7 @@ def undo_last_steps(run):
     return status["parameters_sha256"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="whole runs are trained, moved and trained again")
 def test_every_command_accepts_moved_runs(text, tmp_path):
     imported(tmp_path / "first", "gpt2", words=99)
     (tmp_path / "second").mkdir()
@@ -60,7 +60,7 @@ def test_every_command_accepts_moved_runs(text, tmp_path):
     assert zoo("eval", moved)[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="whole runs are trained, moved and trained again")
 def test_a_moved_run_resumes_with_the_original_command(text, tmp_path):
     run = imported(tmp_path, "gpt2", words=99)
     assert fine_tune(run, tmp_path / "tuned", text) == (0, [])

@@ -23,7 +23,7 @@ def write_hub_cache(folder, ref="main"):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="another process is started for each name of a repository")
 def test_a_cached_repository_needs_no_network(tmp_path):
     """Uses a subprocess, because the hub's client reads its settings when it is imported."""
     write_hub_cache(tmp_path / "hub")

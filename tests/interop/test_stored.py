@@ -14,22 +14,15 @@ from zoo.interop.weights.mapping import from_zoo
 from zoo.nested import unflatten
 
 by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-# The first of the systems that share import rules; the others differ from it in settings.
-FIRST = {str(system.imported_as): system.name for system in reversed(SYSTEMS)}.values()
-# One system of each kind; the others run with the tests marked `promise` or `slow`.
+# One system of each kind.
 REPRESENTATIVE = {"gpt2", "llama", "bert", "bart", "t5", "elmo", "performer", "longformer", "control-baseline"}
-first_of_each = pytest.mark.parametrize(
+COMPARED_ELSEWHERE = pytest.mark.slow(
+    reason="CI compares them with the library itself (tests/parity/models/test_systems.py)"
+)
+one_of_each_kind = pytest.mark.parametrize(
     "system",
     [
-        pytest.param(
-            system,
-            id=system.name,
-            marks=()
-            if system.name in REPRESENTATIVE
-            else pytest.mark.promise
-            if system.name in FIRST
-            else pytest.mark.slow,
-        )
+        pytest.param(system, id=system.name, marks=() if system.name in REPRESENTATIVE else COMPARED_ELSEWHERE)
         for system in SYSTEMS
     ],
 )
@@ -43,7 +36,7 @@ def test_stored_outputs_match_the_list_of_systems():
     assert {path.stem for path in FOLDER.iterdir()} == {system.name for system in SYSTEMS}
 
 
-@first_of_each
+@one_of_each_kind
 def test_outputs_and_gradients_match_the_stored_ones(system):
     about, outputs, gradients, batch = read(system.name)
     config = resolved(system, about["config"])

@@ -58,7 +58,13 @@ SPECS = [
 ]
 # Sizes for larger machines are only planned with `-m promise`.
 MARKED_SPECS = [
-    pytest.param(spec, marks=() if spec.endswith((":tiny", ":quick")) else pytest.mark.promise) for spec in SPECS
+    pytest.param(
+        spec,
+        marks=()
+        if spec.endswith((":tiny", ":quick"))
+        else pytest.mark.promise(reason="sizes for larger machines take long to plan"),
+    )
+    for spec in SPECS
 ]
 # Experiments whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
@@ -248,7 +254,7 @@ def test_docstring_margins_are_those_of_the_contrasts(spec):
         assert f"{contrast.margin:g}" in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="every arm of every experiment is trained")
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("fast_compilation")
 @pytest.mark.parametrize("name", FILES)
@@ -351,7 +357,7 @@ def test_students_need_a_teacher(argument):
         load_experiment(f"{DISTILLATION}{argument}")
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="sizes for larger machines take long to plan")
 @pytest.mark.usefixtures("fast_compilation")
 def test_every_student_trains(teacher, tmp_path):
     plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={teacher}"))

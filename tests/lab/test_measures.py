@@ -244,7 +244,7 @@ def test_unknown_and_mixed_metrics_are_refused(metric, other, message):
         experiment_with_metric(metric, other)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and measured")
 def test_measures_are_computed_once_and_judged(tmp_path, capsys):
     """Measures two runs, then the second one again after it has been retrained."""
     names = ("norm=pre", "norm=post")
@@ -307,7 +307,7 @@ def test_measures_are_computed_once_and_judged(tmp_path, capsys):
     assert load_sweep(tmp_path).run(names[1], 0).final(GROWTH) is not None
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and measured")
 def test_a_failing_measure_does_not_stop_the_others(tmp_path, learned_run):
     done = subprocess.run(
         [

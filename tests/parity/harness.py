@@ -136,6 +136,7 @@ def run_ours(
     weights: Arrays,
     kernel: str,
     scan: bool,
+    with_gradients: bool = True,
 ) -> tuple[Arrays, Arrays]:
     """Computes outputs and gradients of zoo's model.
 
@@ -147,9 +148,10 @@ def run_ours(
         weights: from `cotangents`.
         kernel: the attention kernel.
         scan: whether the layers are scanned.
+        with_gradients: whether gradients are computed.
 
     Returns:
-        (outputs by name, gradients of the weighted sum of the outputs by zoo's paths).
+        (outputs by name, gradients of the weighted sum of the outputs by zoo's paths, if any).
     """
     plain = resolved(system, hf).model
     fields = {} if plain.architecture == "elmo" else {"scan_layers": scan}
@@ -165,6 +167,8 @@ def run_ours(
         return sum((outputs[name] * weights[name]).sum() for name in weights), outputs
 
     arrays = {name: jnp.asarray(array, jnp.int32) for name, array in batch.items()}
+    if not with_gradients:
+        return compiled(functional)(values, stats, arrays, weights)[1], {}
     (_, outputs), gradients = compiled(jax.value_and_grad(functional, has_aux=True))(values, stats, arrays, weights)
     return outputs, flatten(gradients, "/")
 

@@ -26,7 +26,9 @@ def both_plugins(tmp_path_factory):
             yield
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "examples", [40, pytest.param(500, marks=pytest.mark.slow(reason="five hundred models are made"))]
+)
 def test_random_configs_with_plugins_are_built_or_rejected(both_plugins, examples):
     outcomes, kinds = collections.Counter(), list(KINDS)
 

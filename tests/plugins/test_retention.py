@@ -175,7 +175,7 @@ def test_preempted_retention_run_resumes_bit_identically(trained, tmp_path, monk
     assert one == other
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_population_members_may_differ_in_retention_hyperparameters(trained, tmp_path):
     other = RUN | {"seed": 1, "model__attention__retained_weight": 1.0, "optimizer__group__decays__rate_factor": 2.0}
     requests = [RunRequest(small(**one), tmp_path / name, quiet) for name, one in (("0", RUN), ("1", other))]
@@ -220,7 +220,7 @@ print(len(jax.devices()), *(float(metrics[name]) for name in ("loss", "retained"
 """
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_eight_devices_take_the_same_step_as_one():
     """The model also has several residual streams, which saves a separate test and its compilation."""
     root, results = Path(__file__).parents[2], {}

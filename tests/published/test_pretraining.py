@@ -48,7 +48,7 @@ def trained(name, changes, folder):
     return load_run(folder), -(frequencies[frequencies > 0] * np.log(frequencies[frequencies > 0])).sum()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a published result is trained again")
 @pytest.mark.timeout(1800)
 def test_bert_learns_masked_tokens_and_next_sentence(wikitext, tmp_path):
     """Measured: 6.249 nats, where the entropy of the hidden tokens is 6.566; accuracy 0.834, and
@@ -59,7 +59,7 @@ def test_bert_learns_masked_tokens_and_next_sentence(wikitext, tmp_path):
     assert result.final("eval/next_accuracy") > 0.7
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a published result is trained again")
 @pytest.mark.timeout(1800)
 def test_roberta_learns_masked_tokens(wikitext, tmp_path):
     """Measured: 6.413 nats, where the entropy of the hidden tokens is 6.738. The test took 3.1

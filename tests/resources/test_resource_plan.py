@@ -37,7 +37,7 @@ def plans():
     return dict(zip(CASES, json.loads(completed.stdout.splitlines()[-1]), strict=True))
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="programs for several devices are compiled")
 @pytest.mark.parametrize("name", ["unrolled", "scanned, microbatches"])
 def test_memory_and_collectives_match_the_full_compilation(plans, name):
     plan, found = plans[name]["plan"], plans[name]
@@ -51,7 +51,7 @@ def test_memory_and_collectives_match_the_full_compilation(plans, name):
     assert 12 * plan["parameters"] / 8 < plan["state"] < 1.2 * 12 * plan["parameters"] / plan["mesh"]["fsdp"]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="programs for several devices are compiled")
 def test_plans_for_gpus_use_fused_attention(plans):
     plan = plans["fused"]["plan"]
     assert plan["kernel"] == "cudnn"
@@ -66,7 +66,7 @@ def test_plans_for_gpus_use_fused_attention(plans):
     assert "at least" in text
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="programs for several devices are compiled")
 def test_warnings_of_a_plan(plans):
     first, second = plans["indivisible"]["plan"]["warnings"]
     assert "model.vocab_size=509 is not divisible by mesh.tensor=8" in first
@@ -163,7 +163,7 @@ def test_wide_heads_are_fused_only_on_gpus_that_support_them():
     assert kernels == ["cudnn", "auto", "auto"]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="programs for several devices are compiled")
 def test_a_dry_run_plans_every_arm():
     command = [sys.executable, "-c", "import sys; from zoo.cli.main import main; sys.exit(main(sys.argv[1:]))", "run"]
     flags = ["--config=configs/gpt2.py:smoke", "--vary", "optimizer.learning_rate=1e-3,1e-2", "--dry-run"]

@@ -14,7 +14,7 @@ from tests.plugins.plugin_files import POWER
 from tests.support.small_runs import curves, lines
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.promise
+pytestmark = pytest.mark.promise(reason="a SLURM of two nodes is started")
 
 EXPERIMENT = f"""
 import sys

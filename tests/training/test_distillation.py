@@ -27,7 +27,7 @@ from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
-pytestmark = pytest.mark.promise
+pytestmark = pytest.mark.promise(reason="students are trained beside a teacher")
 ROOT = Path(__file__).parents[2]
 TEACHER = {"model__dim": 16, "model__num_layers": 4, "model__dropout": 0.1, "training__eval_batches": 3}
 STUDENT = {
@@ -109,7 +109,13 @@ def test_teacher_is_neither_changed_nor_saved(teachers, tmp_path):
     assert "teacher" not in json.dumps(jax.tree.map(lambda leaf: leaf.shape, state))
 
 
-@pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "masked",
+        pytest.param("causal", marks=pytest.mark.slow(reason="differs from the masked student in the objective alone")),
+    ],
+)
 def test_stopped_student_resumes_bit_for_bit(kind, teachers, tmp_path, monkeypatch):
     config, polls, original = student(teachers[kind], kind), itertools.count(1), checkpoint_module.Checkpoints.poll
     run(config, tmp_path / "straight", quiet)
@@ -208,7 +214,13 @@ def test_teacher_with_another_tokenizer_or_a_task_is_refused(teachers, tmp_path)
         )
 
 
-@pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "masked",
+        pytest.param("causal", marks=pytest.mark.slow(reason="differs from the masked student in the objective alone")),
+    ],
+)
 def test_shipped_config_distils_to_half_the_layers(kind, teachers, tmp_path):
     config = configs.load(
         f"{ROOT / 'configs' / 'distill.py'}:from={teachers[kind]},training.steps=2,schedule.warmup_steps=0"

@@ -16,7 +16,7 @@ def quiet(line):
     del line
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a model is trained, and a task on its features")
 def test_task_head_learns_from_frozen_features(tmp_path):
     elmo = {
         "model__architecture": "elmo",

@@ -22,7 +22,7 @@ from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
-pytestmark = pytest.mark.promise
+pytestmark = pytest.mark.promise(reason="whole runs are trained, with and without stored features")
 FROZEN = {
     "training__trained_layers": 0,
     "training__eval_batches": "auto",

@@ -76,7 +76,7 @@ def tuned(pretrained, tmp_path_factory):
     return folder
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_the_body_and_the_pooler_are_taken_and_the_classes_are_fresh(pretrained, tuned):
     before, after = load_trained(pretrained), load_trained(tuned)
     assert set(before.params) - set(after.params) == {"head"}
@@ -91,7 +91,7 @@ def test_the_body_and_the_pooler_are_taken_and_the_classes_are_fresh(pretrained,
     assert read_json(tuned / "meta.json")["data"]["labels"] == ["a", "b", "c"]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_the_command_scores_as_the_run_did(tuned, capsys):
     written = {
         name.removeprefix("eval/"): value for name, value in lines(tuned)[-1].items() if name.startswith("eval/")
@@ -106,7 +106,7 @@ def test_the_command_scores_as_the_run_did(tuned, capsys):
     assert "--lengths: only for text" in capsys.readouterr().err
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_path):
     said = []
     run(task(tuned, **STILL), tmp_path / "same", said.append)
@@ -120,7 +120,7 @@ def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_
     assert np.allclose(kernels[0], kernels[1], atol=1e-6)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -138,19 +138,19 @@ def test_commands_that_need_a_token_head_are_refused_in_one_line(tuned, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_another_body_is_refused_by_name(pretrained, tmp_path):
     with pytest.raises(ConfigError, match="stack/layers/ffn/up/kernel has shape"):
         run(task(pretrained, model__ffn__hidden_dim=40), tmp_path / "next", quiet)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_too_few_classes_are_refused(pretrained, tmp_path):
     with pytest.raises(ConfigError, match=r"model\.head\.classes=2 is fewer than the 3 labels"):
         run(task(pretrained, model__head__classes=2), tmp_path / "next", quiet)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
     run(task(pretrained, **STILL, seed=1), tmp_path / "one", quiet)
     run(task(pretrained, **STILL, seed=2), tmp_path / "two", quiet)
@@ -166,7 +166,7 @@ def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
     assert "median" in capsys.readouterr().out
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained, before and after")
 def test_a_config_takes_the_body_of_a_run(pretrained):
     made = configs.resolve(
         configs.finetuned(f"from={pretrained},data.sequence_length=16", {"objective.kind": "tagging"})

@@ -62,7 +62,7 @@ def whole():
     return step()
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a program is compiled for each number of trained layers")
 @pytest.mark.parametrize(("count", "scanned"), [(1, False), (0, False), (2, True)])
 def test_only_the_last_layers_and_the_head_are_trained(whole, count, scanned):
     before, after, metrics, flops = step(training__trained_layers=count, model__scan_layers=scanned)
@@ -90,7 +90,7 @@ def test_only_the_last_layers_and_the_head_are_trained(whole, count, scanned):
         assert flops < (0.5, 0.7)[count] * whole[3]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a program is compiled for each number of trained layers")
 def test_frozen_parameters_do_not_change_in_a_group_with_decay():
     group = {
         "optimizer__groups": ("all",),

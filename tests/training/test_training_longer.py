@@ -79,7 +79,7 @@ def test_kill_while_recording_the_extension_loses_nothing(straight, tmp_path, mo
     assert sha256(tmp_path) == sha256(straight)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_unfinished_runs_and_population_members_can_be_extended(straight, tmp_path, monkeypatch):
     with stop_requested_at(2, monkeypatch), pytest.raises(Preempted):
         run(sized(8, **WARM), tmp_path / "0", quiet)
@@ -91,7 +91,7 @@ def test_unfinished_runs_and_population_members_can_be_extended(straight, tmp_pa
     assert grown == [[Extension(8, 16, 3)], [Extension(8, 16, 8)]]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_stable_phase_can_be_extended_until_its_decay_begins(tmp_path, monkeypatch):
     wsd = {"schedule__kind": "wsd", "schedule__decay_fraction": 0.5}
     with stop_requested_at(3, monkeypatch), pytest.raises(Preempted):

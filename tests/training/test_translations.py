@@ -65,7 +65,7 @@ def straight(config, tmp_path_factory):
     return folder
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and translate")
 def test_a_run_translates_at_the_configured_steps(straight, config, tmp_path):
     scores = [(line["step"], "eval/bleu" in line) for line in lines(straight) if "eval/loss" in line]
     assert scores == [(0, False), (4, True), (8, True)]
@@ -83,7 +83,7 @@ def test_a_run_translates_at_the_configured_steps(straight, config, tmp_path):
     assert before == after
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and translate")
 def test_held_out_sources_are_translated_once_and_scored_like_sacrebleu(straight, config):
     dataset = data.load(resolve(config()))
     texts = [json.loads(line) for line in (straight / "translations.jsonl").read_text().splitlines()]
@@ -176,7 +176,7 @@ def test_stopped_search_returns_nothing(random_model):
     assert next(asked) == 3
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and translate")
 def test_translation_run_resumes_bit_for_bit(straight, config, tmp_path, monkeypatch):
     polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
 
@@ -196,7 +196,7 @@ def test_translation_run_resumes_bit_for_bit(straight, config, tmp_path, monkeyp
     assert read_json(tmp_path / "run" / "status.json") == read_json(straight / "status.json")
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and translate")
 def test_accumulation_equals_the_full_batch_for_all_shapes(straight, config, tmp_path):
     # Without dropout, whose masks depend on the part of the batch.
     for parts in (1, 4):
@@ -219,7 +219,7 @@ def test_missing_sacrebleu_is_refused_before_training(config, tmp_path, monkeypa
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained and translate")
 def test_meta_describes_the_data(straight):
     record = read_json(straight / "meta.json")["data"]
     assert (record["train_pairs"], record["validation_pairs"]) == (60, 11)

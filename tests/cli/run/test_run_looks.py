@@ -27,7 +27,7 @@ def noise(monkeypatch):
     )
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="several sweeps are run")
 def test_seeds_are_added_until_the_verdict_is_decided(zoo, folder, noise):
     code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "8")
     assert (code, err) == (0, "")

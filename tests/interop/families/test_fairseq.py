@@ -172,7 +172,7 @@ def test_mismatched_dictionaries_are_rejected(changes, words, tmp_path):
     assert words in errors[0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="beam search is compiled for a source of each length")
 def test_prompts_are_encoded_with_the_source_dictionary(tmp_path):
     """As in fairseq, the encoder reads the source and </s>, and the decoder starts from </s>."""
     folder, _ = write_source(tmp_path / "source")

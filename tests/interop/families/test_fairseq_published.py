@@ -95,7 +95,7 @@ def measure():
     return float(worst), None, f"model.safetensors of SHA-256 {sha256(SHARED / 'model.safetensors')[:8]}..."
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="needs a published checkpoint")
 def test_encoder_states_and_probabilities_match_fairseq(published):
     assert max(differences(published[1]).values()) < 1e-5
 
@@ -162,7 +162,7 @@ def teacher_forced(published):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="needs a published checkpoint")
 def test_teacher_forced_accuracy_on_published_pairs(teacher_forced):
     for source, target, _, _ in teacher_forced:
         assert 3 not in source
@@ -187,7 +187,7 @@ def bleu(found, expected):
     return 100 * np.exp(np.log(right / total).mean() + min(0.0, 1 - lengths[1] / lengths[0]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="needs a published checkpoint")
 def test_published_pairs_are_translated(published, teacher_forced):
     """Beam search starts from </s>, as in fairseq. Every translation must be at least as likely as the
     published one, and token accuracy must reach that of teacher forcing.
@@ -225,7 +225,7 @@ def test_published_pairs_are_translated(published, teacher_forced):
     assert bleu([words(ids) for ids in found], [words(target) for target in targets]) > 95
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="needs a published checkpoint")
 def test_generate_translates_segmented_text(published):
     sources = [published_lines("roman")[number] for number in (3, 4)]
     arguments = [part for line in sources for part in ("--prompt", segment(line))]

@@ -176,7 +176,7 @@ def get_experiment(size="tiny"):
 """
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole sweeps are trained")
 def test_a_sweep_by_populations_equals_a_sweep_by_single_runs(tmp_path):
     (tmp_path / "rates.py").write_text(EXPERIMENT)
 

@@ -60,7 +60,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="other processes train")
 def test_runs_of_one_process_equal_runs_of_separate_processes(train, tmp_path):
     """Two arms with different programs and two seeds each, in turn; equality is bit for bit."""
     states, started, folder = train(
@@ -90,7 +90,7 @@ def test_runs_of_one_process_equal_runs_of_separate_processes(train, tmp_path):
         os.kill(started[0], 0)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="other processes train")
 def test_a_run_that_fails_ends_its_process_and_no_other_run(train):
     states, started, _ = train(
         factors={"rate": {"good": {}, "bad": {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}}}, seeds=(0,)
@@ -111,7 +111,7 @@ def test_a_run_that_fails_ends_its_process_and_no_other_run(train):
     assert len(started) == 3
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="other processes train")
 @pytest.mark.faults
 def test_a_killed_process_interrupts_one_run_which_is_retried(train, tmp_path):
     def kill(started):

@@ -240,7 +240,10 @@ def test_added_seeds_are_shown(small):
     assert "runs 3/3" in screen.file.getvalue()
 
 
-@pytest.mark.parametrize("words", [("--port", "0"), pytest.param(("--terminal",), marks=pytest.mark.promise)])
+@pytest.mark.parametrize(
+    "words",
+    [("--port", "0"), pytest.param(("--terminal",), marks=pytest.mark.promise(reason="another process is started"))],
+)
 def test_ctrl_c_ends_quietly(small, words):
     # In the background of a shell SIGINT is ignored, and the child process would inherit that.
     child = subprocess.Popen(

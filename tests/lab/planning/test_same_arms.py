@@ -12,7 +12,7 @@ from zoo.training.trainer import run
 SEEDS = (0, 1, 2, 3)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_one_arm_under_two_names_is_undecided(tmp_path):
     names = {"norm=first": 0, "norm=second": 100}
     runs = []

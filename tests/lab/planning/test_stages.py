@@ -290,7 +290,7 @@ def test_metrics_are_those_of_the_task():
     assert "no metric eval/f1" in problems(task_experiment(metric="eval/f1"))[0]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole runs are trained")
 def test_a_plan_with_prerequisites_trains(tmp_path):
     plan = make_plan(task_experiment())
     for one in plan.in_order:

@@ -15,7 +15,10 @@ from zoo.lab.report.server import Pages, Server
 from zoo.lab.results.comparison import load_comparison
 from zoo.lab.results.sweep_results import load_any, load_sweep
 
-pytestmark = [pytest.mark.promise, pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")]
+pytestmark = [
+    pytest.mark.promise(reason="pages are opened in a browser"),
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine"),
+]
 
 LINES = "document.querySelectorAll('#curves-plot [data-line]').length"
 LEGEND = "#curves .legend button"

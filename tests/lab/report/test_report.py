@@ -284,7 +284,7 @@ def test_a_full_disk_is_reported_in_one_line(writer, figures):
     assert not [path for path in (writer.root / "out").rglob("*") if path.is_file()]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="another process is started")
 def test_reading_needs_no_accelerator_library():
     code = (
         "import sys, zoo.cli.sweeps.report\nassert not {'scipy', 'matplotlib'} & set(sys.modules)\n"

@@ -17,7 +17,7 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import design_until_decided, detectable_effect
 
-pytestmark = pytest.mark.promise
+pytestmark = pytest.mark.promise(reason="thousands of sweeps are simulated")
 SIMULATIONS = 2000
 
 
@@ -85,9 +85,7 @@ def count_verdicts(
     return found
 
 
-@pytest.mark.parametrize(
-    "max_seeds", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
-)
+@pytest.mark.parametrize("max_seeds", [3, 10], ids=["three seeds", "added until decided"])
 def test_equal_arms_are_decided_in_at_most_5_percent_of_sweeps(max_seeds):
     found = count_verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, max_seeds)
     assert found["supported"] + found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
@@ -105,9 +103,7 @@ def test_rules_at_the_margin_are_decided_in_at_most_5_percent_of_sweeps(rule, tr
     assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
 
 
-@pytest.mark.parametrize(
-    "max_seeds", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
-)
+@pytest.mark.parametrize("max_seeds", [3, 10], ids=["three seeds", "added until decided"])
 def test_many_true_contrasts_are_refuted_in_at_most_5_percent_of_sweeps(max_seeds):
     # Each effect is at its margin, where a true contrast is refuted most often.
     # Eight independent contrasts at 2.5 % each, without a correction, would reach 18 %.

@@ -87,8 +87,20 @@ def test_greedy_decoding(name):
         assert found.tokens[row].tolist() == expected
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0, pytest.param(2.0, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["gpt2", "gemma3", *ENCODER_DECODERS])
+SEARCHED = ("gpt2", "gemma3", *ENCODER_DECODERS)
+OTHER_PENALTIES = pytest.mark.slow(reason="the length penalty is one formula for every model")
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha"),
+    [
+        *((name, 1.0) for name in SEARCHED),
+        ("gpt2", 0.0),
+        ("t5", 0.0),
+        *(pytest.param(name, 0.0, marks=OTHER_PENALTIES) for name in SEARCHED if name not in ("gpt2", "t5")),
+        *(pytest.param(name, 2.0, marks=OTHER_PENALTIES) for name in SEARCHED),
+    ],
+)
 def test_beam_search(name, alpha):
     # A token of the greedy text ends hypotheses early, too.
     free = ours(name)

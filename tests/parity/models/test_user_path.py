@@ -23,7 +23,7 @@ from zoo.decoding.stop_strings import stop_table
 from zoo.layers.context import Context
 from zoo.training.trained_run import load_trained
 
-pytestmark = [pytest.mark.parity, pytest.mark.slow]
+pytestmark = [pytest.mark.parity, pytest.mark.slow(reason="trains in both libraries")]
 
 LINES = [f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(400)]
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}

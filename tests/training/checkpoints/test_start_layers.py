@@ -82,7 +82,7 @@ def test_layers_are_those_that_are_named_bit_for_bit(bert, layers):
     assert {"embedding", "position", "segments", "head", "pooler", "next_sentence"} <= set(weights["params"])
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a whole run is trained")
 def test_run_starts_with_the_layers_and_records_them(bert, tmp_path):
     printed = []
     run(

@@ -69,7 +69,7 @@ def finish(started):
             process.wait()
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="other processes train")
 @pytest.mark.faults
 def test_two_processes_give_the_run_of_one(tmp_path):
     """A signal to one process stops both at the same step, and the resumed run ends equal."""
@@ -111,9 +111,17 @@ def test_two_processes_give_the_run_of_one(tmp_path):
     assert two[-1]["eval/loss"] == pytest.approx(one[-1]["eval/loss"], rel=2e-3)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="other processes train")
 @pytest.mark.faults
-@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        1,
+        pytest.param(
+            0, marks=pytest.mark.slow(reason="the first process ends like the second, and JAX's service with it")
+        ),
+    ],
+)
 def test_lost_process_ends_the_other_with_one_line(tmp_path, monkeypatch, victim):
     """This covers losses during a save, because there is one after every step."""
     monkeypatch.setenv("ZOO_PARTNER_SECONDS", "3")

@@ -1,7 +1,10 @@
-"""Eight simulated devices against one, in separate processes because JAX fixes the number of
-devices at start.
+"""Eight simulated devices against one. JAX fixes the number of devices at start, so one other process
+trains all cases on eight.
 """
 
+import contextlib
+import functools
+import itertools
 import json
 import os
 import subprocess
@@ -12,82 +15,22 @@ import jax
 import numpy as np
 import pytest
 
-from tests.support.small_runs import small
+from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, parameter_traits, split
+from zoo.training.checkpoints import checkpoint
 from zoo.training.mesh import batch_sharding, make_mesh, parameter_shardings
 from zoo.training.optimization.optimizer import make_optimizer
 from zoo.training.state import abstract_state, bytes_on_a_device
-
-SCRIPT = """
-import json, sys
-from pathlib import Path
-import jax
-from tests.support.small_runs import small, lines
-from zoo import config as configs
-from zoo.training.checkpoints import checkpoint
 from zoo.training.trainer import run
-stop_after = int(sys.argv[3])
-def poll(self, steps=[0], original=checkpoint.Checkpoints.poll):
-    original(self)
-    steps[0] += 1
-    if steps[0] == stop_after:
-        raise SystemExit(0)
-checkpoint.Checkpoints.poll = poll
-config = configs.override(small(model__attention__num_kv_heads=2, model__position__kind="rope", model__dropout=0.1, training__steps=6,
-                                training__checkpoint_every=2, training__eval_lengths="8,32"), json.loads(sys.argv[2]))
-try:
-    run(config, Path(sys.argv[1]), lambda line: None)
-except SystemExit:
-    pass
-print(json.dumps([len(jax.devices()), [
-    value for line in lines(Path(sys.argv[1])) for name, value in sorted(line.items()) if "loss" in name]]))
-"""
 
-
-def curve(folder: Path, devices: int, mesh: dict, stop_after: int = 0) -> list[float]:
-    environment = os.environ | {
-        "JAX_NUM_CPU_DEVICES": str(devices),
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(Path(__file__).parents[3]),
-    }
-    command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(mesh), str(stop_after)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    count, losses = json.loads(done.stdout.splitlines()[-1])
-    assert count == devices
-    return losses
-
-
-@pytest.mark.promise
-def test_eight_devices_give_the_curve_of_one(tmp_path):
-    alone = curve(tmp_path / "one", 1, {})
-    for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2}]):
-        np.testing.assert_allclose(curve(tmp_path / f"mesh{number}", 8, mesh), alone, rtol=2e-5, err_msg=str(mesh))
-    assert alone[0] > alone[5]
-
-
-@pytest.mark.promise
-def test_run_resumes_on_another_number_of_devices(tmp_path):
-    alone = curve(tmp_path / "alone", 1, {})
-    curve(tmp_path / "moved", 4, {"mesh.fsdp": 2, "mesh.tensor": 2}, stop_after=3)
-    moved = curve(tmp_path / "moved", 2, {})
-    assert len(moved) == len(alone)
-    np.testing.assert_allclose(moved, alone, rtol=2e-5)
-
-
-@pytest.mark.promise
-def test_accumulation_on_a_mesh_equals_the_whole_batch(tmp_path):
-    # Without dropout, whose masks depend on the part of the batch.
-    parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
-    many = curve(tmp_path / "parts", 4, parts)
-    np.testing.assert_allclose(many, curve(tmp_path / "whole", 1, {"model.dropout": 0.0}), rtol=2e-5)
-
-
+LENGTHS = {"training.eval_lengths": (8, 32)}
+WITHOUT_DROPOUT = {"model.dropout": 0.0}
 # A loss of two means, whose terms are spread unevenly over the devices.
-PAIRS = {
+PAIRS = WITHOUT_DROPOUT | {
     "model.architecture": "encoder",
     "objective.kind": "masked",
     "objective.next_sentence": True,
@@ -98,42 +41,8 @@ PAIRS = {
     "model.embedding.segments": 2,
     "data.sequence_length": 32,
     "model.position.kind": "learned",
-    "training.eval_lengths": (),
-    "model.dropout": 0.0,
 }
-
-
-@pytest.mark.promise
-def test_loss_of_two_means_on_a_mesh_equals_the_whole_batch(tmp_path):
-    alone = curve(tmp_path / "one", 1, PAIRS)
-    for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "training.accumulation_steps": 2}]):
-        np.testing.assert_allclose(
-            curve(tmp_path / f"mesh{number}", 8 >> number, PAIRS | mesh), alone, rtol=2e-5, err_msg=str(mesh)
-        )
-
-
-# Pairs of heads whose halves are on different devices, heads that share a vector on all devices,
-# and a loss whose weights differ between rows.
-SPREAD = {
-    "differential attention": {"model.attention.kind": "differential", "model.dropout": 0.0},
-    "latent attention": {"model.attention.kind": "latent", "model.attention.num_kv_heads": 4, "model.dropout": 0.0},
-    "masked diffusion": {
-        "model.architecture": "encoder",
-        "objective.kind": "masked_diffusion",
-        "training.eval_lengths": (),
-        "model.dropout": 0.0,
-    },
-}
-
-
-@pytest.mark.promise
-@pytest.mark.parametrize("name", SPREAD)
-def test_what_is_spread_over_devices_equals_one_device(name, tmp_path):
-    alone = curve(tmp_path / "one", 1, SPREAD[name])
-    mesh = {"mesh.fsdp": 2, "mesh.tensor": 2}
-    np.testing.assert_allclose(curve(tmp_path / "mesh", 4, SPREAD[name] | mesh), alone, rtol=2e-5)
-
-
+DIFFUSION = WITHOUT_DROPOUT | {"model.architecture": "encoder", "objective.kind": "masked_diffusion"}
 # Groups by role, by the axes that devices divide, and by path, besides the group of the rest. Two
 # use optimizers whose state has other shapes than the parameters.
 GROUPS = {
@@ -149,17 +58,112 @@ GROUPS = {
     "optimizer.group.keys.weight_decay": 0.5,
     "optimizer.group.keys.kind": "soap",
 }
+MESH = {"mesh.fsdp": 2, "mesh.tensor": 2}
+# Fields of a run, and what differs on eight devices. In the two kinds of attention the halves of a
+# pair of heads are on different devices, and heads share a vector on all devices; the weights of
+# the diffusion's loss differ between rows. Dropout masks depend on the part of an accumulated batch.
+CASES = {
+    "rows": (LENGTHS, {}),
+    "rows and tensors": (LENGTHS, MESH),
+    "two means": (PAIRS, {}),
+    "two means, accumulated": (PAIRS, MESH | {"training.accumulation_steps": 2}),
+    "differential attention": (WITHOUT_DROPOUT | {"model.attention.kind": "differential"}, MESH),
+    "latent attention": (WITHOUT_DROPOUT | {"model.attention.kind": "latent", "model.attention.num_kv_heads": 4}, MESH),
+    "masked diffusion": (DIFFUSION, MESH),
+    "parameter groups": (GROUPS, MESH),
+}
+PROGRAM = "import sys; from tests.training.sharding.test_mesh import train_all; train_all(sys.argv[1])"
 
 
-@pytest.mark.promise
-def test_parameter_groups_on_a_mesh_equal_one_device(tmp_path):
-    alone = curve(tmp_path / "one", 1, GROUPS)
-    mesh = GROUPS | {"mesh.fsdp": 2, "mesh.tensor": 2}
-    # Saved on some devices and resumed on another number of devices.
-    curve(tmp_path / "many", 8, mesh, stop_after=3)
-    np.testing.assert_allclose(curve(tmp_path / "many", 8, mesh), alone, rtol=2e-5)
-    ungrouped = curve(tmp_path / "none", 1, {path: GROUPS[path] for path in list(GROUPS)[:2]})
-    assert not np.allclose(ungrouped, alone, rtol=1e-3)
+def train(folder, fields, stop_after=0):
+    """Trains, or continues; with `stop_after` the run is interrupted in that update."""
+    base = small(
+        model__attention__num_kv_heads=2,
+        model__position__kind="rope",
+        model__dropout=0.1,
+        training__steps=6,
+        training__checkpoint_every=2,
+    )
+    polls, original = itertools.count(1), checkpoint.Checkpoints.poll
+
+    def poll(self):
+        original(self)
+        if next(polls) == stop_after:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(checkpoint.Checkpoints, "poll", poll)
+        run(configs.override(base, fields), folder, lambda line: None)
+
+
+def losses(folder):
+    return [value for line in lines(folder) for name, value in sorted(line.items()) if "loss" in name]
+
+
+def train_all(top):
+    """Trains every case. The groups are saved and resumed; what is to be resumed on one device is only
+    begun.
+    """
+    for name, (fields, mesh) in CASES.items():
+        for stop_after in (3, 0) if name == "parameter groups" else (0,):
+            train(Path(top) / name, fields | mesh, stop_after)
+    train(Path(top) / "begun", LENGTHS | MESH, stop_after=3)
+
+
+@pytest.fixture(scope="module")
+def on_eight(tmp_path_factory):
+    """The folder of the runs on eight devices."""
+    top = tmp_path_factory.mktemp("eight")
+    environment = os.environ | {
+        "JAX_NUM_CPU_DEVICES": "8",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    done = subprocess.run([sys.executable, "-c", PROGRAM, top], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return top
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Returns a function: fields as JSON -> losses on one device."""
+
+    @functools.cache
+    def losses_of(fields):
+        folder = tmp_path_factory.mktemp("one") / "run"
+        train(folder, json.loads(fields))
+        return losses(folder)
+
+    return losses_of
+
+
+on_other_devices = pytest.mark.promise(reason="another process trains on eight devices")
+
+
+@on_other_devices
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", CASES)
+def test_eight_devices_give_the_curve_of_one(name, on_eight, alone):
+    found, expected = losses(on_eight / name), alone(json.dumps(CASES[name][0]))
+    assert read_json(on_eight / name / "meta.json")["device"]["count"] == 8
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    trained = [line["train/loss"] for line in lines(on_eight / name) if "train/loss" in line]
+    assert len(trained) == 6
+    assert trained[-1] < trained[0]
+
+
+@on_other_devices
+@pytest.mark.timeout(1200)
+def test_run_resumes_on_another_number_of_devices(on_eight, alone):
+    assert not (on_eight / "begun" / "checkpoints" / "6").exists()
+    train(on_eight / "begun", LENGTHS)
+    np.testing.assert_allclose(losses(on_eight / "begun"), alone(json.dumps(LENGTHS)), rtol=2e-5)
+
+
+@on_other_devices
+def test_parameter_groups_change_the_curve(alone):
+    ungrouped = alone(json.dumps({path: GROUPS[path] for path in list(GROUPS)[:2]}))
+    assert not np.allclose(ungrouped, alone(json.dumps(GROUPS)), rtol=1e-3)
 
 
 def test_shard_shapes_on_a_mesh():
