@@ -64,13 +64,14 @@ def test_decoder_activations_match_numpy():
 
 
 @pytest.mark.parametrize("changes", [
-    *(pytest.param(changes, marks=pytest.mark.promise) for changes in ({}, ENCODER, {"model.position.kind": "rope", "model.norm.placement": "post"})),
     {"model.layers.pattern": ("local", "full"), "model.layers.kinds.local.attention.window": 2,
      "model.layers.kinds.full.attention.window": 0, "model.num_layers": 4},
-    {"model.layers.pattern": ("wide", "few"), "model.layers.kinds.wide.attention.num_heads": 4,
-     "model.layers.kinds.few.attention.num_heads": 2, "model.num_layers": 3},
-    {**ENCODER_DECODER, "model.encoder.num_layers": 3},
-], ids=["decoder", "encoder", "post-norm", "windows", "heads", "two sides"])  # fmt: skip
+    *(pytest.param(changes, marks=pytest.mark.promise(reason="two more models are compiled")) for changes in (
+        {"model.layers.pattern": ("wide", "few"), "model.layers.kinds.wide.attention.num_heads": 4,
+         "model.layers.kinds.few.attention.num_heads": 2, "model.num_layers": 3},
+        {**ENCODER_DECODER, "model.encoder.num_layers": 3},
+        {}, ENCODER, {"model.position.kind": "rope", "model.norm.placement": "post"})),
+], ids=["windows", "heads", "two sides", "decoder", "encoder", "post-norm"])  # fmt: skip
 def test_scanned_and_unrolled_layers_have_equal_activations(changes):
     targets = (
         TARGETS if "model.architecture" in changes and changes["model.architecture"] == "encoder_decoder" else None

@@ -35,6 +35,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.promise(reason="a run is trained")
 def test_probe_accuracy_matches_greedy_decoding(trained):
     task, model = parse(SOURCE.partition(":")[2]), load(trained)
     texts = list(task.texts(150, "probe recall"))
@@ -53,6 +54,7 @@ def test_probe_accuracy_matches_greedy_decoding(trained):
         assert share == np.mean(np.array(correct)[within])
 
 
+@pytest.mark.promise(reason="a run is trained")
 def test_probe_measure_and_command(trained, capsys):
     values = measure_run(trained, ["probe_recall"])
     assert main(["probe", str(trained), "--json"]) == 0
@@ -98,6 +100,7 @@ def test_every_task_has_a_probe():
                 assert task.task.place(text) < task.size - 2
 
 
+@pytest.mark.promise(reason="a run is trained")
 def test_probes_of_untrained_tasks_are_rejected(trained):
     with pytest.raises(ConfigError, match="has no synthetic:copy"):
         measure_run(trained, ["probe_copy"])

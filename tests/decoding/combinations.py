@@ -1,11 +1,14 @@
 """Configs of the decoders that support a cache: every position scheme with every window and number
 of key heads, and everything else that a decoder can have.
+
+Decoders that differ in fields of a layer are layers of one model, which is compiled in half the time.
 """
 
 import itertools
 
 from tests.support.building import ENCODER_DECODER
 from zoo.config.kinds import POSITION_KINDS
+from zoo.config.scopes import KINDS, overridable, scoped
 
 WINDOWS = (0, 3)
 KV_HEADS = (4, 2, 1)
@@ -51,20 +54,21 @@ DECODERS = {
         "model.attention.qk_norm": "cosine", "model.attention.ssmax": 0.3, "model.attention.window": 5, "model.position.kind": "rope",
         "model.position.kept_frequencies": 0.5},
     "sigmoid": {"model.attention.kind": "sigmoid"},
-    "differential": {"model.attention.kind": "differential", "model.attention.num_kv_heads": 2, "model.num_layers": 2,
-                     "model.position.kind": "rope", "model.attention.window": 5},
-    "latent": {"model.attention.kind": "latent", "model.num_layers": 2, "model.position.kind": "rope", "model.attention.window": 5,
+    "differential": {"model.attention.kind": "differential", "model.attention.num_kv_heads": 2, "model.position.kind": "rope",
+                     "model.attention.window": 5},
+    "latent": {"model.attention.kind": "latent", "model.position.kind": "rope", "model.attention.window": 5,
                "model.attention.query_latent_dim": 7},
     "latent, dilated, positions of scores": {"model.attention.kind": "latent", "model.position.kind": "alibi", "model.attention.window": 3,
                "model.attention.dilations": (1, 2), "model.attention.exclusive": True, "model.attention.ssmax": 0.4},
     "talking heads": {"model.attention.kind": "talking_heads", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
-    "forget gates, scanned": {
-        "model.attention.kind": "forgetting", "model.attention.window": 3, "model.scan_layers": True, "model.num_layers": 2},
+    "forget gates": {"model.attention.kind": "forgetting", "model.attention.window": 3},
+    "forget gates and canon layers, scanned": {
+        "model.attention.kind": "forgetting", "model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
     "forget gates, keys and values shifted, output normed": {
         "model.attention.kind": "forgetting", "model.convolution.kind": "kv_shift", "model.attention.num_kv_heads": 2,
         "model.attention.qk_norm": "head", "model.attention.output_norm": True, "model.attention.gate": "elementwise"},
-    "canon layers, scanned": {"model.convolution.kind": "canon", "model.convolution.places": "ABCD", "model.scan_layers": True, "model.num_layers": 2},
+    "canon layers": {"model.convolution.kind": "canon", "model.convolution.places": "ABCD"},
     "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},
     "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
@@ -92,6 +96,30 @@ ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
                                   "model.encoder.position.scaling.kind": "dynamic", "model.encoder.position.scaling.factor": 2.0,
                                   "model.encoder.position.scaling.original_length": 4},
 }.items()}  # fmt: skip
+
+
+# The decoders that can be layers of one model, by whether they are of another kind than softmax.
+LAYERS = [name for name, fields in DECODERS.items() if set(fields) <= set(overridable(f"{KINDS}.a"))]
+OF_OTHER_KINDS = [name for name in LAYERS if "model.attention.kind" in DECODERS[name]]
+OF_SOFTMAX = [name for name in LAYERS if name not in OF_OTHER_KINDS]
+# A layer of each scheme that belongs to a layer.
+SCHEMES = {
+    f"{position}, window {window}, {kv_heads} key heads": {
+        "model.position.kind": position, "model.attention.window": window, "model.attention.num_kv_heads": kv_heads,
+        **({"model.position.shared": False} if position == "relative_bias" else {})}
+    for position, window, kv_heads in (("rope", 3, 2), ("alibi", 3, 1), ("relative_bias", 0, 2), ("shaw", 3, 4), ("none", 0, 1))
+}  # fmt: skip
+
+
+def as_layers(decoders):
+    """Returns the overrides of one model whose layers are those of several decoders, {name: overrides
+    of one layer}. It adds sinusoids to the embedding, which every layer sees.
+    """
+    kinds = [f"l{number}" for number in range(len(decoders))]
+    fields = {"model.position.kind": "sinusoidal", "model.layers.pattern": tuple(kinds), "model.num_layers": len(kinds)}
+    for kind, layer in zip(kinds, decoders.values(), strict=True):
+        fields |= {scoped(f"{KINDS}.{kind}", path): value for path, value in layer.items()}
+    return fields
 
 
 def scheme(position):

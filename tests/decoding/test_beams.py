@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.decoding.making import padded_rows, random_model
-from tests.support.building import ENCODER_DECODER, compiled, counting, slow_but, with_values
+from tests.support.building import ENCODER_DECODER, by_default, compiled, counting, with_values
 from zoo.decoding import Generator, stop_table
 from zoo.decoding.generator import padded_length
 from zoo.layers.context import Context
@@ -117,10 +117,10 @@ def reference_search(has_encoder, seed, row, beams, alpha):
 @pytest.mark.parametrize("has_encoder", [False, True])
 @pytest.mark.parametrize(
     ("beams", "alpha", "cache"),
-    slow_but(
+    by_default(
         [(2, 2.0, True)],
         [(2, 0.0, True), (2, 2.0, True), (3, 1.0, True), (3, -0.7, True), (3, 1.0, False)],
-        pytest.mark.promise,
+        pytest.mark.promise(reason="other numbers of beams and length penalties"),
     ),
 )
 def test_narrow_beam_search_matches_a_reference(has_encoder, beams, alpha, cache):
@@ -145,7 +145,7 @@ def test_one_beam_without_stops_is_greedy_decoding():
 
 
 @pytest.mark.parametrize("overrides", [
-    pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise), {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
+    pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise(reason="another cache")), {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
 ], ids=str)  # fmt: skip
 def test_beam_search_reorders_the_cache(overrides):
     """With one prompt and one key head, the cache of the prompt has another shape than the cache of

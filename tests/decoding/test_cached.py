@@ -7,16 +7,51 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, KV_HEADS, WINDOWS, combined, scheme
+from tests.decoding.combinations import (
+    COMBINATIONS,
+    DECODERS,
+    ENCODER_DECODERS,
+    KV_HEADS,
+    LAYERS,
+    OF_OTHER_KINDS,
+    OF_SOFTMAX,
+    SCHEMES,
+    WINDOWS,
+    as_layers,
+    combined,
+    scheme,
+)
 from tests.decoding.making import stepwise_and_full_scores
-from tests.support.building import ENCODER_DECODER, close, slow_but
+from tests.support.building import ENCODER_DECODER, by_default, close
 from zoo.config.kinds import POSITION_KINDS
 
+OTHER = pytest.mark.promise(reason="another model is decoded")
 
-@pytest.mark.parametrize(
-    "position", slow_but(("rope", "relative_bias", "shaw"), POSITION_KINDS.by_name, pytest.mark.promise)
-)
-def test_cache_of_every_position_scheme(position):
+
+def check_layers(decoders, **settings):
+    """Asserts that a model with a layer of each decoder gives the same scores step by step; else
+    names the layers that do not.
+    """
+    try:
+        close(*stepwise_and_full_scores(as_layers(decoders), **settings))
+    except AssertionError as error:
+        wrong = []
+        for name, fields in decoders.items():
+            try:
+                close(*stepwise_and_full_scores(fields, **settings))
+            except AssertionError:
+                wrong.append(name)
+        raise AssertionError(f"layers that differ when decoded alone: {wrong}") from error
+
+
+def test_cache_of_every_position_scheme():
+    # So many steps that ring buffers of three slots wrap around many times.
+    check_layers(SCHEMES, steps=41, slots=64)
+
+
+@pytest.mark.promise(reason="every scheme with every window and number of key heads")
+@pytest.mark.parametrize("position", POSITION_KINDS.by_name)
+def test_cache_of_every_position_scheme_with_all_windows_and_key_heads(position):
     # A kind of layers for each combination of windows and numbers of key heads.
     every = list(itertools.product(WINDOWS, KV_HEADS))
     fields, pattern = {}, tuple(f"w{window}g{kv_heads}" for window, kv_heads in every)
@@ -30,27 +65,31 @@ def test_cache_of_every_position_scheme(position):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="the same layers, each in a model of its own")
 @pytest.mark.parametrize(("position", "window", "kv_heads"), COMBINATIONS)
 def test_cache_of_every_position_scheme_window_and_number_of_key_heads(position, window, kv_heads):
     close(*stepwise_and_full_scores(combined(position, window, kv_heads)))
 
 
-@pytest.mark.parametrize("name", slow_but((
-    "local and global layers, scanned and recomputed in training", "running statistics", "performer, rope", "shared queries",
-    "gated heads without their own values", "latent", "forget gates, scanned", "canon layers, scanned", "layers of shared weights",
-), DECODERS, pytest.mark.promise))  # fmt: skip
+def test_cache_of_every_kind_of_attention():
+    check_layers({name: DECODERS[name] for name in OF_OTHER_KINDS})
+
+
+@OTHER
+def test_cache_of_layers_with_softmax_attention():
+    check_layers({name: DECODERS[name] for name in OF_SOFTMAX})
+
+
+@pytest.mark.parametrize(
+    "name", by_default(["running statistics"], [name for name in DECODERS if name not in LAYERS], OTHER)
+)
 def test_cache_of_other_decoders(name):
     close(*stepwise_and_full_scores(DECODERS[name]))
 
 
-@pytest.mark.parametrize("name", slow_but(("encoder and decoder differ",), ENCODER_DECODERS, pytest.mark.promise))
+@pytest.mark.parametrize("name", by_default(["encoder and decoder differ"], ENCODER_DECODERS, OTHER))
 def test_cache_of_encoder_decoders(name):
     close(*stepwise_and_full_scores(ENCODER_DECODERS[name]))
-
-
-def test_the_ring_buffer_wraps_many_times():
-    close(*stepwise_and_full_scores({"model.attention.window": 4, "model.position.kind": "rope"}, steps=41, slots=64))
 
 
 def test_prompts_much_longer_than_the_window():
@@ -80,14 +119,14 @@ def test_cache_in_bfloat16():
 
 @pytest.mark.parametrize(
     "overrides",
-    [{}, pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise), ENCODER_DECODER],
+    [{}, *(pytest.param(fields, marks=OTHER) for fields in ({"model.attention.kind": "performer"}, ENCODER_DECODER))],
     ids=str,
 )
 def test_decoding_without_a_cache(overrides):
     close(*stepwise_and_full_scores(overrides, cached=False))
 
 
-@pytest.mark.promise
+@OTHER
 def test_dynamic_rope_scaling_without_a_cache():
     dynamic = {"model.position.kind": "rope", "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 4.0,
                "model.position.scaling.original_length": 8}  # fmt: skip

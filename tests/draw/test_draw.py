@@ -103,6 +103,7 @@ def test_compare_marks_differences():
     )
 
 
+@pytest.mark.promise(reason="figures of a run are drawn and written as files")
 def test_figures_of_a_decoder(tmp_path):
     folder = untrained_run(tmp_path, model__position__kind="rope")
     assert draw_files(tmp_path, "attention", folder, "--text", "abc", "--layers", "1", "--heads", "0,2") == [
@@ -140,7 +141,7 @@ def test_layers_without_scores_are_nan():
         rope_pictures.scores_by_distance(activations, "", TRAINED)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="the same figures are drawn of a decoder")
 def test_figures_of_an_encoder_decoder(tmp_path):
     folder = untrained_run(tmp_path, "span")
     assert draw_files(

@@ -191,7 +191,7 @@ REFUSED_BY = {
 OF_ANY_MODEL = re.compile("(optimizer|schedule)[.](?!muon_heads)")
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="every field is traced once more for each architecture")
 @pytest.mark.parametrize("architecture", [name for name in BASES if name != "decoder"])
 def test_every_architecture_reads_a_field_or_refuses_it(architecture):
     base, refused = BASES[architecture], {}
@@ -216,7 +216,7 @@ def test_every_architecture_reads_a_field_or_refuses_it(architecture):
         )
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="every choice is traced; the fields above compare two")
 @pytest.mark.parametrize(
     "field", [field for field in TESTED if field.choices and len(field.choices) > 2], ids=lambda field: field.path
 )

@@ -23,7 +23,7 @@ from zoo.training.mesh import make_mesh
 from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow(reason="thousands of random configs"), pytest.mark.timeout(3600)]
 
 
 def changes_of(config):

@@ -80,7 +80,7 @@ def names_both(pair, problems):
     return all(any(path in line for line in problems for path in CHANGES[name]) for name in pair)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="every pair of variants is resolved")
 def test_refused_pairs_are_reported_with_fields_of_both_variants():
     refused = {pair: problems for pair in PAIRS if (problems := resolved_pair(pair)[1])}
     assert all(names_both(*item) for item in refused.items()), refused
@@ -90,7 +90,10 @@ def test_refused_pairs_are_reported_with_fields_of_both_variants():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [pytest.param(*pair, marks=pytest.mark.promise if pair in DRAWN[:2] else pytest.mark.slow) for pair in DRAWN],
+    [
+        *(pytest.param(*pair, marks=pytest.mark.promise(reason="both variants are trained")) for pair in DRAWN[:2]),
+        *(pytest.param(*pair, marks=pytest.mark.slow(reason="more of the same random pairs")) for pair in DRAWN[2:]),
+    ],
 )
 def test_a_random_pair_trains_and_both_variants_matter_or_is_refused(one, other):
     pair = (one, other)

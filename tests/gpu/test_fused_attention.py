@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.building import call, slow_but
+from tests.support.building import by_default, call
 from zoo.layers.attention.kernels.banded import banded_attention
 from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.layers.attention.kernels.products import KERNELS
@@ -206,7 +206,12 @@ SLOW = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", slow_but([name for name in CASES if name not in SLOW], CASES))
+@pytest.mark.parametrize(
+    "name",
+    by_default(
+        [name for name in CASES if name not in SLOW], CASES, pytest.mark.slow(reason="more masks of the same kinds")
+    ),
+)
 def test_lengths_masks_and_biases(cudnn_calls, name):
     context, options, expected_arguments = CASES[name]
     keys = context.effective_key_positions

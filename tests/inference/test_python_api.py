@@ -27,6 +27,7 @@ def test_importing_zoo_loads_nothing_heavy():
         zoo.lode  # noqa: B018
 
 
+@pytest.mark.promise(reason="a run is trained")
 def test_train_continue_and_compare(tmp_path, capsys):
     Path(tmp_path / "base.py").write_text("from zoo import config\n\ndef get_config():\n    return config.default()\n")
     changes = SMALL | {"model.attention.implementation": "einsum", "training.steps": 4, "training.eval_every": 2}
@@ -53,6 +54,7 @@ def test_train_continue_and_compare(tmp_path, capsys):
         zoo.compare(tmp_path / "nowhere")
 
 
+@pytest.mark.promise(reason="examples of the documentation are run")
 def test_examples_of_the_python_page_run(tmp_path, monkeypatch, capsys):
     page = (Path(__file__).parents[2] / "docs/python.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -34,7 +34,7 @@ def remembered(lengths, width, slots, further, window=0):
     return cache, k, v
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a program for each random shape of a cache")
 @settings(max_examples=12)
 @given(
     strategies.tuples(*[strategies.integers(1, 9)] * B),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.building import TINY, tiny
+from tests.support.building import TINY, call, tiny
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.layers.block import make_block
@@ -18,7 +18,8 @@ DEEPER = WIDER | {"model.parametrization": "completep", "model.base_num_layers":
 
 
 def values(changes):
-    return {path: np.asarray(leaf) for path, leaf in flatten(initialise(make_model(tiny(changes)), 0), "/").items()}
+    model = make_model(tiny(changes))
+    return flatten(call(lambda seed: initialise(model, seed), 0), "/")
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.measures.shipped import drawing
-from tests.support.building import slow_but
+from tests.support.building import by_default
 from tests.support.small_runs import OBJECTIVES, small
 from tests.support.untrained import untrained
 from zoo.cli.main import main
@@ -32,7 +32,12 @@ def run_folder(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", slow_but(["causal", "bidirectional"], ["causal", "masked", "bidirectional", "span"], pytest.mark.promise)
+    "kind",
+    by_default(
+        ["causal", "bidirectional"],
+        ["causal", "masked", "bidirectional", "span"],
+        pytest.mark.promise(reason="another model is compiled"),
+    ),
 )
 def test_contextuality_of_input_table_and_layers(tmp_path, contextuality, kind):
     layers = contextuality.measure_contextuality(run_folder(tmp_path, kind), TEXTS, senses=SENSES)

@@ -18,8 +18,10 @@ def coordinates():
     return drawing("coordinates")
 
 
-@pytest.mark.promise
-@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.promise(reason="models of several widths are trained")
+@pytest.mark.parametrize(
+    "tied", [True, pytest.param(False, marks=pytest.mark.slow(reason="the rates of the body are the same"))]
+)
 def test_activations_keep_their_scale_only_under_mup(coordinates, tied):
     slopes = {
         name: coordinates.coordinates(

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from tests.decoding.making import stepwise_and_full_scores
-from tests.support.building import ENCODER_DECODER, call, close, counting, random_values, slow_but, tiny, with_values
+from tests.support.building import (
+    ENCODER_DECODER,
+    by_default,
+    call,
+    close,
+    counting,
+    random_values,
+    scanned_and_rematerialised,
+    tiny,
+    with_values,
+)
 from zoo.layers.feedforward import FeedForward
 from zoo.models.architectures import make_model
 
@@ -66,10 +76,14 @@ def hidden(model, values):
     return call(run, values)
 
 
-@pytest.mark.parametrize(("name", "scan", "remat"), slow_but(
-    [("all alike", True, "full"), ("kinds and a rest", True, "none"), ("two sides", False, "none"),],
-    [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
-    pytest.mark.promise))  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "scan", "remat"),
+    by_default(
+        [("kinds and a rest", True, "full"), ("two sides", True, "full")],
+        scanned_and_rematerialised(MODELS),
+        pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
+    ),
+)
 def test_layers_know_their_index_and_the_depth(name, scan, remat, monkeypatch):
     fields, stacks = MODELS[name]
     fields = fields | {"model.attention.implementation": "einsum"}
@@ -80,7 +94,10 @@ def test_layers_know_their_index_and_the_depth(name, scan, remat, monkeypatch):
     close(hidden(deepening, values), hidden(plain, scaled_by_hand(values, stacks)))
 
 
-@pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
+@pytest.mark.parametrize(
+    "name",
+    by_default(["all alike"], ["all alike", "two sides"], pytest.mark.promise(reason="another model is decoded")),
+)
 def test_layers_know_their_index_in_cached_decoding(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", DeepeningFeedForward)
     # Models are cached by their fields, so this width is unique to this test.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.support.building import call, close, slow_but, tiny
+from tests.support.building import by_default, call, close, tiny
 from zoo import config as configs
 from zoo.interop.model_weights import with_rows_of, without_padding
 from zoo.layers.context import Context
@@ -56,7 +56,9 @@ def measured(config, tokens):
     return jax.tree.map(np.asarray, params), total, reports, gradients
 
 
-@pytest.mark.parametrize("name", slow_but(["tied"], CASES, pytest.mark.promise))
+@pytest.mark.parametrize(
+    "name", by_default(["tied"], CASES, pytest.mark.promise(reason="gradients of other models are compiled"))
+)
 def test_losses_and_gradients_equal_those_without_padding(name):
     tokens = np.random.default_rng(0).integers(0, V, (2, 9), np.int32)
     shallow = CASES[name] | {"model.num_layers": 1}

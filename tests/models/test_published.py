@@ -10,13 +10,13 @@ import pytest
 from tests.decoding.making import stepwise_and_full_scores
 from tests.support.building import (
     ENCODER_DECODER,
+    by_default,
     call,
     close,
     counting,
     programs_inside,
-    promise_or_slow,
     random_values,
-    slow_but,
+    scanned_and_rematerialised,
     tiny,
     with_values,
 )
@@ -80,10 +80,14 @@ def loss_of(fields, layer, monkeypatch):
     return loss, random_values(model, 1)
 
 
-@pytest.mark.parametrize(("name", "scan", "remat"), promise_or_slow(
-    [("kinds and a rest", True, "none")],
-    [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
-    row=6))  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "scan", "remat"),
+    by_default(
+        [("kinds and a rest", True, "full")],
+        scanned_and_rematerialised(MODELS),
+        pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
+    ),
+)
 def test_all_layers_read_the_first_layer_and_the_embedding(name, scan, remat, monkeypatch):
     plain, values = loss_of(MODELS[name], PlainFeedForward, monkeypatch)
     expected, expected_gradient = call(jax.value_and_grad(plain), values)
@@ -111,7 +115,10 @@ def test_layers_after_the_first_are_scanned(name, length, monkeypatch):
     assert list(lengths(jax.make_jaxpr(loss)(values).jaxpr)) == ([] if length is None else [length])
 
 
-@pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
+@pytest.mark.parametrize(
+    "name",
+    by_default(["all alike"], ["all alike", "two sides"], pytest.mark.promise(reason="another model is decoded")),
+)
 def test_cached_decoding_reads_values_of_the_current_token(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", ReadingFeedForward)
     close(*stepwise_and_full_scores(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))

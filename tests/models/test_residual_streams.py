@@ -187,9 +187,21 @@ PATTERN = {
     ("changes", "base"),
     [
         ({"model.scan_layers": True, "model.remat": "full"}, {}),
-        pytest.param({"model.scan_layers": True}, {}, marks=pytest.mark.slow),
-        pytest.param({"model.remat": "full"}, {}, marks=pytest.mark.slow),
-        pytest.param({"model.scan_layers": True}, PATTERN, marks=pytest.mark.slow),
+        pytest.param(
+            {"model.scan_layers": True},
+            {},
+            marks=pytest.mark.slow(reason="scanned with rematerialisation is the hardest of the four"),
+        ),
+        pytest.param(
+            {"model.remat": "full"},
+            {},
+            marks=pytest.mark.slow(reason="scanned with rematerialisation is the hardest of the four"),
+        ),
+        pytest.param(
+            {"model.scan_layers": True},
+            PATTERN,
+            marks=pytest.mark.slow(reason="scanned with rematerialisation is the hardest of the four"),
+        ),
     ],
     ids=["scanned with remat", "scanned", "remat", "pattern"],
 )
@@ -203,8 +215,8 @@ def test_scan_and_remat_do_not_change_gradients(changes, base):
     "changes",
     [
         {},
-        pytest.param({"model.scan_layers": True}, marks=pytest.mark.promise),
-        pytest.param(ENCODER_DECODER, marks=pytest.mark.promise),
+        pytest.param({"model.scan_layers": True}, marks=pytest.mark.promise(reason="another model is decoded")),
+        pytest.param(ENCODER_DECODER, marks=pytest.mark.promise(reason="another model is decoded")),
     ],
     ids=["", "scanned", "two sides"],
 )
@@ -258,7 +270,7 @@ def trained(changes, steps, length=9):
     return before, jax.device_get(state["params"]), losses
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a model is trained")
 def test_training_makes_the_streams_differ():
     _, after, losses = trained({"optimizer.learning_rate": 1e-2}, 10)
     assert losses[-1] < losses[0] - 0.5
@@ -269,7 +281,7 @@ def test_training_makes_the_streams_differ():
         assert np.ptp(sublayer) > 1e-3
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a model is trained")
 def test_an_encoder_decoder_trains():
     """The loss reaches the encoder's streams through cross-attention, which reads their mean."""
     before, after, losses = trained(ENCODER_DECODER | {"optimizer.learning_rate": 1e-2}, 10, length=8)
@@ -291,7 +303,7 @@ TASK = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="tests/training/test_features.py trains frozen bodies without streams")
 def test_frozen_body_gives_one_vector_and_frozen_connections():
     batch = {"tokens": np.arange(16, dtype=np.int32).reshape(2, 8), "labels": np.array([0, 2], np.int32)}
     for layers in (0, 1):
@@ -320,7 +332,7 @@ RUN = {
 }
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="runs are trained")
 def test_population_trains_streams_and_records_dynamics(tmp_path):
     members = [RUN, RUN | {"seed": 1, "optimizer__learning_rate": 1e-2}]
     requests = [RunRequest(small(**one), tmp_path / str(index), quiet) for index, one in enumerate(members)]

@@ -29,6 +29,8 @@ STACKS = {
     "first values": {DISTINCT: 2, "model.attention.kind": "value_residual", "model.attention.value_mix_learned": True},
 }  # fmt: skip
 
+OTHER = pytest.mark.promise(reason="other stacks, scanned and rematerialised")
+
 
 def repeated(values, uses):
     """Returns values with weights for every layer, by repeating the stored ones."""
@@ -75,12 +77,12 @@ def distinct_results(name):
 @pytest.mark.parametrize(
     ("name", "scan", "remat"),
     [
-        pytest.param("one", True, "full", marks=pytest.mark.promise),
+        pytest.param("one", True, "full", marks=OTHER),
         ("two", True, "none"),
-        pytest.param("one", False, "none", marks=pytest.mark.promise),
-        pytest.param("two", False, "dots", marks=pytest.mark.promise),
-        pytest.param("features", True, "none", marks=pytest.mark.promise),
-        pytest.param("first values", True, "none", marks=pytest.mark.promise),
+        pytest.param("one", False, "none", marks=OTHER),
+        pytest.param("two", False, "dots", marks=OTHER),
+        pytest.param("features", True, "none", marks=OTHER),
+        pytest.param("first values", True, "none", marks=OTHER),
     ],
 )
 def test_shared_layers_equal_distinct_layers_with_equal_weights(name, scan, remat):

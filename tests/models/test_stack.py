@@ -9,7 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.building import call, compiled, counting, programs_inside, random_values, slow_but, tiny, with_values
+from tests.support.building import (
+    by_default,
+    call,
+    compiled,
+    counting,
+    programs_inside,
+    random_values,
+    tiny,
+    with_values,
+)
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
@@ -44,10 +53,10 @@ def loss_and_gradient(scan, remat, dropout):
     return call(jax.value_and_grad(loss), values)
 
 
-@pytest.mark.parametrize(("scan", "remat", "dropout"), slow_but([(True, "dots", True)], [
+@pytest.mark.parametrize(("scan", "remat", "dropout"), by_default([(True, "dots", True)], [
     (False, "full", False), (False, "dots", False), (True, "none", False), (True, "full", False), (True, "dots", False),
     (True, "none", True), (False, "full", True), (True, "dots", True),
-], pytest.mark.promise))  # fmt: skip
+], pytest.mark.promise(reason="other ways to scan and rematerialise")))  # fmt: skip
 def test_scan_and_remat_do_not_change_the_result(scan, remat, dropout):
     # Measured: losses differ by at most 1e-7 of themselves, gradients by at most 1.6e-6 of the
     # largest of their array.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import ENCODER_DECODER, random_values, slow_but, tiny, with_values
+from tests.support.building import ENCODER_DECODER, by_default, random_values, tiny, with_values
 from tests.support.visibility import (
     CONSECUTIVE,
     ON_ANY_DEVICE,
@@ -54,7 +54,11 @@ def repeated(situation, layers=2):
 @either_way
 @pytest.mark.parametrize(
     ("name", "kind"),
-    slow_but([*zip(ROWS * len(POSITIONS), POSITIONS)], [*itertools.product(ROWS, POSITIONS)], pytest.mark.promise),
+    by_default(
+        [*zip(ROWS * len(POSITIONS), POSITIONS)],
+        [*itertools.product(ROWS, POSITIONS)],
+        pytest.mark.promise(reason="the same schemes with another mask"),
+    ),
 )
 def test_no_position_scheme_shows_more_than_the_mask(name, kind, way):
     check(of_model(SITUATIONS[name], way, ONE | {"model.position.kind": kind}), SITUATIONS[name])
@@ -118,7 +122,9 @@ def test_encoder_global_tokens_see_and_are_seen_by_all(projections, layers, way)
 
 
 @either_way
-@pytest.mark.parametrize("scan", slow_but([True], [False, True], pytest.mark.promise))
+@pytest.mark.parametrize(
+    "scan", by_default([True], [False, True], pytest.mark.promise(reason="the same stack, unrolled"))
+)
 def test_local_and_global_layers_compose(scan, way):
     pattern = {
         "model.layers.pattern": ("local", "wider"),
@@ -139,7 +145,7 @@ S, TARGETS = 7, 5
 
 @either_way
 @pytest.mark.parametrize(("fields", "windows"), [
-    *(pytest.param({"model.attention.implementation": kernel}, (0, 0), marks=() if kernel == "rows" else pytest.mark.promise) for kernel in ON_ANY_DEVICE),
+    *(pytest.param({"model.attention.implementation": kernel}, (0, 0), marks=() if kernel == "rows" else pytest.mark.promise(reason="the same masks in another kernel")) for kernel in ON_ANY_DEVICE),
     ({"model.position.kind": "relative_bias"}, (3, 3)), ({"model.scan_layers": True, "model.decoder.num_layers": 2}, (5, 2)),
 ], ids=str)  # fmt: skip
 def test_decoder_tokens_see_their_past_and_all_source_tokens(fields, windows, way):

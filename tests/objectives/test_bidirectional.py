@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.objectives.making import TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
+from tests.objectives.making import OTHER, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
 from tests.support.building import TINY_ELMO
 
 ROWS = np.array(
@@ -43,7 +43,7 @@ def expected(made, rows):
     return total, squares
 
 
-@pytest.mark.parametrize("chunk", [0, 5])
+@pytest.mark.parametrize("chunk", [0, pytest.param(5, marks=OTHER)])
 def test_loss_equals_that_of_each_row_alone(chunk):
     made = Made(TINY_ELMO | {"objective.chunk_tokens": chunk})
     loss, sums = made.sums(ROWS)

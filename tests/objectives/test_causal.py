@@ -1,13 +1,15 @@
 """Causal language modelling: what is read, what is scored, and the sums that come out."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import reference
-from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers
-from tests.support.building import call, slow_but
+from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, Made, squared_normalizers
+from tests.support.building import by_default, call
 from zoo.objectives.objective import positions_and_documents
 
 PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])
@@ -67,8 +69,9 @@ def expected_loss(config, values, row, positions, documents=None):
     return np.array([-logs[t, target] if target >= 0 else 0.0 for t, target in enumerate(row[1:])])
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.parametrize("chunk", [0, 4])
+@pytest.mark.parametrize(
+    ("chunk", "isolate"), by_default([(4, False), (0, True)], [*itertools.product((0, 4), (False, True))], OTHER)
+)
 def test_the_loss_is_the_reference_s(isolate, chunk):
     sums, config, values = make({"objective.chunk_tokens": chunk}, isolate)
     loss, extra = sums(PACKED)
@@ -146,7 +149,12 @@ def test_a_loss_is_the_sum_over_its_rows():
 
 
 @pytest.mark.parametrize(
-    "kind", slow_but(["learned", "alibi"], ["learned", "sinusoidal", "rope", "alibi", "none"], pytest.mark.promise)
+    "kind",
+    by_default(
+        ["learned", "alibi"],
+        ["learned", "sinusoidal", "rope", "alibi", "none"],
+        pytest.mark.promise(reason="other position schemes"),
+    ),
 )
 def test_isolated_documents_score_as_if_they_were_alone(kind):
     sums = make({"model.position.kind": kind}, isolate=True)[0]

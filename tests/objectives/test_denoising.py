@@ -5,7 +5,7 @@ each row alone.
 import numpy as np
 import pytest
 
-from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
+from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
 from tests.objectives.test_spans import scores
 from zoo import config as configs
 from zoo import data
@@ -42,7 +42,7 @@ def expected(made, batch):
 
 
 @pytest.mark.parametrize("overrides", [
-    {}, {"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm", "objective.chunk_tokens": 4},
+    {}, pytest.param({"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm", "objective.chunk_tokens": 4}, marks=OTHER),
 ], ids=["plain", "relative, chunked"])  # fmt: skip
 def test_loss_equals_that_of_each_row_alone(overrides):
     made, batch = Made(DENOISING | overrides), corrupted()

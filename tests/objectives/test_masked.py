@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
+from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
 from zoo.data.rows.masking import Masking
 
 ENCODER = {
@@ -39,8 +39,9 @@ def expected(made, batch):
 
 
 @pytest.mark.parametrize("overrides", [
-    {}, {"objective.chunk_tokens": 2}, {"model.position.kind": "rope", "model.norm.placement": "post"},
-    {"model.head.transform": True, "model.head.bias": True, "model.head.softcap": 3.0},
+    {}, *(pytest.param(changes, marks=OTHER) for changes in (
+        {"objective.chunk_tokens": 2}, {"model.position.kind": "rope", "model.norm.placement": "post"},
+        {"model.head.transform": True, "model.head.bias": True, "model.head.softcap": 3.0})),
 ], ids=["plain", "chunked", "rope", "bert's head"])  # fmt: skip
 def test_loss_equals_that_of_each_row_alone(overrides):
     made, batch = Made(ENCODER | overrides), corrupted()

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, surprisal
+from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, FewTokens, Made, surprisal
 from zoo.data.rows.diffusion_masking import DiffusionMasking
 from zoo.errors import ConfigError
 
@@ -23,7 +23,9 @@ ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3
 
 
 @pytest.mark.parametrize(
-    "overrides", [{}, {"objective.chunk_tokens": 3, "model.head.transform": True}], ids=["plain", "chunked"]
+    "overrides",
+    [{}, pytest.param({"objective.chunk_tokens": 3, "model.head.transform": True}, marks=OTHER)],
+    ids=["plain", "chunked"],
 )
 def test_loss_equals_that_of_each_row_alone(overrides):
     made, batch = Made(ENCODER | overrides), MASKING.evaluation_batch({"tokens": ROWS}, np.arange(len(ROWS)))

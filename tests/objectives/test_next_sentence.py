@@ -188,8 +188,8 @@ def ragged(config):
     return batch
 
 
-@pytest.mark.promise
-@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.promise(reason="whole steps are compiled")
+@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow(reason="more parts of the same size"))])
 def test_accumulation_equals_the_full_batch_in_both_means(parts):
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.

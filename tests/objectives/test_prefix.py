@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.objectives.making import TOKEN_BYTES, Made, squared_normalizers, surprisal
+from tests.objectives.making import OTHER, TOKEN_BYTES, Made, squared_normalizers, surprisal
 from tests.support.building import call
 
 PREFIX = {
@@ -40,8 +40,9 @@ def expected(made, rows, prefix=3):
 
 
 @pytest.mark.parametrize("overrides", [
-    {}, {"objective.chunk_tokens": 4}, {"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm"},
-    {"model.decoder.num_layers": 2, "model.tie_embeddings": False},
+    {}, *(pytest.param(changes, marks=OTHER) for changes in (
+        {"objective.chunk_tokens": 4}, {"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm"},
+        {"model.decoder.num_layers": 2, "model.tie_embeddings": False})),
 ], ids=["plain", "chunked", "relative", "two sides"])  # fmt: skip
 def test_the_loss_is_that_of_every_row_alone(overrides):
     made = Made(PREFIX | overrides)
@@ -53,7 +54,7 @@ def test_the_loss_is_that_of_every_row_alone(overrides):
     assert sums["tokens"] == 8 + 8 + 4 + 1
 
 
-@pytest.mark.parametrize("prefix", [1, 7])
+@pytest.mark.parametrize("prefix", [1, pytest.param(7, marks=OTHER)])
 def test_loss_matches_the_reference_for_any_prefix_length(prefix):
     made = Made(PREFIX | {"objective.prefix_length": prefix})
     loss, sums = made.sums(ROWS[:2])

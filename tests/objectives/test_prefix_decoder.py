@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.objectives.making import TOKEN_BYTES, Made, surprisal
-from tests.support.building import call, random_values, slow_but, tiny, with_values
+from tests.objectives.making import OTHER, TOKEN_BYTES, Made, surprisal
+from tests.support.building import by_default, call, random_values, tiny, with_values
 from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.decoding import Sampling
@@ -50,8 +50,9 @@ def expected(made, rows, prefix=3):
 
 
 @pytest.mark.parametrize("overrides", [
-    {}, {"objective.chunk_tokens": 4, "model.position.kind": "alibi"}, {"model.position.kind": "rope", "model.norm.kind": "rmsnorm"},
-    {"model.position.kind": "shaw", "model.num_layers": 2}, {"model.attention.implementation": "xla"}, {"model.attention.implementation": "einsum"},
+    {}, *(pytest.param(changes, marks=OTHER) for changes in (
+        {"objective.chunk_tokens": 4, "model.position.kind": "alibi"}, {"model.position.kind": "rope", "model.norm.kind": "rmsnorm"},
+        {"model.position.kind": "shaw", "model.num_layers": 2}, {"model.attention.implementation": "xla"}, {"model.attention.implementation": "einsum"})),
 ], ids=["plain", "alibi, chunked", "rope", "shaw", "xla", "einsum"])  # fmt: skip
 def test_the_loss_is_the_reference_s(overrides):
     made = Made(PREFIX | overrides)
@@ -63,7 +64,7 @@ def test_the_loss_is_the_reference_s(overrides):
     assert sums["tokens"] == 8 + 8 + 4 + 1
 
 
-@pytest.mark.parametrize("prefix", [1, 7])
+@pytest.mark.parametrize("prefix", [1, pytest.param(7, marks=OTHER)])
 def test_loss_matches_the_reference_for_any_prefix_length(prefix):
     made = Made(PREFIX | {"objective.prefix_length": prefix})
     loss, sums = made.sums(ROWS[:2])
@@ -85,7 +86,10 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     np.testing.assert_allclose(loss, total + 0.1 * squares, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kernel", slow_but(["rows"], ["rows", "einsum", "xla"], pytest.mark.promise))
+@pytest.mark.parametrize(
+    "kernel",
+    by_default(["rows"], ["rows", "einsum", "xla"], pytest.mark.promise(reason="the same mask in another kernel")),
+)
 def test_which_tokens_a_target_depends_on(kernel):
     """By gradients through a model of one layer: of each target, which inputs' vectors matter."""
     made = Made(

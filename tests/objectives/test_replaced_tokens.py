@@ -12,9 +12,10 @@ import pytest
 
 import zoo
 from tests import reference
-from tests.objectives.making import OPENS, FewTokens, Made, surprisal
+from tests.objectives.making import OPENS, OTHER, FewTokens, Made, surprisal
 from tests.support.building import tiny
 from tests.support.small_runs import OBJECTIVES, lines, small
+from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.cli import evaluate as command
 from zoo.config import finetuned, generator_config
@@ -121,8 +122,9 @@ def expected(made, batch, drawn):
 
 
 @pytest.mark.parametrize("overrides", [
-    {}, BERT | {"objective.chunk_tokens": 2}, {"model.position.kind": "rope", "model.generator.width_fraction": 1.0},
-    {"model.head.softcap": 3.0, "model.position.kind": "relative_bias"},
+    {}, *(pytest.param(changes, marks=OTHER) for changes in (
+        BERT | {"objective.chunk_tokens": 2}, {"model.position.kind": "rope", "model.generator.width_fraction": 1.0},
+        {"model.head.softcap": 3.0, "model.position.kind": "relative_bias"})),
 ], ids=["plain", "bert's head, chunked", "rope, as wide", "bias by head"])  # fmt: skip
 def test_both_losses_equal_those_of_each_row_alone(overrides):
     made, batch = Made(ELECTRA | overrides), corrupted()
@@ -311,7 +313,7 @@ def batch_of(config, step):
     return make_corruption(config, ByteTokenizer()).training_batch(batch, np.arange(16), np.full(16, step), 0)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole steps are compiled")
 def test_accumulation_equals_the_full_batch_in_both_means():
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.
@@ -327,7 +329,7 @@ def test_accumulation_equals_the_full_batch_in_both_means():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="250 steps are trained")
 def test_discriminator_learns_to_find_replaced_letters():
     config, program = program_of(model__init__std=0.1, model__position__kind="rope")
     state, constants = program.initial_state(0), program.constants(0)
@@ -352,7 +354,7 @@ def pretrained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a run is trained")
 def test_run_records_metrics_of_both_networks(pretrained, capsys):
     last = lines(pretrained)[-1]
     written = {name for name in last if name.startswith("eval/")}
@@ -372,7 +374,7 @@ def test_run_records_metrics_of_both_networks(pretrained, capsys):
     assert f"{last['eval/loss']:.4f}" in output
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a run is trained")
 def test_discriminator_cannot_fill_masks(pretrained):
     model = zoo.load(pretrained)
     for call in (lambda: model.fill_mask("a [MASK] c"), lambda: model.logits("abc")):
@@ -381,7 +383,7 @@ def test_discriminator_cannot_fill_masks(pretrained):
     assert model.hidden_states("abc")[""].shape[0] == 2
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a run is trained")
 def test_fine_tuning_starts_from_the_discriminator_body(pretrained, tmp_path):
     (tmp_path / "train.csv").write_text(
         "text,label\n" + "".join(f"{'ab'[i % 2] * 3} {i},{'xy'[i % 2]}\n" for i in range(40))
@@ -401,7 +403,9 @@ def test_fine_tuning_starts_from_the_discriminator_body(pretrained, tmp_path):
         jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), before[name], after[name])
 
 
-def test_export_excludes_the_generator(pretrained, tmp_path):
+def test_export_excludes_the_generator(tmp_path):
+    own = {path.replace(".", "__"): value for path, value in BERT.items()} | OBJECTIVES["replaced_tokens"]
+    pretrained = untrained(tmp_path / "run", small(**own))
     export_run(pretrained, tmp_path / "out", "ElectraForPreTraining")
     import_run(find_checkpoint(f"hf:{tmp_path / 'out'}"), tmp_path / "back")
     before, after = load_trained(pretrained).params, load_trained(tmp_path / "back").params

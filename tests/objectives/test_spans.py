@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers, surprisal
+from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, Made, squared_normalizers, surprisal
 from zoo import config as configs
 from zoo.data.rows.spans import SpanCorruption
 from zoo.errors import ConfigError
@@ -49,7 +49,7 @@ def expected(made, batch):
 
 
 @pytest.mark.parametrize("overrides", [
-    {}, {"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm", "objective.chunk_tokens": 4},
+    {}, pytest.param({"model.position.kind": "relative_bias", "model.norm.kind": "rmsnorm", "objective.chunk_tokens": 4}, marks=OTHER),
 ], ids=["plain", "relative, chunked"])  # fmt: skip
 def test_the_loss_is_that_of_every_row_alone(overrides):
     made, batch = Made(SPAN | overrides), corrupted()

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.objectives.making import Made, surprisal
+from tests.objectives.making import OTHER, Made, surprisal
 from tests.support.building import close
 from zoo import config as configs
 from zoo.errors import ConfigError
@@ -48,7 +48,7 @@ def extracted(made):
     ("overrides", "labels", "expected"),
     [
         (ENCODER | {"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
-        ({"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
+        pytest.param({"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged, marks=OTHER),
         (ENCODER | {"objective.kind": "extraction"}, SPANS, extracted),
     ],
 )

@@ -41,20 +41,23 @@ TINY_ELMO = {
 }
 
 
-def slow_but(kept, cases, mark=pytest.mark.slow):
-    """Returns the cases of a test as parameters, with `mark` on those that are not in `kept`."""
+def by_default(kept, cases, otherwise):
+    """Returns the cases of a test as parameters: those in `kept` are run by default, the others carry
+    the marker `otherwise`, whose reason says why.
+    """
+    assert otherwise.kwargs["reason"]
     assert set(kept) <= set(cases)
     in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
-    return [pytest.param(*values, marks=() if case in kept else mark) for case, values in in_order]
+    return [pytest.param(*values, marks=() if case in kept else otherwise) for case, values in in_order]
 
 
-def promise_or_slow(kept, cases, row):
-    """Returns the cases of a test as parameters: those in `kept` are run by default, every second one
-    of the others guards a promise, in a checkerboard with rows of `row` cases, and the rest are slow.
+def scanned_and_rematerialised(names):
+    """Returns cases (name, scan, remat): each stack scanned and rematerialised, and the first in other
+    ways.
     """
-    marks = {case: None if case in kept else (number + number // row) % 2 for number, case in enumerate(cases)}
-    found = {None: (), 0: pytest.mark.promise, 1: pytest.mark.slow}
-    return [pytest.param(*case, marks=found[mark]) for case, mark in marks.items()]
+    first = next(iter(names))
+    others = ((False, "none"), (False, "dots"), (True, "none"))
+    return [*((name, True, "full") for name in names), *((first, *way) for way in others)]
 
 
 def tiny(overrides=None):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.building import compiled, random_values, slow_but
+from tests.support.building import by_default, compiled, random_values
 from tests.support.shared_programs import shared_program
 from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
@@ -42,7 +42,7 @@ def one_step(program, batch, seed=0):
     return program.train_step(program.initial_state(seed), program.put_batch(batch), program.constants(seed))
 
 
-@pytest.mark.parametrize("parts", slow_but([4], [2, 4, 8]))
+@pytest.mark.parametrize("parts", by_default([4], [2, 4, 8], pytest.mark.slow(reason="other numbers of equal parts")))
 def test_accumulation_equals_the_full_batch_on_ragged_rows(parts):
     # With a large epsilon Adam's first update is proportional to the gradient, like SGD's.
     whole_state, whole = one_step(program_of(optimizer__epsilon=1.0), ragged_batch())

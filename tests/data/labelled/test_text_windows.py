@@ -74,7 +74,7 @@ def test_windows_slide_over_the_longer_text_of_a_pair(tmp_path):
     assert encoded.cut["shorter texts of pairs cut to half a row"] == 1
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="programs of texts of several lengths are compiled")
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 def test_scores_of_a_text_are_the_mean_over_its_windows(tmp_path, kind):
     texts = ["abcd,", "abcdefghijklmnop,", "zyxw,", "zyxwvutsrq,"]

@@ -50,7 +50,7 @@ def test_batch_stages_keep_the_order_of_rows():
     np.testing.assert_array_equal(np.concatenate(batches), rows)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="runs are trained")
 @pytest.mark.parametrize(
     ("stages", "token_fraction"), [({"data__length_stages": (8, 5)}, 1), ({"data__batch_stages": (4, 5)}, 0.5)]
 )

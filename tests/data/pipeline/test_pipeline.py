@@ -139,7 +139,13 @@ def test_close_ends_the_thread():
 
 @pytest.mark.parametrize(
     "ending",
-    ["", *(pytest.param(ending, marks=pytest.mark.promise) for ending in ("batches.close()", "raise SystemExit(0)"))],
+    [
+        "",
+        *(
+            pytest.param(ending, marks=pytest.mark.promise(reason="a process for each way to end"))
+            for ending in ("batches.close()", "raise SystemExit(0)")
+        ),
+    ],
 )
 def test_the_process_exits_without_output(ending):
     program = (

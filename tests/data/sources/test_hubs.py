@@ -12,6 +12,7 @@ import pytest
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 from tests.data.sources.test_records import RECORDS, TEXTS, open_documents, texts, write_lines
+from tests.support.building import by_default
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.data import load
@@ -258,7 +259,7 @@ def test_tfds_errors_are_reported_in_one_line(tmp_path):
     assert "(bad text: 1 with NUL)" in open_documents(f"tfds:{folder}", bad_text="skip").description
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="another process reads")
 def test_reading_imports_no_tensorflow_nor_torch(tmp_path, folder):
     place = write_tfds(tmp_path / "tfds")
     code = """
@@ -279,7 +280,14 @@ assert not {"tensorflow", "torch"} & set(sys.modules)
 
 
 @pytest.mark.usefixtures("shared_programs")
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "hf", "hf streaming", "tfds"])
+@pytest.mark.parametrize(
+    "kind",
+    by_default(
+        ["hf"],
+        ["jsonl", "parquet", "hf", "hf streaming", "tfds"],
+        pytest.mark.promise(reason="a run is trained; each kind of source is read above"),
+    ),
+)
 def test_training_on_every_kind_of_source(kind, tmp_path):
     records = [{"text": f"document {i} tells of {i * i} sheep.", "n": i} for i in range(40)]
     write_lines(tmp_path / "a.jsonl", records)
@@ -320,7 +328,7 @@ def test_the_shipped_translation_config_reads_its_pairs_from_the_hub(monkeypatch
     assert {len(options["revision"]) for _, options in calls} == {40}
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a run is trained")
 def test_the_shipped_experiment_on_wikitext_trains_on_text_of_the_hub(monkeypatch, tmp_path):
     calls = fake_hub(monkeypatch, {"train": [{"text": f"Article {n} is about a number, {n}. " * 9} for n in range(40)]})
     plan = make_plan(load_experiment("feedforward_wikitext"))

@@ -159,6 +159,7 @@ def test_fields_for_one_source_of_a_mixture_are_read(parts, tmp_path):
     assert "66.7% jsonl:" in mixed.description
 
 
+@pytest.mark.promise(reason="runs are trained")
 @pytest.mark.usefixtures("shared_programs")
 def test_a_run_resumes_exactly_and_refuses_changed_text(parts, tmp_path, monkeypatch):
     config = small(

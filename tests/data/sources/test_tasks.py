@@ -224,7 +224,7 @@ def test_paragraphs_are_prose():
     assert paragraphs(lines) == ["Return the sum of both.", "This is a paragraph of two lines. It has two sentences."]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="the whole standard library is read")
 def test_the_whole_library_gives_enough_examples(monkeypatch):
     # The fixture `library` may have replaced it by a small one.
     monkeypatch.setattr(sysconfig, "get_path", GET_PATH)

@@ -246,7 +246,7 @@ def test_bpe_is_cached_and_a_damaged_cache_is_trained_again(cache, monkeypatch):
     assert len(list(cache.glob("tokenizers/*"))) == 3
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="three processes train a tokenizer on much text")
 def test_bpe_training_on_real_text_is_the_same_in_every_process(tmp_path):
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from test_tokenizers import TEXT, built; import sysconfig, pathlib;"

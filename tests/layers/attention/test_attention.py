@@ -12,11 +12,11 @@ from tests.layers.attention.attention_inputs import COUNTING, DOCUMENTS, MEMORY,
 from tests.support.building import (
     ENCODER,
     as_float64,
+    by_default,
     call,
     close,
     counting,
     random_values,
-    slow_but,
     tiny,
     with_values,
 )
@@ -110,7 +110,7 @@ PAIRS = [
 ]
 
 
-# Every layer and every scheme once or twice; the rest guards a promise.
+# Every layer and every scheme once or twice.
 FEW = [
     *itertools.product(("plain",), SCHEMES),
     *((name, "rope") for name in LAYERS if name != "plain"),
@@ -121,7 +121,9 @@ FEW = [
 ]
 
 
-@pytest.mark.parametrize(("name", "scheme"), slow_but(FEW, PAIRS, pytest.mark.promise))
+@pytest.mark.parametrize(
+    ("name", "scheme"), by_default(FEW, PAIRS, pytest.mark.promise(reason="other pairs of a layer and a scheme"))
+)
 def test_a_layer_is_the_equation(name, scheme):
     config = tiny(LAYERS[name] | SCHEMES[scheme]).model
     module, values = make_attention(config), random_values(make_attention(config), 6)

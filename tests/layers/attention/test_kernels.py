@@ -21,7 +21,7 @@ from tests.layers.attention.attention_inputs import (
     heads,
     normal,
 )
-from tests.support.building import call, close, counting, slow_but
+from tests.support.building import by_default, call, close, counting
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.kernels.scoring import Scoring
@@ -155,7 +155,7 @@ def check(kernel, cases, inputs, dtype, tolerance):
 
 @pytest.mark.parametrize(
     ("kernel", "window", "both_sides"),
-    slow_but(
+    by_default(
         [("einsum", 0, False), ("einsum", 3, False), ("einsum", 5, True), ("rows", 3, False), ("xla", 5, True)],
         [
             *(("einsum", window, False) for window in (0, 1, 3, T)),
@@ -166,7 +166,7 @@ def check(kernel, cases, inputs, dtype, tolerance):
                 for window, both_sides in ((0, False), (3, False), (5, True))
             ),
         ],
-        pytest.mark.promise,
+        pytest.mark.promise(reason="other widths of the window"),
     ),
 )
 def test_a_kernel_is_the_loop(kernel, window, both_sides):
@@ -174,7 +174,10 @@ def test_a_kernel_is_the_loop(kernel, window, both_sides):
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-@pytest.mark.parametrize("kv_heads", [pytest.param(4, marks=pytest.mark.promise), 1])
+@pytest.mark.parametrize(
+    "kv_heads",
+    [pytest.param(4, marks=pytest.mark.promise(reason="a head of keys for each of queries is the case above")), 1],
+)
 def test_a_kernel_is_the_loop_for_any_number_of_key_heads(kernel, kv_heads):
     cases = [*itertools.islice(situations(0, False), 4), *itertools.islice(situations(3, True), 5, None, 2)]
     check(kernel, cases, heads(0, kv_heads), np.float32, 1e-5)
@@ -221,7 +224,9 @@ def test_a_single_row_of_any_positions_is_masked_too(kernel, window):
         close(actual[0, filled], case.expected(q, k, v)[0, filled])
 
 
-@pytest.mark.parametrize("both_sides", [False, pytest.param(True, marks=pytest.mark.promise)])
+@pytest.mark.parametrize(
+    "both_sides", [False, pytest.param(True, marks=pytest.mark.promise(reason="gradients of other masks"))]
+)
 def test_gradients_of_the_kernels_agree(both_sides):
     inputs, weights = heads(3, 2), normal(B, T, H, K, seed=4)
     cases = [case for case in situations(3, both_sides) if case.values is None][both_sides::2]

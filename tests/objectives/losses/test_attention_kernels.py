@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.support.building import slow_but, tiny
+from tests.support.building import by_default, tiny
 from zoo.layers.attention import softmax_attention
 from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model
-from zoo.models.functional import initialise, initialise_statistics, split
+from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.attention_kernels import LayerKernel, attention_kernels, kernel_lines
 from zoo.objectives.objective import ForwardMode
@@ -132,6 +132,7 @@ def traced(config, platform, monkeypatch):
 
     original_banded, original_softmax = softmax_attention.banded_attention, SoftmaxAttention._softmax
     model, objective = make_model(config), make_objective(config, PlaceholderTokenizer(13))
+    graph, params, stats = split(model)
     constants = {name: jnp.asarray(table) for name, table in objective.constants.items()}
     with monkeypatch.context() as patch:
         patch.setattr(softmax_attention, "KERNELS", {name: noted(name, kernel) for name, kernel in KERNELS.items()})
@@ -139,23 +140,24 @@ def traced(config, platform, monkeypatch):
         patch.setattr(SoftmaxAttention, "_softmax", softmax)
         patch.setattr(Platform, "here", classmethod(lambda cls: platform))
 
-        def step(batch):
+        def step(params, stats, batch):
             key = DropoutKey(jax.random.key(0)) if uses_dropout(config) else None
             mode = ForwardMode(dropout_key=key, training=True)
-            params, stats = initialise(model, 0), initialise_statistics(model, 0)
-            return objective.sums(split(model)[0], params, stats, batch, constants, mode)[0]
+            return objective.sums(graph, params, stats, batch, constants, mode)[0]
 
-        jax.eval_shape(step, batch_of(config))
+        jax.eval_shape(step, params, stats, batch_of(config))
     assert all(len(kernels) == 1 for kernels in found.values())
     return {layers: kernel for layers, (kernel,) in found.items()}
 
 
 EVERY = [(name, platform) for name in CASES for platform in PLATFORMS]
-# Every config on one platform; on the others every fifth.
-OFTEN = [case for number, case in enumerate(EVERY) if case[1] == "Hopper" or number % 5 == 0]
+# Every config on the platform that has every kernel, and one of each reason on the others.
+OFTEN = [case for case in EVERY if case[1] == "Hopper" or case[0] in ("float32", "half", "banded", "dropout")]
 
 
-@pytest.mark.parametrize(("name", "platform"), slow_but(OFTEN, EVERY))
+@pytest.mark.parametrize(
+    ("name", "platform"), by_default(OFTEN, EVERY, pytest.mark.promise(reason="every config on every platform"))
+)
 def test_reported_kernel_is_the_traced_kernel(name, platform, monkeypatch):
     config, platform = resolved(name), PLATFORMS[platform]
     found = attention_kernels(config, platform)

@@ -19,11 +19,12 @@ from tests.objectives.losses.penalised import TERM, WEIGHT, PenalisedFeedForward
 from tests.objectives.making import FewTokens
 from tests.support.building import (
     ENCODER_DECODER,
+    by_default,
     call,
     programs_inside,
-    promise_or_slow,
     quick_compilation,
     random_values,
+    scanned_and_rematerialised,
     tiny,
 )
 from zoo.config import LOSS_TERMS, is_traced, program_key, used_loss_terms
@@ -98,10 +99,14 @@ def without_weights(fields):
     }
 
 
-@pytest.mark.parametrize(("name", "scan", "remat"), promise_or_slow(
-    [("kinds with weights of their own", True, "none")],
-    [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
-    row=6))  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "scan", "remat"),
+    by_default(
+        [("kinds with weights of their own", True, "full")],
+        scanned_and_rematerialised(MODELS),
+        pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
+    ),
+)
 def test_loss_with_terms_equals_the_loss_computed_by_hand(name, scan, remat):
     fields, weights = MODELS[name]
 
@@ -209,13 +214,13 @@ def same_step(actual, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole steps are compiled")
 @pytest.mark.parametrize("parts", [2, 4])
 def test_accumulation_equals_the_full_batch(parts):
     same_step(one_step(("training.accumulation_steps", parts)), one_step())
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole steps are compiled")
 def test_dynamics_include_the_terms():
     program = program_of()
     step = program.dynamics_step
@@ -240,7 +245,7 @@ def test_evaluation_reports_terms_separately_from_the_loss():
     assert found[TERM] > 2
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="whole steps are compiled")
 @pytest.mark.parametrize("executor", ["map", "vmap"])
 def test_population_members_have_their_own_term_weights(executor):
     program, weights = program_of(), (0.4, 1.5)
@@ -270,7 +275,7 @@ with penalised():
 """
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="processes of one and of eight devices")
 def test_several_devices_give_the_step_of_one_device():
     root, found = Path(__file__).parents[3], {}
     for devices in (1, 8):
@@ -301,7 +306,7 @@ def test_frozen_body_has_no_terms():
     assert used_loss_terms(flatten(tiny(TASK | {"training.trained_layers": 0}))) == ()
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a task is trained")
 def test_frozen_layers_get_no_gradient_from_terms():
     program = program_of(*(TASK | {"training.trained_layers": 1, "model.num_layers": 3}).items())
     batch = {"tokens": TOKENS[:, :8], "labels": np.array([0, 2, 1, -1], np.int32)}

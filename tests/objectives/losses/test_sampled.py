@@ -180,7 +180,7 @@ def small_elmo(**changes):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a mean over many draws")
 def test_candidates_depend_only_on_seed_and_step():
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     for row in range(8):
