@@ -1,5 +1,18 @@
 """Fixtures and hooks of all tests: one shared cache, property tests with fixed examples, and the
 command line with fake training runs.
+
+The groups of tests, by marker:
+
+* No marker (`make test`): every field, kind, layer, kernel, objective, decoder, command and refusal at
+  least once, in the smallest program that shows it.
+* `promise` (`.ci/run`): the same statements in other combinations and in other models, and whatever
+  trains whole runs, starts processes or compiles whole training steps to guard a statement of the README.
+* `parity` (`.ci/run`): comparisons with other libraries.
+* `slow` (`make test-all`): cases that add numbers to a statement that a faster test makes, such as
+  thousands of random configs, and long trainings.
+* `gpu`, `faults`: an accelerator, and kills, signals and full disks (`make test-faults`).
+
+The markers `promise` and `slow` have a reason: why this case is not a default test.
 """
 
 import functools
@@ -46,6 +59,18 @@ def pytest_configure(config):
         make_compilation_faster("not slow" in config.option.markexpr)
     # Tests create few reference cycles, and collecting garbage on JAX's large heap is slow.
     gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_collection_modifyitems(items):
+    """Refuses tests that are left out of the default group for no reason."""
+    unexplained = [
+        f"{item.nodeid} is marked {marker.name} without a reason; write pytest.mark.{marker.name}(reason=...)"
+        for item in items
+        for marker in item.iter_markers()
+        if marker.name in ("promise", "slow") and not marker.kwargs.get("reason")
+    ]
+    if unexplained:
+        raise pytest.UsageError("\n".join(unexplained))
 
 
 def pytest_collection_finish(session):
