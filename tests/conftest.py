@@ -5,12 +5,12 @@ The groups of tests, by marker:
 
 * No marker (`make test`): every field, kind, layer, kernel, objective, decoder, command and refusal at
   least once, in the smallest program that shows it.
-* `promise` (`.ci/run`): the same statements in other combinations and in other models, and whatever
-  trains whole runs, starts processes or compiles whole training steps to guard a statement of the README.
+* `promise` (`.ci/run`): the same statements in other combinations and other models, and whole runs,
+  processes and training steps that guard a statement of the README.
 * `parity` (`.ci/run`): comparisons with other libraries.
 * `slow` (`make test-all`): cases that add numbers to a statement that a faster test makes, such as
   thousands of random configs, and long trainings.
-* `gpu`, `faults`: an accelerator, and kills, signals and full disks (`make test-faults`).
+* `gpu`, `faults`: an accelerator; kills, signals and full disks (`make test-faults`).
 
 The markers `promise` and `slow` have a reason: why this case is not a default test.
 """

@@ -29,7 +29,7 @@ def test_every_fault_can_be_applied():
     assert not [problem for mutant in MUTANTS if (problem := mutant.problem(ROOT))]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="tests run in processes of their own")
 def test_the_runner_detects_caught_and_missed_faults(tmp_path):
     (tmp_path / "answer.py").write_text("def answer():\n    return 42  # of everything\n")
     (tmp_path / "test_answer.py").write_text(
@@ -47,7 +47,7 @@ def test_the_runner_detects_caught_and_missed_faults(tmp_path):
     assert "occurs 0 times" in Mutant("gone", "answer.py", "43", "41", ("test_answer.py",)).problem(tmp_path)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="tests run in processes of their own, with and without a fault")
 def test_a_sample_of_the_faults_is_caught(tmp_path):
     assert len(SAMPLE) == 4
     copy = copy_sources(ROOT, tmp_path)

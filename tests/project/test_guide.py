@@ -24,7 +24,7 @@ FEW_STEPS = [
 ]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="the commands of a page train runs")
 @pytest.mark.timeout(1200)
 def test_guide_commands_run_and_print_what_the_page_shows(tmp_path, monkeypatch, capsys):
     (tmp_path / "configs").symlink_to(ROOT / "configs")

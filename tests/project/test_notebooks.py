@@ -15,7 +15,7 @@ def cells_of(path, kind):
     return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="notebooks train runs")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -35,7 +35,7 @@ def zoo(installed, folder, *arguments):
     )  # fmt: skip
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a wheel is built and installed")
 def test_wheel_runs_bundled_configs_and_experiments_in_an_empty_folder(installed, tmp_path):
     planned = zoo(installed, tmp_path, "run", "norm_placement:quick", "--dry-run")
     assert planned.returncode == 0, planned.stderr
@@ -55,7 +55,7 @@ def test_wheel_runs_bundled_configs_and_experiments_in_an_empty_folder(installed
     assert not list(tmp_path.rglob("*"))
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="a wheel is built and installed")
 def test_wheel_contains_the_package_alone(installed):
     """Tests, benchmarks and what makes this repository's pages stay out."""
     assert [path.name for path in installed.iterdir() if path.suffix != ".dist-info"] == ["zoo"]

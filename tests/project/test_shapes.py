@@ -41,11 +41,11 @@ def problems(cases):
     return run.stdout + run.stderr if run.returncode else ""
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="another process checks the shapes of every call")
 def test_annotations_hold_in_selected_cases():
     assert problems(FEW) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="the same with every config")
 def test_annotations_hold_in_all_cases():
     assert problems(()) == ""

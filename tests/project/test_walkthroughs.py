@@ -11,12 +11,12 @@ PAGES = sorted((Path(__file__).parents[2] / "docs" / "walkthroughs").glob("*.md"
 BLOCKS = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-# Slow pages, which compile a model.
+COMPILED = pytest.mark.promise(reason="the page compiles a model")
 MARKS = {"verdict": ()}
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, pytest.mark.promise)) for page in PAGES]
+    "page", [pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, COMPILED)) for page in PAGES]
 )
 def test_page_shows_the_output_of_its_code(page):
     """The Python blocks of a page share a namespace; a text block shows the output of the block

@@ -107,7 +107,7 @@ def test_schedule_ends_at_zero(registered):
     np.testing.assert_allclose(rates, [0.5, 1.0, *np.sqrt(1 - np.arange(1, 9) / 8)], rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.promise
+@pytest.mark.promise(reason="the commands of a page train runs")
 @pytest.mark.timeout(1200)
 def test_page_commands_run_and_print_what_the_page_shows(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
