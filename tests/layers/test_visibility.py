@@ -27,27 +27,35 @@ def each(situations):
     ]
 
 
-@either_way
+# Programs of gradients take three times as long to compile.
+GRADIENTS = pytest.mark.promise(reason="by gradients too")
+SAME = pytest.mark.slow(reason="gradients of kernels are compared in tests/layers/attention/test_kernels.py")
+
+
+def in_groups(cases, kept):
+    """Returns cases (name, kernel, way): by default the runs of those in `kept`. Gradients through one
+    kernel guard a promise.
+    """
+    other = pytest.mark.promise(reason="the same masks in another kernel")
+    return [
+        *by_default([(*case, "runs") for case in kept], [(*case, "runs") for case in cases], other),
+        *(pytest.param(*case, "gradients", marks=GRADIENTS if case[1] == "rows" else SAME) for case in cases),
+    ]
+
+
 @pytest.mark.parametrize(
-    ("name", "kernel"),
-    by_default(
-        [case for case in each(SITUATIONS) if case[1] == "rows" or (case[1] == "einsum" and case[0] in CAUSAL | FULL)],
+    ("name", "kernel", "way"),
+    in_groups(
         each(SITUATIONS),
-        pytest.mark.promise(reason="the same masks in another kernel"),
+        [case for case in each(SITUATIONS) if case[1] == "rows" or (case[1] == "einsum" and case[0] in CAUSAL | FULL)],
     ),
 )
 def test_tokens_see_exactly_what_the_mask_allows(name, kernel, way):
     check(of_layer(SITUATIONS[name], way, {"model.attention.implementation": kernel}), SITUATIONS[name])
 
 
-@either_way
 @pytest.mark.parametrize(
-    ("name", "kernel"),
-    by_default(
-        [case for case in each(BANDED) if case[1] == "rows"],
-        each(BANDED),
-        pytest.mark.promise(reason="the same masks in another kernel"),
-    ),
+    ("name", "kernel", "way"), in_groups(each(BANDED), [case for case in each(BANDED) if case[1] == "rows"])
 )
 def test_tokens_see_the_same_with_blocks(name, kernel, way, monkeypatch):
     monkeypatch.setattr(banded, "MIN_BLOCK", 2)

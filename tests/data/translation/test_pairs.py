@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.support.small_library import small_standard_library
 from zoo.data.sources.builtin_tasks import classification, translation
 from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_split_pairs
 from zoo.errors import ConfigError, DataError
@@ -124,8 +125,9 @@ def test_dates_have_their_own_held_out_part(make_config):
     ]
 
 
-def test_classification_labels_become_target_texts(read):
-    pairs, task = read({"data.source": "stdlib:classification"}), classification()
+def test_classification_labels_become_target_texts(read, tmp_path):
+    with small_standard_library(tmp_path):
+        pairs, task = read({"data.source": "stdlib:classification"}), classification()
     records = [*task.train, *task.validation]
     assert pairs.targets == [record["label"] for record in records]
     assert all(" ".join(record["text"].split()).startswith(text) for record, text in zip(records, pairs.sources))
