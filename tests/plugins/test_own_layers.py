@@ -1,5 +1,7 @@
 """Norms, position schemes and feed-forward layers that a user registers, each with its own kind."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -202,16 +204,20 @@ def test_active_units_of_a_sparse_layer_are_recorded():
     np.testing.assert_array_equal(call(run, x), (gates > 0).any(axis=(0, 1)))
 
 
+@functools.cache
+def both_scores(kind, implementation):
+    changes = {POSITION: kind, "model.attention.implementation": implementation, "model.num_layers": 2}
+    return making.stepwise_and_full_scores(changes, steps=6)
+
+
 @pytest.mark.parametrize(
     ("kind", "implementation"),
     [("table", "rows"), ("parity", "rows"), ("parity", "einsum"), ("mean", "einsum"), ("swapped", "rows")],
 )
 def test_position_schemes_in_training_and_decoding(kind, implementation):
-    changes = {POSITION: kind, "model.attention.implementation": implementation, "model.num_layers": 2}
-    scores = making.stepwise_and_full_scores(changes, steps=6)
+    scores = both_scores(kind, implementation)
     close(*scores)
-    scores_without_positions = making.stepwise_and_full_scores(changes | {POSITION: "none"}, steps=6)[1]
-    assert abs(scores[1] - scores_without_positions).max() > 0.01
+    assert abs(scores[1] - both_scores("none", implementation)[1]).max() > 0.01
 
 
 def test_unsupported_position_schemes_are_rejected():

@@ -21,6 +21,7 @@ CHANGES = RULE | {
     "schedule__halvings": 2.0,
     "schedule__warmup_steps": 2,
     "training__steps": 6,
+    "training__checkpoint_every": 0,
 }
 OTHER = {"optimizer__momentum": 0.8, "schedule__halvings": 4.0}
 

@@ -39,6 +39,7 @@ from zoo.training.trainer import run, train_runs
 
 ROOT = Path(__file__).parents[2]
 DROPPING = {
+    "training__checkpoint_every": 0,
     "model__dropout": 0.1,
     "model__attention__dropout": 0.1,
     "optimizer__weight_decay": 0.1,
@@ -198,9 +199,11 @@ def test_member_resumes_alone_or_in_another_population(alone, tmp_path, monkeypa
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
 ])  # fmt: skip
 def test_members_with_different_batches_equal_their_runs_alone(tmp_path, objective, changes):
-    common = {"model__dropout": 0.1, "training__dynamics_every": 4 if objective == "masked" else 0} | OBJECTIVES[
-        objective
-    ]
+    common = OBJECTIVES[objective] | {
+        "training__checkpoint_every": 0,
+        "training__dynamics_every": 4 if objective == "masked" else 0,
+        "model__dropout": 0.1,
+    }
     members = [common, common | changes]
     keys = {configs.program_key(flatten(configs.resolve(small(**one)))) for one in members}
     assert len(keys) == 1
@@ -223,7 +226,9 @@ def test_members_with_different_batches_equal_their_runs_alone(tmp_path, objecti
 def test_killed_population_resumes_bit_for_bit(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
         (tmp_path / str(index)).mkdir()
-        write_json(tmp_path / str(index) / "config.json", configs.to_plain(small(**one)))
+        write_json(
+            tmp_path / str(index) / "config.json", configs.to_plain(small(**one | {"training__checkpoint_every": 3}))
+        )
     words = ["--executor=map", str(tmp_path / "0"), str(tmp_path / "1")]
     command = [sys.executable, "-m", "zoo.cli.sweeps.population", *words]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)

@@ -188,8 +188,10 @@ def test_kills_at_random_moments_do_not_change_the_result(straight, tmp_path):
         number += 1
 
 
-# Statistics of both kinds: running averages, and random features that are redrawn.
+# Statistics of both kinds: running averages, and random features that are redrawn. Masks of dropout
+# do not depend on the objective.
 WITH_STATISTICS = OBJECTIVES["masked"] | {
+    "model__dropout": 0.1,
     "model__norm__kind": "batchnorm",
     "model__norm__momentum": 0.9,
     "model__attention__kind": "performer",
@@ -217,7 +219,6 @@ def test_every_objective_resumes_bit_for_bit(kind, tmp_path, monkeypatch):
     config = small(
         **kind,
         model__num_layers=1,
-        model__dropout=0.1,
         training__steps=8,
         training__eval_lengths="32,16,32",
         **({} if "bidirectional" in kind.values() else {"model__position__max_length": 33}),

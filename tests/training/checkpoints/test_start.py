@@ -22,7 +22,12 @@ from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
-BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.5, "optimizer__learning_rate": 1e-2}
+BATCHNORM = {
+    "model__norm__kind": "batchnorm",
+    "model__norm__momentum": 0.5,
+    "optimizer__learning_rate": 1e-2,
+    "training__checkpoint_every": 0,
+}
 
 # Parameters do not change visibly with this rate.
 STILL = {"optimizer__learning_rate": 1e-9}

@@ -49,7 +49,7 @@ def test_tail_average_is_the_mean_over_the_last_updates():
 
 
 # The last 5 of 12 updates.
-BOTH = {"optimizer__ema_steps": 4, "optimizer__tail_average": 0.4}
+BOTH = {"optimizer__ema_steps": 4, "optimizer__tail_average": 0.4, "training__checkpoint_every": 0}
 
 
 @pytest.fixture(scope="module")
