@@ -116,6 +116,8 @@ def tower(config, params, x, rows, segments=None, sides=None):
         else:
             stored = index * (config.layers.distinct or config.num_layers) // config.num_layers
             x = block(config, layer(layers, stored), x, rows, table, sides, **place)
+        # A query of an empty slot sees nothing and is NaN, which times 0 would spread to all tokens.
+        x = np.where(rows.positions[..., None] >= 0, x, 0)
     if config.norm.placement not in ("post", "deepnorm"):
         x = norm(config, params.get("final_norm"), x, rows)
     return x

@@ -170,6 +170,7 @@ def close(actual, expected, tolerance=1e-5):
     actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     assert actual.shape == expected.shape
     scale = np.abs(expected).max(initial=1e-30)
+    assert np.isfinite(scale), "the expected values are not finite, and NaN equals NaN"
     np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=tolerance)
 
 
