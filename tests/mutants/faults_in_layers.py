@@ -9,23 +9,14 @@ ROPE, RELATIVE, KERNELS = (
     "zoo/layers/attention/kernels/products.py",
 )
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
-KEY_VALUES = "zoo/layers/attention/key_values.py"
 LATENT = "zoo/layers/attention/latent_attention.py"
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
 POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layers/attention/test_kernels.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
-SHAPE_TESTS = ("tests/project/test_shapes.py",)
-STACK, LAYER_TERMS = "zoo/models/stack.py", "zoo/objectives/layer_terms.py"
-TERM_TESTS, PUBLISHED_TESTS = ("tests/objectives/losses/test_layer_terms.py",), ("tests/models/test_published.py",)
+STACK = "zoo/models/stack.py"
+PUBLISHED_TESTS = ("tests/models/test_published.py",)
 
 MUTANTS = (
-    Mutant(
-        "layer norm: no centring",
-        NORM,
-        "centred = wide - jnp.mean(wide, axis=-1, keepdims=True)",
-        "centred = wide",
-        NORM_TESTS,
-    ),
     Mutant(
         "layer norm: bfloat16 statistics",
         NORM,
@@ -33,34 +24,12 @@ MUTANTS = (
         "    wide = x\n    centred",
         NORM_TESTS,
     ),
-    Mutant("batch norm: biased running variance", NORM, "* count / jnp.maximum(count - 1, 1)", "* 1.0", NORM_TESTS),
     Mutant(
         "batch norm: padding counts",
         NORM,
         "weight = filled.astype(jnp.float32)[..., None]",
         "weight = jnp.ones_like(filled, jnp.float32)[..., None]",
         NORM_TESTS,
-    ),
-    Mutant(
-        "batch norm: statistics of the batch in evaluation",
-        NORM,
-        "if not context.training:",
-        "if context.training is None:",
-        NORM_TESTS,
-    ),
-    Mutant(
-        "norm: the offset of 1 is left out",
-        NORM,
-        "return 1 + self.scale[...] if self.unit_offset",
-        "return self.scale[...] if self.unit_offset",
-        NORM_TESTS,
-    ),
-    Mutant(
-        "pre-norm: the stream is normalised",
-        BLOCK,
-        "return self.add(x, f(norm(x, context)), context, part)",
-        "return self.add(norm(x, context), f(norm(x, context)), context, part)",
-        BLOCK_TESTS,
     ),
     Mutant(
         "post-norm: norm before the sum",
@@ -70,52 +39,10 @@ MUTANTS = (
         BLOCK_TESTS,
     ),
     Mutant(
-        "sandwich: no norm of the output",
-        BLOCK,
-        "output_norm(f(norm(x, context)), context)",
-        "f(norm(x, context))",
-        BLOCK_TESTS,
-    ),
-    Mutant(
-        "DeepNorm: alpha of a wrong depth",
-        BLOCK,
-        "return (2 * config.num_layers) ** 0.25,",
-        "return config.num_layers**0.25,",
-        BLOCK_TESTS,
-    ),
-    Mutant(
-        "parallel: the FFN reads attention's input unnormalised",
-        BLOCK,
-        "else self.ffn_norm(x, context)",
-        "else x",
-        BLOCK_TESTS,
-    ),
-    Mutant(
         "RoPE: rotates in the wrong direction",
         ROPE,
         "turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)",
         "turned = jnp.concatenate([a * cos + b * sin, b * cos - a * sin], axis=-1)",
-        POSITION_TESTS,
-    ),
-    Mutant(
-        "RoPE: interleaved pairs are halves",
-        ROPE,
-        "a, b = turning[..., 0::2], turning[..., 1::2]",
-        "a, b = jnp.split(turning, 2, axis=-1)",
-        POSITION_TESTS,
-    ),
-    Mutant(
-        "RoPE: dynamic scaling below the original length",
-        ROPE,
-        "length = jnp.maximum(length, scaling.original_length)",
-        "length = jnp.maximum(length, 1)",
-        POSITION_TESTS,
-    ),
-    Mutant(
-        "ALiBi: wrong slopes if heads are no power of two",
-        RELATIVE,
-        "for i in range(0, 2 * lower, 2)]",
-        "for i in range(1, 2 * lower, 2)]",
         POSITION_TESTS,
     ),
     Mutant(
@@ -133,32 +60,10 @@ MUTANTS = (
         MASK_TESTS,
     ),
     Mutant(
-        "masks: prefix is one token longer",
-        CONTEXT,
-        "(key <= query) | (key < self.prefix)",
-        "(key <= query) | (key <= self.prefix)",
-        MASK_TESTS,
-    ),
-    Mutant("masks: padding is seen", CONTEXT, "jnp.broadcast_to(key >= 0,", "jnp.broadcast_to(key >= -1,", MASK_TESTS),
-    Mutant(
-        "masks: window is one key wider",
-        CONTEXT,
-        "query - key < reach if self.causal",
-        "query - key <= reach if self.causal",
-        MASK_TESTS,
-    ),
-    Mutant(
         "masks: documents see each other",
         CONTEXT,
         "visible &= self.documents[:, queries, None] == key_documents[:, None, keys]",
         "visible &= self.documents[:, queries, None] >= key_documents[:, None, keys]",
-        MASK_TESTS,
-    ),
-    Mutant(
-        "masks: dilated windows have no gaps",
-        CONTEXT,
-        "(query - key) % dilation == 0",
-        "(query - key) % 1 == 0",
         MASK_TESTS,
     ),
     Mutant(
@@ -176,39 +81,11 @@ MUTANTS = (
         KERNEL_TESTS,
     ),
     Mutant(
-        "attention: wrong scale of the cap",
-        KERNELS,
-        "scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)",
-        "scores = jnp.tanh(scores / scoring.softcap)",
-        KERNEL_TESTS,
-    ),
-    Mutant(
-        "attention: cached values are as wide as keys",
-        KERNELS,
-        "attended.reshape(B, G, -1, T, values.shape[-1])",
-        "attended.reshape(B, G, -1, T, K)",
-        ("tests/layers/attention/test_value_width.py",),
-    ),
-    Mutant(
-        "cache: rows and heads are swapped",
-        KEY_VALUES,
-        "x = x.reshape(math.prod(x.shape[:-2]) // self.heads, self.heads, *x.shape[-2:])[rows]",
-        "x = x.reshape(self.heads, math.prod(x.shape[:-2]) // self.heads, *x.shape[-2:]).swapaxes(0, 1)[rows]",
-        ("tests/layers/test_cache.py",),
-    ),
-    Mutant(
         "latent attention: the latent vector is not normalised",
         LATENT,
         "self.latent_norm(self.latent(x))",
         "self.latent(x)",
         ("tests/layers/attention/test_attention.py",),
-    ),
-    Mutant(
-        "latent attention: decoding reads other elements of the queries",
-        LATENT,
-        "q[..., :K], w_key)",
-        "q[..., -K:], w_key)",
-        ("tests/decoding/test_cached.py",),
     ),
     Mutant(
         "cache: positions one token late",
@@ -218,89 +95,11 @@ MUTANTS = (
         ("tests/layers/test_cache.py",),
     ),
     Mutant(
-        "cache: the newest token is overwritten",
-        KEY_VALUES,
-        "place = cache.newest_index % self.slots",
-        "place = (cache.newest_index - 1) % self.slots",
-        ("tests/layers/test_cache.py", "tests/decoding/test_cached.py"),
-    ),
-    Mutant(
         "initial values: all layers are equal",
         FUNCTIONAL,
-        "fold_in(base, folded))(hashes)",
-        "fold_in(base, folded * 0))(hashes)",
+        "fold_in, (None, 0))(root, hashes)",
+        "fold_in, (None, 0))(root, hashes * 0)",
         ("tests/models/test_initialise.py",),
-    ),
-    Mutant(
-        "initial values: depend on order instead of path",
-        FUNCTIONAL,
-        "initializer(jax.random.fold_in(base, path_hash(name)), shape)",
-        "initializer(jax.random.fold_in(base, len(values)), shape)",
-        ("tests/models/test_initialise.py",),
-    ),
-    Mutant(
-        "dropout: kept values are not scaled",
-        CONTEXT,
-        "x / jnp.asarray(kept, x.dtype)",
-        "x",
-        ("tests/layers/attention/test_kernels.py", "tests/models/test_language_model.py"),
-    ),
-    Mutant(
-        "context: layer kinds use the loss weights of the model",
-        CONTEXT,
-        "return replace(self, scope=scope, dropout_key",
-        "return replace(self, dropout_key",
-        TERM_TESTS,
-    ),
-    Mutant("stack: only the first layer adds to the loss", STACK, "values.sum()", "values[0]", TERM_TESTS),
-    Mutant(
-        "layer terms: microbatches are not weighted by rows",
-        LAYER_TERMS,
-        "losses[name], sums[name] = weighted * rows,",
-        "losses[name], sums[name] = weighted,",
-        TERM_TESTS,
-    ),
-    Mutant(
-        "layer terms: the metric is weighted",
-        LAYER_TERMS,
-        "reported + value",
-        "reported + weight_at(path) * value",
-        TERM_TESTS,
-    ),
-    Mutant(
-        "stack: layer indices in a later scan start at 0",
-        STACK,
-        "enumerate(pattern, start)",
-        "enumerate(pattern)",
-        PUBLISHED_TESTS,
-    ),
-    Mutant(
-        "stack: a later scan reuses the weights of the first layers",
-        STACK,
-        "leaf[first : first + periods * count]",
-        "leaf[: periods * count]",
-        PUBLISHED_TESTS,
-    ),
-    Mutant(
-        "stack: layers read values published by the previous layer",
-        STACK,
-        "published={} if first else readable,",
-        "published={} if publishing else readable,",
-        PUBLISHED_TESTS,
-    ),
-    Mutant(
-        "stack: all uses of shared weights have one layer index",
-        STACK,
-        "place * self.uses + use, published",
-        "place * self.uses, published",
-        ("tests/models/test_shared_layers.py",),
-    ),
-    Mutant(
-        "context: depth counts one period of layer kinds",
-        STACK,
-        "depth=len(self.kinds), embedding",
-        "depth=len(self.pattern), embedding",
-        ("tests/models/test_layer_index.py",),
     ),
     Mutant(
         "feed-forward: the gate is not activated",
@@ -308,19 +107,5 @@ MUTANTS = (
         'return self.activated(self.projected("gate", x, context), context) * self.projected("up", x, context)',
         'return self.projected("gate", x, context) * self.projected("up", x, context)',
         ("tests/layers/test_feedforward.py",),
-    ),
-    Mutant(
-        "annotation: swapped dimensions of a feed-forward layer",
-        "zoo/layers/feedforward.py",
-        'context: Context | None = None) -> Float[Array, "B T D"]:',
-        'context: Context | None = None) -> Float[Array, "T B D"]:',
-        SHAPE_TESTS,
-    ),
-    Mutant(
-        "annotation: wrong dtype of token ids",
-        "zoo/models/language_model.py",
-        'def __call__(\n        self, tokens: Int[Array, "B T"], context: Context, segments',
-        'def __call__(\n        self, tokens: Float[Array, "B T"], context: Context, segments',
-        SHAPE_TESTS,
     ),
 )

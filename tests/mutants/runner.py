@@ -16,6 +16,7 @@ PARTS = (
     "experiments",
     "docs",
     "benchmarks",
+    "publication",
     "train.py",
     "eval.py",
     "pyproject.toml",
