@@ -130,16 +130,9 @@ def claims_of(name):
     return re.split(r", *", load_experiment(str(ROOT / "experiments" / name)).claim.id)
 
 
-@pytest.mark.parametrize("claim", TRAINED_CLAIMS)
-def test_every_trained_claim_has_a_documented_experiment(claim):
-    named = [name for name in FILES if claim in claims_of(name)]
-    assert named
-    rows = [
-        line
-        for line in (ROOT / "docs/experiments.md").read_text().splitlines()
-        if re.search(rf"^\|[^|]*\b{claim}\b", line)
-    ]
-    assert any(name in row for name in named for row in rows)
+def test_every_trained_claim_has_an_experiment():
+    """`python -m tests.lint` checks that the documentation lists it."""
+    assert set(TRAINED_CLAIMS) <= {claim for name in FILES for claim in claims_of(name)}
 
 
 @pytest.mark.parametrize("spec", MARKED_SPECS)
@@ -153,7 +146,6 @@ def test_every_size_gives_a_valid_plan(spec):
     # Data that need no network: Python's standard library, or synthetic documents.
     offline = "synthetic" if "recall" in name else "stdlib"
     assert plan.arms[0].config.data.source.partition(":")[0] == offline
-    assert f"zoo run experiments/{name}.py" in docstring_of(name)
 
 
 def test_files_with_shared_sizes_have_the_ladder_sizes():
@@ -243,15 +235,6 @@ def test_arms_with_promised_equal_flops_have_equal_flops(spec):
     prerequisites = [run.arm for run in plan.prerequisites]
     totals = [arm.flops_per_token * arm.tokens for arm in prerequisites or plan.arms]
     assert max(totals) < 1.01 * min(totals)
-
-
-@pytest.mark.parametrize("spec", MARKED_SPECS)
-def test_docstring_margins_are_those_of_the_contrasts(spec):
-    plan = plan_of(spec)
-    text = docstring_of(spec.partition(".py")[0])
-    assert plan.experiment.claim.id in text
-    for contrast in plan.experiment.contrasts:
-        assert f"{contrast.margin:g}" in text
 
 
 @pytest.mark.slow(reason="every arm of every experiment is trained")
