@@ -31,9 +31,19 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.comparisons import Comparisons
+
 # Shared machines are slow at times, so an example has no deadline.
 settings.register_profile("zoo", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("zoo")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--record-comparisons",
+        action="store_true",
+        help="write what the tests that run compare with references to zoo/variants/comparisons.json",
+    )
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -57,6 +67,10 @@ def pytest_configure(config):
         # A worker runs many programs and would otherwise keep the memory of the largest of them.
         os.environ["ZOO_KEEP_FREED_MEMORY"] = "0"
         make_compilation_faster("not slow" in config.option.markexpr)
+    recording = config.getoption("record_comparisons")
+    if recording and (config.getoption("numprocesses", None) or hasattr(config, "workerinput")):
+        raise pytest.UsageError("--record-comparisons writes one file; run it without -n")
+    config.pluginmanager.register(Comparisons(recording=recording), "comparisons")
     # Tests create few reference cycles, and collecting garbage on JAX's large heap is slow.
     gc.set_threshold(50_000, 20, 50)
 

@@ -18,6 +18,7 @@ from tests.support.building import (
     tiny,
     with_values,
 )
+from tests.support.comparisons import compared
 from zoo.config import side
 from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.errors import ConfigError
@@ -27,6 +28,7 @@ from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
 from zoo.models.functional import initialise
 
 T = 6
+BLOCK = ("model.norm", "model.residual", "model.parallel")
 # The index of the block's layer, from 0, and its number, from 1.
 INDEX, NUMBER = 2, 3
 WEIGHED = ("layerscale", "x0_shortcut")
@@ -69,14 +71,14 @@ def test_block_matches_its_equation(placement, kind, residual):
     actual, config, values, x = run(
         {"model.norm.placement": placement, "model.norm.kind": kind, "model.residual": residual}
     )
-    close(actual, equation(config, values, x))
+    compared(actual, equation(config, values, x), config=config, parts=BLOCK)
 
 
 @pytest.mark.parametrize("residual", [True, False])
 def test_block_without_norms_matches_its_equation(residual):
     actual, config, values, x = run({"model.norm.kind": "none", "model.residual": residual})
     assert set(values) == {"attention", "ffn"}
-    close(actual, equation(config, values, x))
+    compared(actual, equation(config, values, x), config=config, parts=BLOCK)
 
 
 @pytest.mark.parametrize("changes", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "own_norms"}])
@@ -84,7 +86,7 @@ def test_attention_without_input_norm_matches_its_equation(changes):
     actual, config, values, x = run(changes | {"model.attention.input_norm": False})
     assert "attention_norm" not in values
     assert "ffn_norm" in values
-    close(actual, equation(config, values, x))
+    compared(actual, equation(config, values, x), config=config, parts=(*BLOCK, "model.attention.input_norm"))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_post_norm_normalises_the_stream_after_attention():
 @pytest.mark.parametrize("layers", [1, 6])
 def test_deepnorm_weights_the_stream_and_scales_initial_values(layers):
     actual, config, values, x = run({"model.norm.placement": "deepnorm", "model.num_layers": layers})
-    close(actual, equation(config, values, x))
+    compared(actual, equation(config, values, x), config=config, parts=BLOCK)
     # Wang et al. 2022, figure 2, decoder-only.
     assert PLACEMENT_KINDS.code_of("deepnorm").constants(config, None) == pytest.approx(
         ((2 * layers) ** 0.25, (8 * layers) ** -0.25)
@@ -136,7 +138,7 @@ def test_deepnorm_weights_the_stream_and_scales_initial_values(layers):
 def test_parallel_sublayers_match_their_equation(parallel, residual):
     actual, config, values, x = run({"model.parallel": parallel, "model.residual": residual})
     assert ("ffn_norm" in values) == (parallel == "own_norms")
-    close(actual, equation(config, values, x))
+    compared(actual, equation(config, values, x), config=config, parts=BLOCK)
 
 
 @pytest.mark.parametrize("residual", [True, False])
@@ -209,7 +211,7 @@ def test_x0_shortcut_starts_as_pre_norm():
 )
 def test_block_initialised_as_the_identity_has_gradients(fields):
     values, x, y = begun(fields)
-    np.testing.assert_array_equal(y, x)
+    compared(y, x, 0, config=tiny(fields), parts=("model.init", "model.norm.placement"), against="the identity")
     module, context = make_block(tiny(fields).model), context_of(x)
     gradients = call(jax.grad(lambda values: (with_values(module, values)(x, context) ** 2).sum()), values)
     zero = fields.get("model.init.zero_outputs")

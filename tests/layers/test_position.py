@@ -8,6 +8,7 @@ import pytest
 
 from tests.reference import positions as reference
 from tests.support.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
+from tests.support.comparisons import compared
 from zoo.config.kinds import POSITION_KINDS
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
@@ -67,10 +68,9 @@ def test_sinusoids_are_added_to_the_embedding(fields, layout, offset, endpoint):
     scheme, values = position("sinusoidal", fields)
     x = normal(2, 4, 16)
     assert values == {}
-    close(
-        call(scheme.embed, x, np.arange(4)[None]),
-        x + np.stack([reference.sinusoid(p + offset, 16, layout, endpoint) for p in range(4)]),
-    )
+    expected = x + np.stack([reference.sinusoid(p + offset, 16, layout, endpoint) for p in range(4)])
+    config = tiny({"model.position.kind": "sinusoidal", **fields})
+    compared(call(scheme.embed, x, np.arange(4)[None]), expected, config=config, parts="model.position")
     assert call(scheme.embed, x.astype(jnp.bfloat16), np.arange(4)[None]).dtype == jnp.bfloat16
 
 
@@ -85,7 +85,10 @@ def test_rope_equals_complex_multiplication(layout, width, theta, factor):
         expected[b, t, h] = reference.rotate(
             x[b, t, h], positions[b, t], reference.frequencies(theta, width), layout, factor
         )
-    close(rotated(x, positions, theta, width, layout, factor), expected)
+    config = tiny({"model.position.kind": "rope", "model.position.layout": layout, "model.position.theta": theta})
+    parts = ("model.position.kind", "model.position.layout", "model.position.theta")
+    actual = rotated(x, positions, theta, width, layout, factor)
+    compared(actual, expected, config=config, parts=parts, against="complex numbers in float64")
 
 
 SCALINGS = {
@@ -114,7 +117,7 @@ def test_scaled_rope_frequencies_match_their_formulas(name, theta, fraction):
     fields = {"model.position.theta": theta, "model.position.fraction": fraction}
     config = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16} | fields).model
     scheme = scaled(name, **fields)
-    position_part = tiny(
+    whole = tiny(
         {
             "model.position.kind": "rope",
             "model.attention.head_dim": 16,
@@ -122,11 +125,12 @@ def test_scaled_rope_frequencies_match_their_formulas(name, theta, fraction):
             "model.position.scaling.kind": name.split(",")[0],
             **{f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()},
         }
-    ).model.position
+    )
     for length in (5, 16, 17, 100):
-        expected, factor = reference.rope(position_part, 16, length)
+        expected, factor = reference.rope(whole.model.position, 16, length)
         frequencies = np.asarray(scheme.frequencies(jnp.array([[0, length - 1, -1]])))
-        np.testing.assert_allclose(frequencies, expected, rtol=2e-5)
+        relative = np.divide(frequencies, expected)
+        compared(relative, np.ones_like(relative), 2e-5, config=whole, parts=("model.position",))
         assert scheme.factor == pytest.approx(factor)
     plain = reference.frequencies(config.position.theta, round(16 * fraction))
     assert abs(np.divide(expected, plain) - 1).max() > 0.3
@@ -331,7 +335,9 @@ def test_learned_positions_add_rows_of_a_table(offset):
     scheme, values = position("learned", {"model.position.max_length": 9, "model.position.offset": offset})
     x, positions = normal(2, 4, 16), np.array([[0, 1, 2, 3], [8, 0, 1, 2]])
     assert values["table"].shape == (9 + offset, 16)
-    close(call(scheme.embed, x, positions), x + as_float64(values)["table"][positions + offset])
+    expected = x + as_float64(values)["table"][positions + offset]
+    config = tiny({"model.position.max_length": 9, "model.position.offset": offset})
+    compared(call(scheme.embed, x, positions), expected, config=config, parts="model.position")
 
 
 @pytest.mark.parametrize("offset", [0, 2])

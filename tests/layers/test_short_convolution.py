@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import ENCODER, ENCODER_DECODER, as_float64, call, close, random_values, tiny, with_values
+from tests.support.building import ENCODER, ENCODER_DECODER, as_float64, call, random_values, tiny, with_values
+from tests.support.comparisons import compared
 from zoo.errors import ConfigError
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
@@ -54,7 +55,7 @@ def test_block_matches_its_equation_in_packed_and_padded_rows(name):
 
     for actual, (places, documents) in zip(call(run, np.float32(x)), given, strict=True):
         expected = reference.block(config, as_float64(values), x, reference.Rows(places, documents))
-        close(actual[places >= 0], expected[places >= 0])
+        compared(actual[places >= 0], expected[places >= 0], config=config, parts="model.convolution")
 
 
 def test_rows_that_start_at_a_later_position_have_no_earlier_tokens():

@@ -23,6 +23,7 @@ from tests.support.building import (
     together,
     with_values,
 )
+from tests.support.comparisons import compared
 from zoo.config import to_plain
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
@@ -97,6 +98,7 @@ MODELS = {
         "model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "post"},
     "bert": ENCODER | {"model.norm.placement": "post", "model.embedding.norm": True, "model.embedding.segments": 2,
         "model.head.transform": True, "model.head.bias": True, "model.vocab_size": 14},
+    "bert, head without biases": ENCODER | {"model.head.transform": True, "model.head.transform_bias": False, "model.ffn.kind": "silu"},
     "bert, swiglu head, no norm": ENCODER | {"model.norm.kind": "none", "model.head.transform": True, "model.ffn.kind": "swiglu",
         "model.position.kind": "none"},
     "encoder, buckets on both sides": ENCODER | {"model.position.kind": "relative_bias", "model.position.buckets": 8,
@@ -114,12 +116,15 @@ MODELS = {
         "model.position.kind": "sinusoidal", "model.tie_embeddings": False, "model.head.scale": "rsqrt_dim", "model.num_layers": 3},
     "narrow embedding, untied head of its width": {"model.embedding.dim": 6, "model.position.kind": "rope", "model.tie_embeddings": False,
         "model.head.transform": True, "model.head.scale": "rsqrt_dim"},
+    "one head": {"model.attention.num_heads": 1},
     "batchnorm": {"model.norm.kind": "batchnorm"},
     "encoder, batchnorm, everywhere": ENCODER | {"model.norm.kind": "batchnorm", "model.norm.placement": "sandwich",
         "model.embedding.norm": True, "model.head.transform": True},
     "local and global": {"model.layers.pattern": "local,local,global", "model.num_layers": 5, "model.position.kind": "rope",
         "model.position.theta": 50.0, "model.layers.kinds.local.attention.window": 2, "model.layers.kinds.global.position.theta": 500.0,
         "model.layers.kinds.global.attention.num_kv_heads": 2, "model.layers.kinds.global.ffn.kind": "swiglu"},
+    "rope, one kind without positions": {"model.layers.pattern": "turned,plain", "model.num_layers": 2, "model.position.kind": "rope",
+        "model.layers.kinds.turned.residual": True, "model.layers.kinds.plain.position.kind": "none"},
     "one kind without positions": {"model.layers.pattern": "plain,none,plain", "model.num_layers": 4, "model.position.kind": "shaw",
         "model.layers.kinds.plain.position.relative_values": False, "model.layers.kinds.none.position.kind": "none",
         "model.layers.kinds.none.residual": False},
@@ -177,7 +182,7 @@ def test_logits_match_the_reference(name):
     actual, after = scores(config, values, counting(8, causal), stats=stats, segments=segments)
     assert actual.dtype == np.float32
     expected = reference.batch_logits(config.model, together(values, stats), TOKENS, reference.Rows(COUNTING), segments)
-    close(actual, expected, 2e-5)
+    compared(actual, expected, 2e-5, config=config)
     assert jax.tree.all(jax.tree.map(np.array_equal, after, stats))
 
 
@@ -199,7 +204,7 @@ def test_logits_of_packed_and_padded_rows_match_the_reference(name):
             reference.batch_logits(config.model, as_float64(values), TOKENS, reference.Rows(positions, documents)),
         )
         assert np.isfinite(actual).all()
-        close(actual[positions >= 0], expected[positions >= 0], 2e-5)
+        compared(actual[positions >= 0], expected[positions >= 0], 2e-5, config=config)
 
 
 @pytest.mark.parametrize("name", ["gpt", "encoder, global tokens", "encoder, shared bias, global tokens"])
@@ -209,7 +214,7 @@ def test_logits_of_padded_rows_without_documents_match_the_reference(name):
     actual = logits(config, values, Context(jnp.asarray(PADDED), causal=config.model.architecture == "decoder"))
     expected = reference.batch_logits(config.model, as_float64(values), TOKENS, reference.Rows(PADDED))
     assert np.isfinite(actual).all()
-    close(actual[PADDED >= 0], expected[PADDED >= 0], 2e-5)
+    compared(actual[PADDED >= 0], expected[PADDED >= 0], 2e-5, config=config)
 
 
 @pytest.mark.parametrize("name", ["batchnorm", "encoder, batchnorm, everywhere"])
@@ -222,7 +227,7 @@ def test_batch_norm_models_in_training_match_the_reference(name):
     actual, after = scores(config, values, context, stats=stats)
     rows = reference.Rows(positions, training=True)
     expected = reference.batch_logits(config.model, as_float64(values), TOKENS, rows)
-    close(actual[positions >= 0], expected[positions >= 0], 1e-4)
+    compared(actual[positions >= 0], expected[positions >= 0], 1e-4, config=config)
     assert 2 * len(rows.moments) == sum(len(leaf) if leaf.ndim == 2 else 1 for leaf in jax.tree.leaves(stats))
     # The first norm of the first layer, and the last of the model.
     first = rows.moments[1 if config.model.embedding.norm else 0]
@@ -252,8 +257,9 @@ def test_pooler_reads_the_first_token():
     held, wide = with_values(model, values), as_float64(values)
     pooled, follows = call(lambda h: (held.pooled(h), held.next_sentence_logits(h)), np.float32(hidden))
     expected = np.tanh(reference.linear(wide["pooler"], hidden[:, 0]))
-    close(pooled, expected)
-    close(follows, reference.linear(wide["next_sentence"], expected))
+    parts = ("model.head.pooler", "model.head.next_sentence")
+    compared(pooled, expected, config=config, parts=parts[:1])
+    compared(follows, reference.linear(wide["next_sentence"], expected), config=config, parts=parts)
     assert follows.shape == (2, 2)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.building import ENCODER_DECODER, call, compiled, random_statistics, random_values, tiny, with_values
+from tests.support.comparisons import compared
 from tests.support.visibility import normal
 from zoo.layers.context import Context, DropoutKey
 from zoo.models import cost
@@ -19,6 +20,7 @@ from zoo.nested import flatten, unflatten
 
 TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
 DISTINCT = "model.layers.distinct"
+EQUAL_WEIGHTS = "distinct layers with equal weights"
 # Name -> fields, the number of distinct layers among them.
 STACKS = {
     "one": {DISTINCT: 1, "model.dropout": 0.2, "model.attention.dropout": 0.3},
@@ -90,12 +92,13 @@ def test_shared_layers_equal_distinct_layers_with_equal_weights(name, scan, rema
     values, stats = random_values(model, 1), random_statistics(model, 2)
     (_, (out, after)), gradient = call(jax.value_and_grad(loss, has_aux=True), values, stats)
     expected, before, summed = distinct_results(name)
-    np.testing.assert_allclose(out, expected, rtol=0, atol=2e-6 * abs(expected).max())
+    about = {"config": tiny({"model.num_layers": 4} | STACKS[name]), "parts": DISTINCT, "against": EQUAL_WEIGHTS}
+    compared(out, expected, 2e-6, **about)
     jax.tree.map(np.testing.assert_array_equal, after, before)
     found = flatten(gradient, "/")
     assert found.keys() == summed.keys()
     for path, one in found.items():
-        np.testing.assert_allclose(one, summed[path], rtol=0, atol=1e-5 * abs(summed[path]).max(), err_msg=path)
+        compared(one, summed[path], 1e-5, **about)
 
 
 def test_shared_layers_are_scanned():

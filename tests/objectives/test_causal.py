@@ -10,6 +10,7 @@ import pytest
 from tests import reference
 from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, Made, squared_normalizers
 from tests.support.building import by_default, call
+from tests.support.comparisons import compared
 from zoo.objectives.objective import positions_and_documents
 
 PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])
@@ -79,7 +80,7 @@ def test_the_loss_is_the_reference_s(isolate, chunk):
     expected = sum(
         expected_loss(config, values, row, *parts).sum() for row, parts in zip(PACKED, structures, strict=True)
     )
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    compared(loss, expected, config=config, parts="objective")
     assert extra["weight"] == 16
     assert extra["bytes"] == (PACKED[:, 1:] + 1).sum()
 
@@ -188,7 +189,7 @@ def test_training_adds_the_z_loss_and_reports_without_it():
     logits = [reference.logits(config.model, values, row[:-1], np.arange(8)) for row in PACKED]
     added = sum(squared_normalizers(*row) for row in zip(logits, PACKED[:, 1:], strict=True))
     assert added > 1
-    np.testing.assert_allclose(loss, extra["loss"] + 0.1 * added, rtol=1e-5)
+    compared(loss, extra["loss"] + 0.1 * added, config=config, parts="objective.z_loss")
     evaluated, evaluated_extra = sums(PACKED)
     np.testing.assert_allclose([evaluated, evaluated_extra["loss"], extra["loss"]], make()[0](PACKED)[0], rtol=1e-6)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.objectives.making import OTHER, Made, surprisal
-from tests.support.building import close
+from tests.support.comparisons import compared
 from zoo import config as configs
 from zoo.errors import ConfigError
 
@@ -64,14 +64,15 @@ def test_loss_equals_that_of_each_row_alone(overrides, kind, pooler):
     made = Made(overrides | pooled | {"model.head.pooling": kind})
     task = made.config.objective.kind
     expected, labels = row_scores(made, kind, pooler), LABELS[task]
+    about = {"config": made.config, "parts": ("objective", "model.head")}
     loss, sums = made.sums(ROWS | {"labels": labels})
     if task == "classification":
-        close(loss, surprisal(expected, labels[:3]).sum(), 1e-5)
+        compared(loss, surprisal(expected, labels[:3]).sum(), **about)
         assert sums["right"] == (expected.argmax(axis=1) == labels[:3]).sum()
-        close(sums["scores"][:3], expected, 1e-5)
+        compared(sums["scores"][:3], expected, **about)
     else:
-        close(loss, ((expected[:, 0] - labels[:3]) ** 2).sum(), 1e-5)
-        close(sums["predicted"][:3], expected[:, 0], 1e-5)
+        compared(loss, ((expected[:, 0] - labels[:3]) ** 2).sum(), **about)
+        compared(sums["predicted"][:3], expected[:, 0], **about)
     assert sums["weight"] == 3
     assert sums["real"].tolist() == [True, True, True, False]
     assert sums["tokens"] == (ROWS["tokens"] >= 0).sum()

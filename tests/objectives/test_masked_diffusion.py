@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.objectives.making import OPENS, OTHER, TOKEN_BYTES, FewTokens, Made, surprisal
+from tests.support.comparisons import compared
 from zoo.data.rows.diffusion_masking import DiffusionMasking
 from zoo.errors import ConfigError
 
@@ -37,7 +38,7 @@ def test_loss_equals_that_of_each_row_alone(overrides):
             scores = made.logits_alone(tokens[tokens >= 0])[places[used]]
             expected += n / used.sum() * surprisal(scores, targets[used]).sum()
             size += n / used.sum() * TOKEN_BYTES[targets[used]].sum()
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    compared(loss, expected, config=made.config, parts="objective")
     assert loss == sums["loss"]
     np.testing.assert_allclose(sums["weight"], 6 + 8 + 3, rtol=1e-6)
     np.testing.assert_allclose(sums["bytes"], size, rtol=1e-6)
@@ -70,7 +71,8 @@ def test_the_bound_is_the_mean_over_all_orders():
             "candidates": np.full(len(choices), n, np.int32),
         }
         bound += made.sums(batch)[0] / len(choices) / n
-    np.testing.assert_allclose(bound, np.mean(in_order), rtol=1e-5)
+    orders = "the mean loss over all orders of the tokens"
+    compared(bound, np.mean(in_order), config=made.config, parts="objective", against=orders)
 
 
 @pytest.mark.parametrize(

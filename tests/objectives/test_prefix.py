@@ -7,6 +7,7 @@ import pytest
 
 from tests.objectives.making import OTHER, TOKEN_BYTES, Made, squared_normalizers, surprisal
 from tests.support.building import call
+from tests.support.comparisons import compared
 
 PREFIX = {
     "model.architecture": "encoder_decoder",
@@ -47,7 +48,7 @@ def expected(made, rows, prefix=3):
 def test_the_loss_is_that_of_every_row_alone(overrides):
     made = Made(PREFIX | overrides)
     loss, sums = made.sums(ROWS)
-    np.testing.assert_allclose(loss, expected(made, ROWS)[0], rtol=1e-5)
+    compared(loss, expected(made, ROWS)[0], config=made.config, parts="objective")
     assert loss == sums["loss"]
     assert sums["weight"] == 6 + 6 + 2
     assert sums["bytes"] == TOKEN_BYTES[np.concatenate([ROWS[:2, 3:].ravel(), ROWS[2, 3:5]])].sum()

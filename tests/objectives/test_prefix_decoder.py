@@ -10,6 +10,7 @@ import pytest
 from tests import reference
 from tests.objectives.making import OTHER, TOKEN_BYTES, Made, surprisal
 from tests.support.building import by_default, call, random_values, tiny, with_values
+from tests.support.comparisons import compared
 from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.decoding import Sampling
@@ -57,7 +58,7 @@ def expected(made, rows, prefix=3):
 def test_the_loss_is_the_reference_s(overrides):
     made = Made(PREFIX | overrides)
     loss, sums = made.sums(ROWS)
-    np.testing.assert_allclose(loss, expected(made, ROWS)[0], rtol=1e-5)
+    compared(loss, expected(made, ROWS)[0], config=made.config, parts="objective")
     assert loss == sums["loss"]
     assert sums["weight"] == 6 + 6 + 2
     assert sums["bytes"] == TOKEN_BYTES[np.concatenate([ROWS[:2, 3:].ravel(), ROWS[2, 3:5]])].sum()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, surprisal
+from tests.support.comparisons import compared
 
 TRANSLATION = {
     "model.architecture": "encoder_decoder",
@@ -30,7 +31,7 @@ def each(made):
 def test_loss_equals_that_of_each_pair_alone(training):
     made = Made(TRANSLATION | {"objective.chunk_tokens": 4})
     loss, sums = made.sums(BATCH, training=training)
-    np.testing.assert_allclose(loss, sum(surprisal(*pair).sum() for pair in each(made)), rtol=1e-5)
+    compared(loss, sum(surprisal(*pair).sum() for pair in each(made)), config=made.config, parts="objective")
     assert loss == sums["loss"]
     written = BATCH["targets"][BATCH["targets"] >= 0]
     assert sums["weight"] == len(written) == 11
@@ -48,7 +49,7 @@ def test_training_smooths_labels_and_reports_the_plain_loss():
         logits = np.asarray(logits, np.float64)
         surprise = np.log(np.exp(logits).sum(axis=-1, keepdims=True)) - logits
         smoothed += (0.8 * surprise[np.arange(len(targets)), targets] + 0.2 * surprise.mean(axis=-1)).sum()
-    np.testing.assert_allclose(loss, smoothed, rtol=1e-5)
+    compared(loss, smoothed, config=made.config, parts="objective")
     np.testing.assert_allclose(sums["loss"], plain, rtol=1e-5)
     assert abs(loss - plain) > 0.01
     evaluated, _ = made.sums(BATCH)

@@ -4,6 +4,6 @@
 """
 
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant import PARITY, TOLERANCE, ReferenceTest, Variant
+from zoo.variants.variant import Variant
 
-__all__ = ["PARITY", "TOLERANCE", "VARIANTS", "ReferenceTest", "Variant"]
+__all__ = ["VARIANTS", "Variant"]

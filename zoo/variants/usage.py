@@ -5,56 +5,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from zoo import config as configs
-from zoo.config.scopes import scopes_in
 from zoo.errors import ConfigError
 from zoo.lab.declarations import claim_ids, claim_order
 from zoo.lab.experiment import Claim, Experiment, load_experiment
 from zoo.lab.planning.arm_resolution import arm_overrides
 from zoo.nested import flatten
-from zoo.variants.variant import BASELINES, Variant
+from zoo.variants.variant import Variant, has_variant
 
 # Levels of a factor that set more fields than this compare whole systems, not one variant.
 MAX_FIELDS = 3
-
-
-def has_variant(flat: Mapping[str, Any], variant: Variant) -> bool:
-    """Returns whether a config, or one of its sides or kinds of layers, has the variant.
-
-    Numbers need not be those of the page: any window is a window.
-
-    Args:
-        flat: {path: value} of a config, resolved or not.
-        variant: the variant.
-    """
-    wanted = {**variant.changes, **dict(variant.chosen)} or BASELINES[variant.baseline]
-    whole = {path: value for path, value in flat.items() if path in configs.BY_PATH}
-    # A window looks back in a decoder and to both sides in an encoder: two variants of one field.
-    if "model.attention.window" in wanted and whole["model.architecture"] != _architecture(variant):
-        return False
-    parts = [whole, *(whole | scope for scope in scopes_in(dict(flat)).values())]
-    # A variant of one kind of layers is present if any part of the model has it.
-    plain = {path: value for path, value in wanted.items() if path in configs.BY_PATH}
-    return any(all(_same(part, path, value) for path, value in plain.items()) for part in parts)
-
-
-def _architecture(variant: Variant) -> str:
-    return BASELINES[variant.baseline].get("model.architecture", "decoder")
-
-
-def _same(part: Mapping[str, Any], path: str, value: Any) -> bool:
-    found, default = part[path], configs.BY_PATH[path].default
-    if path == "model.layers.pattern":
-        return len(set(found)) > 1
-    if path.endswith(("num_kv_heads", "num_query_heads", "cross_kv_heads")):
-        heads = part["model.attention.num_heads"]
-        return isinstance(found, int) and (found == 1 if value == 1 else 1 < found < heads)
-    if path == "model.head.classes":
-        return True  # The data set decides their number.
-    if path in ("model.attention.num_heads", "model.attention.scale") or isinstance(value, bool | str):
-        return found == value
-    if isinstance(value, tuple):
-        return bool(found)
-    return found != default
 
 
 @functools.cache

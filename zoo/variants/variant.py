@@ -8,10 +8,7 @@ from typing import Any
 from zoo import config as configs
 from zoo.config.fields import IGNORED_BY
 from zoo.config.kinds import KIND_TABLES, Description, Kind
-
-# Largest accepted difference from a reference library, relative to the largest output or gradient
-# (docs/parity.md).
-TOLERANCE = 1e-4
+from zoo.config.scopes import scopes_in
 
 # The models that variants change: a GPT, and the same modules in the other architectures.
 BASELINES: dict[str, dict[str, Any]] = {
@@ -39,68 +36,6 @@ SHAPES = {
     "model.vocab_size": 500,
     "data.sequence_length": 28,
 }
-
-# The systems of docs/parity.md, and the class of the library that each is compared with.
-PARITY: dict[str, str] = {
-    "gpt1": "OpenAIGPTLMHeadModel",
-    "gpt2": "GPT2LMHeadModel",
-    "gpt2-unscaled-relu": "GPT2LMHeadModel",
-    "gpt-neox": "GPTNeoXForCausalLM",
-    "gpt-j": "GPTJForCausalLM",
-    "phi": "PhiForCausalLM",
-    "llama": "LlamaForCausalLM",
-    "llama-grouped": "LlamaForCausalLM",
-    "llama-multi-query": "LlamaForCausalLM",
-    "llama-linear": "LlamaForCausalLM",
-    "llama-dynamic": "LlamaForCausalLM",
-    "llama-yarn": "LlamaForCausalLM",
-    "llama-3.1": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "smollm3": "SmolLM3ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "olmo2": "Olmo2ForCausalLM",
-    "olmo3": "Olmo3ForCausalLM",
-    "diffllama": "DiffLlamaForCausalLM",
-    "gemma": "GemmaForCausalLM",
-    "gemma2": "Gemma2ForCausalLM",
-    "gemma3": "Gemma3ForCausalLM",
-    "bert": "BertForPreTraining",
-    "bert-untied": "BertForMaskedLM",
-    "albert": "AlbertForPreTraining",
-    "electra": "ElectraForPreTraining",
-    "electra-generator": "ElectraForMaskedLM",
-    "roberta": "RobertaForMaskedLM",
-    "shaw-keys": "BertForMaskedLM",
-    "distilbert-sinusoidal": "DistilBertForMaskedLM",
-    "roformer": "RoFormerForMaskedLM",
-    "modernbert": "ModernBertForMaskedLM",
-    "longformer": "LongformerForMaskedLM",
-    "longformer-local": "LongformerForMaskedLM",
-    "bloom": "BloomForCausalLM",
-    "mpt-6-heads": "MptForCausalLM",
-    "transformer": "MarianMTModel",
-    "marian-uneven": "MarianMTModel",
-    "t5": "T5ForConditionalGeneration",
-    "t5-1.1": "T5ForConditionalGeneration",
-    "umt5": "UMT5ForConditionalGeneration",
-}
-
-
-@dataclass(frozen=True)
-class ReferenceTest:
-    """A comparison with a reference in the test suite.
-
-    Attributes:
-        reference: what the code is compared with.
-        where: the test, "tests/layers/test_norm.py::test_norm_matches_its_equation".
-        tolerance: largest accepted difference, relative; 0 for exact equality.
-    """
-
-    __test__ = False  # pytest must not collect it.
-
-    reference: str
-    where: str
-    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -164,3 +99,46 @@ def resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dic
         if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
     }
     return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
+
+
+def has_variant(flat: Mapping[str, Any], variant: Variant) -> bool:
+    """Returns whether a config, or one of its sides or kinds of layers, has the variant.
+
+    Numbers need not be those of the page: any window is a window.
+
+    Args:
+        flat: {path: value} of a config, resolved or not.
+        variant: the variant.
+    """
+    wanted = {**variant.changes, **dict(variant.chosen)} or BASELINES[variant.baseline]
+    whole = {path: value for path, value in flat.items() if path in configs.BY_PATH}
+    # A window looks back in a decoder and to both sides in an encoder: two variants of one field.
+    if "model.attention.window" in wanted and whole["model.architecture"] != _architecture(variant):
+        return False
+    parts = [whole, *(whole | scope for scope in scopes_in(dict(flat)).values())]
+    # A variant of one kind of layers is present if any part of the model has it.
+    plain = {path: value for path, value in wanted.items() if path in configs.BY_PATH}
+    return all(
+        any(all(_same(part, path, value) for path, value in changes.items()) for part in parts)
+        for changes in (plain, *scopes_in(wanted).values())
+    )
+
+
+def _architecture(variant: Variant) -> str:
+    return BASELINES[variant.baseline].get("model.architecture", "decoder")
+
+
+def _same(part: Mapping[str, Any], path: str, value: Any) -> bool:
+    found, default = part[path], configs.BY_PATH[path].default
+    if path == "model.layers.pattern":
+        return len(set(found)) > 1
+    if path.endswith(("num_kv_heads", "num_query_heads", "cross_kv_heads")):
+        heads = part["model.attention.num_heads"]
+        return isinstance(found, int) and (found == 1 if value == 1 else 1 < found < heads)
+    if path == "model.head.classes":
+        return True  # The data set decides their number.
+    if path in ("model.attention.num_heads", "model.attention.scale") or isinstance(value, bool | str):
+        return found == value
+    if isinstance(value, tuple):
+        return bool(found)
+    return (found == default) == (value == default)

@@ -9,13 +9,13 @@ from typing import Any
 import zoo
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.variants.comparisons import comparisons_of
 from zoo.variants.computed import computed
 from zoo.variants.docstrings import docstring, module_and_name
 from zoo.variants.notation import legend
 from zoo.variants.papers import cited
-from zoo.variants.reference_tests import TESTS
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant import BASELINES, PARITY, SIZE, TOLERANCE, Variant, is_architecture, resolved_fields
+from zoo.variants.variant import BASELINES, SIZE, Variant, is_architecture, resolved_fields
 
 # "Su et al. 2021, eq. 34" in parentheses; a reference contains a year.
 REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")
@@ -175,17 +175,6 @@ def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
     yield from ((names, reason) for reason, names in reasons.items())
 
 
-def checks(variant: Variant) -> list[str]:
-    """Returns what the variant is compared with, and the tolerance."""
-    lines = [
-        f"`{PARITY[system]}` of transformers, row `{system}` of docs/parity.md: outputs and gradients within "
-        f"{TOLERANCE:g}"
-        for system in variant.systems
-    ]
-    lines += [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in TESTS.get(variant.name, ())]
-    return lines or ["No reference known to zoo: the variant comes from a plug-in, whose author tests it."]
-
-
 OBJECTIVE = "objective.kind"
 # Modules that read the fields of variants that are no class of their own, by the path of a field.
 READERS = {
@@ -269,7 +258,7 @@ def sections(variant: Variant, claims: Sequence[str] | None = None) -> dict[str,
         "Cost": [f"{lines.cost} {size}"],
         "Inference": lines.inference,
         "Cannot be combined with": excluded or ["No other variant is refused with it."],
-        "Checked against": checks(variant),
+        "Checked against": comparisons_of(variant),
     }
     return {title: lines for title, lines in found.items() if lines}
 

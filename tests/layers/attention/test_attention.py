@@ -20,6 +20,7 @@ from tests.support.building import (
     tiny,
     with_values,
 )
+from tests.support.comparisons import compared
 from zoo.layers.attention import make_attention
 from zoo.layers.context import Context, DropoutKey, Memory
 
@@ -49,6 +50,7 @@ LAYERS = {
         "model.attention.global_projections": True, "model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2},
     "gate of elements": {"model.attention.gate": "elementwise", "model.attention.num_kv_heads": 2},
     "gate of heads, from what was read": {"model.attention.gate": "head", "model.attention.gate_input": "attended"},
+    "gate of elements, from what was read": {"model.attention.gate": "elementwise", "model.attention.gate_input": "attended"},
     "output norm, gate of heads": {"model.attention.output_norm": True, "model.attention.gate": "head", "model.attention.num_kv_heads": 2},
     "exclusive, gate of heads": {"model.attention.exclusive": True, "model.attention.gate": "head", "model.attention.num_kv_heads": 2},
     "cosine": {"model.attention.qk_norm": "cosine", "model.attention.num_query_heads": 2},
@@ -145,7 +147,7 @@ def test_a_layer_is_the_equation(name, scheme):
     for actual, given in zip(outputs, rows, strict=True):
         expected = reference.attention_layer(config, as_float64(values), x, given)
         filled = given.positions >= 0
-        close(actual[filled], expected[filled], 2e-5)
+        compared(actual[filled], expected[filled], 2e-5, config=config, parts=("model.attention", "model.position"))
 
 
 @pytest.mark.parametrize("queries", [2, 1])

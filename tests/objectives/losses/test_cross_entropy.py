@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.objectives.making import OTHER
-from tests.support.building import by_default, call, close, compiled, programs_inside
+from tests.support.building import by_default, call, close, compiled, programs_inside, tiny
+from tests.support.comparisons import compared
 from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.token_chunks import number_of_chunks
@@ -19,6 +20,9 @@ B, T, D, V = 3, 12, 5, 11
 # Bias, softcap, z-loss and label smoothing, on and off. The cap is low enough to bend most scores.
 KINDS = {"plain": (False, 0.0, 0.0, 0.0), "bias": (True, 0.0, 0.0, 0.0), "softcap": (False, 2.0, 0.0, 0.0),
          "z_loss": (False, 0.0, 0.3, 0.0), "smoothing": (False, 0.0, 0.0, 0.2), "all": (True, 2.0, 0.3, 0.2)}  # fmt: skip
+
+OPTIONS = ("model.head.bias", "model.head.softcap", "objective.z_loss", "objective.label_smoothing")
+PLAIN = "plain cross-entropy in float64, differentiated automatically"
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +105,11 @@ def test_value_and_gradients_equal_plain_cross_entropy(inputs, chunk):
 def test_head_options_equal_plain_cross_entropy(inputs, kind, chunk):
     values, gradients = ours(*inputs, chunk, kind)
     expected, expected_gradients = plain(*inputs, kind)
+    about = {"config": tiny(dict(zip(OPTIONS, KINDS[kind], strict=True))), "parts": OPTIONS, "against": PLAIN}
     np.testing.assert_allclose(values, expected, rtol=2e-6)
     for one, other in zip(gradients, expected_gradients, strict=True):
         assert one.dtype == np.float32
-        close(one, other, 3e-6)
+        compared(one, other, 3e-6, **about)
     # Each option changes the gradient by far more than the tolerance.
     (_, plain_gradient), without = gradients[:2], plain(*inputs)[1]
     assert abs(plain_gradient - without[1]).max() > 0.01 * abs(without[1]).max()

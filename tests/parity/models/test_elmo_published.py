@@ -15,6 +15,7 @@ import pytest
 from tests.parity.harness import relative_difference
 from tests.support.building import call, compiled, random_values, with_values
 from tests.support.checkpoints_of_others import zoo
+from tests.support.comparisons import compared
 from zoo import data
 from zoo.config import default, finetuned, override, resolve
 from zoo.data.labelled.labelled_dataset import HELD_OUT
@@ -103,6 +104,9 @@ def measure():
 def test_states_match_the_published_ones(name, sentences):
     ours, theirs = states(published_folder(name), sentences)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
+    options = json.loads((published_folder(name) / "options.json").read_text())
+    config = resolve(override(default(), read_config(options) | {"model.vocab_size": 300}))
+    compared(ours, theirs, 3e-6, config=config, against="states that the authors' bilm computed")
 
 
 def test_imported_run_matches_the_published_states(tmp_path):

@@ -17,6 +17,7 @@ from tests.parity.harness import (
 )
 from tests.parity.references import build, run_theirs
 from tests.parity.systems import SYSTEMS
+from tests.support.comparisons import note
 
 pytestmark = pytest.mark.parity
 
@@ -49,15 +50,12 @@ def compare(system, every_gradient=True):
     return worst_output, worst_gradient, reference
 
 
-def assert_equal(system, every_gradient):
-    output, gradient, _ = compare(system, every_gradient)
-    assert output <= system.tolerance
-    assert gradient <= system.tolerance
-
-
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_outputs_and_gradients_match_the_reference(system):
-    assert_equal(system, every_gradient=system.name in REPRESENTATIVE)
+    output, gradient, reference = compare(system, every_gradient=system.name in REPRESENTATIVE)
+    library = "" if system.library.startswith("torch") else f" of {system.library}"
+    config = resolved(system, reference.hf)
+    note(max(output, gradient), system.tolerance, config, against=system.reference + library)
 
 
 @pytest.mark.slow(
@@ -65,4 +63,6 @@ def test_outputs_and_gradients_match_the_reference(system):
 )
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_gradients_match_with_every_kernel(system):
-    assert_equal(system, every_gradient=True)
+    output, gradient, _ = compare(system, every_gradient=True)
+    assert output <= system.tolerance
+    assert gradient <= system.tolerance

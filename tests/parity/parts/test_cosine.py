@@ -15,6 +15,7 @@ from transformers.models.swinv2 import modeling_swinv2 as swinv2
 from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
 from tests.support.building import tiny
+from tests.support.comparisons import note
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Transform, linear
 from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
@@ -34,6 +35,21 @@ RULES = [
 ]
 
 
+def settings():
+    """Returns the `model` part of zoo's config."""
+    return tiny(
+        {
+            "model.architecture": "encoder",
+            "objective.kind": "masked",
+            "model.dim": D,
+            "model.attention.num_heads": H,
+            "model.attention.qk_norm": "cosine",
+            "model.position.kind": "none",
+            "data.sequence_length": T,
+        }
+    ).model
+
+
 def differences():
     """Returns the differences of the output and of the gradients."""
     layer = swinv2.Swinv2SelfAttention(swinv2.Swinv2Config(attention_probs_dropout_prob=0.0), D, H, 4)
@@ -46,20 +62,9 @@ def differences():
             parameter.zero_()
         # The last factor exceeds the maximum.
         layer.logit_scale.copy_(torch.tensor([0.5, 2.0, 4.0, 5.0])[:, None, None])
-    ours = tiny(
-        {
-            "model.architecture": "encoder",
-            "objective.kind": "masked",
-            "model.dim": D,
-            "model.attention.num_heads": H,
-            "model.attention.qk_norm": "cosine",
-            "model.position.kind": "none",
-            "data.sequence_length": T,
-        }
-    ).model
     context = Context(jnp.arange(T)[None], causal=False, in_order=True, no_padding=True)
     return layer_differences(
-        make_attention(ours), context, whole, lambda x: whole["output"](layer(x)[0]), RULES, (B, T, D)
+        make_attention(settings()), context, whole, lambda x: whole["output"](layer(x)[0]), RULES, (B, T, D)
     )
 
 
@@ -69,4 +74,10 @@ def measure():
 
 
 def test_cosine_attention_matches_swin_v2():
-    assert max(differences()) < 5e-5
+    note(
+        max(differences()),
+        5e-5,
+        settings(),
+        against="Swinv2SelfAttention of transformers",
+        parts=("model.attention", "model.position"),
+    )

@@ -15,6 +15,7 @@ from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
 from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
 from tests.support.building import tiny
+from tests.support.comparisons import note
 from zoo.interop.weights.mapping import TRANSPOSED, Rule, fused, fused_linear, linear
 from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
@@ -41,6 +42,27 @@ def rules(query_latent):
     ]
 
 
+def settings(query_latent):
+    """Returns the `model` part of zoo's config."""
+    return tiny(
+        {
+            "model.dim": D,
+            "model.norm.epsilon": 1e-6,
+            "model.attention.kind": "latent",
+            "model.attention.num_heads": H,
+            "model.attention.head_dim": K,
+            "model.attention.latent_dim": LATENT,
+            "model.attention.rotary_dim": R,
+            "model.attention.query_latent_dim": query_latent,
+            "model.attention.bias": query_latent > 0,
+            "model.position.kind": "rope",
+            "model.position.layout": "interleaved",
+            "model.position.theta": 100.0,
+            "data.sequence_length": T,
+        }
+    ).model
+
+
 def differences(query_latent):
     """Returns the differences of the output and of the gradients."""
     config = deepseek_v3.DeepseekV3Config(
@@ -61,26 +83,14 @@ def differences(query_latent):
     fill(layer)
     cos_and_sin = deepseek_v3.DeepseekV3RotaryEmbedding(config)(torch.zeros(B, T, D), torch.arange(T)[None])
     mask = torch.triu(torch.full((T, T), -torch.inf), 1)[None, None]
-    ours = tiny(
-        {
-            "model.dim": D,
-            "model.norm.epsilon": 1e-6,
-            "model.attention.kind": "latent",
-            "model.attention.num_heads": H,
-            "model.attention.head_dim": K,
-            "model.attention.latent_dim": LATENT,
-            "model.attention.rotary_dim": R,
-            "model.attention.query_latent_dim": query_latent,
-            "model.attention.bias": query_latent > 0,
-            "model.position.kind": "rope",
-            "model.position.layout": "interleaved",
-            "model.position.theta": 100.0,
-            "data.sequence_length": T,
-        }
-    ).model
     context = Context(jnp.arange(T)[None], in_order=True)
     return layer_differences(
-        make_attention(ours), context, layer, lambda x: layer(x, cos_and_sin, mask)[0], rules(query_latent), (B, T, D)
+        make_attention(settings(query_latent)),
+        context,
+        layer,
+        lambda x: layer(x, cos_and_sin, mask)[0],
+        rules(query_latent),
+        (B, T, D),
     )
 
 
@@ -91,4 +101,11 @@ def measure():
 
 @pytest.mark.parametrize("query_latent", [0, 9])
 def test_latent_attention_matches_deepseek_v3(query_latent):
-    assert max(differences(query_latent)) < 1e-5
+    found = max(differences(query_latent))
+    note(
+        found,
+        1e-5,
+        settings(query_latent),
+        against="DeepseekV3Attention of transformers",
+        parts=("model.attention", "model.position"),
+    )

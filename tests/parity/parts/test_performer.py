@@ -18,7 +18,8 @@ from performer_pytorch import performer_pytorch as library
 
 from tests.parity.references_performer import make_causal
 from tests.parity.systems.performers import PERFORMERS
-from tests.support.building import call, close, counting
+from tests.support.building import call, counting
+from tests.support.comparisons import compared
 from zoo.layers.attention import favor
 from zoo.layers.attention.favor import performer_attention
 from zoo.layers.context import Context
@@ -53,9 +54,10 @@ def assert_equal_to_library(attention, arguments, context):
     theirs = [torch.tensor(x.transpose(0, 2, 1, 3).astype(np.float64), requires_grad=True) for x in arguments]
     their_out = attention(*theirs)
     (their_out * torch.tensor(weights.transpose(0, 2, 1, 3))).sum().backward()
-    close(out, their_out.detach().numpy().transpose(0, 2, 1, 3))
+    about = {"variants": ("performer",), "against": "FastAttention of performer-pytorch"}
+    compared(out, their_out.detach().numpy().transpose(0, 2, 1, 3), **about)
     for ours, x in zip(gradients, theirs, strict=True):
-        close(ours, x.grad.numpy().transpose(0, 2, 1, 3))
+        compared(ours, x.grad.numpy().transpose(0, 2, 1, 3), **about)
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 2.0])

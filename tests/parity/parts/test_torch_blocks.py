@@ -16,6 +16,7 @@ from tests.support.building import (
     tiny,
     with_values,
 )
+from tests.support.comparisons import compared
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.block import make_block
@@ -27,6 +28,8 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
 
 B, T, D, H = 2, 7, 16, 4
+BLOCK = ("model.norm", "model.ffn", "model.residual", "model.parallel", "model.attention.kind")
+NORM = ("model.norm.kind", "model.norm.epsilon")
 CPU_KERNELS = [name for name in KERNELS if name != "cudnn"]
 
 
@@ -91,13 +94,14 @@ def test_blocks_match_torch_encoder_layers(placement, activation, kernel):
     mask = torch.nn.Transformer.generate_square_subsequent_mask(T, dtype=torch.float64)
     theirs = layer(theirs_x, src_mask=mask, is_causal=True)
     (theirs * torch.tensor(weights)).sum().backward()
-    close(out, theirs.detach().numpy())
-    close(d_x, theirs_x.grad.numpy())
+    about = {"config": config, "parts": BLOCK, "against": "TransformerEncoderLayer of torch.nn"}
+    compared(out, theirs.detach().numpy(), **about)
+    compared(d_x, theirs_x.grad.numpy(), **about)
     expected = {name: parameter.grad.numpy() for name, parameter in layer.named_parameters()}
     ours = to_torch(as_float64(gradients))
     assert set(ours) == set(expected)
     for name in expected:
-        close(ours[name], expected[name])
+        compared(ours[name], expected[name], **about)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2])
@@ -115,7 +119,7 @@ def test_norms_match_torch(epsilon):
             lambda x, scale, bias: torch.nn.functional.rms_norm(x, (D,), scale, epsilon) + bias,
         ),
     }
-    for ours, theirs in cases.values():
+    for kind, (ours, theirs) in cases.items():
         value = call(ours, x, scale, bias)
         gradients = call(
             jax.grad(lambda *inputs, ours=ours: (ours(*inputs) * weights).sum(), (0, 1, 2)), x, scale, bias
@@ -123,9 +127,11 @@ def test_norms_match_torch(epsilon):
         inputs = [tensor(array) for array in (x, scale, bias)]
         expected = theirs(*inputs)
         (expected * torch.tensor(weights)).sum().backward()
-        close(value, expected.detach().numpy())
+        about = {"config": tiny({"model.norm.kind": kind, "model.norm.epsilon": epsilon}), "parts": NORM}
+        about["against"] = f"{kind[:-4]}_norm of torch.nn.functional"
+        compared(value, expected.detach().numpy(), **about)
         for one, other in zip(gradients, inputs, strict=True):
-            close(one, other.grad.numpy())
+            compared(one, other.grad.numpy(), **about)
 
 
 @pytest.mark.parametrize("kernel", CPU_KERNELS)
@@ -188,8 +194,9 @@ def test_batch_norm_matches_torch_on_filled_slots(scale, momentum):
         theirs.zero_grad()
         expected = theirs(inputs)
         (expected * torch.tensor(weights[filled])).sum().backward()
-        close(out[filled], expected.detach().numpy())
-        close(d_x[filled], inputs.grad.numpy())
+        about = {"config": config, "parts": "model.norm", "against": "BatchNorm1d of torch.nn"}
+        compared(out[filled], expected.detach().numpy(), **about)
+        compared(d_x[filled], inputs.grad.numpy(), **about)
         assert not d_x[~filled].any()
         for name, parameter in theirs.named_parameters():
             close(gradients["scale" if name == "weight" else name], parameter.grad.numpy())

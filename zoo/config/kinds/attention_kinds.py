@@ -197,7 +197,6 @@ ATTENTION_KINDS = KindTable(
                 ),
                 published=(HEADS_RESULT, *UNSHARED_RESULTS),
                 synonyms=("mha",),
-                systems=("gpt2",),
                 claims=("A7", "A8"),
                 picture="heads",
             ),
@@ -290,7 +289,6 @@ ATTENTION_KINDS = KindTable(
                     "heads.",
                 ),
                 synonyms=("diff-attention",),
-                systems=("diffllama",),
             ),
         ),
         Kind(

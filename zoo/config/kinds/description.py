@@ -45,7 +45,6 @@ class Description:
             comparisons with another variant, with their table or section where it is known. Sources
             that disagree stand together.
         synonyms: other names, in lower case and with hyphens.
-        systems: systems of docs/parity.md that have it.
         claims: ids of claims about it that no experiment with a run judges: exact and measured ones.
         picture: what a figure of it shows, such as "mask" or "heads"; "" for none.
     """
@@ -61,6 +60,5 @@ class Description:
     details: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()
-    systems: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     picture: str = ""

@@ -42,11 +42,7 @@ FEED_FORWARD_KINDS = KindTable(
             "max(0, x W1) W2 (Vaswani et al. 2017)",
             frozenset({"relu", "sparse"}),
             code="zoo.layers.feedforward:FeedForward",
-            description=Description(
-                details=(_RELU,),
-                published=(GLU_RESULT, _ACTIVATIONS_RESULT),
-                systems=("t5", "transformer", "gpt2-unscaled-relu"),
-            ),
+            description=Description(details=(_RELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
         Kind(
             KIND,
@@ -54,9 +50,7 @@ FEED_FORWARD_KINDS = KindTable(
             "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
             frozenset({"gelu"}),
             code="zoo.layers.feedforward:FeedForward",
-            description=Description(
-                details=(_GELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT), systems=("gpt2", "bert")
-            ),
+            description=Description(details=(_GELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
         Kind(
             KIND,
@@ -64,12 +58,7 @@ FEED_FORWARD_KINDS = KindTable(
             "silu(x W1) W2, also called Swish",
             frozenset({"silu"}),
             code="zoo.layers.feedforward:FeedForward",
-            description=Description(
-                details=(_SILU,),
-                published=(GLU_RESULT, _ACTIVATIONS_RESULT),
-                synonyms=("swish",),
-                systems=("marian-uneven", "bert-untied"),
-            ),
+            description=Description(details=(_SILU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT), synonyms=("swish",)),
         ),
         Kind(
             KIND,
@@ -78,9 +67,7 @@ FEED_FORWARD_KINDS = KindTable(
             frozenset({"gated", "silu"}),
             code="zoo.layers.feedforward:GatedFeedForward",
             description=Description(
-                details=(_SILU,),
-                published=(GLU_RESULT, _ACTIVATIONS_RESULT, SQUARED_OR_GATED_RESULT, _XIELU_RESULT),
-                systems=("llama", "mistral"),
+                details=(_SILU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT, SQUARED_OR_GATED_RESULT, _XIELU_RESULT)
             ),
         ),
         Kind(
@@ -89,9 +76,7 @@ FEED_FORWARD_KINDS = KindTable(
             "(gelu(x W1) * x W3) W2 (Shazeer 2020)",
             frozenset({"gated", "gelu"}),
             code="zoo.layers.feedforward:GatedFeedForward",
-            description=Description(
-                details=(_GELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT), systems=("gemma", "t5-1.1")
-            ),
+            description=Description(details=(_GELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
         Kind(
             KIND,

@@ -34,8 +34,7 @@ NORM_KINDS = KindTable(
                 published=(
                     "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German: LayerNorm 26.6 BLEU, "
                     "RMSNorm 26.8, without a norm 0.",
-                ),
-                systems=("gpt2", "bert"),
+                )
             ),
         ),
         Kind(
@@ -62,8 +61,7 @@ NORM_KINDS = KindTable(
                         "Narang et al. 2021, table 1, T5 of 223M parameters: final loss 1.838 with the baseline's "
                         "norm, 1.821 with RMSNorm; 3.50 and 3.68 steps per second."
                     ),
-                ),
-                systems=("llama", "t5"),
+                )
             ),
         ),
         Kind(
@@ -216,7 +214,6 @@ PLACEMENT_KINDS = KindTable(
                 ),
                 published=(_ORDER_RESULT,),
                 synonyms=("pre-norm",),
-                systems=("gpt2", "llama"),
             ),
         ),
         Kind(
@@ -231,7 +228,6 @@ PLACEMENT_KINDS = KindTable(
                 ),
                 published=(_ORDER_RESULT,),
                 synonyms=("post-norm",),
-                systems=("gpt1", "bert"),
                 picture="architecture",
             ),
         ),
@@ -254,7 +250,6 @@ PLACEMENT_KINDS = KindTable(
                     ),
                 ),
                 synonyms=("peri-ln",),
-                systems=("gemma2", "gemma3"),
                 picture="architecture",
             ),
         ),
@@ -264,7 +259,7 @@ PLACEMENT_KINDS = KindTable(
             "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)",
             problems=_normed_output_problems,
             code="zoo.layers.block:ReorderedBlock",
-            description=Description(systems=("olmo2",), picture="architecture"),
+            description=Description(picture="architecture"),
         ),
         Kind(
             PLACEMENT,

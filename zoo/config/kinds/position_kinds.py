@@ -283,8 +283,7 @@ POSITION_KINDS = KindTable(
             description=Description(
                 published=(
                     "Vaswani et al. 2017, table 3, row E: BLEU 25.7, with sinusoids 25.8; perplexity 4.92 with both.",
-                ),
-                systems=("gpt1", "gpt2", "bert"),
+                )
             ),
         ),
         Kind(
@@ -304,7 +303,6 @@ POSITION_KINDS = KindTable(
                     ),
                     _LENGTHS_RESULT,
                 ),
-                systems=("distilbert-sinusoidal", "transformer"),
                 claims=("P4",),
                 picture="positions",
             ),
@@ -332,7 +330,6 @@ POSITION_KINDS = KindTable(
                     _GENERALISATION_RESULT,
                 ),
                 synonyms=("rotary",),
-                systems=("llama", "mistral"),
                 claims=("P5", "P6", "P9", "P12"),
                 picture="positions",
             ),
@@ -350,7 +347,6 @@ POSITION_KINDS = KindTable(
                     "third, fifth ... of the slopes of 2 n heads.",
                 ),
                 published=(_LENGTHS_RESULT, _GENERALISATION_RESULT),
-                systems=("bloom", "mpt-6-heads"),
                 picture="positions",
             ),
         ),
@@ -370,7 +366,6 @@ POSITION_KINDS = KindTable(
                     "others. T5 has n = 32 and max_distance = 128.",
                 ),
                 published=(_LENGTHS_RESULT, _GENERALISATION_RESULT),
-                systems=("t5", "t5-1.1"),
                 claims=("P8",),
                 picture="positions",
             ),

@@ -1,8 +1,7 @@
 """The variants: kinds that describe themselves, and the settings of other fields in this package.
 
 A kind needs nothing here. A setting needs one entry in a module of this package, besides its code,
-its field and its test. The entries are tested: the systems they name have the variant, and no choice
-of a field is missing.
+its field and its test. A test finds choices of fields that have no entry.
 """
 
 from collections.abc import Iterable

@@ -17,7 +17,6 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         equation="h = Blocks(E[tokens]), where query t sees the keys s <= t.",
         paper="Radford et al. 2018 (GPT)",
         published=(_DIRECTIONS_RESULT, OBJECTIVES_RESULT),
-        systems=("gpt2",),
         claims=("O12",),
         picture="mask",
     ),
@@ -35,7 +34,6 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "L). Operations, activations and the cache are those of L layers; parameters, gradients and the state "
             "of the optimizer are those of n. Dropout differs from layer to layer.",
         ),
-        systems=("albert",),
     ),
     Variant(
         "encoder",
@@ -45,7 +43,6 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         equation="h = Blocks(E[tokens]), where query t sees all keys s.",
         paper="Devlin et al. 2019 (BERT)",
         published=(_DIRECTIONS_RESULT,),
-        systems=("bert",),
         claims=("O7",),
         picture="mask",
     ),
@@ -57,7 +54,6 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         needs={"objective.kind": "prefix"},
         paper="Vaswani et al. 2017, section 3",
         published=(OBJECTIVES_RESULT,),
-        systems=("transformer", "t5"),
         claims=("O8", "O12"),
         picture="architecture",
     ),

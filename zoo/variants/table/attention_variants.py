@@ -25,7 +25,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         published=(_SHARED_RESULT, *UNSHARED_RESULTS),
         synonyms=("gqa",),
-        systems=("llama-grouped",),
         claims=("A2",),
         picture="heads",
     ),
@@ -43,7 +42,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "Shazeer 2019, BLEU on the WMT14 English-German development set: multi-head 26.7, multi-query 26.5.",
         ),
         synonyms=("mqa",),
-        systems=("llama-multi-query",),
         claims=("A2",),
         picture="heads",
     ),
@@ -94,7 +92,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         published=("Beltagy et al. 2020, Longformer of 41M parameters, bits per character: enwik8 1.00, text8 1.10.",),
         synonyms=("swa", "sliding-window"),
-        systems=("mistral",),
         claims=("A3", "A4"),
         picture="mask",
     ),
@@ -109,7 +106,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Beltagy et al. 2020, section 3.1",
         details=("After L layers a token depends on L (W - 1) + 1 tokens around it (its receptive field).",),
-        systems=("longformer-local",),
         claims=("A4",),
         picture="mask",
     ),
@@ -154,7 +150,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "their own."
         ),
         paper="Beltagy et al. 2020, section 3.1, Linear Projections for Global Attention",
-        systems=("longformer",),
     ),
     Variant(
         "local-global",
@@ -173,7 +168,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "One global layer gives every later layer the whole row. The cache of a local layer keeps the last W "
             "tokens.",
         ),
-        systems=("gemma2", "gemma3"),
         picture="mask",
     ),
     Variant(
@@ -194,7 +188,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "Yang et al. 2025, with windows in the layers that have RoPE: better than RoPE in all layers on tasks "
             "with long contexts, and about as good with short ones.",
         ),
-        systems=("smollm3",),
     ),
     Variant(
         "qk-norm",
@@ -210,7 +203,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "Henry et al. 2020: 0.928 BLEU better on average over five pairs of languages with little data.",
             "Dehghani et al. 2023: without it attention scores diverge in a vision transformer of 8B parameters.",
         ),
-        systems=("qwen3",),
         picture="architecture",
     ),
     Variant(
@@ -223,7 +215,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "values of all heads, a scale [H K]. It is an RMSNorm whatever `norm.kind` is."
         ),
         paper="OLMo Team 2025 (OLMo 2)",
-        systems=("olmo2",),
     ),
     Variant(
         "attention-softcap",
@@ -231,7 +222,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         {"model.attention.softcap": 50.0},
         equation="score = c * tanh(scale * q . k / c), before masking and softmax.",
         paper="Gemma Team 2024 (Gemma 2), section 2",
-        systems=("gemma2",),
     ),
     Variant(
         "sinks",
@@ -248,7 +238,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="score = q . k, without 1 / sqrt(K).",
         paper="Raffel et al. 2020 (T5); Vaswani et al. 2017, section 3.2.1",
         details=("Switched off: the factor 1 / sqrt(K). T5 makes the initial W_q smaller by this factor instead.",),
-        systems=("t5", "gpt2-unscaled-relu"),
     ),
     Variant(
         "no-attention-bias",
@@ -257,7 +246,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         equation="q = x W_q without a bias; likewise for k, v and the output.",
         paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",
         details=("Switched off: the biases of W_q, W_k, W_v and W_o.",),
-        systems=("llama", "t5"),
     ),
     Variant(
         "learned-value-residual",

@@ -10,7 +10,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.gelu_approximation": "tanh"},
         equation="gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).",
         paper="Hendrycks & Gimpel 2016, section 2; GPT-2's code",
-        systems=("gpt1", "gpt2", "bloom"),
     ),
     Variant(
         "matched-parameters",
@@ -29,7 +28,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         equation="y = act(x W_up) W_down without biases.",
         paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",
         details=("Switched off: the biases of all matrices of the feed-forward layer.",),
-        systems=("llama", "t5"),
     ),
     Variant(
         "scaled-embedding",
@@ -38,7 +36,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         source="zoo.models.language_model:embed",
         equation="x_t = E[token_t] * sqrt(D).",
         paper="Vaswani et al. 2017, section 3.4",
-        systems=("transformer", "gemma"),
     ),
     Variant(
         "embedding-norm",
@@ -46,7 +43,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         {"model.embedding.norm": True},
         equation="x = Norm(E[token] + position + segment).",
         paper="Devlin et al. 2019 (BERT's code); Le Scao et al. 2022, section 3.2.2 (BLOOM)",
-        systems=("bert", "bloom"),
     ),
     Variant(
         "factorised-embedding",
@@ -63,7 +59,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "states to width e; with `model.tie_embeddings=false` the head may read them as they are. Segments have "
             "width e too.",
         ),
-        systems=("albert",),
     ),
     Variant(
         "segments",
@@ -75,7 +70,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "segments."
         ),
         paper="Devlin et al. 2019, section 3",
-        systems=("bert",),
     ),
     Variant(
         "two-embeddings",
@@ -103,7 +97,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
                 "Paloma by 0.0035 at width 512 and by 0.0101 at width 768."
             ),
         ),
-        systems=("llama", "t5-1.1"),
     ),
     Variant(
         "head-transform",
@@ -115,7 +108,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "norm before the product with the token embedding."
         ),
         paper="Devlin et al. 2019 (BERT's code)",
-        systems=("bert",),
     ),
     Variant(
         "no-head-transform-bias",
@@ -125,7 +117,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         equation="logits = Norm(act(h W_d)) E^T: BERT's transform without the bias of its dense layer.",
         paper="Warner et al. 2024 (ModernBERT's code)",
         details=("Switched off: the bias b_d of the dense layer.",),
-        systems=("modernbert",),
     ),
     Variant(
         "head-bias",
@@ -133,7 +124,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         {"model.head.bias": True},
         equation="logits = h E^T + b, b [V].",
         paper="Devlin et al. 2019 (BERT's code)",
-        systems=("bert", "transformer"),
     ),
     Variant(
         "scaled-head",
@@ -141,7 +131,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         {"model.head.scale": "rsqrt_dim"},
         equation="logits = (h / sqrt(D)) E^T, for a tied head.",
         paper="Raffel et al. 2020 (T5's code)",
-        systems=("t5",),
     ),
     Variant(
         "logit-softcap",
@@ -163,7 +152,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
                 "width 512 and by 0.0001 at width 768."
             ),
         ),
-        systems=("gemma2",),
     ),
     Variant(
         "pooler",
@@ -172,7 +160,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         baseline="encoder",
         equation="pooled = tanh(h_0 W + b), h_0 the state of the first token.",
         paper="Devlin et al. 2019 (BERT's code)",
-        systems=("bert",),
     ),
     Variant(
         "next-sentence",
@@ -193,7 +180,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             ),
         ),
         synonyms=("nsp",),
-        systems=("bert",),
         claims=("O1",),
     ),
 )

@@ -20,7 +20,6 @@ NORM_VARIANTS: tuple[Variant, ...] = (
             "embedding that is normalised already: `model.layers.kinds.first.attention.input_norm=false`, with a "
             "kind of layers that stands first in `model.layers.pattern`.",
         ),
-        systems=("modernbert",),
     ),
     Variant(
         "unit-offset",
@@ -32,7 +31,6 @@ NORM_VARIANTS: tuple[Variant, ...] = (
             "towards 1."
         ),
         paper="Gemma Team 2024 (Gemma)",
-        systems=("gemma", "gemma2"),
     ),
     Variant(
         "no-norm-scale",
@@ -81,7 +79,6 @@ NORM_VARIANTS: tuple[Variant, ...] = (
             "Chowdhery et al. 2022, section 2 (PaLM), which also has one norm for both: training is about 15 % "
             "faster; a small loss of quality at 8B parameters, none at 62B.",
         ),
-        systems=("gpt-j",),
         picture="architecture",
     ),
     Variant(
@@ -94,7 +91,6 @@ NORM_VARIANTS: tuple[Variant, ...] = (
             "Chowdhery et al. 2022, section 2 (PaLM): training is about 15 % faster; a small loss of quality at 8B "
             "parameters, none at 62B.",
         ),
-        systems=("gpt-neox",),
         picture="architecture",
     ),
 )

@@ -10,7 +10,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         {"model.position.offset": 2},
         equation="x_t + P[2 + t]: no position uses the first two rows of the table.",
         paper="Liu et al. 2019 (RoBERTa's code)",
-        systems=("roberta",),
     ),
     Variant(
         "sinusoidal-half",
@@ -23,7 +22,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "the cosines in the second."
         ),
         paper="Vaswani et al. 2017, section 3.5, in the authors' code (tensor2tensor)",
-        systems=("transformer",),
         picture="positions",
     ),
     Variant(
@@ -45,7 +43,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "Pair i is the dimensions 2i and 2i + 1 of a head, where `rope` takes i and i + K/2. The two differ by "
             "a permutation of the columns of W_q and W_k.",
         ),
-        systems=("gpt-j", "roformer"),
         picture="pairs",
     ),
     Variant(
@@ -66,7 +63,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             ),
             "Karpathy 2026 (nanochat's experiment log): rotating the first quarter of each head is slightly worse.",
         ),
-        systems=("gpt-neox",),
         picture="positions",
     ),
     Variant(
@@ -102,7 +98,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         published=(
             "Chen et al. 2023: LLaMA models reach rows of 32,768 tokens after at most 1,000 steps of fine-tuning.",
         ),
-        systems=("llama-linear",),
         picture="positions",
     ),
     Variant(
@@ -116,7 +111,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "model.position.scaling.original_length": 256,
         },
         synonyms=("ntk",),
-        systems=("llama-dynamic",),
         picture="positions",
     ),
     Variant(
@@ -134,7 +128,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "earlier methods need.",
         ),
         synonyms=("yarn",),
-        systems=("llama-yarn",),
         picture="positions",
     ),
     Variant(
@@ -147,7 +140,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "model.position.scaling.factor": 4.0,
             "model.position.scaling.original_length": 256,
         },
-        systems=("llama-3.1",),
         picture="positions",
     ),
     Variant(
@@ -161,7 +153,6 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
             "those of relative-bias."
         ),
         paper="Chung et al. 2023 (umT5)",
-        systems=("umt5",),
     ),
     Variant(
         "shaw-keys",
@@ -175,6 +166,5 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Shaw et al. 2018, eq. 4 and section 4.4",
         published=(CLIPPED_RESULT,),
-        systems=("shaw-keys",),
     ),
 )
