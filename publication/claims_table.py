@@ -140,7 +140,8 @@ def claims_lines(
             rows.append(_row(shown, f"**{record['verdict']}**", record["effect"], record["device"], link))
         if exact:
             # A note is about trained models.
-            rows.append(_row(claim | {"note": ""}, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
+            link = f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"
+            rows.append(_row(claim | {"note": ""}, "**exact**", "", "", link))
         elif not own_verdicts:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
