@@ -7,7 +7,7 @@ An encoder of the sizes of `zoo.lab.sizes` that predicts masked tokens, with Bat
 LayerNorm, on batches of 2, 4, 8 and 32 rows. It is not a decoder, because the statistics of a batch
 would reveal something about the tokens that a decoder is to predict. All arms take the same number of
 steps, so larger batches read more text. The contrasts compare the two norms at one batch size, not
-batch sizes.
+batch sizes. All arms have the learning rate of the size, which is not tuned to a norm or a batch.
 
 Stated beforehand, on `eval/loss` at the last step, where BatchNorm uses its running statistics:
 

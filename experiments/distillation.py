@@ -20,7 +20,7 @@ Stated beforehand, on `eval/loss`, the cross-entropy of the true tokens, at the 
   `eval/loss` by at most 3 % of the teacher's gain over a uniform guess, ln V minus that loss
   (non-inferiority). DistilBERT keeps 97 % of BERT's GLUE score. The margin in nats follows from the
   teacher, before a student is trained; a teacher that was never evaluated, such as an imported one,
-  has no such rule.
+  has no such rule. This rule was added after three seeds with another teacher had been seen.
 * The cosine costs nothing: with it a student ends at most 0.02 nats above the student with the
   divergence alone (non-inferiority). Without it the paper's score falls by 1.46 points.
 

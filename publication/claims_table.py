@@ -4,9 +4,10 @@ The claims are listed in claims.csv beside the results: id, statement, source, a
 if there is one, what was published about it (`published`), whether that speaks for or against the
 statement (`direction`), and the limits of its experiments (`limits`). A further row with the same id
 and the name of an experiment or measurement (`experiment`) replaces the last three columns for that
-one, because a claim may be asked in several ways. Claims about time and memory are measured by
-benchmarks, which leave a verdict and a page in measured/. A claim without a result, measurement,
-test or page is shown as such.
+one, because a claim may be asked in several ways. The column `note` is optional and stands beside
+the verdict: what the verdict rests on, where its one word would mislead. Claims about time and
+memory are measured by benchmarks, which leave a verdict and a page in measured/. A claim without a
+result, measurement, test or page is shown as such.
 """
 
 import csv
@@ -24,7 +25,7 @@ from zoo.lab.results.verdict import overall_verdict
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
 _COLUMNS = {"id", "experiment", "statement", "source", "page", "published", "direction", "limits"}
-_OF_EXPERIMENT = ("published", "direction", "limits")
+_OF_EXPERIMENT = ("published", "direction", "limits", "note")
 # A comparison whose result is known beforehand; it is listed, and not counted among the claims.
 _CHECK = "check"
 # The meaning of a verdict for the published direction, by that direction.
@@ -56,7 +57,7 @@ class ListedClaims(NamedTuple):
     def asked_by(self, claim: Mapping[str, str], experiment: str) -> dict[str, str]:
         """Returns a claim with what was published and the limits that apply to an experiment."""
         own = self.of_experiments.get((claim["id"], experiment), claim)
-        return {**claim, **{name: own[name] for name in _OF_EXPERIMENT}}
+        return {**claim, **{name: own.get(name) or "" for name in _OF_EXPERIMENT}}
 
 
 def read_claims(folder: Path) -> ListedClaims:
@@ -138,7 +139,9 @@ def claims_lines(
             shown = listed.asked_by(claim, record["name"])
             rows.append(_row(shown, f"**{record['verdict']}**", record["effect"], record["device"], link))
         if exact:
-            rows.append(_row(claim, "**exact**", "", "", f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"))
+            # A note is about trained models.
+            link = f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"
+            rows.append(_row(claim | {"note": ""}, "**exact**", "", "", link))
         elif not own_verdicts:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
@@ -147,9 +150,11 @@ def claims_lines(
             verdicts.append(_of_all(own_verdicts) if own_verdicts else without_data)
     count = Counter(verdicts)
     shown = ", ".join(f"{count[verdict]} {verdict}" for verdict in _order(count))
+    checks = [claim["id"] for claim in listed.claims if claim["direction"] == _CHECK]
     return [
         f"{len(verdicts)} claims: {shown}.",
         "",
+        *([f"Listed below and not counted, as a check of the method: {', '.join(checks)}.", ""] if checks else []),
         "A claim that is asked in several ways is supported if every row supports it, and not supported if one row",
         "does not. An effect is the difference a - b of a contrast, which the page of the experiment spells out: for",
         "a loss, a number below 0 says that a is better.",
@@ -189,6 +194,7 @@ def _order(verdicts: Mapping[str, int]) -> list[str]:
 def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: str) -> str:
     agreement = _AGREEMENT[claim["direction"]].get(verdict.strip("*"))
     published = ": ".join(filter(None, (agreement, claim["published"])))
+    verdict = ": ".join(filter(None, (verdict, claim.get("note"))))
     cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, published, where)
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 

@@ -14,7 +14,7 @@ from publication.scales_page import CLAIM, SCALES, write_scales
 from zoo.errors import not_writable
 from zoo.files import write_atomic
 from zoo.lab.declarations import claim_ids, claim_order
-from zoo.lab.report.archive.experiment_page import PAGE, experiment_page, read_table
+from zoo.lab.report.archive.experiment_page import PAGE, experiment_page, read_table, rule_changes
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.results_index import (
     ArchivedResult,
@@ -27,11 +27,13 @@ from zoo.lab.report.archive.results_index import (
 HEAD = (
     "# Results",
     "",
-    "Written by `python -m publication results` from the tables in these folders. The experiment files state the rules",
-    "before any run; [comparisons.md](../comparisons.md) explains how they are judged. Each experiment has a page with",
-    "its curves, differences, arms and command.",
+    "Written by `python -m publication results` from the tables in these folders. Experiment files state the rules;",
+    "[comparisons.md](../comparisons.md) explains how they are judged. Each experiment has a page with its curves,",
+    "differences, arms and command.",
     "",
 )
+# A page written by hand, of which the index shows the first paragraph.
+LIMITS = "limits.md"
 
 
 def build(output: Path, tests: Path | None = None) -> Path:
@@ -59,7 +61,8 @@ def build(output: Path, tests: Path | None = None) -> Path:
         scaled = scaled_contrasts(
             [(each.result, each.contrasts, read_table(output / each.name / "runs.csv")) for each in results]
         )
-        if row := write_scales(scaled, output):
+        limits = next((claim["limits"] for claim in listed.claims if claim["id"] == CLAIM), "")
+        if row := write_scales(scaled, output, limits):
             measured[CLAIM] = [*measured.get(CLAIM, ()), row]
         write_atomic(index, "\n".join(_index_lines(output, results, listed, exact, measured)))
     except OSError as error:
@@ -99,6 +102,8 @@ def _index_lines(
     unlisted = [each for each in shown if not ids & set(claim_ids(each.claim))]
     return [
         *HEAD,
+        *_stated_before(results),
+        *_limits(output),
         *(claims_lines(listed, by_claim, measured, exact) if listed.claims else []),
         *(results_table(unlisted) if unlisted else []),
         *effort_lines(output / each.name for each in results),
@@ -106,6 +111,22 @@ def _index_lines(
         *_other(output),
         *_exact(exact),
     ]
+
+
+def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
+    """Says which experiments had their rules before any run."""
+    late = [f"[{each.name}]({each.name}/{PAGE})" for each in results if rule_changes(each.result)]
+    if not late:
+        return ["The rules were stated before any run.", ""]
+    return [f"The rules were stated before any run, except where a rule or an arm was changed: {', '.join(late)}.", ""]
+
+
+def _limits(output: Path) -> list[str]:
+    """Returns the first paragraph of the page about what the results can show."""
+    if not (path := output / LIMITS).exists():
+        return []
+    paragraph = path.read_text(encoding="utf-8").split("\n\n")[1]
+    return [paragraph, "", f"[More about this]({LIMITS}).", ""]
 
 
 def _other(output: Path) -> list[str]:

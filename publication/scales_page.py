@@ -54,8 +54,13 @@ _FIELDS = (
 _COLUMNS, _PANEL_INCHES = 3, (3.2, 2.5)
 
 
-def write_scales(contrasts: Sequence[ScaledContrast], output: Path) -> dict[str, Any] | None:
+def write_scales(contrasts: Sequence[ScaledContrast], output: Path, limits: str = "") -> dict[str, Any] | None:
     """Writes the page about contrasts at several sizes into `output`/scales.
+
+    Args:
+        contrasts: from `scaled_contrasts`.
+        output: the folder of all results.
+        limits: sentences on what could be wrong with the verdict.
 
     Returns:
         The row of the table of claims ("verdict", "effect", "device", "name", "page"); None without
@@ -70,7 +75,7 @@ def write_scales(contrasts: Sequence[ScaledContrast], output: Path) -> dict[str,
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / _TABLE, _csv(contrasts))
     _draw(contrasts, folder / _PICTURE)
-    write_atomic(folder / _PAGE, "\n".join(_lines(contrasts)))
+    write_atomic(folder / _PAGE, "\n".join(_lines(contrasts, limits)))
     return {
         "verdict": overall(contrasts),
         "effect": summary(contrasts),
@@ -102,7 +107,7 @@ def summary(contrasts: Sequence[ScaledContrast]) -> str:
     )
 
 
-def _lines(contrasts: Sequence[ScaledContrast]) -> Iterator[str]:
+def _lines(contrasts: Sequence[ScaledContrast], limits: str) -> Iterator[str]:
     yield from _HEAD
     yield f"> **{overall(contrasts)}**: {summary(contrasts)}."
     yield from ("", f"![every effect against the number of parameters]({_PICTURE})", "")
@@ -130,8 +135,11 @@ def _lines(contrasts: Sequence[ScaledContrast]) -> Iterator[str]:
     text = (
         "The effects of one experiment are not independent of each other where contrasts share an arm. Sizes differ in "
         "width, rows, steps and learning rate together, so that a change of an effect has no single cause. Intervals "
-        "are not corrected for the number of contrasts: of a dozen pairs of equal arms, one may seem to have an order."
+        "here are at 95 %, corrected neither for the looks of the sweeps nor for the number of contrasts: of a dozen "
+        "pairs of equal arms, one may seem to have an order. Rates taken from another size may not be the best ones. "
+        "An effect in nats shrinks where the learning curve flattens, even if it is worth as many steps as before."
     )
+    text = " ".join(filter(None, (text, limits)))
     yield from ("", f"**What could be wrong with it.** {text}", "", f"Table: [{_TABLE}]({_TABLE}).", "")
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -80,9 +81,43 @@ def test_the_index_counts_runs_and_hours(output):
     (output / "one/tuning.csv").write_text("arm,x,seed\na,1,7\n")
     page = build(output).read_text()
     assert (
-        "Experiments: 1. Final runs: 2, with 2.0 seeds per experiment on average, 3 million tokens and 1.5 hours. "
-        "Runs that tuned a setting: 1." in page
+        "Experiments: 1, with 2.0 seeds on average. Different final runs: 2 (experiments share some: their tables have "
+        "2 rows), 3 million tokens and 1.5 hours. Different runs that tuned a setting: 1 (1 rows)." in page
     )
+
+
+def test_runs_that_experiments_share_are_counted_once(output):
+    for name, arm, losses in (("one", "x", (1.5, 1.6)), ("two", "y", (1.5, 1.7)), ("three", "z", (1.5, 1.5))):
+        if name != "one":
+            shutil.copytree(output / "one", output / name)
+        result = json.loads((output / "one/result.json").read_text())
+        # The third one has other models, so its equal losses are a coincidence.
+        size = 1000 if name != "three" else 2000
+        result |= {"name": name, "arms": [result["arms"][0] | {"name": arm, "parameters": size}]}
+        (output / name / "result.json").write_text(json.dumps(result))
+        rows = [f"{arm},{seed},done,1e6,3600,{loss}" for seed, loss in enumerate(losses)]
+        (output / name / "runs.csv").write_text("\n".join(["arm,seed,state,tokens,seconds,eval/loss", *rows]))
+        (output / name / "tuning.csv").write_text(f"arm,x,seed,eval/loss\n{arm},1,7,2.0\n{arm},2,7,2.{len(name)}\n")
+    page = build(output).read_text()
+    assert (
+        "Different final runs: 5 (experiments share some: their tables have 6 rows), 5 million tokens and 5.0" in page
+    )
+    assert "Different runs that tuned a setting: 3 (6 rows)." in page
+
+
+def test_a_note_stands_beside_the_verdict(output):
+    with open(output / "claims.csv", "w") as file:
+        writer = csv.writer(file)
+        writer.writerow([*COLUMNS.split(","), "note"])
+        writer.writerow([*CLAIMS[0], "of the small one alone"])
+        writer.writerow(["S2", "", "two names", "us", "", "", "check", "", ""])
+    (tests := output / "tests").mkdir()
+    (tests / "test_exact.py").write_text("def test_a1_it_is_so():\n")
+    page = build(output, tests).read_text()
+    assert "| a \\| b | x 2020 | **exact** | " in page
+    assert "| a \\| b | x 2020 | **supported**: of the small one alone | " in page
+    assert "| agrees: 3 against 4 nats |" in page
+    assert "\nListed below and not counted, as a check of the method: S2.\n" in page
 
 
 def write_measured(folder, record):

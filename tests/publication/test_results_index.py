@@ -1,5 +1,6 @@
 """`python -m publication results`: the index of docs/results."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -27,6 +28,29 @@ def test_pages_written_by_hand_and_exact_claims_are_listed(tmp_path):
         "| N10 | [what a norm is invariant to]("
     )
     assert (output / "../../tests/test_exact.py").exists()
+
+
+def test_rules_that_were_changed_are_named(tmp_path):
+    output = write_archive(tmp_path / "results")
+    result = json.loads((output / "one/result.json").read_text()) | {"expected": ["a ends below b"]}
+    for warning, changed in (
+        ("looks changed after runs had finished: they were not planned before the first", False),
+        ('contrast "c" changed after runs had finished; it was not stated before', True),
+    ):
+        (output / "one/result.json").write_text(json.dumps(result | {"warnings": [warning]}))
+        index, page = build(output).read_text(), (output / "one/README.md").read_text()
+        assert ("The rules were stated before any run.\n" in index) is not changed
+        assert ("except where a rule or an arm was changed: [one](one/README.md).\n" in index) is changed
+        assert ("**Rule, stated before any run:**" in page) is not changed
+        assert ("**Rule; it or an arm was changed after runs had finished (see below):**" in page) is changed
+
+
+def test_the_index_begins_with_the_first_paragraph_of_the_limits(tmp_path):
+    output = write_archive(tmp_path / "results")
+    (output / "limits.md").write_text("# Limits\n\nThese are small\nmodels.\n\n## More\n\nText.\n")
+    page = build(output).read_text()
+    assert "\n\nThese are small\nmodels.\n\n[More about this](limits.md).\n\n" in page
+    assert "Text." not in page
 
 
 def test_the_command_archives_writes_the_index_and_refuses_damage_in_one_line(tmp_path, capsys):

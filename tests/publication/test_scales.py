@@ -108,7 +108,11 @@ def test_the_page_of_scales_is_written_with_the_index(tmp_path):
                 writer = csv.DictWriter(file, table[0])
                 writer.writeheader()
                 writer.writerows(table)
-    claims = ["id,experiment,statement,source,page,published,direction,limits", "F1,,s,t,,,,", "S1,,scale,u,,,,"]
+    claims = [
+        "id,experiment,statement,source,page,published,direction,limits",
+        "F1,,s,t,,,,",
+        "S1,,scale,u,,,,Two are few.",
+    ]
     (tmp_path / "claims.csv").write_text("\n".join(claims))
     index = build(tmp_path).read_text()
     summary = "orders: 1 (holds 1, turns 0, undecided 0); effects: 1 (shrinks 1, grows 0, unclear 0)"
@@ -124,6 +128,7 @@ def test_the_page_of_scales_is_written_with_the_index(tmp_path):
     page = (tmp_path / "scales/README.md").read_text()
     assert "| [micro](../ffn-micro/README.md) | 60,000 | 120,000 | -0.300 | -0.325 to -0.275 | 3 |" in page
     assert "| **holds** | shrinks: -0.200 (-0.223 to -0.177) |" in page
+    assert "as many steps as before. Two are few.\n" in page
     with open(tmp_path / "scales/scales.csv") as file:
         assert [row["parameters"] for row in csv.DictReader(file)] == ["60000", "230000", "900000"]
     assert (tmp_path / "scales/effects_by_size.png").stat().st_size > 1000

@@ -25,6 +25,8 @@ TUNING_FOLDER = "tuning"
 # Default seed of tuning runs, far from the seeds of experiments.
 FIRST_TUNING_SEED = 1000
 MAX_SEEDS = 1000
+# Part of the warnings of changes that were made when results were known.
+POST_HOC = "changed after runs had finished"
 # Differences between arms besides their factors, by the name that allows them.
 DIFFERENCES = {
     "tokens": "the training budget in tokens",

@@ -10,7 +10,7 @@ from zoo import config
 from zoo.config import plugins
 from zoo.errors import ConfigError, listed, shown
 from zoo.files import file_above, foreign_entries, read_json, read_object_or_empty, write_json
-from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.declarations import POST_HOC, TUNING_FOLDER
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
@@ -18,9 +18,6 @@ from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_na
 from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
 from zoo.training.records.run_folder import FolderState, RunFolder
-
-# Part of the warnings of changes that were made when results were known.
-POST_HOC = "changed after runs had finished"
 
 
 def read_folder(folder: Path) -> RunFolder:

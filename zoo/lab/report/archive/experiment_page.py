@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.lab.declarations import POST_HOC
 from zoo.lab.formatting import interval, plus_minus, rounded_mean
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.statistics.paired import spread
@@ -50,6 +51,17 @@ def experiment_page(
             "",
         ]
     )
+
+
+def rule_changes(result: Mapping[str, Any]) -> list[str]:
+    """Returns the warnings of an archived result that a rule, the metric or an arm was changed when
+    runs had finished. Added seeds and looks change no rule.
+    """
+    return [
+        warning
+        for warning in result["warnings"]
+        if POST_HOC in warning and not warning.startswith(("looks ", "seeds "))
+    ]
 
 
 def read_contrasts(folder: Path) -> list[dict[str, str]]:
@@ -113,7 +125,9 @@ def _limits(limits: Sequence[str]) -> list[str]:
 def _rules(result: Mapping[str, Any]) -> list[str]:
     if not result["expected"]:
         return []
-    return ["**Rule, stated before any run:**", "", *(f"* {rule}" for rule in result["expected"]), ""]
+    changed = rule_changes(result)
+    stated = "; it or an arm was changed after runs had finished (see below)" if changed else ", stated before any run"
+    return [f"**Rule{stated}:**", "", *(f"* {rule}" for rule in result["expected"]), ""]
 
 
 def _pictures(result: Mapping[str, Any], pictures: Iterable[str]) -> list[str]:

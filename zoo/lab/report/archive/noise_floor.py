@@ -27,11 +27,14 @@ _METRICS = ("eval/loss", "eval/bits_per_byte", "eval/accuracy", "eval/next_accur
 _HEAD = (
     "# The noise floor",
     "",
-    "Written by `zoo results --noise` from the runs of the archived sweeps. Two arms that are equal differ by chance.",
-    "The standard deviation of that difference, paired by seed, is the noise. The last columns are the smallest",
+    "Written by `zoo results --noise` from the runs of the archived sweeps. The difference of two arms, paired by",
+    "seed, varies from seed to seed; its standard deviation is the noise. The last columns are the smallest",
     f"difference that three, five and ten seeds find with {100 * POWER:.0f} % power at a level of {100 * ALPHA:.0f} %,",
     "in the metric's unit. Within a sweep, the noise is taken to be the same for all arms; an arm with more than",
     f"{OUTLYING} times the spread of the median arm is left out.",
+    "",
+    "The arms of a sweep are different models, and a seed does not shift all of them alike. The noise of two equal",
+    "arms may therefore be smaller; a sweep of equal arms measures it. The noise of tuning is not in these numbers.",
     "",
 )
 

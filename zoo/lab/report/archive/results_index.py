@@ -129,19 +129,38 @@ def _row(name: str, result: dict[str, Any]) -> str:
 
 
 def effort_lines(folders: Iterable[Path]) -> list[str]:
-    """Says how many runs the archived experiments took, and the tokens and hours of the final ones."""
+    """Says how many runs the archived experiments took, and the tokens and hours of the final ones.
+
+    Experiments share runs. Rows with equal seed, loss, tokens and number of parameters are one run; a
+    tuning run is one for each seed and loss.
+    """
     folders = list(folders)
-    runs = [(folder, row) for folder in folders for row in read_table(folder / "runs.csv")]
-    finals = [row for _, row in runs if row.get("state") in FINISHED]
-    seeds = {(folder, row["seed"]) for folder, row in runs if row.get("state") in FINISHED}
-    tried = sum(len(read_table(folder / "tuning.csv")) for folder in folders)
+    finals, seeds, rows = {}, set(), 0
+    for folder in folders:
+        parameters = _parameters(folder)
+        for row in read_table(folder / "runs.csv"):
+            if row.get("state") in FINISHED:
+                rows += 1
+                seeds.add((folder, row["seed"]))
+                finals.setdefault((row.get("tokens"), parameters.get(row["arm"]), *_outcome(folder, row)), row)
+    tried = [_outcome(folder, row) for folder in folders for row in read_table(folder / "tuning.csv")]
     if not finals:
         return []
-    hours = sum(float(row.get("seconds") or 0) for row in finals) / 3600
-    tokens = sum(float(row.get("tokens") or 0) for row in finals) / 1e6
+    hours = sum(float(row.get("seconds") or 0) for row in finals.values()) / 3600
+    tokens = sum(float(row.get("tokens") or 0) for row in finals.values()) / 1e6
     return [
-        f"Experiments: {len(folders):,}. Final runs: {len(finals):,}, with {len(seeds) / len(folders):.1f} seeds per "
-        f"experiment on average, {tokens:,.0f} million tokens and {hours:,.1f} hours. "
-        f"Runs that tuned a setting: {tried:,}.",
+        f"Experiments: {len(folders):,}, with {len(seeds) / len(folders):.1f} seeds on average. Different final runs: "
+        f"{len(finals):,} (experiments share some: their tables have {rows:,} rows), {tokens:,.0f} million tokens and "
+        f"{hours:,.1f} hours. Different runs that tuned a setting: {len(set(tried)):,} ({len(tried):,} rows).",
         "",
     ]
+
+
+def _parameters(folder: Path) -> dict[str, int | None]:
+    return {arm["name"]: arm["parameters"] for arm in read_json(folder / "result.json")["arms"]}
+
+
+def _outcome(folder: Path, row: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns what tells a run from others: seed and loss, or without a loss its place."""
+    loss = row.get("eval/loss")
+    return (row["seed"], loss) if loss else (row["seed"], folder.name, *row.values())
