@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import ENCODER_DECODER, call, random_values, tiny, with_values
+from tests.support.building import ENCODER_DECODER, by_default, call, random_values, tiny, with_values
 from tests.support.comparisons import compared
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
@@ -51,7 +51,14 @@ def made(changes):
     return config.model, model, random_values(model, 3)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    by_default(
+        ["one embedding", "two embeddings, untied", "fewer key heads within, shared queries", "sides apart"],
+        MODELS,
+        pytest.mark.promise(reason="other combinations of layers, which tests/layers compares one by one"),
+    ),
+)
 def test_logits_match_the_reference(name):
     config, model, values = made(MODELS[name])
     actual = call(lambda source, targets: scores(with_values(model, values), source, targets), SOURCE, TARGETS)

@@ -62,9 +62,9 @@ def results(name, scan, remat):
 
 
 @pytest.mark.parametrize(("name", "scan", "remat"), [
-    ("two periods and a rest", False, "dots"),
+    ("two periods and a rest", True, "none"),
     *(pytest.param(*case, marks=pytest.mark.promise(reason="other stacks, scanned and rematerialised")) for case in (
-        ("two periods and a rest", True, "none"), ("less than a period", True, "none"), ("dropping", False, "dots"), ("dropping", True, "products"),
+        ("two periods and a rest", False, "dots"), ("less than a period", True, "none"), ("dropping", False, "dots"), ("dropping", True, "products"),
         *((name, True, "none") for name in ("dropping", "a kind twice", "all alike")), ("two periods and a rest", True, "full"),
         ("two periods and a rest", False, "full"), ("two periods and a rest", True, "dots"), ("dropping", True, "full"),
         ("a kind twice", True, "full"), ("a kind twice", False, "dots"),

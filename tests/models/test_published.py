@@ -83,7 +83,7 @@ def loss_of(fields, layer, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "scan", "remat"),
     by_default(
-        [("kinds and a rest", True, "full")],
+        [("all alike", True, "full")],
         scanned_and_rematerialised(MODELS),
         pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
     ),

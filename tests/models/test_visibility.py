@@ -66,10 +66,12 @@ def test_no_position_scheme_shows_more_than_the_mask(name, kind, way):
 
 @either_way
 @pytest.mark.parametrize("fields", [
-    *({"model.norm.placement": placement} for placement in PLACEMENT_KINDS.by_name),
-    {"model.parallel": "shared_norm"}, {"model.parallel": "own_norms", "model.attention.num_kv_heads": 2},
-    {"model.residual": False, "model.attention.qk_norm": "full"}, {"model.norm.kind": "none", "model.embedding.scale": "sqrt_dim"},
-    {"model.norm.kind": "batchnorm", "model.attention.softcap": 5.0, "model.attention.sinks": True}, {"model.remat": "full"},
+    {}, {"model.parallel": "own_norms", "model.attention.num_kv_heads": 2},
+    {"model.norm.kind": "batchnorm", "model.attention.softcap": 5.0, "model.attention.sinks": True},
+    *(pytest.param(fields, marks=pytest.mark.promise(reason="other blocks")) for fields in (
+        *({"model.norm.placement": placement} for placement in PLACEMENT_KINDS.by_name if placement != "pre"),
+        {"model.parallel": "shared_norm"}, {"model.residual": False, "model.attention.qk_norm": "full"},
+        {"model.norm.kind": "none", "model.embedding.scale": "sqrt_dim"}, {"model.remat": "full"})),
 ], ids=str)  # fmt: skip
 def test_no_block_shows_more_than_its_attention(fields, way):
     check(of_model(SITUATIONS["causal documents"], way, ONE | fields), SITUATIONS["causal documents"])
