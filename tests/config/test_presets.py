@@ -1,5 +1,6 @@
 """Presets shrink a config: they change its size and keep the choices that make it a variant."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,13 @@ ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "p
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 
 
+@functools.cache
+def loaded(spec):
+    """Returns a shipped config, as it is written and resolved."""
+    config = configs.load(spec)
+    return config, configs.resolve(config, vocab_size=90)
+
+
 def shrink(changes, preset="tiny", base=None):
     """Resolves the default config, or `base`, with `changes` at the size of `preset`."""
     return configs.resolve(configs.shrink(configs.override(base or configs.default(), changes), preset))
@@ -68,8 +76,8 @@ def shrink(changes, preset="tiny", base=None):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: Path(spec).name)
 def test_presets_change_only_size_fields_of_a_shipped_config(spec, preset):
-    config = configs.load(spec)
-    full, small = configs.resolve(config, vocab_size=90), configs.resolve(configs.shrink(config, preset))
+    config, full = loaded(spec)
+    small = configs.resolve(configs.shrink(config, preset))
     changed = {parts[1] if (parts := split_path(path)) else path for path in configs.difference(full, small)}
     assert {path for path in changed if not path.startswith(("data.", "training."))} <= SIZE_FIELDS
     assert set(flatten(full)) - set(flatten(small)) <= {path for path in flatten(full) if split_path(path)}

@@ -17,6 +17,7 @@ VOCAB_SIZE, END = 4, 1
 SMALL = {"model.vocab_size": VOCAB_SIZE}
 PROMPTS, SOURCES = [[2, 3], [0], [3, 3, 3, 1]], [[1, 2, 3], [3], [0, 2, 2]]
 N = 4
+OTHER = pytest.mark.promise(reason="the same search in an encoder-decoder")
 
 
 @functools.cache
@@ -80,7 +81,7 @@ def texts_and_scores(found, row):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.5, -1.0])
-@pytest.mark.parametrize("has_encoder", [False, True])
+@pytest.mark.parametrize("has_encoder", [False, pytest.param(True, marks=OTHER)])
 def test_wide_beam_search_is_exhaustive(has_encoder, alpha):
     found = model_of(has_encoder, 1).beam_search(
         PROMPTS, N, VOCAB_SIZE**N, alpha, stop_table(VOCAB_SIZE, [END]), SOURCES if has_encoder else None
@@ -114,7 +115,7 @@ def reference_search(has_encoder, seed, row, beams, alpha):
     return finished
 
 
-@pytest.mark.parametrize("has_encoder", [False, True])
+@pytest.mark.parametrize("has_encoder", [False, pytest.param(True, marks=OTHER)])
 @pytest.mark.parametrize(
     ("beams", "alpha", "cache"),
     by_default(
@@ -171,6 +172,7 @@ def test_a_stop_string_may_end_within_a_token():
             assert b"ba" in prefixes[-1] or len(text) == N
 
 
+@pytest.mark.promise(reason="a second search of an encoder-decoder is compiled")
 def test_buffer_sizes_do_not_change_beam_search():
     assert (padded_length(N), padded_length(17)) == (16, 32)
     model, stop = model_of(True, 2), stop_table(VOCAB_SIZE, [END])

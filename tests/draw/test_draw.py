@@ -151,6 +151,7 @@ def test_figures_of_an_encoder_decoder(tmp_path):
     assert "learned-positions.png" in draw_files(tmp_path, "learned-positions", folder, "--format", "png")
 
 
+@pytest.mark.promise(reason="figures are drawn and written as files")
 def test_figures_that_need_no_run(tmp_path):
     draw_files(tmp_path, "sinusoids", "--length", "20", "--dim", "16", "--layout", "half")
     draw_files(tmp_path, "rope", "configs/llama.py:tiny", "--length", "20")

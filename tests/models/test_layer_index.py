@@ -98,6 +98,7 @@ def test_layers_know_their_index_and_the_depth(name, scan, remat, monkeypatch):
     "name",
     by_default(["all alike"], ["all alike", "two sides"], pytest.mark.promise(reason="another model is decoded")),
 )
+@pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_layers_know_their_index_in_cached_decoding(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", DeepeningFeedForward)
     # Models are cached by their fields, so this width is unique to this test.

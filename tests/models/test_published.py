@@ -119,6 +119,7 @@ def test_layers_after_the_first_are_scanned(name, length, monkeypatch):
     "name",
     by_default(["all alike"], ["all alike", "two sides"], pytest.mark.promise(reason="another model is decoded")),
 )
+@pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cached_decoding_reads_values_of_the_current_token(name, monkeypatch):
     monkeypatch.setattr("zoo.layers.block.make_feed_forward", ReadingFeedForward)
     close(*stepwise_and_full_scores(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))

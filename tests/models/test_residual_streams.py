@@ -224,6 +224,7 @@ def test_scan_and_remat_do_not_change_gradients(changes, base):
     ],
     ids=["", "scanned", "two sides"],
 )
+@pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cached_decoding_equals_a_pass_over_all_tokens(changes):
     close(*making.stepwise_and_full_scores(HYPER | {"model.num_layers": 2} | changes, steps=4))
 

@@ -173,6 +173,7 @@ def test_dates_are_distinct_and_depend_on_the_seed(built_tasks):
         builtin_tasks.translation(80000)
 
 
+@pytest.mark.promise(reason="several processes build the tasks")
 def test_every_process_builds_the_same_tasks(library, built_tasks):
     # This process has another hash seed, which is random.
     command, environment = [sys.executable, "-c", PROGRAM, str(library)], os.environ | {"PYTHONHASHSEED": "1"}

@@ -42,6 +42,7 @@ def trained(kind, size, *texts):
     return tokenizer_class(kind).build(settings(kind, size), documents, documents)
 
 
+@pytest.mark.promise(reason="several processes train a tokenizer")
 def test_every_process_trains_the_same_tokenizers(tmp_path):
     path, kinds = tmp_path / "text.txt", {"wordpiece": 400, "unigram": 500, "bpe": 400}
     path.write_text(TEXT)

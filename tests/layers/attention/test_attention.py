@@ -112,11 +112,13 @@ PAIRS = [
 ]
 
 
-# Every layer and every scheme once or twice.
+# Every scheme, every layer of a decoder, and global tokens.
 FEW = [
     *itertools.product(("plain",), SCHEMES),
-    *((name, "rope") for name in LAYERS if name != "plain"),
+    *((name, "rope") for name in LAYERS if name != "plain" and not name.startswith("encoder, ")),
     ("grouped, window, no bias", "shaw"),
+    ("encoder, global tokens", "rope"),
+    ("encoder, global projections", "rope"),
     ("encoder", "relative_bias"),
     ("forgetting", "alibi"),
     ("encoder, window, cap, sinks", "shaw"),

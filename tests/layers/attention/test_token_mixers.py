@@ -105,6 +105,7 @@ def test_cached_decoding_equals_a_pass_over_all_tokens(mean, scanned):
     close(*making.stepwise_and_full_scores(changes, steps=6))
 
 
+@pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cache_rows_can_be_selected(mean):
     """Beam search selects rows, also in stacks with attention layers."""
     kinds = {

@@ -136,6 +136,7 @@ def other_widths(monkeypatch):
         pytest.param("softmax", WideValues, {"model.attention.num_heads": 1, "model.scan_layers": True}, marks=ANOTHER),
     ],
 )  # fmt: skip
+@pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cached_decoding_equals_a_pass_over_all_tokens(kind, mixer, overrides, other_widths):
     other_widths(kind, mixer)
     close(*making.stepwise_and_full_scores(overrides, steps=8))
