@@ -17,6 +17,7 @@ from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode
 from zoo.training.accumulation import accumulate_gradients
 from zoo.training.mesh import make_mesh
+from zoo.training.step import fast_compilation
 from zoo.training.update import uses_dropout
 
 
@@ -77,6 +78,18 @@ def test_state_buffers_are_donated():
     memory = program.train_step.lower(program.abstract_state, batch, program.constants(0)).compile().memory_analysis()
     state_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(program.abstract_state))
     assert memory.alias_size_in_bytes >= state_bytes
+
+
+@pytest.mark.parametrize(("disabled", "options"), [(False, {"xla_backend_optimization_level": 1}), (True, None)])
+def test_initial_values_are_compiled_with_few_optimisations(disabled, options):
+    """Where a process asks for fewer, they are not compiled with more."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, disabled)
+    try:
+        assert fast_compilation(make_mesh(configs.resolve(small()), jax.devices()[:1])) == options
+    finally:
+        jax.config.update(name, before)
 
 
 def test_seeds_share_a_compiled_program():

@@ -4,6 +4,7 @@ that `zoo run --tune` trains.
 
 import json
 import math
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -90,6 +91,23 @@ LOSSES = {
 FLAGS = ("--tune", f"{RATE}=0.01,0.001,3e-3", "--tune-seeds", "2", "--jobs", "4")
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The folder in which the finished sweep of `tuned` is kept for other tests."""
+    return tmp_path_factory.mktemp("tuned") / "runs"
+
+
+@pytest.fixture
+def tuned(zoo, kept):
+    """`zoo run` in a folder with the finished sweep of `FLAGS` and `LOSSES`."""
+    if kept.exists():
+        shutil.copytree(kept, "runs")
+    else:
+        assert zoo(*FLAGS, losses=LOSSES)[0] == 0
+        shutil.copytree("runs", kept)
+    return zoo
+
+
 def rate_of(folder):
     return json.loads((Path("runs/norms") / folder / "config.json").read_text())["optimizer"]["learning_rate"]
 
@@ -141,8 +159,8 @@ def test_values_of_diverged_runs_are_never_chosen(zoo):
     assert rate_of(f"{PRE}-seed0") == 0.001
 
 
-def test_the_best_value_follows_the_direction_of_the_metric(zoo):
-    zoo(*FLAGS, losses=LOSSES)
+@pytest.mark.usefixtures("tuned")
+def test_the_best_value_follows_the_direction_of_the_metric():
     found = tuning_choices(experiment(), load_sweep("runs/norms/tuning"))
     assert found[PRE].value == 0.01
     assert [one.mean for one in found[PRE].tried] == [2.5, 2.2, 2.0]
@@ -182,9 +200,8 @@ def test_dry_runs_and_bad_flags_write_nothing(zoo):
         assert not Path("runs").exists()
 
 
-def test_fresh_moves_the_tuning_runs_too(zoo):
-    zoo(*FLAGS, losses=LOSSES)
-    code, out, _ = zoo(*FLAGS, "--fresh", losses={**LOSSES, f"{PRE},learning_rate=0.003-seed1000": 0.0})
+def test_fresh_moves_the_tuning_runs_too(tuned):
+    code, out, _ = tuned(*FLAGS, "--fresh", losses={**LOSSES, f"{PRE},learning_rate=0.003-seed1000": 0.0})
     assert code == 0
     assert "the earlier sweep is in runs/norms.1" in out
     assert (rate_of(f"{PRE}-seed0"), rate_of(f"../norms.1/{PRE}-seed0")) == (0.003, 0.01)
@@ -259,9 +276,8 @@ def test_a_single_arm_can_be_tuned(command_line):
     assert "| 0.003 |" in Path("kept/alone/README.md").read_text()
 
 
-def test_runs_at_other_learning_rates_are_a_conflict(zoo):
-    zoo(*FLAGS, losses=LOSSES)
-    code, _, err = zoo("--jobs", "4")
+def test_runs_at_other_learning_rates_are_a_conflict(tuned):
+    code, _, err = tuned("--jobs", "4")
     assert code == 2
     assert f"{RATE}=0.01 there and 0.001 here" in err
     assert math.isclose(rate_of(f"{PRE}-seed0"), 0.01)
