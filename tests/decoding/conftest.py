@@ -1,10 +1,6 @@
 """Compiles the decoding programs with few optimizations, because tests run them only a few times."""
 
-import jax
 import pytest
-
-from tests.support.building import quick_compilation
-from zoo.decoding import beam_search, decode_loop, generator
 
 STATIC = {"prefill": ("decoder",), "sample": ("decoder", "buffer_size"), "search": ("decoder", "beams", "buffer_size")}
 
@@ -12,6 +8,12 @@ STATIC = {"prefill": ("decoder",), "sample": ("decoder", "buffer_size"), "search
 @pytest.fixture(autouse=True, scope="package")
 def quick_programs():
     """Compiles the three decoding programs like `tests.support.building.compiled`."""
+    # tests/conftest.py sets how JAX compiles, after this file is imported.
+    import jax
+
+    from tests.support.building import quick_compilation
+    from zoo.decoding import beam_search, decode_loop, generator
+
     with pytest.MonkeyPatch.context() as patch:
         for name, static in STATIC.items():
             module = beam_search if name == "search" else decode_loop
