@@ -127,7 +127,10 @@ def test_left_padding(name, padding, infers_positions):
 
 # Windows are below and above the smallest block; rows are divisible neither by the window (the class
 # pads them) nor by the block.
-@pytest.mark.parametrize(("window", "length", "kernel"), [(12, 265, "einsum"), (12, 265, "xla"), (140, 290, "rows")])
+@pytest.mark.parametrize(("window", "length", "kernel"), [
+    (12, 265, "einsum"), (140, 290, "rows"),
+    pytest.param(12, 265, "xla", marks=pytest.mark.slow(reason="kernels are compared with each other without a library")),
+])  # fmt: skip
 def test_longformer_blocks(window, length, kernel):
     system = SYSTEMS["longformer-blocks"]
     system = replace(
