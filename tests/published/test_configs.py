@@ -226,7 +226,9 @@ def test_largest_models_are_built_abstractly(spec):
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) and leaf.dtype == jnp.float32 for leaf in state)
 
 
-@pytest.mark.parametrize("preset", ["tiny", "smoke"])
+@pytest.mark.parametrize(
+    "preset", ["tiny", pytest.param("smoke", marks=pytest.mark.promise(reason="differs from tiny in numbers alone"))]
+)
 @pytest.mark.parametrize("spec", COUNTS)
 def test_every_size_can_be_shrunk(spec, preset):
     small = configs.resolve(configs.shrink(configs.load(f"{ROOT / 'configs'}/{spec.replace(':', '.py:')}"), preset))

@@ -169,13 +169,7 @@ def batch_of(config):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        kind
-        if kind in ("causal", "span")
-        else pytest.param(kind, marks=pytest.mark.promise(reason="a model of its own is compiled"))
-        for kind in OBJECTIVES
-    ],
+    "kind", by_default(["causal"], OBJECTIVES, pytest.mark.promise(reason="a model of its own is compiled"))
 )
 def test_sums_of_every_objective_add_up_over_parts(kind):
     config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01, model__num_layers=1))

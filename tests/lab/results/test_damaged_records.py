@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.building import by_default
 from zoo import config as configs
 from zoo.errors import ZooError
 from zoo.files import MAX_LINE_BYTES, read_json_lines, write_json
@@ -158,7 +159,12 @@ def plan(writer, monkeypatch):
     return dataclasses.replace(full, runs=[dataclasses.replace(full.runs[0], folder="pre-0-0")])
 
 
-@pytest.mark.parametrize("content", CONTENTS)
+# One of each way to be unreadable: no JSON, not to be decoded, of another form, and no file.
+OFTEN = ("torn", "nested", "invalid UTF-8", "a list", "other types", "a number of 5000 digits", "control characters", "FIFO", "folder")  # fmt: skip
+EXHAUSTIVE = pytest.mark.promise(reason="every reader reads every file with every content")
+
+
+@pytest.mark.parametrize("content", by_default(OFTEN, CONTENTS, EXHAUSTIVE))
 def test_readers_handle_every_content_of_every_file(content, writer, plan, capsys):
     sweep = writer.sweep()
     run = sweep / "pre-0-0"
