@@ -493,5 +493,5 @@ def draw(args: argparse.Namespace) -> Figure:
 
 plugin.register_drawing(
     "contextuality",
-    plugin.Drawing("how much a word's vector depends on its sentence, layer by layer of runs", draw, add_options),
+    plugin.Drawing("dependence of a word's vector on its sentence, layer by layer of runs", draw, add_options),
 )

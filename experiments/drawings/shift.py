@@ -143,5 +143,8 @@ def draw(args: argparse.Namespace) -> Figure:
 
 
 plugin.register_drawing(
-    "shift", plugin.Drawing("what a layer reads at every checkpoint of runs, and how far it moves", draw, add_options)
+    "shift",
+    plugin.Drawing(
+        "the input of each layer at every checkpoint of runs, and its shift between checkpoints", draw, add_options
+    ),
 )

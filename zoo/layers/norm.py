@@ -115,7 +115,7 @@ class RMSNorm(Norm):
         return rms_norm(x, self.effective_scale, self.epsilon)
 
 
-class ScaleNorm(Norm):
+class ScaleNorm(RMSNorm):
     """ScaleNorm(x) = g x / sqrt(|x|^2 + D epsilon), with one learned number g, sqrt(D) at first
     (Nguyen & Salazar 2019).
 
