@@ -85,7 +85,9 @@ def run(tmp_path):
         folder.mkdir()
         (folder / "test_norm.py").write_text(text)
         (folder / "test_kept.py").write_text("def test_a():\n    pass\n")
-        options = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib", f"--rootdir={folder}"]
+        # The third collects garbage five times, which takes seconds on the heap of a long session.
+        without = ("terminal", "cacheprovider", "unraisableexception")
+        options = [f"-pno:{name}" for name in without] + ["--import-mode=importlib", f"--rootdir={folder}"]
         pytest.main([*options, f"{folder}/{only}"], plugins=[Comparisons(record, recording, folder), reports])
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(str(folder)):
