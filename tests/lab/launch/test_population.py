@@ -4,8 +4,6 @@ with different floating-point results are not mixed.
 
 import io
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from zoo import config
+from zoo.cli.main import main
 from zoo.files import read_json, write_json
 from zoo.lab.experiment import levels
 from zoo.lab.launch.display import PlainDisplay
@@ -24,7 +23,6 @@ from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.schema import numerics
 
-ROOT = Path(__file__).parents[3]
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 # Trains the runs of a population one after another with the stand-in for training.
 SCRIPT = """
@@ -167,7 +165,8 @@ from zoo.lab.experiment import Contrast, Experiment, Side, levels
 
 def get_experiment(size="tiny"):
     base = config.override(config.default(), {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8, "data.batch_size": 4,
-                                              "training.steps": 6, "training.eval_every": 3, "training.eval_batches": 2})
+                                              "training.steps": 6, "training.eval_every": 3, "training.eval_batches": 2,
+                                              "data.source": "text:TEXT"})
     return Experiment(name="rates", question="Which?", base=base, seeds=(0,), allow=("parameters",),
                       factors={"rate": levels("optimizer.learning_rate", 1e-3, 1e-2),
                                "norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
@@ -177,23 +176,17 @@ def get_experiment(size="tiny"):
 
 
 @pytest.mark.promise(reason="whole sweeps are trained")
-def test_a_sweep_by_populations_equals_a_sweep_by_single_runs(tmp_path):
-    (tmp_path / "rates.py").write_text(EXPERIMENT)
+def test_a_sweep_by_populations_equals_a_sweep_by_single_runs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "rates.py").write_text(EXPERIMENT.replace("TEXT", fake.__file__))
+    monkeypatch.chdir(tmp_path)
 
     def zoo(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "zoo.cli.main", "run", "rates.py", *arguments],
-            cwd=tmp_path,
-            text=True,
-            capture_output=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            check=False,
-        )
+        return main(["run", "rates.py", *arguments]), *capsys.readouterr()
 
-    together = zoo("--population", "--output", "together")
-    assert together.returncode == 0, together.stderr
-    assert "4 runs in 2 populations (2, 2)" in together.stdout
-    assert zoo("--jobs", "2", "--output", "apart").returncode == 0
+    code, together, err = zoo("--population", "--output", "together")
+    assert code == 0, err
+    assert "4 runs in 2 populations (2, 2)" in together
+    assert zoo("--jobs", "2", "--output", "apart")[0] == 0
     for folder in (tmp_path / "apart").glob("*-seed*"):
         found, expected = (
             read_json(top / folder.name / "status.json") for top in (tmp_path / "together", tmp_path / "apart")
@@ -201,12 +194,12 @@ def test_a_sweep_by_populations_equals_a_sweep_by_single_runs(tmp_path):
         assert found == expected
         assert found["state"] == "done"
         assert read_json(tmp_path / "together" / folder.name / "meta.json")["executor"] == "map"
-    assert together.stdout.splitlines()[-1] == zoo("--output", "apart").stdout.splitlines()[-1]
+    assert together.splitlines()[-1] == zoo("--output", "apart")[1].splitlines()[-1]
     # On a CPU map and single runs have equal results and continue each other's sweeps; vmap does not.
-    assert zoo("--output", "together", "--seeds", "2").returncode == 0
-    refused = zoo("--population", "--executor", "vmap", "--output", "together", "--seeds", "3")
-    assert refused.returncode == 2
-    assert "floating-point results differ" in refused.stderr
+    assert zoo("--output", "together", "--seeds", "2")[0] == 0
+    code, _, err = zoo("--population", "--executor", "vmap", "--output", "together", "--seeds", "3")
+    assert code == 2
+    assert "floating-point results differ" in err
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -4,8 +4,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -13,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.small_runs import curves, small
+from zoo.cli import train as command
 from zoo.lab.experiment import Experiment, levels
 from zoo.lab.launch import process_pool
 from zoo.lab.launch.display import PlainDisplay
@@ -71,14 +70,7 @@ def test_runs_of_one_process_equal_runs_of_separate_processes(train, tmp_path):
     assert len(started) == 1
     for name in (name for name in states if name.endswith("seed1")):  # Trained by programs of earlier runs.
         alone = tmp_path / "alone" / name
-        command = [
-            sys.executable,
-            "-m",
-            "zoo.cli.train",
-            f"--config={folder / name / 'config.json'}",
-            f"--workdir={alone}",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
+        assert command.main([f"--config={folder / name / 'config.json'}", f"--workdir={alone}"]) == 0
         assert curves(alone) == curves(folder / name)
         one, other = (json.loads((place / "status.json").read_text()) for place in (alone, folder / name))
         assert one["parameters_sha256"] == other["parameters_sha256"]
@@ -120,7 +112,10 @@ def test_a_killed_process_interrupts_one_run_which_is_retried(train, tmp_path):
         os.kill(started[-1], signal.SIGKILL)
 
     states, started, folder = train(
-        kill, factors={"norm": levels("model.norm.placement", "pre")}, seeds=(0, 1, 2), base=small(training__steps=60)
+        kill,
+        factors={"norm": levels("model.norm.placement", "pre")},
+        seeds=(0, 1, 2),
+        base=small(training__steps=60, training__checkpoint_every=20),
     )
     assert {state.name for state in states.values()} == {"done"}
     assert len(started) == 2
