@@ -30,9 +30,7 @@ def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
     if attention.kind not in ATTENTION_KINDS.having("heads"):
         return letters
     H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    if attention.kind == "latent":
-        r, R = attention.latent_dim, attention.rotary_dim
-        letters |= {r: "r", R: "R", attention.query_latent_dim: "r'", H * (K + R): "H (K + R)"}
+    letters |= ATTENTION_KINDS.code_of(attention.kind).letters(model)
     # The number of features of kinds that have features, else `auto`.
     return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
 
@@ -142,8 +140,8 @@ def inference(variant: Variant) -> list[str]:
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
     text = f"The cache of {length:,} tokens holds {_against(cached_bytes(old, length), now, ' bytes')} in bfloat16"
-    numbers = "(r + R) L" if own.attention.kind == "latent" else "2 G K L"
-    text += f": {numbers} numbers per token" if not own.layers.pattern else ""
+    formula = ATTENTION_KINDS.code_of(own.attention.kind).cache_formula
+    text += f": {formula} L numbers per token" if not own.layers.pattern else ""
     if model.architecture == "encoder_decoder":
         crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES
         text += f", and {crossed:,} bytes for each token of the encoder's output"
