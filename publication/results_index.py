@@ -32,7 +32,7 @@ HEAD = (
     "differences, arms and command.",
     "",
 )
-# A page written by hand, of which the index shows the first paragraph.
+# The hand-written page whose first paragraph the index shows.
 LIMITS = "limits.md"
 
 

@@ -184,7 +184,7 @@ def test_no_import_cycles():
 
 
 def test_no_import_cycles_between_folders():
-    """A subfolder is imported by modules beside it, or imports them, but not both."""
+    """Modules next to a subfolder import from it, or it imports from them, but not both."""
     assert not folder_cycles(read_imports())
 
 

@@ -80,7 +80,7 @@ def describe_field(field: Field) -> list[str]:
         lines += [f"    {name:{width}s}  {text}" for name, text in field.choices.items()]
     if (table := KIND_TABLES.get(field.path)) is not None:
         width = max(map(len, table.traits))
-        lines.append("    traits, of which a kind of your own names those that it has:")
+        lines.append("    traits; a kind of your own names the ones that it has:")
         for trait, text in table.traits.items():
             lines.append(f"        {trait:{width}s}  {text}: {', '.join(table.having(trait))}")
     return lines

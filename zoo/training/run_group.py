@@ -47,7 +47,7 @@ class GroupBatch(NamedTuple):
 
 
 class Dispatched(NamedTuple):
-    """An update whose metrics have not been handled.
+    """A dispatched update with unread metrics.
 
     Attributes:
         step: its number, from 1.

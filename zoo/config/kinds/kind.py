@@ -50,8 +50,8 @@ class Kind:
         code: the class or function that computes it. Kinds of zoo name it as "module:name", which
             is imported when it is first asked for (`KindTable.code_of`), because configs are
             resolved without JAX; plug-ins give the object itself.
-        widths: of a kind of attention whose heads have other widths than `attention.head_dim`: the
-            fields of which a width is the sum (`zoo.config.kinds.attention_kinds.width_fields`).
+        widths: for kinds of attention with heads of other widths than `attention.head_dim`: the
+            fields that a width adds up (`zoo.config.kinds.attention_kinds.width_fields`).
         description: what its page tells beyond this (`zoo describe`); None for a choice without a
             page.
     """

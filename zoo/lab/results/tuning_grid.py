@@ -136,7 +136,7 @@ def tuning_choices(experiment: Experiment, sweep: SweepResults) -> dict[str, Tun
         sweep: its tuning sweep (`zoo.lab.planning.tuning.tuning_experiment`), with all runs ended.
 
     Raises:
-        ConfigError: a run has not ended or has not written the metric.
+        ConfigError: a run is unfinished or lacks the metric.
     """
     found = grid_points(sweep, experiment.tune.field, tuning_factor(experiment))
     highest = higher_is_better(experiment.metric)
