@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.errors import listed
 from zoo.lab.formatting import count
+from zoo.lab.results.instability import instability_caveats
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
@@ -30,8 +31,8 @@ def _fingerprint(key: str, value: Any) -> str:
 def sweep_caveats(sweep: SweepResults) -> list[str]:
     """Returns one line for each caveat.
 
-    These are the experiment's own warnings, runs that did not finish, unequal conditions and
-    damaged files.
+    These are the experiment's own warnings, runs that did not finish or end far off, unequal conditions
+    and damaged files.
     """
     found = list(sweep.warnings)
     words = {
@@ -44,6 +45,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
+    found += instability_caveats(sweep)
     if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
         found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {listed(empty, 6)}")
     if undone := [run for run in sweep.prerequisites if run.state != "done"]:
