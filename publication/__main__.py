@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import performance_page, variants
+from publication import noise_record, performance_page, variants
 from publication.results_index import build
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser
@@ -45,6 +45,8 @@ def write_results(options: argparse.Namespace) -> int:
     """Archives sweeps, writes all pages about archived results, and prints the paths."""
     plugin_options.load(options)
     written = [*results.archive(options), build(options.output, TESTS)]
+    if options.output == RESULTS:
+        written.append(noise_record.write(RESULTS))
     print("\n".join(map(str, written)))
     return 0
 

@@ -55,7 +55,10 @@ def test_evaluation_reports_cross_entropy_and_the_plugin_metric(trained):
 
 
 def test_gamma_zero_equals_the_causal_objective(focal):
-    for name, changes in (("zero", RUN | {"objective__focal_gamma": 0.0}), ("causal", RUN | {"objective__kind": "causal"})):
+    for name, changes in (
+        ("zero", RUN | {"objective__focal_gamma": 0.0}),
+        ("causal", RUN | {"objective__kind": "causal"}),
+    ):
         run(small(**changes), focal / name, quiet)
     np.testing.assert_allclose(losses(focal / "zero"), losses(focal / "causal"), rtol=1e-5)
 

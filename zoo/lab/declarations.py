@@ -17,13 +17,16 @@ from zoo.lab.metrics import base_name, higher_is_better, is_known_metric, known_
 
 # Valid names of an experiment; the sweep's folder has this name.
 EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
-RULES = ("superiority", "non_inferiority", "equivalence")
+RULES = ("superiority", "non_inferiority", "equivalence", "equal")
 # In a config, marks a reference to a prerequisite run: see `zoo.lab.planning.prerequisites`.
 PREREQUISITE_PREFIX = "prerequisite:"
 # Subfolder of a sweep with the sweep that tunes its arms: see `zoo.lab.planning.tuning`.
 TUNING_FOLDER = "tuning"
-# Default seed of tuning runs, far from the seeds of experiments.
+# Default seeds of tuning runs, far from the seeds of experiments.
 FIRST_TUNING_SEED = 1000
+TUNING_SEEDS = (1000, 1001, 1002)
+# Fields, by the last part of their path, whose distance to 1 is what matters.
+NEAR_ONE = ("beta1", "beta2", "beta3", "momentum", "ema_decay")
 MAX_SEEDS = 1000
 # Part of the warnings of changes that were made when results were known.
 POST_HOC = "changed after runs had finished"
@@ -95,8 +98,9 @@ class Contrast:
     d is a - b for losses and b - a for scores, paired by seed: a is better if d is below 0.
 
     Attributes:
-        rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence"
-            (|d| below margin); `zoo.lab.results.verdict` defines when each holds or is refuted.
+        rule: "superiority" (d below -margin), "non_inferiority" (d below margin), "equivalence"
+            (|d| below margin), or "equal" for a check of the laboratory with arms that do not differ;
+            `zoo.lab.results.verdict` defines when each holds or is refuted.
         margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a
             fraction for accuracies.
         expected: the prediction of the claim, in words.
@@ -123,6 +127,8 @@ class Contrast:
             yield f"{where}: margin {self.margin!r} is not a number of at least 0"
         elif self.margin == 0 and self.rule == "equivalence":
             yield f"{where}: equivalence needs a margin above 0"
+        elif self.margin and self.rule == "equal":
+            yield f"{where}: equal has no margin; it must be 0"
         if wrong := [side.arm for side in (self.a, self.b) if not isinstance(side.arm, Mapping)]:
             yield f"{where}: arm {wrong[0]!r} is not a mapping of factors to levels"
             return
@@ -204,17 +210,22 @@ class Match:
 
 @dataclass(frozen=True)
 class Tune:
-    """A grid of values of one field, from which each arm gets its best.
+    """A number that is tuned in each arm: a coarse bracket, around the best value of which a curve is
+    fitted (`zoo.lab.planning.tuning_search`).
 
     Attributes:
         field: a numeric field that no factor sets.
-        values: the grid, the same for every arm.
-        seeds: seeds of the tuning runs; disjoint from the experiment's seeds.
+        values: the bracket, the same for every arm; all above 0.
+        seeds: seeds of the tuning runs; disjoint from the experiment's seeds. The bracket is tried
+            with the first of them, the values around its best one with all.
+        distance_to_one: the logarithm of 1 - value is searched in place of that of the value, for
+            decay rates near 1 such as beta2.
     """
 
     field: str
     values: tuple[float, ...]
-    seeds: tuple[int, ...] = (FIRST_TUNING_SEED,)
+    seeds: tuple[int, ...] = TUNING_SEEDS
+    distance_to_one: bool = False
 
     def problems(self, factors: Factors, seeds: Sequence[int]) -> Iterator[str]:
         """Yields what is wrong with the grid, given the experiment's factors and seeds."""
@@ -231,6 +242,9 @@ class Tune:
             yield f"tune: the values of {self.field} are not all numbers: {given}"
         elif len(set(numbers)) < 2 or len(set(numbers)) < len(numbers):
             yield f"tune: {self.field} needs at least two different values, got {given}"
+        elif wrong := [value for value in numbers if value <= 0 or (self.distance_to_one and value >= 1)]:
+            bounds = "above 0 and below 1" if self.distance_to_one else "above 0"
+            yield f"tune: values of {self.field} are searched by their logarithm and must be {bounds}: {wrong[0]:g}"
         if not self.seeds:
             yield "tune: at least one seed is needed"
         yield from (

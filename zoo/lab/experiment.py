@@ -28,6 +28,7 @@ from zoo.lab.declarations import (
 )
 from zoo.lab.measures import find_measure, known_measures, measure_name
 from zoo.lab.metrics import is_known_metric, known_metrics
+from zoo.lab.statistics.tuning_curve import TuningCurve
 
 __all__ = [
     "Claim",
@@ -72,9 +73,16 @@ class Experiment:
             `training.start_from=prerequisite:NAME`, and takes the tokenizer with
             `data.tokenizer.kind=file`, `data.tokenizer.path=prerequisite:NAME`, as
             `config.with_body_of` does. They are not arms, and the verdict ignores them.
-        tune: None, or a grid over one field, from which the best value of each arm is chosen before
-            the experiment itself is run (`zoo.lab.planning.tuning`).
+        tune: None, or a number that is tuned in each arm before the experiment itself is run
+            (`zoo.lab.planning.tuning`); several are tuned one after another, each at the values
+            found for those before it (one round of coordinate descent).
         tuned_values: {arm: {path: value}}, the result of tuning; filled in by `zoo run`.
+        tuning_curves: {arm: {path: curve}} behind them; filled in by `zoo run`.
+        noise: {metric: {sd, df, source}} of paired differences in earlier sweeps; filled in by
+            `zoo run --noise-from`, else taken from the record of the size
+            (`zoo.lab.planning.known_noise`).
+        seeds_of_arms: {arm: its seeds} if not every arm runs with every seed, as in a tuning sweep;
+            arms that are not named have no runs. Empty in experiment files.
         tuned_at: name of the sweep at another size that `tuned_values` follow; empty if they were
             found at this one. Filled in by `zoo run --tuned-as`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
@@ -97,9 +105,12 @@ class Experiment:
     match: Match | str | None = None
     looks: Mapping[int, float] = field(default_factory=dict)
     prerequisites: Mapping[str, Prerequisite] = field(default_factory=dict)
-    tune: Tune | None = None
+    tune: Tune | tuple[Tune, ...] | None = None
     tuned_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tuning_curves: Mapping[str, Mapping[str, TuningCurve]] = field(default_factory=dict)
     tuned_at: str = ""
+    seeds_of_arms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    noise: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     measures: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -109,6 +120,11 @@ class Experiment:
             object.__setattr__(self, "match", Match.parse(self.match))
         if problems := list(_problems(self)):
             raise ConfigError(problems)
+
+    @property
+    def tunings(self) -> tuple[Tune, ...]:
+        """The numbers that are tuned, in order."""
+        return () if self.tune is None else (self.tune,) if isinstance(self.tune, Tune) else tuple(self.tune)
 
 
 # Types of the fields: what a field is, what its items are if it is a sequence, and how that is called.
@@ -126,7 +142,7 @@ _TYPES: Mapping[str, tuple[Any, Any, str]] = {
     "match": (Match | str | None, None, "a Match, or a text such as parameters:model.ffn.hidden_dim"),
     "looks": (Mapping, None, "{number of seeds: level}"),
     "prerequisites": (Mapping, None, "{name: Prerequisite}"),
-    "tune": (Tune | None, None, "a Tune"),
+    "tune": (Tune | tuple | list | None, None, "a Tune, or a sequence of them"),
     "measures": (tuple | list, str, "a sequence of names"),
 }
 
@@ -135,6 +151,8 @@ def _type_problems(experiment: Experiment) -> Iterator[str]:
     for name, (kind, items, described) in _TYPES.items():
         value = getattr(experiment, name)
         wrong = [value] if not isinstance(value, kind) else []
+        if not wrong and name == "tune" and isinstance(value, tuple | list):
+            wrong = [item for item in value if not isinstance(item, Tune)]
         if not wrong and items is not None:
             wrong = [item for item in value if not isinstance(item, items)]
         if wrong:
@@ -157,8 +175,10 @@ def _problems(experiment: Experiment) -> Iterator[str]:
             yield f"allow: {shown(name)} is not one of {listed(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"
     if experiment.match:
         yield from experiment.match.problems(experiment.factors)
-    if experiment.tune:
-        yield from experiment.tune.problems(experiment.factors, experiment.seeds)
+    for tune in experiment.tunings:
+        yield from tune.problems(experiment.factors, experiment.seeds)
+    fields = [tune.field for tune in experiment.tunings]
+    yield from (f"tune: {path} is given more than once" for path in dict.fromkeys(fields) if fields.count(path) > 1)
     if not is_known_metric(experiment.metric):
         known = known_metrics()
         yield f"metric {shown(experiment.metric)} is not one of {listed(known)}{did_you_mean(experiment.metric, known)}"

@@ -194,27 +194,28 @@ def _check_source(args: argparse.Namespace) -> None:
 
 
 def _tune(args: argparse.Namespace, experiment):
-    """Returns the tuning grid of the flags, or else of the experiment."""
+    """Returns what is tuned by the flags, or else by the experiment."""
     from zoo import config
-    from zoo.lab.declarations import FIRST_TUNING_SEED
+    from zoo.lab.declarations import FIRST_TUNING_SEED, NEAR_ONE
     from zoo.lab.experiment import Tune
 
-    tune = experiment.tune
+    tunings = experiment.tunings
     if args.tune:
-        path, equals, values = args.tune.partition("=")
-        if not equals or not all(values.split(",")):
-            raise ConfigError(f"--tune {args.tune}: expected FIELD=VALUE,VALUE,...")
-        found = config.field_at(path)
-        numeric = found is not None and found.kind in (int, float)
-        tune = Tune(
-            path, tuple(config.parse_value(found, value.strip()) if numeric else value for value in values.split(","))
-        )
-    if tune and args.tune_seeds:
+        tunings = []
+        for text in args.tune:
+            path, equals, values = text.partition("=")
+            if not equals or not all(values.split(",")):
+                raise ConfigError(f"--tune {text}: expected FIELD=VALUE,VALUE,...")
+            found = config.field_at(path)
+            numeric = found is not None and found.kind in (int, float)
+            tried = (config.parse_value(found, value.strip()) if numeric else value for value in values.split(","))
+            tunings.append(Tune(path, tuple(tried), distance_to_one=path.rpartition(".")[2] in NEAR_ONE))
+    if tunings and args.tune_seeds:
         # A number of seeds counts from the first tuning seed, apart from those of experiments.
         is_number = args.tune_seeds == tuple(range(len(args.tune_seeds)))
         seeds = tuple(FIRST_TUNING_SEED + seed for seed in args.tune_seeds) if is_number else args.tune_seeds
-        tune = dataclasses.replace(tune, seeds=seeds)
-    return tune
+        tunings = [dataclasses.replace(tune, seeds=seeds) for tune in tunings]
+    return tuple(tunings) or None
 
 
 def _changes(args: argparse.Namespace) -> dict[str, str]:

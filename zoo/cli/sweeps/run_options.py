@@ -81,21 +81,23 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tune",
         metavar="FIELD=A,B,...",
-        help="first find each arm's best value on a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with separate "
-        "seeds",
+        action="append",
+        help="first find each arm's best value, with seeds of its own: tries these values, then four a factor of 1.5 "
+        "apart around the best one, and takes the minimum of a fitted curve, e.g. "
+        "optimizer.learning_rate=1e-3,3e-3,1e-2; repeat for further fields, which are tuned one after another",
     )
     group.add_argument(
         "--tune-seeds",
         metavar="N|A,B,...",
         type=seeds,
-        help="with --tune: number of seeds, starting at seed 1000, or a list (default: 1)",
+        help="with --tune: number of seeds, starting at seed 1000, or a list (default: 3)",
     )
     group.add_argument(
         "--tuned-as",
         metavar="DIR",
         type=Path,
-        help="tune nothing: every arm has the value of the same rank in the grid as its best one in DIR, a sweep of "
-        "the same experiment at another size or its archived result",
+        help="tune nothing: every arm has the value at the same place in the bracket as its best one in DIR, a sweep "
+        "of the same experiment at another size or its archived result; the arms count as not tuned",
     )
 
 

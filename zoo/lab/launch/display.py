@@ -130,9 +130,10 @@ def _table(
 
 def _optimizer(arm: PlannedArm, experiment: Experiment) -> str:
     optimizer, schedule = arm.config.optimizer, arm.config.schedule
-    rate, tune = f"{optimizer.learning_rate:g}", experiment.tune
-    if tune and tune.field == "optimizer.learning_rate" and arm.name not in experiment.tuned_values:
-        rate = f"with the best rate of {', '.join(f'{value:g}' for value in sorted(tune.values))}"
+    rate = f"{optimizer.learning_rate:g}"
+    tune = next((tune for tune in experiment.tunings if tune.field == "optimizer.learning_rate"), None)
+    if tune and tune.field not in experiment.tuned_values.get(arm.name, {}):
+        rate = f"with the best rate around {', '.join(f'{value:g}' for value in sorted(tune.values))}"
     warmup = f", warm-up {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
     return f"{optimizer.kind} {rate}, {schedule.kind}{warmup}"
 

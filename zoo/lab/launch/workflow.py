@@ -12,7 +12,7 @@ from rich.console import Console
 from zoo.config import plugins
 from zoo.errors import ConfigError, Preempted
 from zoo.files import write_json
-from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
@@ -32,10 +32,18 @@ from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
 from zoo.lab.planning.plan import Plan, make_plan
-from zoo.lab.planning.tuning import tuning_experiment, with_tuned_values
+from zoo.lab.planning.tuning import (
+    arm_names,
+    cost_lines,
+    planned_trials,
+    tuning_experiment,
+    tuning_folder,
+    with_tuned_value,
+)
+from zoo.lab.planning.tuning_search import Losses, search_state
 from zoo.lab.results.interim import detectable_effect_lines, extend_seeds, plan_interim_looks, seeds_so_far
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.lab.results.tuning_grid import tuning_choices
+from zoo.lab.results.tuning_grid import tuned_text, tuned_value, tuning_losses
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
@@ -133,21 +141,53 @@ class SweepWorkflow:
             raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
         self._check_gpus(plan)
         if self._fresh and not options.dry_run:
-            for sweep in (folder, folder / TUNING_FOLDER):
+            for sweep in (folder, *(folder / tuning_folder(experiment, tune) for tune in experiment.tunings)):
                 self._check_queue(sweep)
             self._archive(folder)
-        if code := self._run_sweep(tuning_experiment(experiment), folder / TUNING_FOLDER, parent=folder):
-            return code, experiment
-        try:
-            choices = tuning_choices(experiment, load_sweep(folder / TUNING_FOLDER))
-        except ConfigError:
+        for line in cost_lines(experiment):
+            self._say(line)
+        for tune in experiment.tunings:
+            code, found = self._tune_number(experiment, tune)
+            if code or found is None:
+                return code, found
+            if found is experiment:  # A dry run, and the values are not known yet.
+                break
+            experiment = found
+        return 0, experiment
+
+    def _tune_number(self, experiment: Experiment, tune: Tune) -> tuple[int, Experiment | None]:
+        """Tunes one number in every arm, in rounds: each trains the next trials of every arm.
+
+        Returns what `_tune` returns.
+        """
+        options = self._options
+        folder = options.folder / tuning_folder(experiment, tune)
+        losses: dict[str, Losses] = {arm: {} for arm in arm_names(experiment)}
+        if not self._fresh and (folder / "experiment.json").exists():
+            with contextlib.suppress(ConfigError):  # Runs of an interrupted round are trained below.
+                losses |= tuning_losses(experiment, tune, load_sweep(folder))
+        while True:
+            states = {arm: search_state(tune, losses[arm]) for arm in losses}
+            trials = planned_trials(tune, losses, states)
+            if not any(state.trials for state in states.values()):
+                break
+            if code := self._run_sweep(tuning_experiment(experiment, tune, trials), folder, parent=options.folder):
+                return code, experiment
             if options.dry_run:
                 return 0, experiment
-            if options.slurm:
-                self._say("when these are done, the same command submits the arms, each with its best value")
-                return 0, None
-            raise
-        return 0, with_tuned_values(experiment, {arm: choice.value for arm, choice in choices.items()})
+            try:
+                losses |= tuning_losses(experiment, tune, load_sweep(folder))
+            except ConfigError:
+                if options.slurm:
+                    self._say("when these are done, the same command submits what follows from them")
+                    return 0, None
+                raise
+        curves = {arm: state.curve for arm, state in states.items()}
+        values = {arm: tuned_value(tune, losses[arm], curve) for arm, curve in curves.items()}
+        if not options.dry_run:
+            for arm, curve in curves.items():
+                self._say(f"{arm}: {tuned_text(tune, values[arm], curve)}")
+        return 0, with_tuned_value(experiment, tune, values, curves)
 
     def _run_until_decided(self, experiment: Experiment, design: SequentialDesign) -> int:
         """Runs the sweep and judges it; adds seeds while the verdict is undecided."""
@@ -158,7 +198,9 @@ class SweepWorkflow:
             experiment = dataclasses.replace(experiment, looks=design.levels)
             code = self._run_sweep(experiment, folder)
             following = design.next_look(len(experiment.seeds))
-            if code or self._options.dry_run or following is None or judge(load_sweep(folder)).overall != "undecided":
+            if code or self._options.dry_run or following is None:
+                return code
+            if "undecided" not in judge(load_sweep(folder)).claims.values():
                 return code
             experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
 

@@ -138,6 +138,8 @@ def arm_overrides(experiment: Experiment) -> Iterator[tuple[dict[str, str], dict
     factors = experiment.factors
     for names in itertools.product(*factors.values()):
         levels = dict(zip(factors, names, strict=True))
+        if experiment.seeds_of_arms and arm_name(levels) not in experiment.seeds_of_arms:
+            continue
         yield (
             levels,
             {path: value for factor, level in levels.items() for path, value in factors[factor][level].items()},

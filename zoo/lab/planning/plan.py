@@ -14,8 +14,9 @@ from zoo.lab.experiment import Experiment, named_contrasts, required_measures
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
 from zoo.lab.planning.fairness import fairness_warnings
+from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
-from zoo.lab.planning.tuning import grid_edge_warnings, tuned_elsewhere_warnings, tuning_factor
+from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
 from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
 
 
@@ -46,6 +47,15 @@ class Plan:
     def plugins(self) -> tuple[str, ...]:
         """The plug-ins of its runs, as the field `plugins` names them."""
         return tuple(dict.fromkeys(entry for run in self.in_order for entry in run.config.plugins))
+
+    @property
+    def noise(self) -> dict[str, Any]:
+        """{metric: {sd, df, source}} of paired differences, as earlier sweeps tell it."""
+        experiment = self.experiment
+        if experiment.noise or not self.arms:
+            return dict(experiment.noise)
+        used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
+        return noise_of_size(experiment.size, used, self.arms[0].tokens)
 
     def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
         """Returns the unfinished runs of arms, and the prerequisites that they need, in order."""
@@ -82,7 +92,8 @@ class Plan:
             "match": experiment.match and asdict(experiment.match),
             **({"measures": measures} if measures else {}),
             **({"plugins": list(self.plugins)} if self.plugins else {}),
-            **({"tuning": _tuning_record(experiment)} if experiment.tune else {}),
+            **({"noise": noise} if (noise := self.noise) else {}),
+            **({"tuning": tuning_record(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
                 {
@@ -99,18 +110,6 @@ class Plan:
 
 def _run_record(run: PlannedRun, arm_key: str) -> dict[str, Any]:
     return {"folder": run.folder, arm_key: run.arm.name, "seed": run.seed, "identity": run.identity}
-
-
-def _tuning_record(experiment: Experiment) -> dict[str, Any]:
-    tune = experiment.tune
-    return {
-        "field": tune.field,
-        "factor": tuning_factor(experiment),
-        "values": sorted(tune.values),
-        "seeds": list(tune.seeds),
-        "chosen": {arm: changes[tune.field] for arm, changes in experiment.tuned_values.items()},
-        **({"tuned_at": experiment.tuned_at} if experiment.tuned_at else {}),
-    }
 
 
 def make_plan(experiment: Experiment) -> Plan:
@@ -131,7 +130,7 @@ def make_plan(experiment: Experiment) -> Plan:
     first, runs = _plan_runs(experiment, prerequisites, arms)
     warnings = [
         *fairness_warnings(experiment, arms),
-        *grid_edge_warnings(experiment),
+        *untuned_arm_warnings(experiment),
         *tuned_elsewhere_warnings(experiment),
     ]
     return Plan(experiment, arms, runs, warnings, first)
@@ -153,7 +152,11 @@ def _plan_runs(
             # in that name, the identity of the run depends on it.
             run = replace(run, folder=f"{run.folder}-{run.identity}")
             of_seed[name] = first.setdefault(run.folder, run)
-        runs += [_plan_run(f"{arm.name}-seed{seed}", arm, seed, of_seed) for arm in arms]
+        runs += [
+            _plan_run(f"{arm.name}-seed{seed}", arm, seed, of_seed)
+            for arm in arms
+            if seed in experiment.seeds_of_arms.get(arm.name, experiment.seeds)
+        ]
     # Compared in lower case: some file systems ignore case.
     shared = {name for name, count in Counter(run.folder.lower() for run in runs).items() if count > 1}
     runs = [

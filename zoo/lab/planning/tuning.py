@@ -1,92 +1,214 @@
-"""Tunes one number per arm, usually the learning rate, on a grid that all arms share.
+"""Tunes numbers in each arm, usually the learning rate, in sweeps of their own.
 
 The best learning rate differs between arms, so a comparison at one shared rate depends on that
-rate. The values are tried in a sweep of their own, in the subfolder `tuning` of the sweep, with
-seeds that the experiment does not use: the best of several runs with one seed is also the luckiest,
-and that luck would be credited to the arm.
+rate. The values of a search (`zoo.lab.planning.tuning_search`) are tried in the subfolder `tuning`
+of the sweep, with seeds that the experiment does not use: the best of several runs with one seed is
+also the luckiest, and that luck would be credited to the arm. A second number is tuned in a further
+folder, at the values found for the first.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.declarations import TUNING_FOLDER, Tune
 from zoo.lab.experiment import Experiment, arm_name
 from zoo.lab.planning.arm_resolution import arm_overrides
+from zoo.lab.planning.tuning_search import FACTOR, Losses, SearchState
+from zoo.lab.statistics.tuning_curve import MIN_VALUES, TuningCurve
 
 # The records of a sweep and of an archived result.
 _RECORDS = ("experiment.json", "result.json")
 
 
-def tuning_factor(experiment: Experiment) -> str:
-    """Returns the name of the grid as a factor: the last part of the field's path, or the whole
-    path if a factor already has that name.
+def tuning_factor(experiment: Experiment, tune: Tune) -> str:
+    """Returns the name of the tuned values as a factor: the last part of the field's path, or the
+    whole path if a factor already has that name.
     """
-    short = experiment.tune.field.rpartition(".")[2]
-    return experiment.tune.field if short in experiment.factors else short
+    short = tune.field.rpartition(".")[2]
+    return tune.field if short in experiment.factors else short
 
 
-def tuning_experiment(experiment: Experiment) -> Experiment:
-    """Returns the experiment that runs every arm with every value of the grid."""
-    tune = experiment.tune
-    grid = {str(value): {tune.field: value} for value in sorted(tune.values)}
+def tuning_folder(experiment: Experiment, tune: Tune) -> str:
+    """Returns the name of the subfolder with the tuning runs of one number."""
+    first = experiment.tunings[0].field
+    return TUNING_FOLDER if tune.field == first else f"{TUNING_FOLDER}-{tuning_factor(experiment, tune)}"
+
+
+def arm_names(experiment: Experiment) -> list[str]:
+    """Returns the names of an experiment's arms."""
+    return [arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment)]
+
+
+def tuning_experiment(
+    experiment: Experiment, tune: Tune, trials: Mapping[str, Mapping[float, tuple[int, ...]]]
+) -> Experiment:
+    """Returns the experiment that runs every arm with the given values of one field.
+
+    Args:
+        experiment: whose arms are tuned; values that are tuned already are in it.
+        tune: what is tuned.
+        trials: {arm: {value: seeds}}.
+    """
+    factor = tuning_factor(experiment, tune)
+    values = sorted({value for by_value in trials.values() for value in by_value})
+    grid = {str(value): {tune.field: value} for value in values}
+    runs, tuned = {}, {}
+    for levels, _ in arm_overrides(experiment):
+        name = arm_name(levels) or experiment.name
+        for value, seeds in trials[name].items():
+            trial = arm_name({**levels, factor: str(value)})
+            runs[trial] = tuple(seeds)
+            tuned[trial] = experiment.tuned_values.get(name, {})
     return replace(
         experiment,
-        name=TUNING_FOLDER,
+        name=tuning_folder(experiment, tune),
         question=f"Which {tune.field} suits each arm of {experiment.name} best?",
-        factors={**experiment.factors, tuning_factor(experiment): grid},
+        factors={**experiment.factors, factor: grid},
         seeds=tune.seeds,
         claim=None,
         contrasts=(),
         looks={},
         tune=None,
+        tuned_values=tuned,
+        tuning_curves={},
+        seeds_of_arms=runs,
         measures=(),
     )
 
 
-def with_tuned_values(experiment: Experiment, values: Mapping[str, float]) -> Experiment:
-    """Returns the experiment with the tuned value of each arm, given by the arm's name."""
-    return replace(experiment, tuned_values={arm: {experiment.tune.field: value} for arm, value in values.items()})
+def planned_trials(
+    tune: Tune, losses: Mapping[str, Losses], states: Mapping[str, SearchState]
+) -> dict[str, dict[float, tuple[int, ...]]]:
+    """Returns {arm: {value: seeds}} of all runs so far and those to be run next."""
+    found: dict[str, dict[float, tuple[int, ...]]] = {}
+    for arm, state in states.items():
+        seeds = {value: set(by_seed) for value, by_seed in losses[arm].items()}
+        for value, further in state.trials.items():
+            seeds[value] = seeds.get(value, set()) | set(further)
+        # In the order of the tuning seeds, in which runs are planned.
+        found[arm] = {value: tuple(seed for seed in tune.seeds if seed in seeds[value]) for value in sorted(seeds)}
+    return found
+
+
+def cost_lines(experiment: Experiment) -> Iterator[str]:
+    """Yields how many runs tuning will take at least, one line for each tuned number."""
+    arms = len(arm_names(experiment))
+    for tune in experiment.tunings:
+        fine = MIN_VALUES * len(tune.seeds) - 1
+        total = arms * (len(tune.values) + fine)
+        yield (
+            f"tuning {tune.field}: in each of {arms} arms {len(tune.values)} values with one seed, then "
+            f"{MIN_VALUES} values a factor of {FACTOR} apart with {len(tune.seeds)} seeds: {total} runs, and more "
+            "where the minimum lies outside"
+        )
+
+
+def with_tuned_value(
+    experiment: Experiment, tune: Tune, values: Mapping[str, float], curves: Mapping[str, TuningCurve]
+) -> Experiment:
+    """Returns the experiment with the tuned value of each arm, and the curves behind them."""
+    before, fitted = experiment.tuned_values, experiment.tuning_curves
+    return replace(
+        experiment,
+        tuned_values={arm: {**before.get(arm, {}), tune.field: value} for arm, value in values.items()},
+        tuning_curves={arm: {**fitted.get(arm, {}), tune.field: curve} for arm, curve in curves.items()},
+    )
+
+
+def tuning_record(experiment: Experiment) -> dict[str, Any]:
+    """Returns the entry `tuning` of experiment.json: of the first tuned number, with those of further
+    ones under `further`.
+    """
+    records = [_record_of(experiment, tune) for tune in experiment.tunings]
+    return records[0] | ({"further": records[1:]} if len(records) > 1 else {})
+
+
+def _record_of(experiment: Experiment, tune: Tune) -> dict[str, Any]:
+    field = tune.field
+    curves = {arm: by_field[field] for arm, by_field in experiment.tuning_curves.items() if field in by_field}
+    chosen = {arm: changes[field] for arm, changes in experiment.tuned_values.items() if field in changes}
+    return {
+        "field": field,
+        "factor": tuning_factor(experiment, tune),
+        "folder": tuning_folder(experiment, tune),
+        "values": sorted(tune.values),
+        "seeds": list(tune.seeds),
+        "chosen": chosen,
+        **({"distance_to_one": True} if tune.distance_to_one else {}),
+        **({"curves": {arm: _json_curve(curve) for arm, curve in curves.items()}} if curves else {}),
+        **({"tuned_at": experiment.tuned_at} if experiment.tuned_at else {}),
+    }
+
+
+def _json_curve(curve: TuningCurve) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(curve).items()
+    }
 
 
 def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     """Returns the experiment with the values that tuning chose at another size.
 
-    Grids are matched by rank: an arm whose best value in the other sweep was the second smallest of
-    its grid gets the second smallest of this experiment's grid. Nothing is tuned.
+    A value is mapped by its place in the bracket, on a logarithmic scale: half way between the second
+    and the third value there becomes half way between the second and the third here. Nothing is tuned.
 
     Args:
-        experiment: with `tune`.
+        experiment: with one tuned number.
         folder: of a tuned sweep of the same experiment at another size, or its archived result.
 
     Raises:
-        ConfigError: the experiment has no grid, the folder has no result of one, or the two do not
-            have the same arms, field and number of values.
+        ConfigError: the experiment tunes nothing, or several numbers; the folder has no result of
+            tuning, or the two do not have the same arms, field and number of values.
     """
-    name, chosen, values = _other_grid(experiment, folder)
-    own, others = sorted(experiment.tune.values), sorted(values)
+    name, chosen, values = _other_tuning(experiment, folder)
+    tune = experiment.tunings[0]
+    own, others = sorted(tune.values), sorted(values)
     if len(own) != len(others):
         raise ConfigError(
-            f"{folder}: its grid has {len(others)} values and that of {experiment.name} {len(own)}; values are "
-            "matched by their rank in the grid, so both need equally many"
+            f"{folder}: its bracket has {len(others)} values and that of {experiment.name} {len(own)}; values are "
+            "matched by their place in the bracket, so both need equally many"
         )
-    arms = dict.fromkeys(arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment))
+    arms = arm_names(experiment)
     if missing := [arm for arm in arms if arm not in chosen]:
         raise ConfigError(
             f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(chosen) or 'none'}"
         )
-    if foreign := [f"{chosen[arm]!r} of {arm}" for arm in arms if chosen[arm] not in others]:
-        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(foreign)} is not in its grid {others}")
-    found = with_tuned_values(experiment, {arm: own[others.index(chosen[arm])] for arm in arms})
+    if wrong := [f"{chosen[arm]!r} of {arm}" for arm in arms if not _is_positive(chosen[arm])]:
+        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(wrong)} is not a number above 0")
+    found = with_tuned_value(experiment, tune, {arm: _mapped(chosen[arm], others, own) for arm in arms}, {})
     return replace(found, tuned_at=name)
 
 
-def _other_grid(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str, float], list[float]]:
-    """Returns the name of the sweep in `folder`, what its tuning chose in each arm, and its grid."""
-    if not experiment.tune:
-        raise ConfigError(f"--tuned-as {folder}: {experiment.name} tunes nothing")
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _mapped(value: float, others: list[float], own: list[float]) -> float:
+    """Returns the value at the same place in `own` as `value` has in `others`, to three digits."""
+    if value in others:
+        return own[others.index(value)]
+    x = math.log(value)
+    there, here = np.log(others), np.log(own)
+    if value < others[0]:
+        return float(f"{math.exp(here[0] + x - there[0]):.3g}")
+    if value > others[-1]:
+        return float(f"{math.exp(here[-1] + x - there[-1]):.3g}")
+    return float(f"{math.exp(np.interp(x, there, here)):.3g}")
+
+
+def _other_tuning(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str, float], list[float]]:
+    """Returns the name of the sweep in `folder`, the value of each arm, and the bracket."""
+    if len(experiment.tunings) != 1:
+        tuned = "nothing" if not experiment.tunings else f"{len(experiment.tunings)} numbers"
+        raise ConfigError(f"--tuned-as {folder}: {experiment.name} tunes {tuned}; it needs one tuned number")
     path = next((folder / name for name in _RECORDS if (folder / name).is_file()), None)
     if path is None:
         raise ConfigError(f"--tuned-as {folder}: neither a sweep nor an archived result")
@@ -97,8 +219,9 @@ def _other_grid(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str,
         values = [float(value) for value in tuning.get("values") or ()]
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not readable as a sweep ({type(error).__name__}: {error})") from error
-    if field != experiment.tune.field or not chosen:
-        raise ConfigError(f"{path}: no tuned {experiment.tune.field}; it tuned {field or 'nothing'}")
+    own = experiment.tunings[0].field
+    if field != own or not chosen:
+        raise ConfigError(f"{path}: no tuned {own}; it tuned {field or 'nothing'}")
     return name, chosen, values
 
 
@@ -107,21 +230,17 @@ def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
     if not experiment.tuned_at:
         return []
     return [
-        f"{experiment.tune.field} was not tuned at this size: each arm has the value of the same rank in the grid as "
-        f"the best one in {experiment.tuned_at}"
+        f"{experiment.tunings[0].field} was not tuned at this size: each arm has the value at the same place in the "
+        f"bracket as the best one in {experiment.tuned_at}"
     ]
 
 
-def grid_edge_warnings(experiment: Experiment) -> list[str]:
-    """Returns a warning if a tuned value lies at the edge of the grid."""
-    if not experiment.tuned_values:
-        return []
-    field, grid = experiment.tune.field, sorted(experiment.tune.values)
-    values = {arm: changes[field] for arm, changes in experiment.tuned_values.items()}
-    edges = [f"{value:g} in {arm}" for arm, value in values.items() if value in (grid[0], grid[-1])]
-    if not edges:
-        return []
-    shown = ", ".join(f"{value:g}" for value in grid)
-    return [
-        f"the best {field} of the grid ({shown}) is at its edge, and a better one may lie beyond: {'; '.join(edges)}"
-    ]
+def untuned_arm_warnings(experiment: Experiment) -> list[str]:
+    """Returns a line for each number and the arms in which no minimum was found."""
+    found = []
+    for tune in experiment.tunings:
+        curves = {arm: by_field.get(tune.field) for arm, by_field in experiment.tuning_curves.items()}
+        wrong = [f"{arm} ({curve.problem})" for arm, curve in curves.items() if curve and curve.problem]
+        if wrong:
+            found.append(f"{tune.field} is not tuned in {'; '.join(wrong)}: contrasts with it are not judged")
+    return found

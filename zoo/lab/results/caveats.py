@@ -31,8 +31,8 @@ def _fingerprint(key: str, value: Any) -> str:
 def sweep_caveats(sweep: SweepResults) -> list[str]:
     """Returns one line for each caveat.
 
-    These are the experiment's own warnings, runs that did not finish or end far off, unequal conditions
-    and damaged files.
+    These are the experiment's own warnings, runs that did not finish or end far off, unequal
+    conditions and damaged files.
     """
     found = list(sweep.warnings)
     words = {

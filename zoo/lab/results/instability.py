@@ -103,7 +103,7 @@ def instability(sweep: SweepResults, metric: str | None = None) -> dict[str, Ins
 
 
 def far_off_seeds(sweep: SweepResults, arm: str, metric: str) -> list[int]:
-    """Returns the seeds of an arm that end far off; none where too few runs are finished to judge it."""
+    """Returns the seeds of an arm that end far off; none where too few runs are finished."""
     return list(instability(sweep, metric)[arm].far_off or ())
 
 
@@ -163,8 +163,8 @@ def _residuals(table: np.ndarray) -> np.ndarray:
 
 
 def _typical_size(residuals: np.ndarray) -> np.ndarray:
-    """Returns the median of |r| over [..., arms, seeds], [...]. The residuals of 0 that a median leaves
-    by construction are left out; 0 if there are no others.
+    """Returns the median of |r| over [..., arms, seeds], [...]. The residuals of 0 that a median
+    leaves by construction are left out; 0 if there are no others.
     """
     sizes = np.abs(residuals).reshape(*residuals.shape[:-2], -1)
     # Subtracting a median twice leaves rounding errors in place of 0.

@@ -8,6 +8,7 @@ from typing import Any
 
 from zoo.errors import did_you_mean
 from zoo.lab.declarations import PREREQUISITE_PREFIX, RULES, Contrast, Side
+from zoo.lab.statistics.paired import Noise
 from zoo.training.records.run_folder import recorded_executor
 
 
@@ -28,6 +29,16 @@ def restore_prerequisite_names(settings: Mapping[str, Any], folders: Mapping[str
             if known is None
             else PREREQUISITE_PREFIX + known
         )
+    return found
+
+
+def parse_noise(entry: Any) -> dict[str, Noise]:
+    """Returns {metric: noise} of an experiment.json; entries that are not readable are left out."""
+    found = {}
+    for metric, one in as_dict(entry).items():
+        sd, df = as_dict(one).get("sd"), as_dict(one).get("df")
+        if isinstance(sd, int | float) and math.isfinite(sd) and sd > 0 and isinstance(df, int) and df > 0:
+            found[metric] = Noise(float(sd), df, as_text(one.get("source")))
     return found
 
 

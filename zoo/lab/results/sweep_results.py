@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from zoo.config import plugins
 from zoo.errors import ConfigError
@@ -21,11 +21,12 @@ from zoo.lab.results.schema import (
     parse_arms,
     parse_contrast,
     parse_looks,
+    parse_noise,
     prerequisite_entries,
     restore_prerequisite_names,
 )
 from zoo.lab.results.steps_to_loss import add_steps_to_loss
-from zoo.lab.statistics.paired import ALPHA
+from zoo.lab.statistics.paired import ALPHA, Noise
 from zoo.lab.statistics.sequential import SequentialDesign
 from zoo.training.records.run_folder import read_json_object
 
@@ -43,6 +44,7 @@ class SweepResults:
             decided; empty for a single analysis.
         command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
         measures: names of what is measured on the trained runs (`zoo.lab.measures`).
+        noise: {metric: noise of paired differences} of earlier sweeps, recorded before this one began.
     """
 
     folder: Path
@@ -61,6 +63,7 @@ class SweepResults:
     tuning: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     measures: list[str] = field(default_factory=list)
+    noise: dict[str, Noise] = field(default_factory=dict)
 
     @property
     def alpha(self) -> float:
@@ -75,6 +78,11 @@ class SweepResults:
 
     def run(self, arm: str, seed: int) -> RunRecord | None:
         return next((run for run in self.runs if run.arm == arm and run.seed == seed), None)
+
+    def with_seeds(self, number: int) -> Self:
+        """Returns the sweep as it was with its first seeds only."""
+        seeds = self.seeds[:number]
+        return replace(self, seeds=seeds, runs=[run for run in self.runs if run.seed in seeds])
 
     def unit(self, metric: str) -> str:
         """Returns the unit of a metric, with a leading space.
@@ -152,6 +160,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
         tuning=as_dict(experiment.get("tuning")),
         command=as_words(experiment.get("command")),
         measures=requested_measures(folder)[0],
+        noise=parse_noise(experiment.get("noise")),
     )
 
 

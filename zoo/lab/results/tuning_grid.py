@@ -1,17 +1,22 @@
-"""The results of a tuning grid in each arm, read from the tuning sweep, and the best value."""
+"""The results of tuning in each arm: the values that were tried, the curves, the values chosen."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.declarations import TUNING_FOLDER, Tune
 from zoo.lab.experiment import Experiment
+from zoo.lab.formatting import count
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.planning.tuning import tuning_factor
+from zoo.lab.planning.tuning_search import Losses, rounded_value
+from zoo.lab.results.schema import as_dict, as_list, as_text
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
+from zoo.lab.statistics.tuning_curve import TuningCurve
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class GridPoint:
 
 @dataclass(frozen=True)
 class TuningGrid:
-    """A tuning grid and its results.
+    """The values of a field that were tried in each arm, and their results.
 
     Attributes:
         field: path of the tuned field.
@@ -41,6 +46,7 @@ class TuningGrid:
         seeds: seeds of the tuning runs.
         arms: the points of each arm, by its name, in ascending order of the values.
         chosen: the value that each arm was then trained with.
+        curves: the fitted curve of each arm; empty for a grid of which the best value was taken.
     """
 
     field: str
@@ -48,6 +54,7 @@ class TuningGrid:
     seeds: list[int]
     arms: dict[str, list[GridPoint]]
     chosen: dict[str, float]
+    curves: dict[str, TuningCurve] = field(default_factory=dict)
 
     def differences_at_same_value(self, baseline: str) -> dict[str, dict[float, PairedDifference]]:
         """Returns {arm: {value: difference from the baseline}} at equal values, paired by seed."""
@@ -102,48 +109,105 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
         folder: the sweep's folder.
         tuning: the entry of its experiment.json.
     """
-    field, factor, chosen = tuning.get("field"), tuning.get("factor"), tuning.get("chosen")
-    if not isinstance(field, str) or not isinstance(factor, str) or not isinstance(chosen, dict):
+    path, factor, chosen = tuning.get("field"), tuning.get("factor"), tuning.get("chosen")
+    if not isinstance(path, str) or not isinstance(factor, str) or not isinstance(chosen, dict):
         return None
+    curves = {arm: curve for arm, entry in as_dict(tuning.get("curves")).items() if (curve := parse_curve(entry))}
     try:
-        sweep = load_sweep(Path(folder) / TUNING_FOLDER)
-        arms = grid_points(sweep, field, factor)
+        sweep = load_sweep(Path(folder) / (as_text(tuning.get("folder")) or TUNING_FOLDER))
+        arms = grid_points(sweep, path, factor)
         if list(arms) == [""] and len(chosen) == 1:  # A single arm has no factors and no name.
-            chosen = {"": next(iter(chosen.values()))}
-        return TuningGrid(field, sweep.metric, sweep.seeds, arms, chosen)
+            chosen, curves = {"": next(iter(chosen.values()))}, dict.fromkeys([""], *curves.values()) if curves else {}
+        return TuningGrid(path, sweep.metric, sweep.seeds, arms, chosen, curves)
     except (ConfigError, KeyError):
         return None
 
 
-@dataclass(frozen=True)
-class TuningChoice:
-    """The result of tuning one arm.
-
-    Attributes:
-        value: the best one; the smallest of equally good ones.
-        tried: all values in ascending order.
-    """
-
-    value: float
-    tried: tuple[GridPoint, ...]
-
-
-def tuning_choices(experiment: Experiment, sweep: SweepResults) -> dict[str, TuningChoice]:
-    """Returns the result of tuning by arm.
+def tuning_losses(experiment: Experiment, tune: Tune, sweep: SweepResults) -> dict[str, Losses]:
+    """Returns {arm: {value: {seed: loss}}} of a tuning sweep; of scores, their negative.
 
     Args:
         experiment: whose arms are tuned.
-        sweep: its tuning sweep (`zoo.lab.planning.tuning.tuning_experiment`), with all runs ended.
+        tune: what is tuned.
+        sweep: the tuning sweep so far (`zoo.lab.planning.tuning.tuning_experiment`).
 
     Raises:
         ConfigError: a run is unfinished or lacks the metric.
     """
-    found = grid_points(sweep, experiment.tune.field, tuning_factor(experiment))
-    highest = higher_is_better(experiment.metric)
-    return {arm or experiment.name: choose_best(tries, highest) for arm, tries in found.items()}
+    found = grid_points(sweep, tune.field, tuning_factor(experiment, tune))
+    sign = -1 if higher_is_better(experiment.metric) else 1
+    return {
+        arm or experiment.name: {
+            point.value: {seed: sign * score for seed, score in point.scores.items()} for point in points
+        }
+        for arm, points in found.items()
+    }
 
 
-def choose_best(tries: list[GridPoint], highest: bool) -> TuningChoice:
-    """Returns the value with the best mean over seeds."""
-    best = (max if highest else min)(tries, key=lambda one: one.mean)
-    return TuningChoice(best.value, tuple(tries))
+def tuned_value(tune: Tune, losses: Losses, curve: TuningCurve) -> float:
+    """Returns the value that an arm is trained with: the minimum of its curve.
+
+    Without a minimum it is the best of the values that were tried with every tuning seed.
+    """
+    if not curve.problem:
+        return rounded_value(tune, curve.minimum)
+    complete = {value: by_seed for value, by_seed in losses.items() if len(by_seed) == len(tune.seeds)}
+    return min(sorted(complete), key=lambda value: sum(complete[value].values()) / len(complete[value]))
+
+
+def tuned_text(tune: Tune, value: float, curve: TuningCurve) -> str:
+    """Returns a line about the result of tuning in one arm."""
+    short = tune.field.rpartition(".")[2]
+    if curve.problem:
+        return f"{short} {value:g} is the best of {len(curve.values)} values, but it is not tuned: {curve.problem}"
+    return (
+        f"{short} {value:g}, the minimum of a curve through {len(curve.values)} values (expected regret "
+        f"{curve.mean_regret:.2g}, noise of a run {curve.sd:.2g})"
+    )
+
+
+def parse_curve(entry: Any) -> TuningCurve | None:
+    """Returns a curve as experiment.json holds it; None if the entry is none."""
+    names = [field.name for field in fields(TuningCurve)]
+    if not isinstance(entry, dict) or not set(names) <= set(entry):
+        return None
+    found = {name: math.nan if entry[name] is None else entry[name] for name in names}
+    return TuningCurve(**found | {"values": tuple(found["values"])})
+
+
+def tuning_entries(tuning: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the records of all tuned numbers of an experiment.json's entry `tuning`."""
+    return [dict(tuning), *filter(None, map(as_dict, as_list(tuning.get("further"))))] if tuning.get("field") else []
+
+
+def tuning_curves(tuning: Mapping[str, Any], arm: str) -> list[TuningCurve]:
+    """Returns the fitted curves of an arm, one for each tuned number that has one."""
+    curves = [as_dict(entry.get("curves")) for entry in tuning_entries(tuning)]
+    return [curve for by_arm in curves if (curve := parse_curve(by_arm.get(arm)))]
+
+
+def why_not_tuned(tuning: Mapping[str, Any], arm: str) -> str:
+    """Returns why an arm that was to be tuned is not; empty if it is, or if nothing was tuned."""
+    for entry in tuning_entries(tuning):
+        field, chosen = entry["field"], as_dict(entry.get("chosen"))
+        if entry.get("tuned_at"):
+            return f"{field} was tuned at another size ({entry['tuned_at']})"
+        curve = parse_curve(as_dict(entry.get("curves")).get(arm))
+        if arm in chosen and curve is None:
+            seeds = count(len(as_list(entry.get("seeds"))), "seed")
+            return f"{field} is the best of {len(as_list(entry.get('values')))} values with {seeds}, without a curve"
+        # An arm that diverges at every value has no better one.
+        if curve is not None and curve.problem and curve.values:
+            return f"{field}: {curve.problem}"
+    return ""
+
+
+def tuning_scope(tuning: Mapping[str, Any]) -> str:
+    """Returns in a few words at which values of hyperparameters the arms of a sweep are compared."""
+    entries = tuning_entries(tuning)
+    if not entries:
+        return "arms not tuned"
+    names = " and ".join(entry["field"].rpartition(".")[2] for entry in entries)
+    if any(entry.get("tuned_at") for entry in entries):
+        return f"{names} from another size"
+    return f"{names} fitted in each arm" if all(entry.get("curves") for entry in entries) else f"{names} from a grid"

@@ -1,17 +1,27 @@
 """Judges the contrasts of an experiment, which were stated before any run.
 
 Let d = a - b for losses (lower is better), or b - a for accuracies and other scores (higher is
-better), paired by seed, and [low, high] its t interval at the level of the sweep's design (95 %
-for a single look). Then
+better), paired by seed, and [low, high] its interval (`zoo.lab.statistics.paired`: that of the
+pairs, with the uncertainty of tuning, and not narrower than other runs say the noise is). Then
 
     superiority     holds if high < -margin,               refuted if low > -margin
     non_inferiority holds if high < margin,                refuted if low > margin
     equivalence     holds if -margin < low, high < margin, refuted if low > margin or high < -margin
+    equal           holds if low <= 0 <= high,             refuted otherwise
 
-and undecided otherwise. An experiment is supported if every contrast holds, and not supported if
-one is refuted. All contrasts hold by chance less often than a single one, so this needs no
-correction (an intersection-union test). The probability that one is refuted by chance grows with
-their number, so refutations are corrected by Holm's procedure.
+and undecided otherwise. With the level alpha of the sweep's design (5 % for a single look) the
+interval of a superiority is two-sided at alpha. Whether a non-inferiority or an equivalence holds is a
+one-sided question at each bound, so theirs is two-sided at 2 alpha (two one-sided tests, Schuirmann
+1987); refutations need alpha under every rule.
+
+A contrast is "not tuned" where its arms were to be tuned and an arm's optimum is not known, and "not
+testable" where its runs cannot answer it (`zoo.lab.results.testability`).
+
+**Claims** are judged one by one. A claim is supported if every one of its contrasts holds, and not
+supported if one is refuted. All contrasts hold by chance less often than a single one, so this needs
+no correction (an intersection-union test). The probability that one is refuted by chance grows with
+their number, so refutations are corrected by Holm's procedure, within the claim. A claim of "equal"
+arms is counted: it is not supported if more intervals exclude 0 than chance explains in 95 % of cases.
 
 A run that diverged, that is done without a finite value of the metric, or that ends above the
 contrast's `diverged_above`, counts as an infinite loss, or as a score of -infinity. An interval
@@ -22,20 +32,28 @@ it out could select the result.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+
+from scipy import stats
 
 from zoo.errors import did_you_mean, listed
 from zoo.lab.declarations import Contrast, Side
 from zoo.lab.formatting import confidence_level, count, interval, number, rounded_mean
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
+from zoo.lab.results.instability import far_off_seeds
+from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import numerics
+from zoo.lab.results.schema import as_text, numerics
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.statistics.paired import PairedDifference, holm, paired_difference
+from zoo.lab.results.tuning_grid import tuning_scope, why_not_tuned
+from zoo.lab.statistics.paired import ALPHA, UNKNOWN_NOISE, PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
+# An arm of which a seed ends far off is not judged with fewer.
+SEEDS_WHERE_FAR_OFF = 6
+_PRECEDENCE = ("not supported", "not testable", "not tuned", "undecided")
 
 
 @dataclass(frozen=True)
@@ -43,7 +61,7 @@ class ContrastVerdict:
     """The outcome of one contrast.
 
     Attributes:
-        outcome: "holds", "refuted" or "undecided".
+        outcome: "holds", "refuted", "undecided", "not tuned" or "not testable".
         difference: a - b over the finite pairs.
         sentence: the difference in words.
         refutation_p: two-sided p of the refutation: at any higher level the interval would refute;
@@ -64,18 +82,24 @@ class Verdict:
     """The verdict on an experiment.
 
     Attributes:
-        overall: "supported", "not supported", "undecided", or "no claim" without contrasts.
+        overall: "supported", "not supported", "not testable", "not tuned" or "undecided": the first
+            of "not supported", "not testable", "not tuned" and "undecided" that a claim has, else
+            "supported"; "no claim" without contrasts.
         outcomes: one for each contrast.
         paragraph: all of it in words.
+        claims: {identifier: its verdict}; the identifier is empty for an experiment that names none.
     """
 
     overall: str
     outcomes: list[ContrastVerdict]
     paragraph: str
+    claims: dict[str, str] = field(default_factory=dict)
 
 
 def decide(rule: str, margin: float, low: float, high: float) -> str:
     """Applies a rule to the interval of d; infinite bounds are allowed, NaN decides nothing."""
+    if rule == "equal":
+        return "holds" if low <= 0 <= high else "undecided" if math.isnan(low) else "refuted"
     if rule == "equivalence":
         holds, refuted = -margin < low and high < margin, low > margin or high < -margin
     else:
@@ -86,6 +110,8 @@ def decide(rule: str, margin: float, low: float, high: float) -> str:
 
 def refutation_p(rule: str, margin: float, difference: PairedDifference) -> float:
     """Returns the two-sided p of d against a rule; `decide` refutes at every level above it."""
+    if rule == "equal":
+        return difference.p
     above = difference.tail({"superiority": -margin}.get(rule, margin), above=True)
     tail = min(above, difference.tail(-margin, above=False)) if rule == "equivalence" else above
     return min(1.0, 2 * tail)
@@ -99,6 +125,7 @@ def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit_suffix) -
         "superiority": f"a {better} b by more than {margin}" if contrast.margin else f"a {better} b",
         "non_inferiority": f"a at most {margin} {worse} b",
         "equivalence": f"a within {margin} of b",
+        "equal": "a and b do not differ",
     }[contrast.rule]
 
 
@@ -106,32 +133,87 @@ def judge(sweep: SweepResults) -> Verdict:
     """Judges every contrast and the experiment as a whole, on the runs as they are now."""
     if not sweep.contrasts:
         return Verdict("no claim", [], _without_claim(sweep))
-    outcomes = correct_refutations([judge_contrast(sweep, contrast) for contrast in sweep.contrasts], sweep.alpha)
-    overall = overall_verdict({outcome.outcome for outcome in outcomes})
+    judged, claims = {}, {}
+    for claim, contrasts in contrasts_by_claim(sweep).items():
+        claims[claim], own = _judge_claim(sweep, contrasts)
+        judged |= {outcome.contrast.name: outcome for outcome in own}
+    outcomes = [judged[contrast.name] for contrast in sweep.contrasts]
+    overall = next((word for word in _PRECEDENCE if word in claims.values()), "supported")
+    head = "; ".join(f"{claim} {verdict}" for claim, verdict in claims.items()) if len(claims) > 1 else overall
     parts = [outcome_text(outcome, sweep.unit) for outcome in outcomes]
-    return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")
+    scope = f" ({tuning_scope(sweep.tuning)})"
+    return Verdict(overall, outcomes, f"{head[0].upper()}{head[1:]}{scope}: " + ". ".join(parts) + ".", claims)
+
+
+def _judge_claim(sweep: SweepResults, contrasts: Sequence[Contrast]) -> tuple[str, list[ContrastVerdict]]:
+    """Returns the verdict on a claim and the outcomes of its contrasts, at the look that decides it.
+
+    With planned looks the first that decides is the one that counts: the sweep may have gone on for
+    other claims, and another judgement of the same claim would not be covered by the levels.
+    """
+    total = len(sweep.seeds)
+    for look in [*(look for look in sorted(sweep.looks) if look < total), total]:
+        part = sweep.with_seeds(look) if look < total else sweep
+        own = correct_refutations([judge_contrast(part, contrast) for contrast in contrasts], part.alpha)
+        verdict = claim_verdict(own, part.alpha)
+        if verdict != "undecided":
+            break
+    if look < total:
+        note = f"decided at {count(look, 'seed')}; the further ones were run for other claims"
+        own = [replace(outcome, notes=[*outcome.notes, note]) for outcome in own]
+    return verdict, own
+
+
+def contrasts_by_claim(sweep: SweepResults) -> dict[str, list[Contrast]]:
+    """Returns the contrasts by claim; those that name none are of the experiment's only one."""
+    only = as_text((sweep.claim or {}).get("id"))
+    found: dict[str, list[Contrast]] = {}
+    for contrast in sweep.contrasts:
+        found.setdefault(contrast.claim or only, []).append(contrast)
+    return found
+
+
+def claim_verdict(outcomes: Sequence[ContrastVerdict], alpha: float = ALPHA) -> str:
+    """Returns the verdict on a claim with these contrasts, of which there is at least one."""
+    if all(outcome.contrast.rule == "equal" for outcome in outcomes):
+        judged = [outcome for outcome in outcomes if outcome.outcome in ("holds", "refuted")]
+        if len(judged) == len(outcomes):
+            excluded = sum(outcome.outcome == "refuted" for outcome in judged)
+            return "not supported" if excluded > stats.binom.ppf(1 - ALPHA, len(judged), alpha) else "supported"
+    return overall_verdict({outcome.outcome for outcome in outcomes})
 
 
 def overall_verdict(outcomes: Collection[str]) -> str:
     """Returns the verdict on contrasts with these outcomes, of which there is at least one."""
-    return "not supported" if "refuted" in outcomes else "undecided" if "undecided" in outcomes else "supported"
+    words = {"refuted": "not supported"}
+    found = {words.get(outcome, outcome) for outcome in outcomes}
+    return next((word for word in _PRECEDENCE if word in found), "supported")
 
 
 def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:
     """Returns the difference, the notes, and what became of the rule, as a sentence without a stop."""
-    words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
+    words = {"holds": "holds", "refuted": "is refuted"}
     text = "; ".join([outcome.sentence, *outcome.notes])
-    return f"{text}: {_rule_name(outcome.contrast, unit_of)} {words[outcome.outcome]}"
+    return f"{text}: {_rule_name(outcome.contrast, unit_of)} {words.get(outcome.outcome, f'is {outcome.outcome}')}"
 
 
 def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
-    """Changes "refuted" to "undecided" where it does not survive Holm's correction (Holm 1979)."""
+    """Changes "refuted" to "undecided" where it does not survive Holm's correction (Holm 1979).
+
+    Args:
+        outcomes: of the contrasts of one claim.
+        alpha: level of the sweep's design.
+    """
+    if all(outcome.contrast.rule == "equal" for outcome in outcomes):
+        return outcomes  # They are counted.
     found = []
     for outcome, p in zip(outcomes, holm([outcome.refutation_p for outcome in outcomes]), strict=True):
         if outcome.outcome == "refuted" and p >= alpha:
             note = (
                 f"refuted on its own (p = {outcome.refutation_p:.2g}), but not after Holm's correction for "
-                f"{len(outcomes)} contrasts (p = {p:.2g})"
+                f"{count(len(outcomes), 'contrast')} (p = {p:.2g})"
+                if outcome.refutation_p < alpha
+                else f"a refutation needs p < {alpha:.2g}, and p is {outcome.refutation_p:.2g}"
             )
             outcome = replace(outcome, outcome="undecided", notes=[*outcome.notes, note])
         found.append(outcome)
@@ -141,7 +223,10 @@ def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[C
 def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     """Judges one contrast on the runs as they are now."""
     a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
-    difference = paired_difference(a.finite, b.finite, sweep.alpha)
+    noise, alpha = known_noise(sweep, contrast), contrast_level(sweep, contrast)
+    if noise is None:
+        alpha /= UNKNOWN_NOISE
+    difference = paired_difference(a.finite, b.finite, alpha, noise, regrets(sweep, contrast))
     sentence = _sentence(sweep, contrast, difference)
     unknown = _unknown_metric(sweep, contrast)
     notes = [
@@ -157,9 +242,40 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     else:
         outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
         notes += reasons
+        if noise is None and difference.n >= MINIMUM_PAIRS and difference.sd > 0:
+            refuting = min(1.0, refuting * UNKNOWN_NOISE)
+            if outcome == "undecided":
+                notes.append(_UNKNOWN_NOISE_NOTE)
+        if outcome != "undecided" and (waits := _why_it_waits(sweep, contrast, len(a.values))):
+            outcome, refuting = "undecided", math.nan
+            notes.append(waits)
+        untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in (contrast.a, contrast.b)}
+        if any(untuned.values()):
+            lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
+            notes, outcome, refuting = [*notes, "; ".join(lines)], "not tuned", math.nan
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
         notes.append("the difference is exactly the same in every seed")
     return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
+
+
+_UNKNOWN_NOISE_NOTE = (
+    "no other runs tell the noise of such differences, and pairs alone cannot show that it is skewed, so a decision "
+    f"needs a level {UNKNOWN_NOISE} times smaller; tune the arms, or name earlier sweeps with --noise-from"
+)
+
+
+def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
+    """Returns the two-sided level of a contrast's interval, apart from what is known of its noise."""
+    return sweep.alpha * (2 if contrast.rule in ("non_inferiority", "equivalence") else 1)
+
+
+def _why_it_waits(sweep: SweepResults, contrast: Contrast, seeds: int) -> str:
+    """Returns why a contrast is not decided yet although its interval would; empty if it is."""
+    if seeds >= SEEDS_WHERE_FAR_OFF:
+        return ""
+    far = {sweep.arm(side.arm).label: far_off_seeds(sweep, side.arm, side.metric) for side in (contrast.a, contrast.b)}
+    found = [f"seed {listed(map(str, seeds), 3)} of {label} ends far off" for label, seeds in far.items() if seeds]
+    return f"{'; '.join(found)}: judged from {SEEDS_WHERE_FAR_OFF} seeds on" if found else ""
 
 
 @dataclass(frozen=True)
@@ -252,9 +368,7 @@ def _decide_pairs(
     pairs = [(a.values[seed], b.values[seed]) for seed in sweep.seeds if seed in a.values and seed in b.values]
     directions = {math.copysign(1, sign * (x - y)) for x, y in pairs if math.isinf(x) != math.isinf(y)}
     if not directions:
-        first, second = (a, b) if sign > 0 else (b, a)
-        d = paired_difference(first.finite, second.finite, sweep.alpha)
-        p = refutation_p(contrast.rule, contrast.margin, d)
+        p = refutation_p(contrast.rule, contrast.margin, difference if sign > 0 else difference.reversed())
         return decide(contrast.rule, contrast.margin, low, high), p, []
     if len(directions) == 2:
         return "undecided", math.nan, ["each side is infinite in some seed, so the seeds contradict each other"]

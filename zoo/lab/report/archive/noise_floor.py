@@ -1,8 +1,6 @@
 """The smallest difference that an experiment of a given size can find, from the archived runs.
 
-In a sweep of a arms and n seeds, a value is modelled as arm + seed + noise. The noise variance is
-the residual sum of squares over (a - 1) (n - 1) degrees of freedom; a paired difference of two arms
-has twice that variance.
+`zoo.lab.results.noise.residual_noise` has the model.
 """
 
 import csv
@@ -16,6 +14,7 @@ from scipy import stats
 
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_atomic
+from zoo.lab.results.noise import residual_noise
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
@@ -75,12 +74,9 @@ def paired_noise(values: np.ndarray) -> tuple[float, float, float]:
     Args:
         values: [arms, seeds], two of each at least.
     """
-    arms, seeds = values.shape
-    residual = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
-    freedom, total = (arms - 1) * (seeds - 1), 2 * float((residual**2).sum())
-    bounds = stats.chi2.ppf([1 - ALPHA / 2, ALPHA / 2], freedom)
-    low, high = (math.sqrt(total / bound) for bound in bounds)
-    return math.sqrt(total / freedom), low, high
+    sd, df = residual_noise(values)
+    low, high = (sd * math.sqrt(df / bound) for bound in stats.chi2.ppf([1 - ALPHA / 2, ALPHA / 2], df))
+    return sd, low, high
 
 
 def without_outlying(values: np.ndarray) -> np.ndarray:

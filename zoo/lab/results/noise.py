@@ -1,0 +1,81 @@
+"""The noise of the paired differences of a contrast, as runs other than its own pairs tell it."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from zoo.lab.declarations import Contrast
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import tuning_curves
+from zoo.lab.statistics.paired import Noise, Regret
+
+# Fewer other arms than this do not tell the noise of the two that are compared.
+MINIMUM_OTHER_ARMS = 2
+
+
+def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
+    """Returns the noise of a difference as other runs tell it, or None if none do.
+
+    In this order: the tuning runs of both arms, around their fitted curves (s_0^2 = s_a^2 + s_b^2);
+    earlier sweeps that were named or recorded before this one began; the other arms of the sweep.
+    """
+    metric = contrast.a.metric
+    sides = {contrast.a.arm, contrast.b.arm}
+    if metric == contrast.b.metric == sweep.metric and len(sides) == 2:
+        curves = [tuning_curves(sweep.tuning, arm)[-1:] for arm in sides]
+        if all(curves) and all(math.isfinite(curve.sd) and curve.df > 0 for (curve,) in curves):
+            sd = math.sqrt(sum(curve.sd**2 for (curve,) in curves))
+            return Noise(sd, sum(curve.df for (curve,) in curves), "the tuning runs of both arms")
+    if metric == contrast.b.metric and metric in sweep.noise:
+        return sweep.noise[metric]
+    if metric == contrast.b.metric:
+        return pooled_noise(sweep, metric, without=sides)
+    return None
+
+
+def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:
+    """Returns what tuning adds to the uncertainty of a difference; empty for arms without a curve.
+
+    A rate is chosen by the sweep's metric, so the regret is known for that one alone.
+    """
+    if contrast.a.metric != sweep.metric or contrast.b.metric != sweep.metric or contrast.a.arm == contrast.b.arm:
+        return []
+    curves = [curve for arm in (contrast.a.arm, contrast.b.arm) for curve in tuning_curves(sweep.tuning, arm)]
+    return [Regret(curve.mean_square_regret, curve.df) for curve in curves if not curve.problem]
+
+
+def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset()) -> Noise | None:
+    """Returns the noise of the finite final values of a sweep's arms; None if there are too few.
+
+    Args:
+        sweep: its finished runs are used.
+        metric: what they end with.
+        without: arms that do not count; then at least two others have to be left.
+    """
+    by_arm: dict[str, Mapping[int, float]] = {}
+    for arm in sweep.arms:
+        values = {run.seed: run.final(metric) for run in sweep.runs_of(arm.name) if run.finished}
+        finite = {seed: value for seed, value in values.items() if value is not None and math.isfinite(value)}
+        if arm.name not in without and len(finite) > 1:
+            by_arm[arm.name] = finite
+    seeds = sorted(set.intersection(*map(set, by_arm.values()))) if by_arm else []
+    if len(by_arm) < MINIMUM_OTHER_ARMS or len(seeds) < 2:
+        return None
+    sd, df = residual_noise(np.array([[values[seed] for seed in seeds] for values in by_arm.values()]))
+    return Noise(sd, df, f"the {len(by_arm)} other arms of the sweep" if without else "the arms of the sweep")
+
+
+def residual_noise(values: np.ndarray) -> tuple[float, int]:
+    """Returns the SD of the paired difference of two arms and its degrees of freedom.
+
+    A value is modelled as arm + seed + noise; the noise variance is the residual sum of squares over
+    (a - 1) (n - 1) degrees of freedom, and a difference has twice that variance.
+
+    Args:
+        values: [arms, seeds], two of each at least.
+    """
+    arms, seeds = values.shape
+    residual = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
+    df = (arms - 1) * (seeds - 1)
+    return math.sqrt(2 * float((residual**2).sum()) / df), df
