@@ -153,7 +153,8 @@ def command_line(tmp_path, monkeypatch, capsys):
     (exit code, stdout, stderr).
 
     Training is faked by lab/fake_run.py: `behaviours` and `losses` give the outcome of each run's
-    folder. Reports are written as pages, and their figures only with `figures`.
+    folder, `curves` the losses over the learning rate. Reports are written as pages, and their
+    figures only with `figures`.
     """
     from zoo import config
     from zoo.lab.launch import process_pool
@@ -171,11 +172,13 @@ def command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
 
-    def call(*words, behaviours=None, losses=None, figures=False):
+    def call(*words, behaviours=None, losses=None, curves=None, figures=False):
         monkeypatch.setattr(build, "write_figures", draw if figures else lambda sweep, folder: [])
         monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
         if losses is not None:
             monkeypatch.setenv("FAKE_LOSSES", json.dumps(losses))
+        if curves is not None:
+            monkeypatch.setenv("FAKE_CURVES", json.dumps(curves))
         try:
             code = fake.zoo(list(words))
         except SystemExit as error:

@@ -3,14 +3,18 @@ tests of the laboratory share.
 
 As a program, `fake_run.py --config FILE --workdir DIR` behaves as $FAKE_RUNS tells for the folder. It
 is a JSON object {folder: [behaviour of the first attempt, of the second, ...]}; the last behaviour
-repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss}, sets the final losses.
+repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss}, sets the final losses, and
+$FAKE_CURVES, {norm placement: [best rate, loss there, curvature]}, those over the learning rate, with
+a noise of 0.002 that only the rate and the seed determine.
 `fake_run.py zoo run ...` is the command line with these stand-ins in place of real runs.
 """
 
 import contextlib
 import io
 import json
+import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -118,9 +122,19 @@ class Child:
                 )
             if self.step == STEPS:
                 loss = 2.0 + self.config["seed"] / 100 + (self.config["model"]["norm"]["placement"] == "post")
+                loss = self.loss_on_curve(loss)
                 loss = json.loads(os.environ.get("FAKE_LOSSES", "{}")).get(self.folder.name, loss)
                 print(json.dumps({"step": self.step, "eval/loss": loss}), file=file, flush=True)
         (self.folder / "checkpoint").write_text(str(self.step))
+
+    def loss_on_curve(self, default):
+        curves = json.loads(os.environ.get("FAKE_CURVES", "{}"))
+        placement, rate = self.config["model"]["norm"]["placement"], self.config["optimizer"]["learning_rate"]
+        if placement not in curves:
+            return default
+        best, lowest, curvature = curves[placement]
+        noise = random.Random(f"{self.config['seed']} {rate}").gauss(0, 0.002)
+        return lowest + curvature * math.log(rate / best) ** 2 + noise
 
     def finish(self):
         self.train(STEPS)

@@ -64,7 +64,8 @@ def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:
     try:
         record = read_json(folder / "experiment.json")
     except OSError:
-        known = {".lock", plugins.FOLDER, SLURM_FOLDER, TUNING_FOLDER, *(Path(run.folder).parts[0] for run in runs)}
+        known = {".lock", plugins.FOLDER, SLURM_FOLDER, *(Path(run.folder).parts[0] for run in runs)}
+        known |= {path.name for path in folder.glob(f"{TUNING_FOLDER}*")}
         foreign = foreign_entries(folder, known)
     except ValueError:
         return  # A sweep's record that was damaged is written anew.

@@ -1,0 +1,92 @@
+"""The curve through tuning runs: its minimum, the regret of the choice, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from zoo.lab.statistics.paired import Noise, Regret, paired_difference
+from zoo.lab.statistics.tuning_curve import fit_tuning_curve
+
+RATES = (0.002, 0.003, 0.0045, 0.00675)
+SEEDS = (1000, 1001, 1002)
+
+
+def losses(best=0.0035, curvature=0.1, noise=0.0, random=None, rates=RATES):
+    random = random or np.random.default_rng(0)
+    shift = {seed: random.normal(0, 0.05) for seed in SEEDS}
+    return {
+        rate: {
+            seed: 2 + curvature * math.log(rate / best) ** 2 + shift[seed] + noise * random.normal() for seed in SEEDS
+        }
+        for rate in rates
+    }
+
+
+def test_the_minimum_of_an_exact_parabola_is_found():
+    curve = fit_tuning_curve(losses())
+    assert curve.problem == ""
+    assert curve.minimum == pytest.approx(0.0035, rel=1e-6)
+    assert curve.curvature == pytest.approx(0.1, rel=1e-6)
+    assert curve.mean_regret == pytest.approx(0, abs=1e-12)
+    assert curve.df == 4 * 3 - 3 - 2
+
+
+def test_values_near_one_are_fitted_by_their_distance_to_one():
+    found = {
+        value: {seed: 2 + 0.1 * math.log((1 - value) / 0.015) ** 2 for seed in SEEDS}
+        for value in (0.95, 0.97, 0.98, 0.99)
+    }
+    assert fit_tuning_curve(found, distance_to_one=True).minimum == pytest.approx(0.985, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("found", "problem", "extend"),
+    [
+        (losses(best=0.0008), "below", "lower"),
+        (losses(best=0.02), "above", "higher"),
+        (losses(curvature=0.0, noise=0.01), "do not bend", "both"),
+        (losses(curvature=-0.1), "do not bend", "both"),
+        (losses() | {0.00675: dict.fromkeys(SEEDS, math.inf)}, "only 3 values", "lower"),
+        ({rate: dict.fromkeys(SEEDS, math.inf) for rate in RATES}, "only 0 values", "lower"),
+    ],
+    ids=["minimum below", "minimum above", "flat", "bends down", "diverges at the top", "diverges everywhere"],
+)
+def test_a_curve_without_a_minimum_asks_for_more_values(found, problem, extend):
+    curve = fit_tuning_curve(found)
+    assert problem in curve.problem
+    assert curve.extend == extend
+
+
+@pytest.mark.parametrize("curvature", [0.05, 0.2])
+def test_the_regret_is_as_large_as_the_curve_says(curvature):
+    random, true, said = np.random.default_rng(1), [], []
+    for _ in range(400):
+        best = 0.003 * math.exp(random.uniform(0, 0.4))
+        curve = fit_tuning_curve(losses(best, curvature, 0.014, random))
+        if not curve.problem:
+            true.append(curvature * math.log(curve.minimum / best) ** 2)
+            said.append(curve.mean_regret)
+    assert len(true) > 150
+    assert np.mean(said) == pytest.approx(np.mean(true), rel=0.35)
+
+
+def test_intervals_include_the_regrets_of_tuning_and_the_noise_of_other_runs():
+    a, b = {0: 2.0, 1: 2.1, 2: 2.2}, {0: 2.31, 1: 2.4, 2: 2.52}
+    alone = paired_difference(a, b)
+    # By hand: sd^2 / n + q, with Satterthwaite's degrees of freedom.
+    regrets = [Regret(0.0004, 7), Regret(0.0001, 7)]
+    variance = alone.sd**2 / 3
+    total = variance + 0.0005
+    df = total**2 / (variance**2 / 2 + 0.0004**2 / 7 + 0.0001**2 / 7)
+    half = stats.t.ppf(0.975, df) * math.sqrt(total)
+    tuned = paired_difference(a, b, regrets=regrets)
+    assert (tuned.low, tuned.high) == (pytest.approx(alone.mean - half), pytest.approx(alone.mean + half))
+    noisy = paired_difference(a, b, noise=Noise(0.3, 20, ""))
+    half = stats.t.ppf(0.975, 20) * 0.3 / math.sqrt(3)
+    assert (noisy.low, noisy.high) == (pytest.approx(alone.mean - half), pytest.approx(alone.mean + half))
+    assert noisy.p == pytest.approx(2 * stats.t.sf(abs(alone.mean) / (0.3 / math.sqrt(3)), 20))
+    # Other runs never make an interval narrower than its own pairs do.
+    quiet = paired_difference(a, b, noise=Noise(1e-6, 100, ""))
+    assert (quiet.low, quiet.high, quiet.p) == (alone.low, alone.high, alone.p)
