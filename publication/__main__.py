@@ -3,6 +3,7 @@
 python -m publication results                     # rewrite the pages of docs/results
 python -m publication results runs/heads --noise  # archive a sweep there, as `zoo results` does
 python -m publication performance runs/gpu        # GPU measurements into docs/performance.md
+python -m publication error-rates                 # error rates on simulated sweeps
 python -m publication variants                    # the list of variants, and their costs
 """
 
@@ -11,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import noise_record, performance_page, variants
+from publication import error_rates, noise_record, performance_page, variants
+from publication.page_tables import refresh_tables
 from publication.results_index import build
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     performance_page.add_parser(commands)
     listing = commands.add_parser("variants", help="write docs/variants.md and zoo/variants/computed.json")
     listing.set_defaults(handler=write_variants)
+    rates = commands.add_parser("error-rates", help="simulate sweeps, and write the tables of docs/comparisons.md")
+    rates.set_defaults(handler=write_error_rates)
     options = parser.parse_args(arguments)
     return options.handler(options)
 
@@ -55,6 +59,16 @@ def write_variants(options: argparse.Namespace) -> int:
     """Writes the files about variants, and prints their paths."""
     del options
     print("\n".join(map(str, variants.write())))
+    return 0
+
+
+def write_error_rates(options: argparse.Namespace) -> int:
+    """Simulates sweeps, writes their error rates and the tables of the page, and prints the paths."""
+    del options
+    written = error_rates.write()
+    page = ROOT / "docs" / "comparisons.md"
+    refresh_tables(page)
+    print("\n".join(map(str, [*written, page])))
     return 0
 
 

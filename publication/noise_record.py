@@ -1,4 +1,4 @@
-"""The noise of archived sweeps by size, in zoo/lab/noise_floors.json, which plans and verdicts read."""
+"""The noise of archived sweeps by size, in zoo/lab/noise_floors.json: read by plans and verdicts."""
 
 import json
 from pathlib import Path

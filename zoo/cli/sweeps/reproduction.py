@@ -15,6 +15,7 @@ FLAGS = {
     "tune": "--tune",
     "tune_seeds": "--tune-seeds",
     "tuned_as": "--tuned-as",
+    "noise_from": "--noise-from",
     "until_decided": "--until-decided",
     "max_seeds": "--max-seeds",
     "population": "--population",
@@ -36,7 +37,7 @@ def reproduction_command(args: argparse.Namespace) -> list[str]:
         if value is True:
             words.append(flag)
         elif isinstance(value, list):
-            words += [word for one in value for word in (flag, one)]
+            words += [word for one in value for word in (flag, str(one))]
         elif value:
             words += [flag, _numbers(value) if isinstance(value, tuple) else str(value)]
     return words + args.overrides

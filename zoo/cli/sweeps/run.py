@@ -142,6 +142,7 @@ def _experiment(args: argparse.Namespace):
     from zoo import config
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
+    from zoo.lab.planning.known_noise import noise_of_sweeps
     from zoo.lab.planning.tuning import with_values_of
 
     changes = _changes(args)
@@ -172,6 +173,10 @@ def _experiment(args: argparse.Namespace):
         match=args.match or experiment.match,
         metric=experiment.metric if args.metric is None else args.metric,
     )
+    if args.noise_from:
+        used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
+        noise = noise_of_sweeps(args.noise_from, [metric for metric in dict.fromkeys(used) if metric])
+        experiment = dataclasses.replace(experiment, noise=noise)
     return with_values_of(experiment, args.tuned_as) if args.tuned_as else experiment
 
 

@@ -100,6 +100,16 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "of the same experiment at another size or its archived result; the arms count as not tuned",
     )
 
+    group.add_argument(
+        "--noise-from",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder of an earlier sweep of such models (repeat for more): the noise of its runs tells what this one "
+        "can find, and keeps intervals of few seeds from being too narrow (default: the record of the size)",
+    )
+
 
 def add_execution_options(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say where and how runs are trained."""

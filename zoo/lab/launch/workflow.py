@@ -13,7 +13,7 @@ from zoo.config import plugins
 from zoo.errors import ConfigError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
-from zoo.lab.experiment import Experiment
+from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
 from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs
@@ -32,6 +32,7 @@ from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
 from zoo.lab.planning.plan import Plan, make_plan
+from zoo.lab.planning.power import conjunction_lines, power_lines
 from zoo.lab.planning.tuning import (
     arm_names,
     cost_lines,
@@ -41,11 +42,11 @@ from zoo.lab.planning.tuning import (
     with_tuned_value,
 )
 from zoo.lab.planning.tuning_search import Losses, search_state
-from zoo.lab.results.interim import detectable_effect_lines, extend_seeds, plan_interim_looks, seeds_so_far
+from zoo.lab.results.interim import extend_seeds, plan_interim_looks, seeds_so_far
+from zoo.lab.results.schema import parse_noise
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.tuning_grid import tuned_text, tuned_value, tuning_losses
 from zoo.lab.results.verdict import judge
-from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
 from zoo.training.records.run_folder import FolderState
 from zoo.training.runtime.gpus import visible_gpus
@@ -248,7 +249,7 @@ class SweepWorkflow:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
         states = {run.folder: read_planned_state(folder, run) for run in plan.in_order}
         print_plan(self._console, plan, states)
-        self._show_detectable_effect(plan, folder)
+        self._show_power(plan)
         plugins.store(folder, plan.plugins)
         record = plan.record() | {"command": self._options.command}
         write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
@@ -261,7 +262,7 @@ class SweepWorkflow:
         options, new = self._options, FolderState("new")
         states = {run.folder: read_planned_state(folder, run) if continues else new for run in plan.in_order}
         print_plan(self._console, plan, states)
-        self._show_detectable_effect(plan, folder if continues else None)
+        self._show_power(plan)
         if self._show_plan:
             self._show_plan(plan, states, folder)
         pending = plan.pending(lambda run: states[run.folder].finished)
@@ -279,21 +280,16 @@ class SweepWorkflow:
         )
         return 0
 
-    def _show_detectable_effect(self, plan: Plan, folder: Path | None) -> None:
-        """Shows how small a difference the seeds detect.
-
-        Args:
-            folder: folder of an earlier sweep, whose runs show how differences vary; else None.
-        """
-        looks, seeds = plan.experiment.looks, len(plan.experiment.seeds)
-        if len(plan.arms) < 2:
+    def _show_power(self, plan: Plan) -> None:
+        """Shows how small a difference the plan finds, and how often its rules will be undecided."""
+        experiment = plan.experiment
+        if len(plan.arms) < 2 or experiment.seeds_of_arms:
             return
-        try:
-            earlier = load_sweep(folder) if folder else None
-        except ConfigError:
-            earlier = None
-        alpha = SequentialDesign(looks).alpha(seeds) if looks else ALPHA
-        for line in detectable_effect_lines(seeds, alpha, earlier):
+        noise = parse_noise(plan.noise)
+        contrasts = named_contrasts(experiment)
+        for line in power_lines(contrasts, len(experiment.seeds), experiment.looks, noise, experiment.metric):
+            self._say(line)
+        for line in conjunction_lines(contrasts, experiment.claim.ids if experiment.claim else ()):
             self._say(line)
 
     def _pool(self, plan: Plan, pending: list[PlannedRun], folder: Path, lock: SweepLock) -> ProcessPool:

@@ -1,16 +1,13 @@
 """Interim analyses: seeds are added until the contrasts are decided, at planned looks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import read_object_or_empty
 from zoo.lab.results.schema import parse_looks
-from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.verdict import judge_contrast
-from zoo.lab.statistics.paired import ALPHA
-from zoo.lab.statistics.sequential import POWER, SequentialDesign, design_until_decided, detectable_effect
+from zoo.lab.statistics.sequential import SequentialDesign, design_until_decided
 
 MIN_SEEDS = 2
 # The simulated series of a design take 5 MB for each seed.
@@ -71,28 +68,3 @@ def extend_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
             found.append(number)
         number += 1
     return tuple(found)
-
-
-def detectable_effect_lines(seeds: int, alpha: float = ALPHA, earlier: SweepResults | None = None) -> Iterator[str]:
-    """Yields lines about the smallest difference that a number of seeds detects.
-
-    Where finished runs tell how much the differences vary, it is also given in the metric's unit.
-
-    Args:
-        seeds: number of seeds that the sweep will have.
-        alpha: level of the interval.
-        earlier: the sweep so far.
-    """
-    effect = detectable_effect(seeds, alpha)
-    yield (
-        f"{seeds} seeds detect a difference of {effect:.1f} SD of the paired differences with {100 * POWER:.0f} % power"
-        if seeds > 1
-        else "1 seed detects no difference: there is no interval"
-    )
-    for contrast in earlier.contrasts if earlier and seeds > 1 else ():
-        found, unit = judge_contrast(earlier, contrast).difference, earlier.unit(contrast.a.metric)
-        if found.n > 1 and found.sd > 0:
-            yield (
-                f'  "{contrast.name}": the SD is {found.sd:.3g}{unit} over the {found.n} finished seeds, so the '
-                f"detectable difference is {effect * found.sd:.2g}{unit}"
-            )

@@ -1,0 +1,185 @@
+"""Error rates of verdicts on simulated sweeps, for docs/comparisons.md.
+
+A row of error_rates.csv is a kind of noise, what is known of it, and a plan of seeds; its numbers are
+shares of sweeps, in per cent. Differences are in standard deviations of a paired difference.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from zoo.files import write_atomic
+from zoo.lab.declarations import Tune
+from zoo.lab.planning.tuning_search import search_state
+from zoo.lab.results.tuning_grid import tuned_value
+from zoo.lab.statistics.paired import ALPHA
+from zoo.lab.statistics.sequential import design_until_decided
+from zoo.lab.statistics.simulation import HOLDS, REFUTED, UNDECIDED, SimulatedNoise, sequential_outcomes
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+SWEEPS = 20_000
+TUNED_SWEEPS = 1_000
+# Degrees of freedom of the noise that other runs tell; the tuning runs of two arms have 14.
+KNOWN_DF = 14
+PLANS: Mapping[str, Mapping[int, float]] = {
+    "3": {3: ALPHA},
+    "6": {6: ALPHA},
+    "10": {10: ALPHA},
+    "3 to 6": design_until_decided(3, 6).levels,
+    "3 to 10": design_until_decided(3, 10).levels,
+    "6 to 10": design_until_decided(6, 10).levels,
+}
+# Share of the seeds that end far off, and by how many standard deviations of a run.
+CONTAMINATED, FAR = 0.15, 8.0
+# Run noise and curvatures of the archived sweeps of the size tiny, in nats and nats per ln^2.
+RUN_SD, CURVATURES = 0.014, (0.03, 0.06, 0.12, 0.2)
+
+
+def run_noise(kind: str, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns the noise of single runs, with mean 0; its standard deviation is 1 but for outliers."""
+    if kind == "normal":
+        return random.standard_normal(shape)
+    if kind == "t(3)":
+        return random.standard_t(3, shape) / math.sqrt(3)
+    if kind == "heteroscedastic":
+        # The standard deviation of a seed varies by a factor of about 5 (log-normal, sigma 0.8).
+        scale = np.exp(0.8 * random.standard_normal((*shape[:-2], 1, shape[-1])) - 0.64)
+        return random.standard_normal(shape) * scale
+    if kind == "log-normal":
+        return (random.lognormal(0, 1, shape) - math.exp(0.5)) / math.sqrt((math.e - 1) * math.e)
+    far = FAR * (random.random(shape) < CONTAMINATED)
+    return random.standard_normal(shape) + far - FAR * CONTAMINATED
+
+
+KINDS = ("normal", "t(3)", "heteroscedastic", "log-normal", "contaminated")
+
+
+def differences(kind: str, alike: bool, random: np.random.Generator, sweeps: int, seeds: int) -> np.ndarray:
+    """Returns paired differences [sweeps, seeds] of two arms with equal means.
+
+    Args:
+        kind: of the noise.
+        alike: whether both arms have it; else arm b has normal noise, or for "log-normal" none, and
+            only the means agree.
+        random: random numbers.
+        sweeps, seeds: how many.
+    """
+    if alike:
+        both = run_noise(kind, random, (sweeps, 2, seeds))
+        return both[:, 0] - both[:, 1]
+    a = run_noise(kind, random, (sweeps, 1, seeds))[:, 0]
+    return a if kind == "log-normal" else a - random.standard_normal((sweeps, seeds))
+
+
+def rate_rows() -> Iterator[dict[str, str]]:
+    """Yields the rows of given settings: both arms alike, or only their means."""
+    for kind in KINDS:
+        for alike in (True, False):
+            if not alike and kind not in ("log-normal", "contaminated"):
+                continue
+            for known in (True, False):
+                random = np.random.default_rng(0)
+                d = differences(kind, alike, random, SWEEPS, 10)
+                other = differences(kind, alike, random, SWEEPS, KNOWN_DF + 1)
+                noise = SimulatedNoise(other.std(1, ddof=1), KNOWN_DF) if known else None
+                sd = float(differences(kind, alike, random, 200_000, 1).std())
+                row = {
+                    "noise": kind,
+                    "arms": "both alike" if alike else "only the means agree",
+                    "noise known": "yes" if known else "no",
+                }
+                for name, levels in PLANS.items():
+                    found = sequential_outcomes(d, "superiority", 0.0, levels, noise=noise)
+                    row[name] = _per_cent((found != UNDECIDED).mean())
+                for rule in ("non_inferiority", "equivalence"):
+                    found = sequential_outcomes(d + sd, rule, sd, PLANS["3 to 10"], noise=noise)
+                    row[f"{rule} at the margin holds"] = _per_cent((found == HOLDS).mean())
+                    row[f"{rule} at the margin refuted"] = _per_cent((found == REFUTED).mean())
+                yield row
+
+
+def tuned_rows() -> Iterator[dict[str, str]]:
+    """Yields the rows of arms that are tuned by the search of `zoo run`, equal at their own optima."""
+    for kind in ("normal", "t(3)", "log-normal", "contaminated"):
+        for curvature in CURVATURES:
+            random = np.random.default_rng(0)
+            arms = [_tuned_arm(kind, curvature, random) for _ in range(2 * TUNED_SWEEPS)]
+            pairs = [pair for pair in zip(arms[::2], arms[1::2], strict=True) if None not in pair]
+            row = {"noise": kind, "curvature": f"{curvature:g}"}
+            row["tuned"] = _per_cent(len(pairs) / TUNED_SWEEPS)
+            row["regret"] = f"{np.mean([arm[0] for pair in pairs for arm in pair]):.4f}"
+            row["runs of an arm"] = f"{np.mean([arm[3] for pair in pairs for arm in pair]):.1f}"
+            regret = np.array([a[0] - b[0] for a, b in pairs])
+            both = RUN_SD * run_noise(kind, random, (len(pairs), 2, 10))
+            d = regret[:, None] + both[:, 0] - both[:, 1]
+            curves = [(a[1], b[1]) for a, b in pairs]
+            sd = np.array([math.hypot(a.sd, b.sd) for a, b in curves])
+            df = np.array([a.df + b.df for a, b in curves])
+            squares = np.array([a.mean_square_regret + b.mean_square_regret for a, b in curves])
+            for seeds in (3, 6, 10):
+                levels = {seeds: ALPHA}
+                known = SimulatedNoise(sd, df)
+                found = sequential_outcomes(d, "superiority", 0.0, levels, noise=known, regret=squares, regret_df=df)
+                row[f"{seeds} seeds"] = _per_cent((found != UNDECIDED).sum() / TUNED_SWEEPS)
+            yield row
+
+
+def _tuned_arm(kind: str, curvature: float, random: np.random.Generator):
+    """Returns (regret, curve, value, number of runs) of one arm; None if it is not tuned."""
+    tune = Tune("optimizer.learning_rate", (0.002, 0.005, 0.0125))
+    best = math.log(0.005) + random.uniform(-0.5, 0.5)
+    shift = dict(zip(tune.seeds, random.normal(0, 0.02, len(tune.seeds)), strict=True))
+    losses: dict[float, dict[int, float]] = {}
+    while (state := search_state(tune, losses)).trials:
+        for value, seeds in state.trials.items():
+            loss = curvature * (math.log(value) - best) ** 2
+            for seed in seeds:
+                noise = RUN_SD * float(run_noise(kind, random, (1, 1, 1))[0, 0, 0])
+                losses.setdefault(value, {})[seed] = loss + shift[seed] + noise
+    if state.curve.problem:
+        return None
+    value = tuned_value(tune, losses, state.curve)
+    runs = sum(map(len, losses.values()))
+    return curvature * (math.log(value) - best) ** 2, state.curve, value, runs
+
+
+def power_rows() -> Iterator[dict[str, str]]:
+    """Yields, for true differences of 0, the share of sweeps in which a rule with a margin holds, with
+    two one-sided tests and with a two-sided interval.
+    """
+    random = np.random.default_rng(0)
+    d = random.standard_normal((SWEEPS, 10))
+    noise = SimulatedNoise(random.standard_normal((SWEEPS, KNOWN_DF + 1)).std(1, ddof=1), KNOWN_DF)
+    for rule in ("non_inferiority", "equivalence"):
+        for margin in (1.0, 1.5, 2.0):
+            row = {"rule": rule.replace("_", "-"), "margin": f"{margin:g}"}
+            for name, levels in PLANS.items():
+                one = sequential_outcomes(d, rule, margin, levels, noise=noise)
+                halved = {seeds: alpha / 2 for seeds, alpha in levels.items()}
+                two = sequential_outcomes(d, rule, margin, halved, noise=noise)
+                row[name] = f"{_per_cent((one == HOLDS).mean())} ({_per_cent((two == HOLDS).mean())})"
+            yield row
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def write() -> list[Path]:
+    """Simulates everything and writes the data files beside docs/comparisons.md."""
+    files = {"error_rates": rate_rows, "error_rates_tuned": tuned_rows, "power": power_rows}
+    written = []
+    for name, rows in files.items():
+        table, text = list(rows()), io.StringIO()
+        writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+        path = DOCS / "comparisons" / f"{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        write_atomic(path, text.getvalue())
+        written.append(path)
+    return written

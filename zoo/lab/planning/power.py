@@ -1,0 +1,70 @@
+"""Statements about what a plan can decide, before anything is trained."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from zoo.lab.declarations import Contrast
+from zoo.lab.formatting import count
+from zoo.lab.metrics import unit_suffix
+from zoo.lab.statistics.paired import ALPHA, Noise
+from zoo.lab.statistics.simulation import POWER, found_difference, seeds_that_suffice, share_that_holds
+
+
+def power_lines(
+    contrasts: Sequence[Contrast], seeds: int, looks: Mapping[int, float], noise: Mapping[str, Noise], metric: str
+) -> Iterator[str]:
+    """Yields what a number of seeds finds, and how often the rules of the contrasts will hold.
+
+    Args:
+        contrasts: planned, with names of metrics.
+        seeds: number of seeds of a single analysis.
+        looks: {number of seeds: level} if seeds are added; then `seeds` does not count.
+        noise: {metric: SD of paired differences}, as earlier sweeps tell it.
+        metric: of the experiment.
+    """
+    levels = dict(looks) or {seeds: ALPHA}
+    if max(levels) < 2:
+        yield "1 seed detects no difference: there is no interval"
+        return
+    shown = f"{max(levels)} seeds" if not looks else f"up to {max(levels)} seeds"
+    known, unit = noise.get(metric), unit_suffix(metric)
+    if known is None:
+        found = found_difference(levels, 1.0, known=False)
+        yield (
+            f"{shown} find a difference of {found:.1f} SD of the paired differences in {100 * POWER:.0f} % of sweeps; "
+            "what the SD is, no earlier sweep tells (--noise-from DIR)"
+        )
+        return
+    found = found_difference(levels, known.sd)
+    yield (
+        f"with {shown} and noise of {known.sd:.2g}{unit} (SD of paired differences, {known.source}), a difference of "
+        f"{found:.2g}{unit} is found in {100 * POWER:.0f} % of sweeps"
+    )
+    for contrast in contrasts:
+        own, unit = noise.get(contrast.a.metric or metric), unit_suffix(contrast.a.metric or metric)
+        if own is None or contrast.rule not in ("non_inferiority", "equivalence"):
+            continue
+        share = share_that_holds(contrast.rule, contrast.margin, levels, own.sd)
+        rule = f"{contrast.rule.replace('_', '-')} within {contrast.margin:g}{unit}"
+        line = (
+            f'  "{contrast.name}": {rule} stays undecided in {100 * (1 - share):.0f} % of sweeps whose arms are equal'
+        )
+        if share < POWER:
+            needed = seeds_that_suffice(contrast.rule, contrast.margin, own.sd)
+            line += f"; {100 * POWER:.0f} % are decided with " + (count(needed, "seed") if needed else "over 100 seeds")
+        yield line
+
+
+def conjunction_lines(contrasts: Sequence[Contrast], claims: Sequence[str]) -> Iterator[str]:
+    """Yields a line for each claim that is a conjunction of several contrasts.
+
+    Args:
+        contrasts: of the experiment.
+        claims: identifiers of its claims.
+    """
+    for claim in claims:
+        own = [one for one in contrasts if one.claim in ("", claim) and one.rule != "equal"]
+        if len(own) > 1:
+            yield (
+                f"  {claim} is a conjunction of {len(own)} contrasts: where each of them holds in "
+                f"{100 * POWER:.0f} % of sweeps, independently, not all do in {100 * (1 - POWER ** len(own)):.0f} %"
+            )
