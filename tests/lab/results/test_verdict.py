@@ -11,6 +11,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.verdict import decide, judge, judge_contrast, rule_text
+from zoo.lab.statistics.paired import Noise
 
 INF = math.inf
 
@@ -23,11 +24,16 @@ def run_of(arm: str, seed: int, value: float | str | None, metric: str = "eval/l
     return RunRecord(Path(f"{arm}-{seed}"), arm, seed, status={"state": state}, rows=rows)
 
 
+# Earlier sweeps say that there is hardly any noise, so the pairs alone decide.
+QUIET = Noise(1e-9, 1000, "earlier sweeps")
+
+
 def sweep_of(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> SweepResults:
     runs = [run_of(arm, seed, value) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)]
     contrast = Contrast("c", Side("A", "eval/loss"), Side("B", "eval/loss"), rule, margin, "")
     arms = [Arm(name, name, {}) for name in "AB"]
-    return SweepResults(Path("."), "s", "eval/loss", arms, runs, list(range(max(len(a), len(b)))), [contrast])
+    seeds = list(range(max(len(a), len(b))))
+    return SweepResults(Path("."), "s", "eval/loss", arms, runs, seeds, [contrast], noise={"eval/loss": QUIET})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_infinite_losses_and_missing_runs_are_reported():
     text = judge(sweep_of([1.0, 1.1, 1.2], ["diverged", 2.1, "failed"])).paragraph
     assert "B diverged in 1 of 3 seeds (counted as an infinite loss)" in text
     assert 'not finished: "B-2" (failed)' in text
-    assert text.startswith("Undecided: ")
+    assert text.startswith("Undecided (arms not tuned): ")
 
 
 def test_a_single_pair_is_reported_as_too_few():
@@ -119,7 +125,7 @@ def test_paragraph_of_a_supported_claim(writer):
     verdict = judge(load_sweep(writer.sweep()))
     assert verdict.overall == "supported"
     assert verdict.paragraph == (
-        "Supported: norm=post, warm-up=100 ends 1.022 nats below norm=post, warm-up=0 (95 % interval 0.997 to 1.047, 3 seeds): "
+        "Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below norm=post, warm-up=0 (95 % interval 0.997 to 1.047, 3 seeds): "
         "superiority holds. norm=pre, warm-up=0 ends 0.053 nats above norm=pre, warm-up=100 (95 % interval 0.028 to 0.077, "
         "3 seeds): equivalence within 0.1 nats holds."
     )
@@ -177,9 +183,8 @@ def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0)
         run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)
     ]
     contrast = Contrast("c", Side("A", metric), Side("B", metric), rule, margin, "")
-    return SweepResults(
-        Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast]
-    )
+    arms = [Arm(name, name, {}) for name in "AB"]
+    return SweepResults(Path("."), "s", metric, arms, runs, list(range(len(a))), [contrast], noise={metric: QUIET})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,218 @@
+"""Verdicts on claims: each has its own looks, corrections, levels and conditions."""
+
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zoo.lab.declarations import Contrast, Side
+from zoo.lab.results.run_records import RunRecord
+from zoo.lab.results.schema import Arm
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.verdict import judge
+from zoo.lab.statistics.paired import Noise
+from zoo.lab.statistics.sequential import design_until_decided
+from zoo.lab.statistics.simulation import HOLDS, REFUTED, SimulatedNoise, outcomes
+from zoo.lab.statistics.tuning_curve import TuningCurve
+
+QUIET = {"eval/loss": Noise(1e-9, 1000, "earlier sweeps")}
+CODES = {"holds": HOLDS, "refuted": REFUTED, "undecided": 0}
+
+
+def sweep_of(losses: dict[str, list[float]], contrasts: list[tuple], noise=QUIET, **changes) -> SweepResults:
+    """Returns a sweep of arms with these losses by seed; a contrast is (claim, a, b, rule, margin)."""
+    runs = [
+        RunRecord(
+            Path(f"{arm}-{seed}"), arm, seed, status={"state": "done"}, rows=[{"step": 1.0, "eval/loss": float(loss)}]
+        )
+        for arm, values in losses.items()
+        for seed, loss in enumerate(values)
+    ]
+    stated = [
+        Contrast(str(number), Side(a, "eval/loss"), Side(b, "eval/loss"), rule, margin, "", claim)
+        for number, (claim, a, b, rule, margin) in enumerate(contrasts)
+    ]
+    arms = [Arm(name, name, {}) for name in losses]
+    seeds = list(range(len(next(iter(losses.values())))))
+    return SweepResults(Path("."), "s", "eval/loss", arms, runs, seeds, stated, noise=noise, **changes)
+
+
+def shifted(base: list[float], by: float, noise: float = 0.01) -> list[float]:
+    """Returns losses `by` above those of another arm, give or take some noise."""
+    return [value + by + noise * (-1) ** seed for seed, value in enumerate(base)]
+
+
+BASE = [2.0, 2.1, 1.9]
+
+
+def test_claims_of_one_experiment_have_verdicts_of_their_own():
+    losses = {"base": BASE, "low": shifted(BASE, -0.3), "same": shifted(BASE, 0.0)}
+    verdict = judge(
+        sweep_of(losses, [("X1", "low", "base", "superiority", 0.1), ("X2", "same", "base", "superiority", 0.0)])
+    )
+    assert verdict.claims == {"X1": "supported", "X2": "undecided"}
+    assert verdict.overall == "undecided"
+    assert verdict.paragraph.startswith("X1 supported; X2 undecided (arms not tuned): ")
+
+
+def test_refutations_are_corrected_within_a_claim_only():
+    # One refutation with p of about 0.03, beside three contrasts that are not refuted.
+    losses = {
+        "base": [2.0] * 4,
+        "worse": [2.03, 2.10, 2.06, 2.04],
+        **{f"same{i}": shifted([2.0] * 4, 0) for i in "abc"},
+    }
+    refuted = ("X1", "worse", "base", "superiority", 0.0)
+    others = [("X2", f"same{i}", "base", "superiority", 0.0) for i in "abc"]
+    assert judge(sweep_of(losses, [refuted, *others])).claims["X1"] == "not supported"
+    together = [("X1", *other[1:]) for other in others]
+    verdict = judge(sweep_of(losses, [refuted, *together]))
+    assert verdict.claims == {"X1": "undecided"}
+    assert "not after Holm's correction for 4 contrasts" in verdict.paragraph
+
+
+def test_a_claim_keeps_the_verdict_of_the_look_that_decided_it():
+    levels = design_until_decided(3, 6).levels
+    # After three seeds a lies clearly below b; the seeds that X2 needed would contradict it.
+    a = [1.000, 1.001, 0.999, 3.0, 2.9, 3.1]
+    losses = {"a": a, "b": [2.0] * 6, "same": shifted([2.0] * 6, 0)}
+    contrasts = [("X1", "a", "b", "superiority", 0.0), ("X2", "same", "b", "superiority", 0.0)]
+    verdict = judge(sweep_of(losses, contrasts, looks=levels))
+    assert verdict.claims == {"X1": "supported", "X2": "undecided"}
+    assert verdict.outcomes[0].difference.n == 3
+    assert "decided at 3 seeds; the further ones were run for other claims" in verdict.paragraph
+    # Without planned looks all seeds count.
+    assert judge(sweep_of(losses, contrasts)).claims["X1"] == "undecided"
+
+
+def test_equivalence_holds_at_a_one_sided_level_and_is_refuted_at_a_two_sided_one():
+    # The 90 % interval is within 0.1, the 95 % interval is not.
+    values = [0.0, 0.09, 0.045, 0.06]
+    assert judge(sweep_of({"a": values, "b": [0.0] * 4}, [("X", "a", "b", "equivalence", 0.1)])).overall == "supported"
+    assert judge(sweep_of({"a": values, "b": [0.0] * 4}, [("X", "a", "b", "superiority", 0.0)])).overall == "undecided"
+    # A refutation that only the 90 % interval shows does not count.
+    worse = [0.0, 0.24, 0.15, 0.2]
+    verdict = judge(sweep_of({"a": worse, "b": [0.0] * 4}, [("X", "a", "b", "non_inferiority", 0.02)]))
+    assert verdict.overall == "undecided"
+    assert "a refutation needs p < 0.05" in verdict.paragraph
+
+
+def test_pairs_alone_decide_only_at_a_much_smaller_level():
+    losses = {"a": shifted(BASE, -0.3, 0.02), "b": BASE}
+    contrasts = [("X", "a", "b", "superiority", 0.0)]
+    assert judge(sweep_of(losses, contrasts)).overall == "supported"
+    verdict = judge(sweep_of(losses, contrasts, noise={}))
+    assert verdict.overall == "undecided"
+    assert "99.8 % interval" in verdict.paragraph
+    assert "name earlier sweeps with --noise-from" in verdict.paragraph
+    # Other arms of the sweep tell the noise too.
+    others = {"c": shifted(BASE, 0.5, 0.02), "d": shifted(BASE, 0.7, -0.02)}
+    assert judge(sweep_of(losses | others, contrasts, noise={})).overall == "supported"
+
+
+def test_noise_of_other_runs_widens_the_interval_of_pairs_that_look_alike():
+    losses = {"a": shifted(BASE, -0.3, 0.001), "b": BASE}
+    contrasts = [("X", "a", "b", "superiority", 0.0)]
+    noisy = {"eval/loss": Noise(0.5, 20, "earlier sweeps")}
+    assert judge(sweep_of(losses, contrasts)).overall == "supported"
+    assert judge(sweep_of(losses, contrasts, noise=noisy)).overall == "undecided"
+
+
+def curve(**changes) -> TuningCurve:
+    return TuningCurve(
+        **{
+            **dict(
+                minimum=0.003, loss=2.0, curvature=0.1, mean_regret=1e-4, sd=1e-3, df=7, values=(1e-3, 2e-3, 3e-3, 4e-3)
+            ),
+            **changes,
+        }
+    )
+
+
+def tuning_of(**curves: TuningCurve) -> dict:
+    entries = {arm: asdict(one) for arm, one in curves.items()}
+    return {"field": "optimizer.learning_rate", "chosen": dict.fromkeys(curves, 0.003), "curves": entries}
+
+
+def test_an_uncertain_optimum_widens_the_interval():
+    losses = {"a": shifted(BASE, -0.05, 0.001), "b": BASE}
+    contrasts = [("X", "a", "b", "superiority", 0.0)]
+    sure = judge(sweep_of(losses, contrasts, tuning=tuning_of(a=curve(), b=curve())))
+    unsure = judge(sweep_of(losses, contrasts, tuning=tuning_of(a=curve(mean_regret=0.03), b=curve())))
+    assert (sure.overall, unsure.overall) == ("supported", "undecided")
+    assert "learning_rate fitted in each arm" in sure.paragraph
+
+
+@pytest.mark.parametrize(
+    ("tuning", "why"),
+    [
+        (tuning_of(a=curve(problem="the losses do not bend over these values"), b=curve()), "do not bend"),
+        (
+            {"field": "f", "chosen": {"a": 1, "b": 2}, "values": [1, 2, 3], "seeds": [1000]},
+            "f is the best of 3 values with 1 seed, without a curve",
+        ),
+        ({"field": "f", "chosen": {"a": 1, "b": 2}, "tuned_at": "s-micro"}, "f was tuned at another size (s-micro)"),
+    ],
+    ids=["no minimum", "a grid", "another size"],
+)
+def test_arms_that_were_to_be_tuned_and_are_not_decide_nothing(tuning, why):
+    losses = {"a": shifted(BASE, -1), "b": BASE}
+    verdict = judge(sweep_of(losses, [("X", "a", "b", "superiority", 0.0)], tuning=tuning))
+    assert verdict.claims == {"X": "not tuned"}
+    assert why in verdict.paragraph
+
+
+def test_an_arm_that_diverges_at_every_rate_is_judged():
+    diverging = curve(values=(), problem="only 0 values have finite losses, and 4 are needed", minimum=math.nan)
+    losses = {"a": BASE, "b": [math.nan] * 3}
+    sweep = sweep_of(losses, [("X", "a", "b", "superiority", 0.0)], tuning=tuning_of(a=curve(), b=diverging))
+    assert judge(sweep).overall == "supported"
+
+
+def test_an_arm_of_which_a_seed_ends_far_off_waits_for_six_seeds():
+    random = np.random.default_rng(0)
+
+    def losses(seeds):
+        found = {name: list(2 + 0.01 * random.standard_normal(seeds)) for name in ("b", "c", "d", "e")}
+        found["a"] = [value - 5 for value in found["b"]]
+        found["a"][1] += 1.0
+        return found
+
+    contrasts = [("X", "a", "b", "superiority", 0.0)]
+    few = judge(sweep_of(losses(4), contrasts))
+    assert few.overall == "undecided"
+    assert "seed 1 of a ends far off: judged from 6 seeds on" in few.paragraph
+    assert judge(sweep_of(losses(6), contrasts)).overall == "supported"
+
+
+@pytest.mark.parametrize(("apart", "expected"), [(0, "supported"), (1, "supported"), (2, "not supported")])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_equal_arms_are_counted_on_either_side(apart, expected, side):
+    losses, contrasts = {}, []
+    for pair in range(5):
+        losses[f"a{pair}"] = [2.0, 2.1, 1.9]
+        losses[f"b{pair}"] = shifted(losses[f"a{pair}"], side * 0.3 * (pair < apart), 0.02)
+        contrasts.append(("S2", f"a{pair}", f"b{pair}", "equal", 0.0))
+    verdict = judge(sweep_of(losses, contrasts))
+    assert verdict.claims == {"S2": expected}
+    assert [outcome.outcome for outcome in verdict.outcomes].count("refuted") == apart
+
+
+def test_simulated_decisions_are_those_of_the_verdict():
+    random = np.random.default_rng(3)
+    seen = set()
+    for _ in range(120):
+        seeds, rule = int(random.integers(2, 8)), str(random.choice(["superiority", "non_inferiority", "equivalence"]))
+        margin = float(random.choice([0.5, 1.0]))
+        d = random.standard_normal(seeds) + random.normal(0, 2)
+        known = random.random() < 0.7
+        noise = {"eval/loss": Noise(abs(random.normal(1, 0.3)), 12, "")} if known else {}
+        sweep = sweep_of({"a": list(5 + d), "b": [5.0] * seeds}, [("X", "a", "b", rule, margin)], noise=noise)
+        told = SimulatedNoise(np.array([noise["eval/loss"].sd]), 12) if known else None
+        (simulated,) = outcomes(d[None], rule, margin, noise=told)
+        (outcome,) = judge(replace(sweep)).outcomes
+        assert CODES[outcome.outcome] == simulated
+        seen.add(outcome.outcome)
+    assert seen == set(CODES)
