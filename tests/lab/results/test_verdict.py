@@ -126,7 +126,7 @@ def test_paragraph_of_a_supported_claim(writer):
     assert verdict.overall == "supported"
     assert verdict.paragraph == (
         "Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below norm=post, warm-up=0 (95 % interval 0.997 to 1.047, 3 seeds): "
-        "superiority holds. norm=pre, warm-up=0 ends 0.053 nats above norm=pre, warm-up=100 (95 % interval 0.028 to 0.077, "
+        "superiority holds. norm=pre, warm-up=0 ends 0.053 nats above norm=pre, warm-up=100 (90 % interval 0.036 to 0.070, "
         "3 seeds): equivalence within 0.1 nats holds."
     )
 

@@ -142,8 +142,8 @@ def _experiment(args: argparse.Namespace):
     from zoo import config
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
-    from zoo.lab.planning.known_noise import noise_of_sweeps
     from zoo.lab.planning.tuning import with_values_of
+    from zoo.lab.results.noise import noise_of_sweeps
 
     changes = _changes(args)
     _check_source(args)

@@ -1,12 +1,15 @@
 """The noise of the paired differences of a contrast, as runs other than its own pairs tell it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from zoo.errors import ConfigError
 from zoo.lab.declarations import Contrast
-from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import tuning_curves
 from zoo.lab.statistics.paired import Noise, Regret
 
@@ -64,6 +67,27 @@ def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset
         return None
     sd, df = residual_noise(np.array([[values[seed] for seed in seeds] for values in by_arm.values()]))
     return Noise(sd, df, f"the {len(by_arm)} other arms of the sweep" if without else "the arms of the sweep")
+
+
+def noise_of_sweeps(folders: Sequence[Path], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Returns {metric: {sd, df, source}} of earlier sweeps, pooled over them.
+
+    Raises:
+        ConfigError: a folder is no sweep, or its arms have fewer than two common seeds.
+    """
+    sweeps = [load_sweep(folder) for folder in folders]
+    found = {}
+    for metric in metrics:
+        noise = [(folder, pooled_noise(sweep, metric)) for folder, sweep in zip(folders, sweeps, strict=True)]
+        if missing := [str(folder) for folder, one in noise if one is None]:
+            raise ConfigError(
+                f"--noise-from {', '.join(missing)}: no two arms with two common seeds and a finite {metric}"
+            )
+        df = sum(one.df for _, one in noise)
+        variance = sum(one.df * one.sd**2 for _, one in noise) / df
+        names = ", ".join(folder.name for folder in folders)
+        found[metric] = {"sd": variance**0.5, "df": df, "source": f"the arms and seeds of {names}"}
+    return found
 
 
 def residual_noise(values: np.ndarray) -> tuple[float, int]:
