@@ -163,8 +163,9 @@ def _residuals(table: np.ndarray) -> np.ndarray:
 
 
 def _typical_size(residuals: np.ndarray) -> np.ndarray:
-    """Returns the median of |r| over [..., arms, seeds], [...]. The residuals of 0 that a median
-    leaves by construction are left out; 0 if there are no others.
+    """Returns the median of |r| over [..., arms, seeds], [...].
+
+    The residuals of 0 that a median leaves by construction are left out; 0 if there are no others.
     """
     sizes = np.abs(residuals).reshape(*residuals.shape[:-2], -1)
     # Subtracting a median twice leaves rounding errors in place of 0.
