@@ -102,6 +102,15 @@ def test_budgets_of_the_baseline_are_preferred_to_its_own_runs():
     assert effects["wider"].tokens.value == pytest.approx(1, rel=0.01)
 
 
+def test_a_baseline_that_is_tuned_at_each_budget_has_a_curve():
+    runs = [*(run("base", seed) for seed in SEEDS), *(run("twice", seed, steps=2 * STEPS) for seed in SEEDS)]
+    for one in runs:
+        one.config["optimizer"] = {"learning_rate": 0.01 if one.arm == "base" else 0.007}
+    assert baseline_curve(sweep(*runs), "base", LOSS).basis == DECAYING
+    tuning = {"field": "optimizer.learning_rate"}
+    assert baseline_curve(sweep(*runs, tuning=tuning), "base", LOSS).basis == BUDGETS
+
+
 @pytest.mark.parametrize(("kind", "basis"), [("cosine", DECAYING), ("constant", HORIZON_FREE), ("wsd", DECAYING)])
 def test_a_run_at_a_rate_without_a_horizon_is_its_own_shorter_runs(kind, basis):
     assert baseline_curve(sweep(*(run("base", seed, kind=kind) for seed in SEEDS)), "base", LOSS).basis == basis

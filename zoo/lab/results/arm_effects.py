@@ -32,6 +32,7 @@ from zoo.lab.results.effect_units import (
 from zoo.lab.results.run_records import RunRecord, differing_keys
 from zoo.lab.results.steps_to_loss import first_step
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import tuning_entries
 from zoo.lab.statistics.paired import PairedDifference
 from zoo.nested import flatten
 
@@ -197,11 +198,13 @@ def _tokens(runs: Sequence[RunRecord]) -> float | None:
 def _curve_of_budgets(sweep: SweepResults, runs: list[RunRecord], metric: str, budget: float) -> LearningCurve | None:
     """Returns the final losses of the baseline at each budget, for the seeds that all of them have."""
     finals: dict[float, dict[int, float]] = {}
+    # A baseline that is tuned at each budget is still the baseline.
+    allowed = {*BUDGET_FIELDS, *(entry.get("field") for entry in tuning_entries(sweep.tuning))}
     for arm in sweep.arms:
         others = [run for run in sweep.runs_of(arm.name) if run.state == "done" and run.config]
         keys = differing_keys([run.config for run in (*runs, *others)]) if others and runs[0].config else ["unknown"]
         tokens = _tokens(others)
-        if tokens and not set(keys) - set(BUDGET_FIELDS):
+        if tokens and not set(keys) - allowed:
             finals.setdefault(tokens, final_values(sweep, arm.name, metric))
     finals[budget] = {run.seed: value for run in runs if (value := run.final(metric)) is not None}
     seeds = set.intersection(*(set(found) for found in finals.values()))

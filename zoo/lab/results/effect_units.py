@@ -192,7 +192,9 @@ class TokenFactor:
     @property
     def text(self) -> str:
         """E.g. `1.34 (1.12 to 1.61), extrapolated`."""
-        between = "" if math.isnan(self.low) else f" ({self.shown(self.low)} to {self.shown(self.high)})"
+        between = f" ({self.shown(self.low)} to {self.shown(self.high)})"
+        if math.isnan(self.low) or (self.low == self.high and self.low in (self.least, self.most)):
+            between = ""
         return self.shown(self.value) + between + ("" if self.reached == ON_CURVE else f", {self.reached}")
 
 
@@ -259,7 +261,7 @@ def _jackknife_error(ratios: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class GapShare:
-    """What an arm gains over the baseline, in per cent of the distance of the baseline to a floor.
+    """The gain of an arm over the baseline, in per cent of the distance of the baseline to a floor.
 
     Attributes:
         value, low, high: in per cent, positive if the arm is better than the baseline.
