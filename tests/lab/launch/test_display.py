@@ -105,7 +105,7 @@ def test_plan_with_states(plan):
     assert "expected: pre ends below post" in text
     rows = [line.split("  ") for line in lines if line.startswith(("pre ", "post "))]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
-        ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001, constant", "2 new"],
+        ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "0.62", "40", "adamw 0.001, constant", "2 new"],
         [
             "pre",
             "10",
@@ -114,11 +114,12 @@ def test_plan_with_states(plan):
             "1.02 k",
             "6.14 k",
             "640",
+            "0.62",
             "40",
             "adamw 0.001, constant, warm-up 10",
             "1 unfinished at step 1,250, 1 new",
         ],
-        ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001, constant", "2 done"],
+        ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "0.62", "40", "adamw 0.001, constant", "2 done"],
         [
             "post",
             "10",
@@ -127,6 +128,7 @@ def test_plan_with_states(plan):
             "1.02 k",
             "6.14 k",
             "640",
+            "0.62",
             "40",
             "adamw 0.001, constant, warm-up 10",
             "1 failed at step 3, 1 new",

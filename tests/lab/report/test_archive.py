@@ -12,8 +12,10 @@ import pytest
 from tests.lab.report.lab_reports import write_report
 from zoo.cli.main import main
 from zoo.errors import ConfigError
+from zoo.lab.report.archive.experiment_page import experiment_page
 from zoo.lab.report.archive.results_index import write_index
 from zoo.lab.report.archive.sweep_tables import archive_results
+from zoo.lab.results.arm_effects import baseline_effects
 from zoo.lab.results.sweep_results import load_sweep
 
 ROOT = Path(__file__).parents[3]
@@ -182,7 +184,7 @@ def test_the_page_is_built_from_the_archive_alone(writer, output):
     experiment = (output / "norms/README.md").read_text()
     assert "![loss by step of norms](loss_by_step.png)" in experiment
     assert "[runs.csv](runs.csv)" in experiment
-    assert "| norm=post, warm-up=0 | 1,234,567 | 3.5" in experiment
+    assert "| norm=post, warm-up=0 | 1,234,567 | 0.17 | 3.5" in experiment
     for target in ("norms/README.md", "norms/loss_by_step.png", "norms/runs.csv"):
         assert (output / target).exists()
 
@@ -261,5 +263,26 @@ def test_all_links_of_an_archive_exist(writer, monkeypatch, capsys):
     assert [row["arm"] for row in rows] == ["norm=pre, warm-up=100", "norm=post, warm-up=0", "norm=post, warm-up=100"]
     assert float(rows[1]["difference"]) == pytest.approx(1.0, abs=0.02)
     page = (output / "norms" / "README.md").read_text()
-    assert re.search(r"\| norm=post, warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 3 \|", page)
+    assert re.search(r"\| norm=post, warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 0\.[^|]+ \| 3 \|", page)
     assert "* 2026-01-02: as expected" in page
+
+
+def test_pages_tell_tokens_per_parameter_and_times_the_tokens(writer, output):
+    page = experiment_page(output / "norms", json.loads((output / "norms" / "result.json").read_text()))
+    assert "| arm | parameters | tokens / parameter |" in page
+    assert "| norm=pre, warm-up=0 | 1,234,567 | 0.17 |" in page
+    found = baseline_effects(load_sweep(writer.root / "sweep"))["norm=post,warm-up=0"].tokens
+    assert "| arm | difference | interval | times the tokens | pairs | p (Holm) |" in page
+    assert f"| {found.text} |" in page
+    # Archives from before both have neither.
+    rows = rows_of(output / "norms" / "differences.csv")
+    with open(output / "norms" / "differences.csv", "w", newline="") as file:
+        table = csv.DictWriter(file, [name for name in rows[0] if name != "times the tokens"], extrasaction="ignore")
+        table.writeheader()
+        table.writerows(rows)
+    (output / "norms" / "runs.csv").unlink()
+    result = json.loads((output / "norms" / "result.json").read_text()) | {"expected": []}
+    (output / "norms" / "contrasts.csv").unlink()
+    page = experiment_page(output / "norms", result)
+    assert "| arm | difference | interval | pairs | p (Holm) |" in page
+    assert "| norm=pre, warm-up=0 | 1,234,567 |  |" in page

@@ -1,20 +1,24 @@
-"""The tables that end a sweep in the terminal: what the arms reached, and what each factor changes."""
+"""The tables that end a sweep in the terminal: what the arms reached, in the metric and in other
+units, and what each factor changes.
+"""
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
+from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean, significant
 from zoo.lab.report.result_tables import effect_levels
+from zoo.lab.results.arm_effects import baseline_effects, tokens_per_parameter
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.instability import instability
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import spread
 
 
 def print_results(console: Console, sweep: SweepResults) -> None:
     """Prints mean and standard deviation of every arm, and its difference to the first arm with an
-    interval; with several factors their main effects too.
+    interval and in other units; with several factors their main effects too.
     """
     level = f"{confidence_level(sweep.alpha)} interval"
     against = baseline_differences(sweep)
@@ -33,6 +37,7 @@ def print_results(console: Console, sweep: SweepResults) -> None:
         )
     console.print()
     console.print(arms)
+    _print_units(console, sweep)
     effects = [effect for effect in estimate_effects(sweep) if len(effect.what) == 1 and effect.difference.n > 1]
     if effects:
         table = _table("factor", "levels", "main effect", level)
@@ -47,6 +52,26 @@ def print_results(console: Console, sweep: SweepResults) -> None:
         console.print()
         console.print(table)
     console.print()
+
+
+def _print_units(console: Console, sweep: SweepResults) -> None:
+    """Prints tokens per parameter, differences in tokens and steps, and seeds that went wrong."""
+    effects, unstable = baseline_effects(sweep), instability(sweep)
+    ratios = {arm.name: tokens_per_parameter(sweep, arm.name) for arm in sweep.arms}
+    shown = {
+        "tokens/parameter": {name: number(significant(value, 2), 2) for name, value in ratios.items() if value},
+        "times the tokens": {name: effect.tokens.text for name, effect in effects.items() if effect.tokens},
+        "steps to its loss": {name: effect.steps.text for name, effect in effects.items() if effect.steps},
+        "unstable": {name: found.text for name, found in unstable.items() if found.seeds},
+    }
+    shown = {title: texts for title, texts in shown.items() if texts}
+    if not shown:
+        return
+    table = _table("arm", *shown)
+    for arm in sweep.arms:
+        table.add_row(Text(arm.label), *(texts.get(arm.name, "") for texts in shown.values()))
+    console.print()
+    console.print(table)
 
 
 def _table(*header: str) -> Table:

@@ -108,7 +108,7 @@ def _table(
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(Text(name))
-    for name in ("parameters", "embedding", "rest", "FLOPs/token", "tokens", "steps"):
+    for name in ("parameters", "embedding", "rest", "FLOPs/token", "tokens", "tokens/parameter", "steps"):
         table.add_column(name, justify="right", no_wrap=True)
     common = _common([arm for _, arm, _ in rows], experiment)
     differing = [what for what in _CONDITIONS if what not in common]
@@ -121,6 +121,7 @@ def _table(
         table.add_row(
             *map(Text, first),
             *map(format_quantity, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
+            f"{arm.tokens / total:.2g}",
             f"{arm.steps:,}",
             *(Text(_CONDITIONS[what](arm, experiment)) for what in differing),
             Text(_summary(states)),

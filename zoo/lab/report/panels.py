@@ -185,6 +185,7 @@ def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> s
         ),
         plot("differences", "differences from the baseline"),
         result_tables.differences_table(sweep),
+        _note(escape(explained)) if (explained := result_tables.units_note(sweep)) else "",
     )
 
 

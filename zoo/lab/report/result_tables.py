@@ -1,18 +1,31 @@
 """Tables of what the arms reached and how they compare: contrasts, differences, factor effects."""
 
 import math
+from collections.abc import Mapping, Sequence
 
-from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
+from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean, significant
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.metrics import higher_is_better, unit_suffix
 from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import SPEED_COLUMNS, count_states, median_speed, speed_cells
+from zoo.lab.results.arm_effects import (
+    ArmEffect,
+    baseline_effects,
+    contrast_effect,
+    hardest_gap,
+    tokens_per_parameter,
+    total_parameters,
+)
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
+from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR
 from zoo.lab.results.factor_effects import FactorEffect
+from zoo.lab.results.instability import FAR_OFF, instability
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, rule_text
 from zoo.lab.statistics.paired import PairedDifference, holm, spread
+
+TIMES_THE_TOKENS, STEPS_TO_ITS_LOSS = "times the tokens", "steps to its loss"
 
 
 def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
@@ -21,7 +34,9 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
     While runs are left, a contrast without a pair has no outcome yet.
     """
     rows, running = [], bool(progress_line(sweep))
-    for outcome in verdict.outcomes:
+    effects = [contrast_effect(sweep, outcome.contrast, outcome.difference) for outcome in verdict.outcomes]
+    in_tokens = any(effect and effect.tokens for effect in effects)
+    for outcome, effect in zip(verdict.outcomes, effects, strict=True):
         contrast, difference = outcome.contrast, outcome.difference
         same = contrast.a.metric == contrast.b.metric == sweep.metric
         sides = [
@@ -34,6 +49,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 arm_cell(sides[1]),
                 numeric(rounded_mean(difference.mean, difference.low, difference.high)),
                 numeric(interval(difference.low, difference.high)),
+                *([_tokens_cell(effect)] if in_tokens else []),
                 numeric(_effect(difference)),
                 numeric(str(difference.n)),
                 Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast, sweep.unit)}", "wide"),
@@ -46,12 +62,17 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
         "b",
         "a − b",
         f"{confidence_level(sweep.alpha)} interval",
+        *([TIMES_THE_TOKENS] if in_tokens else []),
         "effect",
         "pairs",
         "rule",
         "outcome",
     ]
-    return table("Contrasts, stated before the runs", header, rows, (3, 4, 5, 6))
+    return table("Contrasts, stated before the runs", header, rows, range(3, 7 + in_tokens))
+
+
+def _tokens_cell(effect: ArmEffect | None) -> Cell:
+    return Cell(effect.tokens_text if effect else "–", "wide")
 
 
 def _effect(difference: PairedDifference) -> str:
@@ -65,7 +86,7 @@ def arms_table(sweep: SweepResults) -> str:
     # The label of an arm names a single factor already.
     factors = factors if len(factors) > 1 else []
     best, seen_is = (max, "highest seen") if higher_is_better(sweep.metric) else (min, "lowest seen")
-    rows = []
+    rows, unstable = [], instability(sweep)
     for arm in sweep.arms:
         runs = sweep.runs_of(arm.name)
         final = spread(final_values(sweep, arm.name, sweep.metric).values())
@@ -74,24 +95,33 @@ def arms_table(sweep: SweepResults) -> str:
             [
                 arm_cell(arm.label),
                 *(Cell(arm.factors.get(key, "–")) for key in factors),
-                numeric(number(_parameters(sweep, arm.name))),
+                numeric(number(total_parameters(sweep, arm.name))),
+                numeric(number(significant(tokens_per_parameter(sweep, arm.name), 2), 2)),
                 *speed_cells(median_speed(runs), next((run for run in runs if run.meta), None)),
                 numeric(plus_minus(final.mean, final.sd) if final else "–"),
                 numeric(number(best(seen, default=None))),
+                Cell(unstable[arm.name].text),
                 Cell(count_states(runs), "short"),
             ]
         )
-    header = ["arm", *factors, "parameters", *SPEED_COLUMNS, f"final {sweep.metric}", seen_is, "runs"]
+    header = [
+        "arm",
+        *factors,
+        "parameters",
+        "tokens / parameter",
+        *SPEED_COLUMNS,
+        f"final {sweep.metric}",
+        seen_is,
+        "unstable",
+        "runs",
+    ]
     n = len(factors)
-    seen = f"final: mean ± SD over finished seeds; {seen_is}: over all runs"
+    seen = (
+        f"final: mean ± SD over finished seeds; {seen_is}: over all runs; unstable: seeds that diverged or end more "
+        f"than {FAR_OFF:g} SD of the noise from what their arm and seed predict"
+    )
     caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
-    return table(caption, header, rows, range(1 + n, 7 + n))
-
-
-def _parameters(sweep: SweepResults, arm_name: str) -> int | float | None:
-    arms = [sweep.arm(arm_name).parameters, *(run.meta.get("parameters") for run in sweep.runs_of(arm_name))]
-    totals = (found.get("total") for found in arms if isinstance(found, dict))
-    return next((total for total in totals if isinstance(total, int | float)), None)
+    return table(caption, header, rows, range(1 + n, 8 + n))
 
 
 def measured_table(sweep: SweepResults) -> str:
@@ -150,7 +180,12 @@ def lengths_table(sweep: SweepResults) -> str:
 def differences_table(sweep: SweepResults) -> str:
     """Returns a table of every arm against the first one, paired by seed."""
     rows = []
-    against = baseline_differences(sweep)
+    against, effects = baseline_differences(sweep), baseline_effects(sweep)
+    units = [
+        *([TIMES_THE_TOKENS] if any(effect.tokens for effect in effects.values()) else []),
+        *([STEPS_TO_ITS_LOSS] if any(effect.steps for effect in effects.values()) else []),
+        *([gap] if (gap := _gap_title(sweep, effects)) else []),
+    ]
     # With at least ten seeds there is also an interval that assumes no normal distribution.
     resampled = any(difference.bootstrap() for difference in against.values())
     for (name, difference), p in zip(against.items(), holm([found.p for found in against.values()]), strict=True):
@@ -166,6 +201,7 @@ def differences_table(sweep: SweepResults) -> str:
                 numeric(rounded_mean(difference.mean, difference.low, difference.high)),
                 numeric(interval(difference.low, difference.high)),
                 *([numeric(interval(*difference.bootstrap()) if difference.bootstrap() else "–")] if resampled else []),
+                *_unit_cells(sweep, effects[name], units),
                 numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"),
                 numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
                 numeric(_effect(difference)),
@@ -179,6 +215,7 @@ def differences_table(sweep: SweepResults) -> str:
         "mean difference",
         f"{confidence_level(sweep.alpha)} interval",
         *(["bootstrap"] if resampled else []),
+        *units,
         "p (paired t)",
         "p (Holm)",
         "effect",
@@ -186,7 +223,50 @@ def differences_table(sweep: SweepResults) -> str:
         "by seed",
         "not paired",
     ]
-    return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, range(1, 7 + resampled))
+    right = range(1, 7 + resampled + len(units))
+    return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, right)
+
+
+def _gap_title(sweep: SweepResults, effects: Mapping[str, ArmEffect]) -> str:
+    """Returns the title of the column of shares of a gap; empty without floors."""
+    found = [found for effect in effects.values() if (found := hardest_gap(effect.gaps, sweep.metric))]
+    if not found:
+        return ""
+    name, gap = found[0]
+    return f"% of the gap to {name}" if gap.above_floor else f"% of the lead over {name}"
+
+
+def _unit_cells(sweep: SweepResults, effect: ArmEffect, units: Sequence[str]) -> list[Cell]:
+    """Returns the cells of a difference in other units, under the titles `units`."""
+    cells = []
+    for title in units:
+        if title == TIMES_THE_TOKENS:
+            cells.append(_tokens_cell(effect))
+        elif title == STEPS_TO_ITS_LOSS:
+            cells.append(numeric(effect.steps.text if effect.steps else "–"))
+        else:
+            gap = hardest_gap(effect.gaps, sweep.metric)
+            cells.append(numeric(f"{gap[1].value:.0f} ({interval(gap[1].low, gap[1].high)})" if gap else "–"))
+    return cells
+
+
+def units_note(sweep: SweepResults) -> str:
+    """Returns an explanation of the columns in other units; empty if the baseline has no curve."""
+    effects = baseline_effects(sweep).values()
+    if not (found := next((effect.tokens for effect in effects if effect.tokens), None)):
+        return ""
+    decaying = (
+        " The curve is that of its own runs, whose learning rate decays, so the interval allows for an error of "
+        f"{100 * SCHEDULE_ERROR:.0f} % in the logarithm of the factor."
+        if found.basis == DECAYING
+        else ""
+    )
+    return (
+        f"Times the tokens: how many times the training tokens of an arm the baseline would need for the loss of the "
+        "arm, by its learning curve; below 1 the arm wastes tokens. Extrapolated: beyond the tokens of the "
+        f"baseline's runs.{decaying} Steps to its loss: updates until an arm first reaches the loss at which the "
+        "baseline ends."
+    )
 
 
 def effects_table(sweep: SweepResults, found: list[FactorEffect]) -> str:

@@ -17,8 +17,8 @@ it is left out. c is the mean of the numerator for independent normal values wit
 of 1 in the same arms and seeds; for many runs it approaches 0.6745, the usual 1 / 1.4826. A run is far
 off, on either side, if |r| > 6 scale. Fewer than 12 runs, or arms of fewer than three seeds, are not
 judged: their scale is too uncertain. Under normal noise at most 4 % of sweeps then have a run that is
-called far off by chance, and at most 1 % from 24 runs on; one that ends 12 standard deviations off is
-found in 65 to 100 % of sweeps.
+called far off by chance, and at most 1.5 % with five seeds or more; one that ends 12 standard
+deviations off is found in 65 to 100 % of sweeps.
 """
 
 import functools
@@ -163,8 +163,9 @@ def _residuals(table: np.ndarray) -> np.ndarray:
 
 
 def _typical_size(residuals: np.ndarray) -> np.ndarray:
-    """Returns the median of |r| over [..., arms, seeds], [...]. The residuals of 0 that a median
-    leaves by construction are left out; 0 if there are no others.
+    """Returns the median of |r| over [..., arms, seeds], [...].
+
+    The residuals of 0 that a median leaves by construction are left out; 0 if there are no others.
     """
     sizes = np.abs(residuals).reshape(*residuals.shape[:-2], -1)
     # Subtracting a median twice leaves rounding errors in place of 0.

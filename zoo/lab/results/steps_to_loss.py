@@ -43,9 +43,17 @@ def steps_to(series: Series, target: float) -> float:
         series: at least one evaluation, ordered by step; values that are not finite reach nothing.
         target: a loss.
     """
+    found = first_step(series, target)
+    return float(series.step[-1]) if found is None else found
+
+
+def first_step(series: Series, target: float) -> float | None:
+    """Returns the step at which a series first is at most `target`, interpolated linearly; None if it
+    never is.
+    """
     reached = [index for index, value in enumerate(series.value) if value <= target]
     if not reached:
-        return float(series.step[-1])
+        return None
     first = reached[0]
     if first == 0 or not math.isfinite(before := series.value[first - 1]):
         return float(series.step[first])

@@ -45,6 +45,7 @@ class SweepResults:
         command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
         measures: names of what is measured on the trained runs (`zoo.lab.measures`).
         noise: {metric: noise of paired differences} of earlier sweeps, recorded before this one began.
+        floors: {arm: {name: score}} of simple models on the held-out rows of the arm, in the metric.
     """
 
     folder: Path
@@ -64,6 +65,7 @@ class SweepResults:
     command: list[str] = field(default_factory=list)
     measures: list[str] = field(default_factory=list)
     noise: dict[str, Noise] = field(default_factory=dict)
+    floors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def alpha(self) -> float:
@@ -83,6 +85,10 @@ class SweepResults:
         """Returns the sweep as it was with its first seeds only."""
         seeds = self.seeds[:number]
         return replace(self, seeds=seeds, runs=[run for run in self.runs if run.seed in seeds])
+
+    def floor_scores(self, arm: str, metric: str) -> dict[str, float]:
+        """Returns {floor: score} of an arm's floors by a metric; empty where none is known."""
+        return self.floors.get(arm, {}) if metric == self.metric else {}
 
     def unit(self, metric: str) -> str:
         """Returns the unit of a metric, with a leading space.

@@ -50,7 +50,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Regret:
-    """What the estimated optimum of an arm adds to its loss.
+    """The square of the loss that an arm loses by training at an estimated optimum.
 
     Attributes:
         mean_square: q = E[R^2], in the squared unit of the metric.

@@ -15,6 +15,8 @@ from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
 PAGE = "README.md"
+# A column of differences.csv, as text.
+TIMES_THE_TOKENS = "times the tokens"
 
 
 def experiment_page(
@@ -43,7 +45,7 @@ def experiment_page(
             *_differences(folder),
             *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("differences"))),
             *_baseline_differences(folder),
-            *_arms(result),
+            *_arms(folder, result),
             *_limits(limits),
             *([*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []),
             *(["Notes:", "", *(f"* {note}" for note in result["notes"]), ""] if result.get("notes") else []),
@@ -171,38 +173,64 @@ def _baseline_differences(folder: Path) -> list[str]:
     rows = read_table(folder / "differences.csv")
     if not rows:
         return []
+    # Archives from before this column, and sweeps without a learning curve, lack it.
+    in_tokens = any(row.get(TIMES_THE_TOKENS) for row in rows)
+    header = ["arm", "difference", "interval", *([TIMES_THE_TOKENS] if in_tokens else []), "pairs", "p (Holm)"]
     lines = [f"Differences from {as_cell(rows[0]['baseline'])}, paired by seed:", ""]
-    lines += ["| arm | difference | interval | pairs | p (Holm) |", "| --- | ---: | --- | ---: | ---: |"]
+    lines += [f"| {' | '.join(header)} |", f"| --- | ---: | --- |{' --- |' if in_tokens else ''} ---: | ---: |"]
     for row in rows:
         mean, low, high, p = (float(row[name] or "nan") for name in ("difference", "low", "high", "p (Holm)"))
-        cells = [row["arm"], rounded_mean(mean, low, high), interval(low, high), row["pairs"]]
-        lines.append(f"| {' | '.join(map(as_cell, [*cells, f'{p:.2g}' if math.isfinite(p) else '–']))} |")
+        cells = [
+            row["arm"],
+            rounded_mean(mean, low, high),
+            interval(low, high),
+            *([row.get(TIMES_THE_TOKENS) or "–"] if in_tokens else []),
+            row["pairs"],
+            f"{p:.2g}" if math.isfinite(p) else "–",
+        ]
+        lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, ""]
 
 
-def _arms(result: Mapping[str, Any]) -> list[str]:
-    """Returns the table of the arms: parameters, tuned value, mean and deviation over seeds."""
+def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
+    """Returns the table of the arms: parameters, tokens, tuned value, mean and deviation."""
     tuned = (result.get("tuning") or {}).get("field")
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
+    runs = read_table(folder / "runs.csv")
     header = [
         "arm",
         "parameters",
+        "tokens / parameter",
         *([tuned] if tuned else []),
         f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}",
         *(metric for metric in measured if metric != result["metric"]),
     ]
     lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for arm in result["arms"]:
-        found = arm.get("measured", {})
+        found, ratio = arm.get("measured", {}), tokens_per_parameter(arm, runs)
         cells = [
             arm["name"],
             f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else "",
+            "" if ratio is None else f"{ratio:.2g}",
             *([f"{arm['overrides'].get(tuned):g}"] if tuned else []),
             _spread(arm if arm["mean"] is not None else None),
             *(_spread(found[name]) if name in found else "–" for name in measured if name != result["metric"]),
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, ""]
+
+
+def tokens_per_parameter(arm: Mapping[str, Any], runs: Iterable[Mapping[str, str]]) -> float | None:
+    """Returns the training tokens of an archived arm by its parameters; None if either is unknown.
+
+    Args:
+        arm: of a result.json.
+        runs: the rows of runs.csv.
+    """
+    done = (run for run in runs if run["arm"] == arm["name"] and run["state"] == "done")
+    tokens = {int(run["tokens"]) for run in done if run.get("tokens")}
+    parameters = arm["parameters"]
+    return tokens.pop() / parameters if len(tokens) == 1 and isinstance(parameters, int) and parameters else None
 
 
 def _command(result: Mapping[str, Any]) -> Iterable[str]:

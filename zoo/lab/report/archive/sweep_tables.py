@@ -6,7 +6,8 @@ A sweep becomes a folder of its name with
                    commit, hash of the data, versions, devices, processor
     runs.csv       a line per run: arm, seed, state, updates, tokens, seconds, every final metric
     contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
-    differences.csv  a line per arm but the first: its difference from that, paired by seed
+    differences.csv  a line per arm but the first: its difference from that, paired by seed, and its
+                   worth in tokens
     tuning.csv     a line per tuned value and seed, if something was tuned
     *.png          the report's plots; by_*.png are drawn from the tables (`level_plot`)
 
@@ -27,7 +28,9 @@ from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, compute_missing_measures, measure_metrics
 from zoo.lab.metrics import STEPS_TO_PREFIX
+from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
 from zoo.lab.report.figures import write_figures
+from zoo.lab.results.arm_effects import baseline_effects
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.notes import read_notes
@@ -212,7 +215,7 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
 
 
 def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
-    found = baseline_differences(sweep)
+    found, units = baseline_differences(sweep), baseline_effects(sweep)
     for (name, difference), p in zip(found.items(), holm([one.p for one in found.values()]), strict=True):
         yield {
             "arm": sweep.arm(name).label,
@@ -223,6 +226,7 @@ def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
             "pairs": difference.n,
             "p": difference.p,
             "p (Holm)": p,
+            **({TIMES_THE_TOKENS: tokens.text} if (tokens := units[name].tokens) else {}),
         }
 
 
