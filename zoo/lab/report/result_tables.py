@@ -10,6 +10,7 @@ from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import SPEED_COLUMNS, count_states, median_speed, speed_cells
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
 from zoo.lab.results.factor_effects import FactorEffect
+from zoo.lab.results.floor_lines import floor_lines, floors_by_length
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, rule_text
 from zoo.lab.statistics.paired import PairedDifference, holm, spread
@@ -83,9 +84,20 @@ def arms_table(sweep: SweepResults) -> str:
         )
     header = ["arm", *factors, "parameters", *SPEED_COLUMNS, f"final {sweep.metric}", seen_is, "runs"]
     n = len(factors)
+    missing = [Cell("–")] * n + [numeric("–")] * (1 + len(SPEED_COLUMNS))
+    floors = floor_lines(sweep, sweep.metric)
+    rows += [
+        [_floor_cell(line.name), *missing, numeric(number(line.score)), numeric("–"), Cell("–", "short")]
+        for line in floors
+    ]
     seen = f"final: mean ± SD over finished seeds; {seen_is}: over all runs"
+    seen += "; floors: models without depth, counted on the same training data" if floors else ""
     caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
     return table(caption, header, rows, range(1 + n, 7 + n))
+
+
+def _floor_cell(name: str) -> Cell:
+    return Cell(f"floor: {name}")
 
 
 def _parameters(sweep: SweepResults, arm_name: str) -> int | float | None:
@@ -142,6 +154,8 @@ def lengths_table(sweep: SweepResults) -> str:
                     )
                 )
         rows.append(cells)
+    for name, scores in floors_by_length(sweep, found).items():
+        rows.append([_floor_cell(name), *(numeric(number(scores.get(length))) for length in found.lengths)])
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
     caption = f"Final {sweep.with_unit(found.metric)}, by evaluation length (mean ± SD over seeds)"
     return table(caption, header, rows, range(1, len(header)))

@@ -6,6 +6,7 @@ from typing import Any
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import STATES
 from zoo.lab.results.sweep_results import SweepResults
@@ -24,6 +25,7 @@ def sweep_record(sweep: SweepResults, verdict: Verdict) -> dict[str, Any]:
         "paragraph": verdict.paragraph,
         "runs": {state: n for state in STATES if (n := sum(run.state == state for run in sweep.runs))},
         "arms": [_arm(sweep, arm.name) for arm in sweep.arms],
+        "floors": [{"floor": line.name, "score": line.score} for line in floor_lines(sweep, sweep.metric)],
         "baseline": sweep.arms[0].label,
         "differences": [{"arm": sweep.arm(name).label, **_difference(found)} for name, found in against.items()],
         "effects": [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.declarations import POST_HOC
-from zoo.lab.formatting import interval, plus_minus, rounded_mean
+from zoo.lab.formatting import interval, number, plus_minus, rounded_mean
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
@@ -181,7 +181,7 @@ def _baseline_differences(folder: Path) -> list[str]:
 
 
 def _arms(result: Mapping[str, Any]) -> list[str]:
-    """Returns the table of the arms: parameters, tuned value, mean and deviation over seeds."""
+    """Returns the table of arms and floors: parameters, tuned value, mean and deviation."""
     tuned = (result.get("tuning") or {}).get("field")
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
     header = [
@@ -201,6 +201,11 @@ def _arms(result: Mapping[str, Any]) -> list[str]:
             _spread(arm if arm["mean"] is not None else None),
             *(_spread(found[name]) if name in found else "–" for name in measured if name != result["metric"]),
         ]
+        lines.append(f"| {' | '.join(map(as_cell, cells))} |")
+    for floor in result.get("floors", ()):
+        metrics = [result["metric"], *(name for name in measured if name != result["metric"])]
+        scores = [number(floor["scores"].get(name)) for name in metrics]
+        cells = [f"floor: {floor['name']}", "", *([""] if tuned else []), *scores]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, ""]
 
