@@ -35,6 +35,8 @@ def why_not_testable(sweep: SweepResults, contrast: Contrast) -> str | None:
         sweep: with the runs of both arms finished.
         contrast: one of its contrasts.
     """
+    if contrast.rule == "equal":
+        return None  # It asks about the laboratory, and not about models.
     premises = premises_in(sweep.claim or {}, contrast.claim)
     return (
         _why_other_hardware(sweep, contrast, premises.hardware)
