@@ -183,6 +183,23 @@ def premises_in(claim: Mapping[str, Any], name: str = "") -> Premises:
     return Premises.parse(own if isinstance(own, Mapping) else claim)
 
 
+def premises_sentences(claim: Mapping[str, Any]) -> list[str]:
+    """Returns the premises in a record of `Claim.record` that are not as by default, without stops."""
+    of = claim.get("premises_of")
+    named = [("", premises_in(claim))] + [
+        (f" of {name}", premises_in(claim, name)) for name in (of if isinstance(of, Mapping) else ())
+    ]
+    found = []
+    for words, premises in named:
+        if premises.floor != BEST_FLOOR:
+            found.append(f"Floor{words}: {premises.floor}, because {premises.floor_reason}")
+        if premises.hardware:
+            found.append(f"Hardware{words}: {premises.hardware}")
+        if premises.control:
+            found.append(f"Control{words}: {', '.join(f'{key}={level}' for key, level in premises.control.items())}")
+    return found
+
+
 def claim_order(claim: str) -> tuple[str, int]:
     """Returns a sort key that puts N2 before N10."""
     found = re.match(r"([A-Z]+)(\d+)", claim)

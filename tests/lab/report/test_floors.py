@@ -7,10 +7,11 @@ from matplotlib.axes import Axes
 
 from zoo.files import read_json
 from zoo.lab.report import figures
-from zoo.lab.report.archive.experiment_page import experiment_page
+from zoo.lab.report.archive.experiment_page import _claim, experiment_page
 from zoo.lab.report.archive.level_plot import write_level_plots
 from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.report.figures import write_figures
+from zoo.lab.report.panels import overview
 from zoo.lab.report.plot_data import plot_data
 from zoo.lab.report.result_tables import arms_table, lengths_table
 from zoo.lab.results.floor_lines import floors_sentence
@@ -98,3 +99,15 @@ def test_floors_are_drawn_over_the_levels_of_a_factor(tmp_path, monkeypatch):
     write_level_plots(result | {"floors": [{"name": "5-gram", "scores": {"eval/loss": 1.6}}]}, runs, tmp_path)
     write_level_plots(result, runs, tmp_path)
     assert [[text.get_text() for text in axes.texts] for axes in drawn] == [["5-gram"], []]
+
+
+def test_premises_are_shown_with_the_claim(writer):
+    premises = {"floor": "unigram", "floor_reason": "of a reason", "control": {"norm": "pre"}}
+    stated = {"id": "V1", "statement": "s", "source": "p"}
+    sweep = load_sweep(writer.sweep(claim=stated | premises | {"premises_of": {"V2": {"hardware": "GPU"}}}))
+    lines = ["Floor: unigram, because of a reason", "Control: norm=pre", "Hardware of V2: GPU"]
+    page = overview(sweep, judge(sweep), None)
+    assert all(line in page for line in lines)
+    result = {"claim": sweep.claim}
+    assert _claim(result, ())[0] == f"Claim V1: s (p). {'. '.join(lines)}."
+    assert _claim({"claim": stated}, ())[0] == "Claim V1: s (p)."

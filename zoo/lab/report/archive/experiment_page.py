@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.lab.declarations import POST_HOC
+from zoo.lab.declarations import POST_HOC, premises_sentences
 from zoo.lab.formatting import interval, number, plus_minus, rounded_mean
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.statistics.paired import spread
@@ -114,7 +114,8 @@ def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
     stated = result.get("claim") or {}
     if not stated:
         return []
-    lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).", ""]
+    premises = "".join(f" {line}." for line in premises_sentences(stated))
+    lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).{premises}", ""]
     return lines + [line for text in published for line in (f"Published: {text}.", "")]
 
 
