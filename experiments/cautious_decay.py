@@ -26,7 +26,13 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=decoder(size),
         factors={"decay": levels("optimizer.weight_decay_form", "decoupled", "cautious")},
         tune=Tune("optimizer.weight_decay", (0.1, 0.4, 1.6)),
-        claim=Claim("V21", "Cautious weight decay ends below plain decoupled decay", "Chen et al. 2025"),
+        claim=Claim(
+            "V21",
+            "Cautious weight decay ends below plain decoupled decay",
+            "Chen et al. 2025",
+            floor="unigram",
+            floor_reason="the claim is about a rule of updating, and not about what the model has learned",
+        ),
         contrasts=(
             Contrast(
                 "cautious decay ends lower",

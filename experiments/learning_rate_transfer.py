@@ -59,6 +59,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "V20",
             "Under muP the best learning rate stays where it is as the model becomes wider",
             "Yang et al. 2022, Tensor Programs V, section 1",
+            floor="unigram",
+            floor_reason="the claim is about which rate is the best, and not about what the model has learned with it",
         ),
         contrasts=(
             lower("narrowest: R below R/4", narrowest, "standard", MIDDLE, LOW),

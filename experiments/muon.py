@@ -26,7 +26,13 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=decoder(size),
         factors={"optimizer": levels("optimizer.kind", "adamw", "muon")},
         tune=rates(size, 0.4, 1, 2.5, 6.25),
-        claim=Claim("V1", "Muon ends below AdamW after the same number of steps", "Jordan 2024; Liu et al. 2025"),
+        claim=Claim(
+            "V1",
+            "Muon ends below AdamW after the same number of steps",
+            "Jordan 2024; Liu et al. 2025",
+            floor="unigram",
+            floor_reason="the claim is about how fast a loss falls, wherever on its way it is",
+        ),
         contrasts=(
             Contrast(
                 "Muon ends lower",

@@ -51,6 +51,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "V25",
             "Update rules that precondition matrices end below AdamW, others where it does",
             "Wen et al. 2025, Fantastic Pretraining Optimizers and Where to Find Them",
+            floor="unigram",
+            floor_reason="the claim is about how fast a loss falls, wherever on its way it is",
         ),
         contrasts=(
             *(beside_adamw(name, "superiority", AHEAD, f"ends more than {AHEAD} nats below") for name in MATRICES),

@@ -121,6 +121,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "Masked diffusion prepares an encoder for a task as well as masked language modelling; replaced tokens "
             "prepare it better",
             "Sahoo et al. 2024, MDLM; Clark et al. 2020, ELECTRA",
+            control={"pre-training": "none"},
         ),
         contrasts=(
             Contrast(

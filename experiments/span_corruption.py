@@ -149,6 +149,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "O8",
             "Span corruption suits encoder-decoders (against other objectives, after fine-tuning)",
             "Raffel et al. 2020, T5, section 3.3, Tables 4 and 5",
+            control={"pre-training": "none"},
         ),
         contrasts=(
             Contrast(

@@ -39,6 +39,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "V22",
             "A moving average of the weights helps at a constant learning rate and not at one that decays to 0",
             "Izmailov et al. 2018; Hägele et al. 2024, section 4",
+            floor="unigram",
+            floor_reason="the claim is about the noise of the last updates, which every training has",
         ),
         contrasts=(
             Contrast(

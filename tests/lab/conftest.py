@@ -88,9 +88,16 @@ class SweepWriter:
         (folder / "metrics.jsonl").write_text(text + ('{"step": 99999, "train/lo' if torn else ""))
         return folder
 
-    def sweep(self, *, broken: bool = False, lengths: bool = False, **changes: Any) -> Path:
+    def sweep(
+        self,
+        *,
+        broken: bool = False,
+        lengths: bool = False,
+        floors: dict[str, dict[str, float]] | None = None,
+        **changes: Any,
+    ) -> Path:
         """Norm placement times warm-up, three seeds. `broken` adds a diverged, a failed and a
-        missing run.
+        missing run. All arms have the same floors, {name: {metric: score}}.
         """
         name = changes.pop("folder", "sweep")
         (self.root / name).mkdir(parents=True)
@@ -150,6 +157,9 @@ class SweepWriter:
             **changes,
         }
         (self.root / name / "experiment.json").write_text(json.dumps(experiment))
+        none = {"scores": {}, "best": {}, "note": "no floors"}
+        arm_floors = {arm["name"]: none | {"scores": floors or {}} for arm in arms}
+        (self.root / name / "floors.json").write_text(json.dumps({"arms": arm_floors}))
         return self.root / name
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.experiment import Contrast, Match, Side, levels, load_experiment
+from zoo.lab.experiment import Claim, Contrast, Match, Premises, Side, levels, load_experiment
 from zoo.lab.planning.adhoc import experiment_from_flags
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
@@ -283,3 +283,28 @@ def test_a_match_may_be_a_string(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(BAD.replace("CHANGE", "match='parameters:model.ffn.hidden_dim'"))
     assert load_experiment(str(file)).match == Match("parameters", "model.ffn.hidden_dim")
+
+
+def test_premises_of_claims_are_checked():
+    def claim(**premises):
+        return problems_of(claim=Claim("X1, X2", "", "", **premises), contrasts=())
+
+    assert claim(floor="trigram") == [
+        "claim: floor 'trigram' is not one of n-gram, bigram, unigram, none (did you mean \"bigram\"?)"
+    ]
+    assert claim(floor="unigram") == [
+        'claim: floor "unigram" is lower than "n-gram"; floor_reason must say why it will do'
+    ]
+    assert claim(hardware="gpus") == ["claim: hardware 'gpus' is not one of GPU, TPU, accelerator"]
+    assert claim(control={"norms": "pre"}) == ['claim: control has the unknown factor "norms" (did you mean "norm"?)']
+    assert claim(control={"norm": "none"}) == [
+        'claim: control: factor "norm" has no level "none"; its levels are pre, post'
+    ]
+    assert claim(control="none") == ["claim: control 'none' is not a mapping of factors to levels"]
+    assert claim(premises_of={"X3": Premises(floor="none")}) == [
+        'claim: premises_of names "X3", which is not one of X1, X2',
+        'claim X3: floor "none" is lower than "n-gram"; floor_reason must say why it will do',
+    ]
+    fake.experiment(
+        claim=Claim("X1", "", "", floor="unigram", floor_reason="why", hardware="GPU", control={"norm": "pre"})
+    )

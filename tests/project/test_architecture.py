@@ -42,7 +42,7 @@ LEVELS = (
     ("lab.metrics",),
     ("lab.declarations",),
     ("lab.experiment",),
-    ("lab.sizes", "lab.planning"),
+    ("lab.sizes", "lab.planning", "lab.floors"),
     ("lab.results",),
     ("lab.launch", "lab.report"),
     ("analysis", "resources"),

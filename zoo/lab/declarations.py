@@ -7,7 +7,7 @@ part yields one line for every mistake in it.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from zoo import config
@@ -44,8 +44,80 @@ DIFFERENCES = {
 }
 MATCHED_SIZES = ("parameters", "flops")
 
+# What an arm has to beat before a rule about it is judged, the hardest first.
+FLOORS = {
+    "n-gram": "the best of all floors",
+    "bigram": "unigram and bigram, or the constant answer of a task",
+    "unigram": "the unigram, or the constant answer of a task",
+    "none": "nothing",
+}
+BEST_FLOOR = "n-gram"
+# Hardware that a claim may name, and the platforms that are it; "accelerator" is anything but a CPU.
+HARDWARE = {"GPU": ("gpu", "cuda", "rocm"), "TPU": ("tpu",), "accelerator": ("gpu", "cuda", "rocm", "tpu")}
+
 # Factor -> level -> flat overrides of the base config.
 Factors = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What must be true of the runs before a rule says anything about a claim.
+
+    Attributes:
+        floor: one of `FLOORS`: one of the arms that a contrast compares must beat it
+            (`zoo.lab.floors.run_floors`).
+        floor_reason: why a lower floor than the default will do, as a sentence; needed for one.
+        hardware: one of `HARDWARE`, if the claim is about it; empty for any.
+        control: {factor: level} of an arm without what the claim presupposes, such as training from
+            scratch; other factors have the levels of the contrast's first side. None without one.
+    """
+
+    floor: str = BEST_FLOOR
+    floor_reason: str = ""
+    hardware: str = ""
+    control: Mapping[str, str] | None = None
+
+    def problems(self, where: str, factors: Factors) -> Iterator[str]:
+        """Yields what is wrong with the declaration; `where` opens each line."""
+        if self.floor not in FLOORS:
+            yield (
+                f"{where}: floor {shown(self.floor)} is not one of {listed(FLOORS)}{did_you_mean(self.floor, FLOORS)}"
+            )
+        elif self.floor != BEST_FLOOR and not self.floor_reason:
+            yield f'{where}: floor "{self.floor}" is lower than "{BEST_FLOOR}"; floor_reason must say why it will do'
+        if self.hardware and self.hardware not in HARDWARE:
+            hint = did_you_mean(self.hardware, HARDWARE)
+            yield f"{where}: hardware {shown(self.hardware)} is not one of {listed(HARDWARE)}{hint}"
+        if self.control is not None and not (isinstance(self.control, Mapping) and self.control):
+            yield f"{where}: control {self.control!r} is not a mapping of factors to levels"
+            return
+        for factor, level in (self.control or {}).items():
+            if factor not in factors:
+                yield f'{where}: control has the unknown factor "{factor}"{did_you_mean(factor, factors)}'
+            elif level not in factors[factor]:
+                yield f'{where}: control: factor "{factor}" has no level "{level}"; its levels are ' + ", ".join(
+                    factors[factor]
+                )
+
+    def record(self) -> dict[str, Any]:
+        """Returns what is not as by default, as plain JSON."""
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in vars(self).items()
+            if value != getattr(Premises, name)
+        }
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any]) -> Self:
+        """Returns the premises in a record; what is missing or of the wrong type is as by default."""
+        floor, control = record.get("floor"), record.get("control")
+        texts: dict[str, Any] = {
+            name: record[name] for name in ("floor_reason", "hardware") if isinstance(record.get(name), str)
+        }
+        known = {"floor": floor} if floor in FLOORS else {}
+        if isinstance(control, Mapping):
+            texts["control"] = {str(factor): str(level) for factor, level in control.items()}
+        return cls(**known, **texts)
 
 
 @dataclass(frozen=True)
@@ -54,11 +126,44 @@ class Claim:
 
     An experiment that judges several claims names them as "N7, N10", and each contrast says which
     one it judges.
+
+    Attributes:
+        floor, floor_reason, hardware, control: the `Premises` of the claim, or of all claims.
+        premises_of: {identifier: premises} of single claims of several, in place of these.
     """
 
     id: str
     statement: str
     source: str
+    floor: str = BEST_FLOOR
+    floor_reason: str = ""
+    hardware: str = ""
+    control: Mapping[str, str] | None = None
+    premises_of: Mapping[str, Premises] = field(default_factory=dict)
+
+    @property
+    def premises(self) -> Premises:
+        """The premises of the claims that have none of their own."""
+        return Premises(self.floor, self.floor_reason, self.hardware, self.control)
+
+    def problems(self, factors: Factors) -> Iterator[str]:
+        """Yields what is wrong with the premises."""
+        yield from self.premises.problems("claim", factors)
+        for name, premises in self.premises_of.items():
+            if name not in self.ids:
+                yield f'claim: premises_of names "{name}", which is not one of {", ".join(self.ids)}'
+            yield from premises.problems(f"claim {name}", factors)
+
+    def record(self) -> dict[str, Any]:
+        """Returns the claim as plain JSON, without premises that are as by default."""
+        of = {name: premises.record() for name, premises in self.premises_of.items()}
+        return {
+            "id": self.id,
+            "statement": self.statement,
+            "source": self.source,
+            **self.premises.record(),
+            **({"premises_of": of} if of else {}),
+        }
 
     @property
     def ids(self) -> list[str]:
@@ -69,6 +174,30 @@ class Claim:
 def claim_ids(text: str) -> list[str]:
     """Returns the identifiers in a text like "N7, N10"."""
     return [name.strip() for name in text.split(",")]
+
+
+def premises_in(claim: Mapping[str, Any], name: str = "") -> Premises:
+    """Returns the premises of a claim in a record of `Claim.record`; `name` is one of several ids."""
+    of = claim.get("premises_of")
+    own = of.get(name) if isinstance(of, Mapping) else None
+    return Premises.parse(own if isinstance(own, Mapping) else claim)
+
+
+def premises_sentences(claim: Mapping[str, Any]) -> list[str]:
+    """Returns the premises in a record of `Claim.record` that are not as by default, without stops."""
+    of = claim.get("premises_of")
+    named = [("", premises_in(claim))] + [
+        (f" of {name}", premises_in(claim, name)) for name in (of if isinstance(of, Mapping) else ())
+    ]
+    found = []
+    for words, premises in named:
+        if premises.floor != BEST_FLOOR:
+            found.append(f"Floor{words}: {premises.floor}, because {premises.floor_reason}")
+        if premises.hardware:
+            found.append(f"Hardware{words}: {premises.hardware}")
+        if premises.control:
+            found.append(f"Control{words}: {', '.join(f'{key}={level}' for key, level in premises.control.items())}")
+    return found
 
 
 def claim_order(claim: str) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from zoo.lab.declarations import (
     Contrast,
     Factors,
     Match,
+    Premises,
     Prerequisite,
     Side,
     Tune,
@@ -35,6 +36,7 @@ __all__ = [
     "Contrast",
     "Experiment",
     "Match",
+    "Premises",
     "Prerequisite",
     "Side",
     "Tune",
@@ -192,8 +194,10 @@ def _problems(experiment: Experiment) -> Iterator[str]:
 
 
 def _claim_problems(experiment: Experiment) -> Iterator[str]:
-    """Yields which contrasts do not say which of several claims they judge."""
+    """Yields what is wrong with the claim, and contrasts that do not say which one they judge."""
     ids = experiment.claim.ids if experiment.claim else []
+    if experiment.claim:
+        yield from experiment.claim.problems(experiment.factors)
     for contrast in experiment.contrasts:
         if (len(ids) > 1 or contrast.claim) and contrast.claim not in ids:
             allowed = f"one of {', '.join(ids)}" if ids else "empty, because the experiment names no claim"

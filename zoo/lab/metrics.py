@@ -21,10 +21,12 @@ class Metric(NamedTuple):
     Attributes:
         higher_is_better: true for accuracies and other scores, false for losses.
         unit: empty for fractions, correlations and scores.
+        best: the best value that there can be; None where none is known.
     """
 
     higher_is_better: bool
     unit: str = ""
+    best: float | None = None
 
 
 # Names are those of `base_name`.
@@ -44,16 +46,16 @@ _SCORES = (
     "entity_f1",
     "exact_match",
     "answer_f1",
-    "bleu",
-    "chrf",
 )
 METRICS = {
-    "loss": Metric(False, "nats"),
-    "next_loss": Metric(False, "nats"),
-    "generator_loss": Metric(False, "nats"),
-    "perplexity": Metric(False),
-    "bits_per_byte": Metric(False, "bits"),
-    **dict.fromkeys(_SCORES, Metric(True)),
+    "loss": Metric(False, "nats", 0.0),
+    "next_loss": Metric(False, "nats", 0.0),
+    "generator_loss": Metric(False, "nats", 0.0),
+    "perplexity": Metric(False, best=1.0),
+    "bits_per_byte": Metric(False, "bits", 0.0),
+    **dict.fromkeys(_SCORES, Metric(True, best=1.0)),
+    # sacreBLEU's scores.
+    **dict.fromkeys(("bleu", "chrf"), Metric(True, best=100.0)),
 }
 _LOSS_TERM = Metric(False)
 
@@ -102,7 +104,8 @@ def known_metrics() -> tuple[str, ...]:
 
 def _find(metric: str) -> Metric | None:
     if measure := find_measure(measure_name(metric)):
-        return Metric(measure.higher_is_better, measure.unit)
+        # The answers of a synthetic task are scored by the share of right ones.
+        return Metric(measure.higher_is_better, measure.unit, 1.0 if measure.task else None)
     if steps_to_arm(metric):
         return _STEPS_TO
     return METRICS.get(base_name(metric), _LOSS_TERM if base_name(metric) in LOSS_TERMS else None)
@@ -112,6 +115,12 @@ def higher_is_better(metric: str) -> bool:
     """Whether the higher value of a metric is the better one; false for unknown metrics."""
     found = _find(metric)
     return found is not None and found.higher_is_better
+
+
+def best_possible(metric: str) -> float | None:
+    """Returns the best value that a metric can have, such as 1 for an accuracy; None if unknown."""
+    found = _find(metric)
+    return found.best if found is not None else None
 
 
 def lower_is_better(metric: str) -> bool:

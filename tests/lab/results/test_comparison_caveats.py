@@ -48,7 +48,7 @@ def test_differences_in_what_is_scored_are_caveats(run):
         "No claim is tested here, and the arms are not ranked by eval/loss: they are scored on different rows and are "
         "scored on different targets and predict what is scored from different contexts."
     )
-    assert "The lowest final eval/loss is 2, reached by" in judge(load_comparison([causal, post])).paragraph
+    assert "all arms end with the same eval/loss in every seed, 2" in judge(load_comparison([causal, post])).paragraph
 
 
 def test_differences_in_size_and_conditions_are_caveats(run, tmp_path):

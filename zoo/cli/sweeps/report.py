@@ -96,6 +96,7 @@ def run_compare(args: argparse.Namespace) -> int:
 
 def _print(args: argparse.Namespace, sweep, report) -> int:
     from zoo.lab.results.caveats import sweep_caveats
+    from zoo.lab.results.floor_lines import floors_sentence
     from zoo.lab.results.sweep_record import sweep_record
 
     if args.json:
@@ -106,6 +107,8 @@ def _print(args: argparse.Namespace, sweep, report) -> int:
     if report.progress:
         print(report.progress)
     print(report.verdict.paragraph)
+    if floors := floors_sentence(sweep, sweep.metric):
+        print(floors)
     for line in sweep_caveats(sweep):
         print(f"caveat: {line}")
     return 0

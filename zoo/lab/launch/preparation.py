@@ -1,18 +1,21 @@
 """Prepares a sweep: loads its data, finds its queued jobs, and archives an earlier sweep."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from zoo.config.fields import TASKS
-from zoo.errors import ConfigError, listed
+from zoo.errors import ConfigError, DataError, listed
+from zoo.files import write_json
 from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.floors.record import FLOORS_FILE, RunFloors, floors_record
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import archive_folder, read_folder
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.plan import Plan
-from zoo.lab.planning.prerequisites import references
+from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.results.schema import as_dict
 from zoo.nested import flatten
 from zoo.training.records.run_folder import RunFolder
@@ -20,7 +23,7 @@ from zoo.training.records.run_folder import RunFolder
 _TEACHER = "objective.distillation.teacher"
 
 
-def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
+def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[str, Any]:
     """Reads and tokenises each text of a plan once.
 
     Bad data is found before any run starts, and runs share the result. A text whose tokenizer is
@@ -31,6 +34,9 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
         folder: of the sweep that the plan continues, if any.
         read_only: read the texts and store nothing.
 
+    Returns:
+        The data set of each run that has been loaded, by its folder; runs of equal data have one.
+
     Raises:
         ConfigError, DataError: as `zoo.data.load`; a text or a tokenizer has changed since a run in
             `folder` was trained on it.
@@ -39,6 +45,8 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
     from zoo import data
 
     loaded: dict[tuple, tuple[str, str | None]] = {}
+    datasets: dict[tuple, Any] = {}
+    by_run: dict[str, Any] = {}
     changed: dict[str, list[str]] = {}
     for run in plan.in_order:
         untrained = "data.tokenizer.path" in references(run.config)
@@ -53,12 +61,50 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> None:
             if untrained or (read_only and run.config.objective.kind not in TASKS):
                 loaded[key] = data.source_fingerprint(run.config), None
             else:
-                summary = data.load(run.config).summary()
+                datasets[key] = data.load(run.config)
+                summary = datasets[key].summary()
                 loaded[key] = summary["fingerprint"], summary["tokenizer"]["fingerprint"]
+        if key in datasets:
+            by_run[run.folder] = datasets[key]
         for line in _data_changes(read_folder(folder / run.folder), *loaded[key]) if folder else ():
             changed.setdefault(line, []).append(run.folder)
     if changed:
         raise ConfigError([f"{listed(names, 6)} in {folder}: {line}" for line, names in changed.items()])
+    return by_run
+
+
+def write_floors(plan: Plan, folder: Path, datasets: Mapping[str, Any], say: Callable[[str], None]) -> bool:
+    """Writes the floors of each arm, those of its first run, into the sweep's folder.
+
+    Args:
+        plan, folder: of the sweep.
+        datasets: as `load_data` returns them. A run whose tokenizer is that of a prerequisite run has
+            none; its data are loaded if that run is trained.
+        say: is called with a line if the count takes long.
+
+    Returns:
+        Whether an arm waits for a tokenizer, so that floors are to be written again later.
+    """
+    # Imported here because most mistakes in a plan are found without it.
+    from zoo import data
+    from zoo.lab.floors.run_floors import run_floors
+
+    found = {}
+    for run in plan.runs:
+        if run.arm.name in found:
+            continue
+        config, dataset = run.config, datasets.get(run.folder)
+        if dataset is None and all(read_folder(folder / needed.folder).state.name == "done" for needed in run.needs):
+            config = resolve_references(config, lambda name: str(folder / name))
+            try:
+                dataset = None if config.objective.kind in TASKS else data.load(config)
+            except (ConfigError, DataError) as error:
+                # The runs of this arm fail with the same line.
+                found[run.arm.name] = RunFloors(note=error.problems[0])
+                continue
+        found[run.arm.name] = run_floors(config, dataset, say)
+    write_json(folder / FLOORS_FILE, {"arms": {arm: floors_record(floors) for arm, floors in found.items()}})
+    return any(floors.waits for floors in found.values())
 
 
 def _data_changes(folder: RunFolder, text: str, tokenizer: str | None) -> Iterator[str]:

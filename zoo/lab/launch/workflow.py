@@ -16,7 +16,7 @@ from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
-from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs
+from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs, write_floors
 from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
@@ -214,7 +214,7 @@ class SweepWorkflow:
         if continues and (problems := find_conflicts(folder, plan.in_order)):
             raise ConfigError([*problems, _other_folder_hint(folder)])
         check_related_runs(self._new_runs(plan, folder))
-        load_data(plan, folder if continues else None, read_only=self._options.dry_run)
+        datasets = load_data(plan, folder if continues else None, read_only=self._options.dry_run)
         if self._options.dry_run:
             return self._show_dry_run(plan, folder, continues)
         self._check_queue(folder)
@@ -229,6 +229,8 @@ class SweepWorkflow:
             if problems := find_conflicts(folder, plan.in_order):
                 raise ConfigError(problems)
             pending = self._begin(plan, folder)
+            # Tuning runs are ranked, and no rule judges them.
+            waits = parent is None and write_floors(plan, folder, datasets, self._say)
             ended, stopped, jobs = {}, False, []
             if self._options.slurm:
                 # Jobs outlive the lock; their record keeps runs from being submitted twice.
@@ -236,6 +238,8 @@ class SweepWorkflow:
             else:
                 pool = self._pool(plan, pending, folder, lock)
                 ended, stopped = pool.run(), pool.stopped
+            if waits:
+                write_floors(plan, folder, datasets, self._say)
         if pending and self._options.slurm:
             self._announce_jobs(folder, jobs, sum(run.folder not in submitted for run in pending))
             return 0

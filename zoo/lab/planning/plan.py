@@ -72,7 +72,7 @@ class Plan:
             "name": experiment.name,
             "question": experiment.question,
             "size": experiment.size,
-            "claim": experiment.claim and asdict(experiment.claim),
+            "claim": experiment.claim and experiment.claim.record(),
             "metric": experiment.metric,
             "factors": {factor: list(levels) for factor, levels in experiment.factors.items()},
             "arms": [

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,13 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from zoo.files import write_atomic
 from zoo.lab.metrics import lower_is_better
 from zoo.lab.results.curves import COLOURS, arm_styles, baseline_differences, loss_by_length, main_metrics, seed_band
+from zoo.lab.results.floor_lines import FloorLine, floor_lines, floors_by_length
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
+FLOOR_LINE = {"color": "0.25", "linestyle": (0, (5, 3)), "linewidth": 1}
+FLOOR_NAME = {"fontsize": 8, "color": "0.25"}
 MAX_LABEL_LENGTH = 48
 # Names are data: without this setting a "$" in a name would start a formula.
 SETTINGS = {
@@ -86,7 +90,23 @@ def _curves(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
             axes.plot(found.step, found.mean, color=colour, linestyle=dash, linewidth=1.8)
     if lower_is_better(metrics[0]):
         _cut(axes)
+    draw_floors(axes, floor_lines(sweep, metrics[0]))
     return axes
+
+
+def draw_floors(axes: Axes, lines: Sequence[FloorLine]) -> None:
+    """Draws floors as labelled, dashed lines: the hardest always, others where the axis has them."""
+    low, high = axes.get_ylim()
+    margin = 0.04 * (high - low)
+    for line in lines:
+        if line.hardest:
+            low, high = min(low, line.score - margin), max(high, line.score + margin)
+    for line in lines:
+        if low <= line.score <= high:
+            axes.axhline(line.score, **FLOOR_LINE)
+            place = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+            axes.annotate(line.name, (0, line.score), (3, 2), **place, **FLOOR_NAME)
+    axes.set_ylim(low, high)
 
 
 def _cut(axes: Axes) -> None:
@@ -140,6 +160,9 @@ def _lengths(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes |
     axes.set_xticklabels([str(length) for length in found.lengths])
     if found.trained:
         axes.axvline(found.trained, color="0.5", linestyle=":", linewidth=1)
+    for name, scores in floors_by_length(sweep, found).items():
+        axes.plot(list(scores), list(scores.values()), **FLOOR_LINE)
+        axes.annotate(name, (min(scores), scores[min(scores)]), (3, 2), textcoords="offset points", **FLOOR_NAME)
     return axes
 
 
@@ -191,6 +214,7 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
         axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(FixedLocator(values))
     axes.set_xticklabels([f"{value:g}" for value in values])
+    draw_floors(axes, floor_lines(sweep, found.metric))
     return axes
 
 

@@ -4,6 +4,7 @@ import json
 import shlex
 from pathlib import Path
 
+from zoo.lab.declarations import premises_sentences
 from zoo.lab.formatting import count
 from zoo.lab.measures import MEASURES
 from zoo.lab.metrics import higher_is_better
@@ -77,6 +78,7 @@ def _verdict(sweep: SweepResults, verdict: Verdict) -> str:
     if sweep.claim:
         identity, statement, source = (str(sweep.claim.get(key) or "") for key in ("id", "statement", "source"))
         tail = f"<br>Source: {escape(source)}" if source else ""
+        tail += "".join(f"<br>{escape(line)}" for line in premises_sentences(sweep.claim))
         claim = f'<p class="soft">Claim {escape(identity)}: {unbroken(statement)}{tail}</p>'
     return (
         f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>'

@@ -28,6 +28,7 @@ from zoo.lab.results.curves import (
     short_names,
 )
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.floor_lines import floor_lines, floors_by_length
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict
 from zoo.lab.results.sweep_results import SweepResults
@@ -185,6 +186,11 @@ def _rows(title: str, rows: list[tuple[dict[str, Any], PairedDifference]]) -> di
     )
 
 
+def _floors(sweep: SweepResults, metric: str) -> list[dict[str, Any]]:
+    """Returns {"name", "y", "hardest"} of each floor by a metric; only the hardest stretch an axis."""
+    return [{"name": line.name, "y": line.score, "hardest": line.hardest} for line in floor_lines(sweep, metric)]
+
+
 def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
     found = loss_by_length(sweep)
     if found is None:
@@ -215,6 +221,10 @@ def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
             },
             "y": {"title": f"final {sweep.with_unit(found.metric)}", "log": False},
             "lines": lines,
+            "floors": [
+                {"name": name, "x": list(scores), "y": list(scores.values()), "hardest": True}
+                for name, scores in floors_by_length(sweep, found).items()
+            ],
             "mark": mark,
         }
     ]
@@ -226,6 +236,7 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
     if found is None:
         return []
     names = [arm.name for arm in sweep.arms]
+    values = sorted({point.value for points in found.arms.values() for point in points})
     lines = []
     for arm, points in found.arms.items():
         kept = [(point, [score for score in point.scores.values() if math.isfinite(score)]) for point in points]
@@ -244,13 +255,12 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
         {
             "id": "tuning",
             "title": f"{found.metric} by {found.field}",
-            "x": {
-                "title": found.field,
-                "log": all(x > 0 for line in lines for x in line["x"]),
-                "ticks": sorted({point.value for points in found.arms.values() for point in points}),
-            },
+            "x": {"title": found.field, "log": all(x > 0 for line in lines for x in line["x"]), "ticks": values},
             "y": {"title": sweep.with_unit(found.metric), "log": False},
             "lines": lines,
+            "floors": [
+                floor | {"x": values, "y": [floor["y"]] * len(values)} for floor in _floors(sweep, found.metric)
+            ],
             "mark": None,
         }
     ]
@@ -261,7 +271,8 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
 
     `plots` holds charts with a description of their own: {"id" (drawn into #ID-plot), "title", "x"
     and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low",
-    "high" and "n" or none of them}], "mark": {"x", "text"} or None}. `quantiles` are Student's, by
+    "high" and "n" or none of them}], "floors": [{"name", "x", "y", "hardest"}], "mark": {"x",
+    "text"} or None}. `floors` has those of each metric, with one "y". `quantiles` are Student's, by
     number of seeds: times the standard error they are half an interval.
     """
     metrics = main_metrics(sweep)
@@ -286,6 +297,7 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         "dashes": DASHES,
         "metrics": metrics,
         "falling": [lower_is_better(metric) for metric in metrics],
+        "floors": [_floors(sweep, metric) for metric in metrics],
         "units": [sweep.with_unit(metric).removeprefix(metric) for metric in metrics],
         "columns": columns.kept,
         "legend": legend,

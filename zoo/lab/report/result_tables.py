@@ -20,6 +20,7 @@ from zoo.lab.results.arm_effects import (
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
 from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR
 from zoo.lab.results.factor_effects import FactorEffect
+from zoo.lab.results.floor_lines import floor_lines, floors_by_length
 from zoo.lab.results.instability import FAR_OFF, instability
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, rule_text
@@ -116,12 +117,23 @@ def arms_table(sweep: SweepResults) -> str:
         "runs",
     ]
     n = len(factors)
+    missing = [Cell("–")] * n + [numeric("–")] * (2 + len(SPEED_COLUMNS))
+    floors = floor_lines(sweep, sweep.metric)
+    rows += [
+        [_floor_cell(line.name), *missing, numeric(number(line.score)), numeric("–"), Cell("–"), Cell("–", "short")]
+        for line in floors
+    ]
     seen = (
         f"final: mean ± SD over finished seeds; {seen_is}: over all runs; unstable: seeds that diverged or end more "
         f"than {FAR_OFF:g} SD of the noise from what their arm and seed predict"
     )
+    seen += "; floors: models without depth, counted on the same training data" if floors else ""
     caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
     return table(caption, header, rows, range(1 + n, 8 + n))
+
+
+def _floor_cell(name: str) -> Cell:
+    return Cell(f"floor: {name}")
 
 
 def measured_table(sweep: SweepResults) -> str:
@@ -172,6 +184,8 @@ def lengths_table(sweep: SweepResults) -> str:
                     )
                 )
         rows.append(cells)
+    for name, scores in floors_by_length(sweep, found).items():
+        rows.append([_floor_cell(name), *(numeric(number(scores.get(length))) for length in found.lengths)])
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
     caption = f"Final {sweep.with_unit(found.metric)}, by evaluation length (mean ± SD over seeds)"
     return table(caption, header, rows, range(1, len(header)))

@@ -9,6 +9,7 @@ from zoo.lab.results.instability import instability_caveats
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.testability import testability_notes
 from zoo.training.records.extension import recorded_extensions
 
 # Entries of meta.json that should be the same in all runs of a comparison.
@@ -31,10 +32,10 @@ def _fingerprint(key: str, value: Any) -> str:
 def sweep_caveats(sweep: SweepResults) -> list[str]:
     """Returns one line for each caveat.
 
-    These are the experiment's own warnings, runs that did not finish or end far off, unequal
-    conditions and damaged files.
+    These are the experiment's own warnings, what keeps its rules from being judged, runs that did
+    not finish or end far off, unequal conditions and damaged files.
     """
-    found = list(sweep.warnings)
+    found = [*sweep.warnings, *testability_notes(sweep)]
     words = {
         "failed": "failed",
         "diverged": "diverged",

@@ -8,6 +8,7 @@ from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.effect_units import TokenFactor
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.instability import Instability, instability
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import STATES
@@ -27,6 +28,7 @@ def sweep_record(sweep: SweepResults, verdict: Verdict) -> dict[str, Any]:
         "paragraph": verdict.paragraph,
         "runs": {state: n for state in STATES if (n := sum(run.state == state for run in sweep.runs))},
         "arms": [_arm(sweep, arm.name, unstable[arm.name]) for arm in sweep.arms],
+        "floors": [{"floor": line.name, "score": line.score} for line in floor_lines(sweep, sweep.metric)],
         "baseline": sweep.arms[0].label,
         "differences": [
             {"arm": sweep.arm(name).label, **_difference(found), **_units(units[name])}

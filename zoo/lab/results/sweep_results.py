@@ -9,6 +9,7 @@ from typing import Any, Self
 from zoo.config import plugins
 from zoo.errors import ConfigError
 from zoo.lab.declarations import Contrast
+from zoo.lab.floors.record import RunFloors, read_floors
 from zoo.lab.measures import MEASURE_PREFIX, requested_measures
 from zoo.lab.metrics import is_known_metric, unit_suffix
 from zoo.lab.results.run_records import RunRecord, load_run, read_run
@@ -45,7 +46,8 @@ class SweepResults:
         command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
         measures: names of what is measured on the trained runs (`zoo.lab.measures`).
         noise: {metric: noise of paired differences} of earlier sweeps, recorded before this one began.
-        floors: {arm: {name: score}} of simple models on the held-out rows of the arm, in the metric.
+        floors: what models without depth score, by arm (`zoo.lab.floors`); None if that was not
+            computed, as in older sweeps.
     """
 
     folder: Path
@@ -65,7 +67,7 @@ class SweepResults:
     command: list[str] = field(default_factory=list)
     measures: list[str] = field(default_factory=list)
     noise: dict[str, Noise] = field(default_factory=dict)
-    floors: dict[str, dict[str, float]] = field(default_factory=dict)
+    floors: dict[str, RunFloors] | None = None
 
     @property
     def alpha(self) -> float:
@@ -88,7 +90,8 @@ class SweepResults:
 
     def floor_scores(self, arm: str, metric: str) -> dict[str, float]:
         """Returns {floor: score} of an arm's floors by a metric; empty where none is known."""
-        return self.floors.get(arm, {}) if metric == self.metric else {}
+        floors = (self.floors or {}).get(arm)
+        return floors.of(metric) if floors else {}
 
     def unit(self, metric: str) -> str:
         """Returns the unit of a metric, with a leading space.
@@ -146,6 +149,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
     if any(type(seed) is not int for seed in experiment["seeds"]):
         problems.append(f"{path}: seeds need to be integers")
     looks = parse_looks(experiment.get("looks"), str(path), problems)
+    floors = read_floors(folder, problems)
     if problems:
         raise ConfigError(problems)
     warnings = experiment.get("warnings")
@@ -167,6 +171,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
         command=as_words(experiment.get("command")),
         measures=requested_measures(folder)[0],
         noise=parse_noise(experiment.get("noise")),
+        floors=floors,
     )
 
 

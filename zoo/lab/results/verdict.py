@@ -47,6 +47,7 @@ from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_text, numerics
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.testability import equal_arms, why_not_testable
 from zoo.lab.results.tuning_grid import tuning_scope, why_not_tuned
 from zoo.lab.statistics.paired import ALPHA, UNKNOWN_NOISE, PairedDifference, holm, paired_difference
 
@@ -239,6 +240,8 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     outcome, refuting = "undecided", math.nan
     if reason := unknown or _why_incomparable(sweep, contrast, a, b):
         notes.append(reason)
+    elif reason := why_not_testable(sweep, contrast):
+        notes, outcome = [*notes, reason], "not testable"
     else:
         outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
         notes += reasons
@@ -423,7 +426,13 @@ def _without_claim(sweep: SweepResults) -> str:
     if reasons := why_not_ranked(sweep.warnings, sweep.metric):
         return f"No claim is tested here, and the arms are not ranked by {sweep.metric}: they {' and '.join(reasons)}."
     highest = higher_is_better(sweep.metric)
-    mean, n, label = max(finals) if highest else min(finals)
+    if len(finals) == len(sweep.arms) > 1 and equal_arms(sweep, sweep.metric):
+        return (
+            f"No claim is tested here, and all arms end with the same {sweep.metric} in every seed, "
+            f"{number(finals[0][0])} in the mean: none is better than another."
+        )
+    mean, n, _ = max(finals) if highest else min(finals)
+    label = " and ".join(label for value, _, label in finals if value == mean)
     seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
     end = "highest" if highest else "lowest"
     return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, reached by {label} ({seeds})."

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.lab.declarations import POST_HOC
-from zoo.lab.formatting import interval, plus_minus, rounded_mean
+from zoo.lab.declarations import POST_HOC, premises_sentences
+from zoo.lab.formatting import interval, number, plus_minus, rounded_mean
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
@@ -116,7 +116,8 @@ def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
     stated = result.get("claim") or {}
     if not stated:
         return []
-    lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).", ""]
+    premises = "".join(f" {line}." for line in premises_sentences(stated))
+    lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).{premises}", ""]
     return lines + [line for text in published for line in (f"Published: {text}.", "")]
 
 
@@ -193,7 +194,7 @@ def _baseline_differences(folder: Path) -> list[str]:
 
 
 def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
-    """Returns the table of the arms: parameters, tokens, tuned value, mean and deviation."""
+    """Returns the table of arms and floors: parameters, tokens, tuned value, mean and deviation."""
     tuned = (result.get("tuning") or {}).get("field")
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
     runs = read_table(folder / "runs.csv")
@@ -216,6 +217,11 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
             _spread(arm if arm["mean"] is not None else None),
             *(_spread(found[name]) if name in found else "–" for name in measured if name != result["metric"]),
         ]
+        lines.append(f"| {' | '.join(map(as_cell, cells))} |")
+    for floor in result.get("floors", ()):
+        metrics = [result["metric"], *(name for name in measured if name != result["metric"])]
+        scores = [number(floor["scores"].get(name)) for name in metrics]
+        cells = [f"floor: {floor['name']}", "", "", *([""] if tuned else []), *scores]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, ""]
 

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from zoo.lab.report.figures import LINE_STYLES, SETTINGS, save
+from zoo.lab.report.figures import LINE_STYLES, SETTINGS, draw_floors, save
 from zoo.lab.results.curves import COLOURS
+from zoo.lab.results.floor_lines import FloorLine, as_lines
 
 FEWEST_VALUES = 3
 # From this ratio of the largest value to the smallest, values lie on a logarithmic axis.
@@ -87,8 +88,14 @@ def write_level_plots(result: Mapping[str, Any], runs: Sequence[Mapping[str, str
             axes.set(xlabel=curves.field, ylabel=f"final {result['metric']}{result['unit'].replace(' ', ', ', 1)}")
             axes.grid(alpha=0.25)
             _draw(axes, curves, values)
+            draw_floors(axes, _floors(result))
             written.append(save(axes.figure, folder / file_name(curves.field)))
     return written
+
+
+def _floors(result: Mapping[str, Any]) -> list[FloorLine]:
+    scores = {floor["name"]: floor["scores"].get(result["metric"]) for floor in result.get("floors", ())}
+    return as_lines({name: score for name, score in scores.items() if score is not None}, result["metric"])
 
 
 def _draw(axes: Axes, curves: LevelCurves, values: Mapping[str, Sequence[float]]) -> None:

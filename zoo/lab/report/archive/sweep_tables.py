@@ -33,6 +33,7 @@ from zoo.lab.report.figures import write_figures
 from zoo.lab.results.arm_effects import baseline_effects
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict, as_text
@@ -250,6 +251,16 @@ def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
     return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 
 
+def _floors(sweep: SweepResults) -> list[dict[str, Any]]:
+    """Returns the floors by the sweep's metric and by all that `_measured` names."""
+    metrics = [sweep.metric, *(name for arm in sweep.arms for name in _measured(sweep, arm.name))]
+    found: dict[str, dict[str, float]] = {}
+    for metric in dict.fromkeys(metrics):
+        for line in floor_lines(sweep, metric):
+            found.setdefault(line.name, {})[metric] = line.score
+    return [{"name": name, "scores": scores} for name, scores in found.items()]
+
+
 def _result(sweep: SweepResults) -> dict[str, Any]:
     verdict = judge(sweep)
     first = next((run for run in sweep.runs if run.meta), None)
@@ -282,6 +293,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         "paragraph": verdict.paragraph,
         "expected": [contrast.expected for contrast in sweep.contrasts],
         "arms": arms,
+        **({"floors": floors} if (floors := _floors(sweep)) else {}),
         "warnings": sweep_caveats(sweep),
         **({"notes": notes} if (notes := read_notes(sweep.folder)) else {}),
         "tuning": sweep.tuning or None,

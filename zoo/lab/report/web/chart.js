@@ -195,6 +195,11 @@ function paint(spec, width, height, theme, withLegend) {
       x1: x(series.x[index]), x2: x(series.x[index]), y1: y(low), y2: y(high), stroke: colour, 'stroke-width': 1.3 })));
   });
   svg.append(inside);
+  // Where no names fit at the ends of lines, floors have theirs on the line.
+  if (!ends) spec.series.filter(({ floor, y: values }) => floor && values.length).forEach((line) => {
+    const level = y(line.y[0]);
+    if (level > box.top + size && level < box.bottom) svg.append(text(line.name, { x: box.left + 4, y: level - 3, 'font-size': 11 }));
+  });
   (spec.marks || []).forEach((mark) => {
     if ((spec.x.log && mark.x <= 0) || (spec.y.log && mark.y <= 0)) return;
     const [at, level] = [x(mark.x), y(mark.y)];

@@ -148,11 +148,21 @@ function verticalRange(seen, view) {
   return { range, cut: top < high ? range[1] : null };
 }
 
+/* Returns the floors of a metric as dashed lines, and their names at the ends: the hardest stretches the axis, others do not. */
+function floorLines(floors, across) {
+  const series = floors.map(({ name, x, y, hardest }) => ({ label: name, name, floor: true, colour: -1, dash: 'dash', width: 1.2, opacity: 0.7,
+    x: x || across, y: x ? y : across.map(() => y), faint: !hardest }));
+  return { series, ends: series.map(({ x, y, name }) => ({ x, y, label: name, colour: -1 })) };
+}
+
 function curvesSpec(view) {
   const metric = data.metrics[view.metric];
   const axis = AXES.find(({ key }) => key === view.x);
   const seen = [];
   const parts = visible().map((arm, _, arms) => curveSeries(arm, view, seen, arms.length > 12));
+  const across = seen.reduce((longest, { x }) => (x && x.length > longest.length ? x : longest), []);
+  const floors = floorLines(view.minus >= 0 || !across.length ? [] : data.floors[view.metric], across);
+  seen.push(...floors.series.filter(({ faint }) => !faint).map(({ x, y }) => ({ x: x.slice(-1), y: y.slice(-1) })));
   const { range, cut } = verticalRange(seen, view);
   const end = Math.max(0, ...seen.map(({ x }) => x[x.length - 1] || 0));
   const minus = view.minus >= 0 ? `, minus that of ${data.arms[view.minus].label}` : '';
@@ -162,9 +172,9 @@ function curvesSpec(view) {
       range: view.late && end ? [end / 2, end * 1.01] : undefined },
     y: { title: (minus ? 'difference in ' : '') + metric + data.units[view.metric], log: view.logY && view.minus < 0, range,
       include: minus ? 0 : undefined },
-    series: ['low', 'faint', ''].flatMap((layer) => parts.flatMap(({ series }) => series.filter((one) => (
-      layer === 'low' ? one.low : layer === 'faint' ? one.faint && !one.low : !one.faint && !one.low)))),
+    series: [...floors.series, ...['low', 'faint', ''].flatMap((layer) => parts.flatMap(({ series }) => series.filter((one) => (
+      layer === 'low' ? one.low : layer === 'faint' ? one.faint && !one.low : !one.faint && !one.low))))],
     marks: parts.flatMap(({ marks }) => marks), rules: minus ? [{ y: 0 }] : [],
-    ends: data.arms.length > 1 && parts.length <= 14 ? parts.map(({ end: line }) => line).filter(Boolean) : [],
+    ends: [...(data.arms.length > 1 && parts.length <= 14 ? parts.map(({ end: line }) => line).filter(Boolean) : []), ...floors.ends],
   };
 }

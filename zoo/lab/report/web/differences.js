@@ -7,15 +7,17 @@ function plainSpec(plot) {
     : { colour: data.arms[line.arm].colour, dash: dashOf(data.arms[line.arm]), label: data.arms[line.arm].label, name: data.arms[line.arm].name });
   const drawn = shownLines.map((line, index) => ({ line, look: look(line, index) }));
   const there = drawn.filter(({ line }) => line.x.length);
+  const floors = floorLines(plot.floors, []);
   return {
     title: plot.title, legend: { title: data.legend, entries: drawn.map((one) => one.look) },
     x: { title: plot.x.title, unit: plot.x.unit || '', log: plot.x.log, ticks: plot.x.ticks && plot.x.ticks.map((at) => ({ at, text: String(at) })) },
     y: { title: plot.y.title, log: plot.y.log },
-    series: there.map(({ line, look: looks }) => ({ ...looks, arm: line.arm, x: line.x, y: line.mean, dots: true, hover: true,
+    series: [...floors.series, ...there.map(({ line, look: looks }) => ({ ...looks, arm: line.arm, x: line.x, y: line.mean, dots: true, hover: true,
       spread: line.low && { low: line.low, high: line.high, n: line.n },
-      bars: line.low && line.low.map((low, place) => [low, line.high[place]]) })),
+      bars: line.low && line.low.map((low, place) => [low, line.high[place]]) }))],
     rules: plot.mark ? [{ x: plot.mark.x, text: plot.mark.text }] : [],
-    ends: there.length > 1 ? there.map(({ line, look: looks }) => ({ x: line.x, y: line.mean, label: looks.name, colour: looks.colour, arm: line.arm })) : [],
+    ends: [...(there.length > 1 ? there.map(({ line, look: looks }) => ({ x: line.x, y: line.mean, label: looks.name, colour: looks.colour,
+      arm: line.arm })) : []), ...floors.ends],
   };
 }
 

@@ -1,0 +1,219 @@
+"""Whether a rule can be judged at all: floors, ceilings, controls and hardware.
+
+A rule about two arms says nothing about its claim where
+
+* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds;
+* both arms are at a ceiling, or the difference that the rule demands is larger than what is left
+  between the arm that must be beaten and the best possible score;
+* a control without what the claim presupposes beats both arms, in the mean over seeds;
+* the claim names hardware that the runs were not trained on.
+
+One arm at a ceiling is no obstacle: it is known to be better than the other by at least their
+difference.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in
+from zoo.lab.floors.record import BIGRAM, CONSTANT, MAJORITY_CLASS, MAJORITY_TAG, plain_metric
+from zoo.lab.formatting import number
+from zoo.lab.metrics import base_name, best_possible, higher_is_better, steps_to_arm
+from zoo.lab.results.schema import as_dict
+from zoo.lab.results.sweep_results import SweepResults
+
+# A score this close to its maximum of 1 is at a ceiling.
+CEILING = 0.02
+# Equal to the last digit that metrics are written with.
+_EQUAL = 1e-9
+
+
+def why_not_testable(sweep: SweepResults, contrast: Contrast) -> str | None:
+    """Returns why a contrast's rule cannot be judged, with numbers; None if it can.
+
+    Args:
+        sweep: with the runs of both arms finished.
+        contrast: one of its contrasts.
+    """
+    if contrast.rule == "equal":
+        return None  # It asks about the laboratory, and not about models.
+    premises = premises_in(sweep.claim or {}, contrast.claim)
+    return (
+        _why_other_hardware(sweep, contrast, premises.hardware)
+        or (_why_below_floor(sweep, contrast, premises.floor) if premises.floor != "none" else None)
+        or (_why_below_control(sweep, contrast, premises.control) if premises.control else None)
+        or _why_at_ceiling(sweep, contrast)
+    )
+
+
+def _why_other_hardware(sweep: SweepResults, contrast: Contrast, hardware: str) -> str | None:
+    if not hardware:
+        return None
+    devices = [
+        as_dict(run.meta.get("device"))
+        for side in (contrast.a, contrast.b)
+        for run in sweep.runs_of(side.arm)
+        if run.meta
+    ]
+    names = [f"{device.get('platform', '')} {device.get('kind', '')}".strip() or "unknown" for device in devices]
+    # A GPU's kind is its product name, so the platform decides where it is recorded.
+    found = [str(device.get("platform") or device.get("kind") or "").lower() for device in devices]
+    if found and all(any(name in each for name in HARDWARE.get(hardware, ())) for each in found):
+        return None
+    return f"the claim is about a {hardware}, and the runs were trained on {', '.join(dict.fromkeys(names)) or 'none'}"
+
+
+def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> str | None:
+    """Returns a reason if both sides have a floor, and neither beats it."""
+    sides = []
+    for side in (contrast.a, contrast.b):
+        # Steps to a loss are read off this loss.
+        metric = "eval/loss" if steps_to_arm(side.metric) else side.metric
+        floors = named_floors(sweep.floor_scores(side.arm, metric), level)
+        reached = _mean(sweep, side.arm, metric)
+        if not floors or reached is None:
+            return None
+        best = hardest(floors, metric)
+        if _better(metric, reached, floors[best]):
+            return None
+        sides.append((sweep.arm(side.arm).label, reached, best, floors[best], metric))
+    places = dict.fromkeys(f"{name} of {number(value)}{sweep.unit(metric)}" for _, _, name, value, metric in sides)
+    arms = dict.fromkeys(f"{label}: {_shown(reached)}" for label, reached, *_ in sides)
+    return f"no arm beats the {' and the '.join(places)}, counted on the same training data ({'; '.join(arms)})"
+
+
+def named_floors(floors: Mapping[str, float], level: str) -> Mapping[str, float]:
+    """Returns the floors that a claim's `floor` names."""
+    if level == BEST_FLOOR:
+        return floors
+    names = (*CONSTANT, BIGRAM) if level == "bigram" else CONSTANT
+    return {name: value for name, value in floors.items() if name in names}
+
+
+def hardest(floors: Mapping[str, float], metric: str) -> str:
+    """Returns the name of the floor with the best score."""
+    return (max if higher_is_better(metric) else min)(floors, key=floors.get)
+
+
+def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping[str, str]) -> str | None:
+    levels = sweep.arm(contrast.a.arm).factors | dict(control)
+    arm = next((arm for arm in sweep.arms if arm.factors == levels), None)
+    if arm is None or arm.name in (contrast.a.arm, contrast.b.arm) or contrast.a.metric != contrast.b.metric:
+        return None
+    metric = contrast.a.metric
+    reached, *sides = (_mean(sweep, name, metric) for name in (arm.name, contrast.a.arm, contrast.b.arm))
+    if reached is None or None in sides or not all(_better(metric, reached, value) for value in sides):
+        return None
+    others = "; ".join(
+        f"{sweep.arm(side.arm).label}: {_shown(value)}"
+        for side, value in zip((contrast.a, contrast.b), sides, strict=True)
+    )
+    return f"the control {arm.label} ends at {_shown(reached)}, better than every arm compared ({others})"
+
+
+def _why_at_ceiling(sweep: SweepResults, contrast: Contrast) -> str | None:
+    ends = []
+    for side in (contrast.a, contrast.b):
+        floors = (sweep.floors or {}).get(side.arm)
+        known = floors.best.get(plain_metric(side.metric)) if floors else None
+        best = best_possible(side.metric) if known is None else known
+        reached = _mean(sweep, side.arm, side.metric)
+        if best is None or reached is None:
+            return None
+        ends.append((sweep.arm(side.arm).label, reached, abs(best - reached)))
+    (first, a, left_a), (second, b, left_b) = ends
+    name = base_name(contrast.a.metric)
+    if higher_is_better(contrast.a.metric) and max(left_a, left_b) <= CEILING:
+        return f"both arms are within {CEILING:g} of the highest {name} ({first}: {_shown(a)}; {second}: {_shown(b)})"
+    if contrast.rule == "superiority" and contrast.margin >= left_b:
+        unit = sweep.unit(contrast.a.metric)
+        return (
+            f"the rule demands a difference of more than {contrast.margin:g}{unit}, and {second} at {_shown(b)} is "
+            f"within {_shown(left_b)}{unit} of the best possible {name}"
+        )
+    return None
+
+
+def _mean(sweep: SweepResults, arm: str, metric: str) -> float | None:
+    """Returns the mean over the sweep's seeds, infinite if a run diverged; None without values."""
+    values = []
+    for seed in sweep.seeds:
+        run = sweep.run(arm, seed)
+        value = run.final(metric) if run is not None else None
+        if run is not None and (run.state == "diverged" or (value is not None and not math.isfinite(value))):
+            value = -math.inf if higher_is_better(metric) else math.inf
+        if value is not None:
+            values.append(value)
+    return sum(values) / len(values) if values else None
+
+
+def _better(metric: str, value: float, other: float) -> bool:
+    return value > other + _EQUAL if higher_is_better(metric) else value < other - _EQUAL
+
+
+def _shown(value: float) -> str:
+    return number(value) if math.isfinite(value) else "diverged"
+
+
+def testability_notes(sweep: SweepResults) -> Iterator[str]:
+    """Yields what keeps the finished runs of a sweep from saying anything, contrasts or not."""
+    metrics = dict.fromkeys(
+        [sweep.metric, *(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b))]
+    )
+    for metric in metrics:
+        yield from _degenerate(sweep, metric)
+    if sweep.contrasts and sweep.floors is None:
+        yield "no floors were computed for this sweep, so whether its arms beat an n-gram model is not known"
+    if sweep.contrasts:
+        return
+    means = {arm.name: _mean(sweep, arm.name, sweep.metric) for arm in sweep.arms}
+    ends = {name: value for name, value in means.items() if value is not None}
+    if not ends:
+        return
+    floors = {name: sweep.floor_scores(name, sweep.metric) for name in ends}
+    if all(floors.values()):
+        best = {name: hardest(found, sweep.metric) for name, found in floors.items()}
+        if not any(_better(sweep.metric, ends[name], floors[name][best[name]]) for name in ends):
+            shown = dict.fromkeys(
+                f"{best[name]} of {number(floors[name][best[name]])}{sweep.unit(sweep.metric)}" for name in ends
+            )
+            yield (
+                f"not testable: no arm's {sweep.metric} beats the {' and the '.join(shown)}, counted on the same "
+                "training data"
+            )
+    top = best_possible(sweep.metric)
+    bounded = top is not None and higher_is_better(sweep.metric)
+    if len(ends) > 1 and bounded and all(top - value <= CEILING for value in ends.values()):
+        yield f"not testable: all arms are within {CEILING:g} of the highest {sweep.metric}"
+
+
+def _degenerate(sweep: SweepResults, metric: str) -> Iterator[str]:
+    """Yields whether all runs give the majority class, or all arms are equal to the last digit."""
+    values = {
+        arm.name: [value for run in sweep.runs_of(arm.name) if (value := run.final(metric)) is not None]
+        for arm in sweep.arms
+    }
+    values = {name: found for name, found in values.items() if found}
+    constant = {
+        name: floors[floor]
+        for name in values
+        for floors in [sweep.floor_scores(name, metric)]
+        for floor in (MAJORITY_CLASS, MAJORITY_TAG)
+        if floor in floors and base_name(metric) != "loss"
+    }
+    if values and all(name in constant and _all_equal([*found, constant[name]]) for name, found in values.items()):
+        yield f"all arms give the majority class: their {metric} is that of the most frequent label in every run"
+    elif len(values) == len(sweep.arms) > 1 and equal_arms(sweep, metric):
+        yield f"all arms end with the same {metric} in every seed, to the last digit"
+
+
+def equal_arms(sweep: SweepResults, metric: str) -> bool:
+    """Whether all arms end with the same value of a metric, seed by seed, to the last digit."""
+    found = [[run.final(metric) for run in sweep.runs if run.seed == seed] for seed in sweep.seeds]
+    known = [[value for value in values if value is not None] for values in found]
+    return all(len(values) == len(sweep.arms) and _all_equal(values) for values in known)
+
+
+def _all_equal(values: Iterable[float]) -> bool:
+    values = list(values)
+    return max(values) - min(values) <= _EQUAL
