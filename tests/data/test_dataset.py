@@ -31,7 +31,7 @@ def text_config(make_config, corpus):
 def streams(dataset):
     """The tokens of training and validation of a data set with one source."""
     (part,) = dataset.parts
-    return part.train_stream.tokens, part.validation_stream.tokens
+    return part.train_stream.tokens, dataset.held_out_texts[0].stream.tokens
 
 
 BPE = {"data__tokenizer__kind": "bpe", "data__tokenizer__vocab_size": 280}
