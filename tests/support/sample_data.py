@@ -34,7 +34,7 @@ def held_out():
 
 @functools.cache
 def versions():
-    """Returns a source of the same documents in four versions each, which differ in their first word."""
+    """Returns a source of the same documents in four versions each, with other first words."""
     path = text().with_name("versions.txt")
     lines = text().read_text().split("\n\n")
     path.write_text("\n\n".join(line.replace("Line", word) for line in lines for word in ("Line", "Row", "No", "Part")))
