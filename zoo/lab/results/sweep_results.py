@@ -44,6 +44,7 @@ class SweepResults:
             decided; empty for a single analysis.
         command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
         measures: names of what is measured on the trained runs (`zoo.lab.measures`).
+        corpus: {"experiment", "source"} of an experiment on another text than its own; else empty.
         noise: {metric: noise of paired differences} of earlier sweeps, recorded before this one began.
     """
 
@@ -63,6 +64,7 @@ class SweepResults:
     tuning: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     measures: list[str] = field(default_factory=list)
+    corpus: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Noise] = field(default_factory=dict)
 
     @property
@@ -160,6 +162,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
         tuning=as_dict(experiment.get("tuning")),
         command=as_words(experiment.get("command")),
         measures=requested_measures(folder)[0],
+        corpus=as_dict(experiment.get("corpus")),
         noise=parse_noise(experiment.get("noise")),
     )
 
