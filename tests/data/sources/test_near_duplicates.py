@@ -117,6 +117,8 @@ def test_one_long_text_is_clustered_by_blocks_of_lines():
     # One block may hold the end of the copy and the first of the new lines.
     assert ending[1500:] in "".join(texts_of(held_out))
     assert "".join(texts_of(train)).count(copied[:200]) == 2
+    # What follows a gap is a document of its own.
+    assert min(len(texts_of(train)), len(texts_of(held_out))) > 1
     assert train.characters + held_out.characters == with_copy.characters
 
 

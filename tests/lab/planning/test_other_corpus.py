@@ -57,11 +57,11 @@ def test_the_noise_of_archived_sweeps_is_not_that_of_another_text(monkeypatch):
 
 
 def test_fields_of_the_first_text_are_left_out():
-    base = config.override(
-        fake_run.experiment().base, {"data.source": "hf:a/b", "data.hub.revision": "0" * 40, "data.column": "story"}
-    )
-    flat = flatten(on_corpus(fake_run.experiment(base=base), "text:news.txt").base)
-    assert (flat["data.hub.revision"], flat["data.column"]) == ("", "text")
+    own = {"data.source": "hf:a/b", "data.hub.revision": "0" * 40, "data.column": "story", "data.held_out": "text:dev"}
+    base = config.override(fake_run.experiment().base, own)
+    for source in ("text:news.txt", "hf:c/d"):
+        flat = flatten(on_corpus(fake_run.experiment(base=base), source).base)
+        assert (flat["data.hub.revision"], flat["data.column"], flat["data.held_out"]) == ("", "text", "")
 
 
 def changed(**fields):
