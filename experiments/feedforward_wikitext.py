@@ -15,8 +15,8 @@ ends below ReLU, and below GELU (superiority, margin 0).
 
 from dataclasses import replace
 
-from zoo import config
 from zoo.lab.experiment import Experiment, load_experiment
+from zoo.lab.planning.other_corpus import on_corpus
 from zoo.lab.sizes import sized_name
 
 # The commit of Salesforce/wikitext that is read; the hub's files may change.
@@ -26,14 +26,12 @@ COMMIT = "b08601e04326c79dfdd32d625aee71d232d685c3"
 def get_experiment(size: str = "tiny") -> Experiment:
     """Five activations at equal parameters, on WikiText-2."""
     same = load_experiment(f"feedforward:{size}")
-    text = {
-        "data.source": "hf:Salesforce/wikitext",
-        "data.hub.subset": "wikitext-2-raw-v1",
-        "data.hub.revision": COMMIT,
-    }
-    return replace(
+    there = on_corpus(
         same,
-        name=sized_name("feedforward_wikitext", size),
-        question="Does a gated feed-forward learn more than a plain one of as many parameters, on English?",
-        base=config.override(same.base, text),
+        "hf:Salesforce/wikitext",
+        {"data.hub.subset": "wikitext-2-raw-v1", "data.hub.revision": COMMIT},
+        sized_name("feedforward_wikitext", size),
+    )
+    return replace(
+        there, question="Does a gated feed-forward learn more than a plain one of as many parameters, on English?"
     )

@@ -72,6 +72,19 @@ def test_json_shows_the_exact_batch(flags, capsys):
     assert record["rows_per_epoch"] == dataset.batching.row_count([dataset.parts[0].train_stream])
 
 
+def test_copied_text_is_counted(flags, capsys, tmp_path):
+    lines = [f"{number} of these lines is a line of its own, and of {number**4} sheep.\n" for number in range(60)]
+    (tmp_path / "stories.txt").write_text("".join(lines))
+    (tmp_path / "dev.txt").write_text(lines[7] + lines[8].replace("sheep", "wolves"))
+    named = [*flags[:1], f"--config.data.held_out=text:{tmp_path}/dev.txt"]
+    overlap = json.loads(show(capsys, "configs/gpt2.py:smoke", *named, "--json"))["overlap"]
+    assert overlap["lines"] == 0.5
+    assert 0 < overlap["windows"] < 1
+    text = show(capsys, "configs/gpt2.py:smoke", *named)
+    assert f"copied      {overlap['windows']:.1%} of the held-out windows of 64 bytes and 50.0% of the lines" in text
+    assert "held out    1 documents" in text
+
+
 @pytest.mark.parametrize(
     ("name", "line"), [("t5", "writes: ⟨0⟩"), ("gpt2", "tokens: "), ("elmo", "tokens: "), ("transformer", "tokens: ")]
 )

@@ -88,7 +88,7 @@ def test_auto_is_derived():
         ),
         ({"data.document_separator": "x"}, ["document_separator", "stdlib"]),
         ({"model.elmo.filters": (1, 2)}, ["model.elmo.filters=1,2 has no effect", "leave it at 1,"]),
-        ({"data.held_out": "text:a"}, ["data.held_out=text:a has no effect", "leave it empty"]),
+        ({"data.labels": ("a", "b")}, ["data.labels=a,b has no effect", "leave it empty"]),
         ({"model.norm.kind": [[1]]}, ["model.norm.kind", "is not one of"]),
         ({"model.num_layers": 10**6}, ["model.num_layers=1000000 must be at most 10000"]),
         ({"model.vocab_size": 2**31}, ["model.vocab_size=2147483648 must be at most 16777216"]),

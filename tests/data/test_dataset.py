@@ -31,7 +31,7 @@ def text_config(make_config, corpus):
 def streams(dataset):
     """The tokens of training and validation of a data set with one source."""
     (part,) = dataset.parts
-    return part.train_stream.tokens, part.validation_stream.tokens
+    return part.train_stream.tokens, dataset.held_out_texts[0].stream.tokens
 
 
 BPE = {"data__tokenizer__kind": "bpe", "data__tokenizer__vocab_size": 280}
@@ -189,7 +189,7 @@ def test_loading_bytes_does_not_import_jax(text_config):
     program = (
         "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), "
         "objective=n(kind='causal'), data=n("
-        "source='stdlib', row_format='packed', bad_text='error', document_separator='', validation_fraction=0.1, training_fraction=1.0, mixture_exponent=1.0, "
+        "source='stdlib', row_format='packed', bad_text='error', document_separator='', held_out='', split='documents', validation_fraction=0.1, training_fraction=1.0, mixture_exponent=1.0, "
         "sequence_length=8, tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
     )
     assert (

@@ -4,7 +4,20 @@ import functools
 import tempfile
 from pathlib import Path
 
-from tests.support.sample_data import bad_text, hub, mixture, pairs, questions, records, table, tagged, text, vocabulary
+from tests.support.sample_data import (
+    bad_text,
+    held_out,
+    hub,
+    mixture,
+    pairs,
+    questions,
+    records,
+    table,
+    tagged,
+    text,
+    versions,
+    vocabulary,
+)
 from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.training.startup import resolve_with_vocabulary
@@ -148,7 +161,6 @@ NEEDS = {
     "data.second_column": TASK,
     "data.label_column": TASK,
     "data.labels": TASK,
-    "data.held_out": TASK,
     "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
     "training.trained_layers": TASK,
     "data.examples": TASK,
@@ -160,6 +172,7 @@ NEEDS = {
     "data.mixture": {"data.source": "mixture"},
     "data.mixture_exponent": {"data.source": "mixture", "data.mixture": lambda: mixture(1, 1)},
     "data.bad_text": {"data.source": bad_text},
+    "data.split": {"data.source": versions},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"},
     "data.hub.subset": HUB,
@@ -242,7 +255,7 @@ OTHER_VALUES = {
     "data.second_column": "second",
     "data.label_column": "other",
     "data.labels": ("c", "b", "a"),
-    "data.held_out": lambda: table("dev"),
+    "data.held_out": held_out,
     "data.document_separator": "e",
     "training.trained_layers": 0,
     "training.start_layers": (0,),

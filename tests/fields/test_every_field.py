@@ -144,7 +144,6 @@ LABELLED = (
     "data.conll.words",
     "data.conll.tags",
     "data.header",
-    "data.held_out",
     "data.second_column",
     "data.label_column",
     "data.stride",

@@ -25,6 +25,23 @@ def text():
 
 
 @functools.cache
+def held_out():
+    """Returns a source of other documents of the same characters."""
+    path = text().with_name("held_out.txt")
+    path.write_text("\n\n".join(line[::-1] for line in text().read_text().split("\n\n")))
+    return f"text:{path}"
+
+
+@functools.cache
+def versions():
+    """Returns a source of the same documents in four versions each, with other first words."""
+    path = text().with_name("versions.txt")
+    lines = text().read_text().split("\n\n")
+    path.write_text("\n\n".join(line.replace("Line", word) for line in lines for word in ("Line", "Row", "No", "Part")))
+    return f"text:{path}"
+
+
+@functools.cache
 def vocabulary(*words):
     """Writes BERT's vocab.txt with letters, digits and these words, and returns its path."""
     path = Path(tempfile.mkdtemp(dir=text().parent)) / "vocab.txt"

@@ -1,6 +1,7 @@
 """`zoo data show`: the batches that the model of a config reads."""
 
 import argparse
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterable
@@ -52,6 +53,8 @@ def run_show(args: argparse.Namespace) -> int:
     from zoo.cli.config import resolved_config
     from zoo.config.kinds import OBJECTIVE_KINDS
     from zoo.data.pipeline.show import BatchFormatter, RowStatistics, histogram
+    from zoo.data.sources.documents import Documents
+    from zoo.data.sources.overlap import verbatim_overlap
     from zoo.errors import ConfigError
 
     if args.rows < 0 or args.step < 0:
@@ -83,11 +86,16 @@ def run_show(args: argparse.Namespace) -> int:
     documents = [part.train.index for part in dataset.parts]
     sizes = [int(size) for index in documents for size in index.bytes.tolist()]
     counts = dataset.batching.row_count([part.train_stream for part in dataset.parts])
+    overlap = verbatim_overlap(
+        Documents.joined([part.train for part in dataset.parts]),
+        Documents.joined([text.documents for text in dataset.held_out_texts]),
+    )
     if args.json:
         print(
             json.dumps(
                 {
                     "data": dataset.summary(),
+                    "overlap": dataclasses.asdict(overlap),
                     "rows_per_epoch": counts,
                     "padding": measured.padding,
                     "tokens_per_row": float(measured.lengths.mean()),
@@ -99,7 +107,7 @@ def run_show(args: argparse.Namespace) -> int:
             )
         )
         return 0
-    _print_counts(dataset, counts, size, measured)
+    _print_counts(dataset, counts, size, measured, overlap)
     import numpy as np
 
     for title, values, bins in (("document bytes", np.array(sizes), 10), ("tokens of a row", measured.lengths, 6)):
@@ -242,19 +250,24 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_counts(dataset, rows: int, batch_size: int, measured) -> None:
+def _print_counts(dataset, rows: int, batch_size: int, measured, overlap) -> None:
     print(f"source      {dataset.description}")
     tokenizer = dataset.tokenizer
     print(f"tokenizer   {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
-    for name in ("train", "validation"):
-        documents = [getattr(part, name) for part in dataset.parts]
-        tokens = sum(len(getattr(part, f"{name}_stream")) for part in dataset.parts)
+    held_out = dataset.held_out_texts
+    for label, documents, tokens in (
+        ("training", [part.train for part in dataset.parts], dataset.train_tokens),
+        ("held out", [text.documents for text in held_out], dataset.validation_tokens),
+    ):
         size = sum(part.bytes for part in documents)
-        label = "training" if name == "train" else "held out"
         count = sum(part.count for part in documents)
         print(
             f"{label:11s} {count:,} documents, {size:,} bytes, {tokens:,} tokens, {size / tokens:.2f} bytes per token"
         )
+    print(
+        f"copied      {overlap.windows:.1%} of the held-out windows of 64 bytes and {overlap.lines:.1%} of the lines "
+        "of 20 characters or more occur in the training text"
+    )
     print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
     print(
         f"a row       {measured.slots} positions, {measured.padding:.1%} padding; {measured.predicted:.1f} tokens "

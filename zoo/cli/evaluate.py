@@ -251,7 +251,7 @@ def text_streams(trained, args: argparse.Namespace):
         return [data.encode_text_file(args.text, trained.tokenizer, config)]
     dataset = data.load(config)
     check_same_data(RunFolder(args.run), dataset)
-    return [replace(part.validation_stream, text_bytes=part.validation.bytes) for part in dataset.parts]
+    return [replace(text.stream, text_bytes=text.documents.bytes) for text in dataset.held_out_texts]
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:

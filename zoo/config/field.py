@@ -89,10 +89,12 @@ def chosen(flat: Mapping[str, Any], path: str) -> tuple:
     """Returns the value at a path of a flat config, as a tuple of one.
 
     For `data.source` these are the kinds of source, the text before a ":"; a mixture also has the
-    kinds of its entries.
+    kinds of its entries, and `data.held_out` adds its own kind.
     """
     if path != "data.source":
         return (flat[path],)
     entries = flat["data.mixture"] if flat[path] == "mixture" and isinstance(flat["data.mixture"], tuple | list) else ()
     sources = [flat[path], *(str(entry).partition("*")[2].strip() for entry in entries)]
+    if held_out := flat.get("data.held_out"):
+        sources.append(held_out)
     return tuple(str(source).partition(":")[0] for source in sources)

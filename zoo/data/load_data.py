@@ -10,8 +10,8 @@ from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_
 from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
 from zoo.data.sources.documents import Documents
-from zoo.data.sources.source import read_components, read_text_file
-from zoo.data.text_dataset import TextDataset, TokenizedSource, joined_fingerprint
+from zoo.data.sources.source import read_components, read_held_out, read_text_file
+from zoo.data.text_dataset import TextDataset, TokenizedSource, TokenizedText, joined_fingerprint
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 from zoo.data.translation.pair_dataset import (
@@ -45,7 +45,11 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
     data = config.data
     tokenizer_type = tokenizer_class(data.tokenizer.kind)
     components = read_components(data)
-    splits = [documents.split(data.validation_fraction) for _, documents in components]
+    held_out = read_held_out(data, [documents for _, documents in components])
+    splits = [
+        (documents, None) if held_out else documents.split(data.validation_fraction, data.split == "clustered")
+        for _, documents in components
+    ]
     tokenizer = tokenizer_type.build(
         data.tokenizer,
         Documents.joined([documents for _, documents in components]),
@@ -55,11 +59,23 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
     parts = []
     for (weight, source), (train, validation) in zip(components, splits, strict=True):
         train = train.subset(data.training_fraction)
-        streams = cached_streams(tokenizer, {"train": train, "validation": validation}, batching.with_sentences)
+        texts = {"train": train} | ({"validation": validation} if validation else {})
+        streams = cached_streams(tokenizer, texts, batching.with_sentences)
         weight *= len(streams["train"]) ** data.mixture_exponent
-        parts.append(TokenizedSource(weight, source, train, validation, streams["train"], streams["validation"]))
-    batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])
-    return TextDataset(tokenizer, batching, tuple(parts))
+        tokenized = TokenizedText(validation, streams["validation"]) if validation else None
+        parts.append(TokenizedSource(weight, source, train, streams["train"], tokenized))
+    given = held_out and TokenizedText(held_out, _held_out_stream(tokenizer, held_out, batching, data))
+    dataset = TextDataset(tokenizer, batching, tuple(parts), given)
+    batching.check([part.train_stream for part in parts], [text.stream for text in dataset.held_out_texts])
+    return dataset
+
+
+def _held_out_stream(tokenizer: Tokenizer, held_out: Documents, batching: Batching, data: Any) -> Stream:
+    """Tokenises a held-out text of its own, which may have characters that the training text lacks."""
+    try:
+        return cached_streams(tokenizer, {"validation": held_out}, batching.with_sentences)["validation"]
+    except DataError as error:
+        raise DataError([f"data.held_out={data.held_out}: {problem}" for problem in error.problems]) from error
 
 
 def source_fingerprint(config: Any) -> str:
@@ -74,7 +90,9 @@ def source_fingerprint(config: Any) -> str:
         return read_task(config)[0].fingerprint
     if config.objective.kind == "translation":
         return fingerprint_of_pairs(*read_split_pairs(config.data))
-    return joined_fingerprint([documents.fingerprint for _, documents in read_components(config.data)])
+    texts = [documents for _, documents in read_components(config.data)]
+    held_out = read_held_out(config.data, texts)
+    return joined_fingerprint([documents.fingerprint for documents in [*texts, *([held_out] if held_out else [])]])
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from zoo.data.pipeline import batches
 from zoo.data.pipeline.batching import Batching
@@ -14,22 +14,30 @@ from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
+class TokenizedText(NamedTuple):
+    """Documents and their tokens, memory-mapped."""
+
+    documents: Documents
+    stream: Stream
+
+
 @dataclass(frozen=True, eq=False)
 class TokenizedSource:
-    """One source of a data set, split in two and tokenised.
+    """One source of a data set, tokenised.
 
     Attributes:
         weight: its share of the training rows, in any unit.
-        source, train, validation: the documents.
-        train_stream, validation_stream: their tokens, memory-mapped.
+        source: its documents.
+        train: those that are trained on.
+        train_stream: their tokens, memory-mapped.
+        validation: those that are held out; None if another text is (`TextDataset.held_out`).
     """
 
     weight: float
     source: Documents
     train: Documents
-    validation: Documents
     train_stream: Stream
-    validation_stream: Stream
+    validation: TokenizedText | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +48,13 @@ class TextDataset(UnlabelledDataset):
         tokenizer: made the tokens.
         batching: how rows and batches are made.
         parts: the sources: one, or those of a mixture.
+        held_out: the text of `data.held_out`; None if a share of each source is held out.
     """
 
     tokenizer: Tokenizer
     batching: Batching
     parts: tuple[TokenizedSource, ...]
+    held_out: TokenizedText | None = None
 
     def for_config(self, config: Any) -> Self:
         """Returns the same text with the batches of another config; see `Batching.for_config`."""
@@ -58,15 +68,21 @@ class TextDataset(UnlabelledDataset):
     @property
     def validation_tokens(self) -> int:
         """Number of held-out tokens."""
-        return sum(len(part.validation_stream) for part in self.parts)
+        return sum(len(text.stream) for text in self.held_out_texts)
+
+    @property
+    def held_out_texts(self) -> list[TokenizedText]:
+        """The texts that are scored: that of `data.held_out`, or a part of each source."""
+        return [self.held_out] if self.held_out else [part.validation for part in self.parts if part.validation]
 
     @property
     def description(self) -> str:
         """One-line description."""
+        held_out = f"; held out {self.held_out.documents.description}" if self.held_out else ""
         if len(self.parts) == 1:
-            return self.parts[0].source.description
+            return self.parts[0].source.description + held_out
         total = sum(part.weight for part in self.parts)
-        return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts)
+        return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts) + held_out
 
     def training_batches(
         self, start_step: int = 0, process_index: int = 0, process_count: int = 1
@@ -84,7 +100,7 @@ class TextDataset(UnlabelledDataset):
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
         """Returns batches of the held-out text; see `Batching.evaluation`."""
-        streams = [part.validation_stream for part in self.parts]
+        streams = [text.stream for text in self.held_out_texts]
         return self.batching.evaluation(streams, length, multiple_of, process_index, process_count, limit_batches)
 
     def summary(self) -> dict[str, Any]:
@@ -95,23 +111,42 @@ class TextDataset(UnlabelledDataset):
                 "description": part.source.description,
                 "documents": part.source.count,
                 "train_documents": part.train.count,
-                "validation_documents": part.validation.count,
                 "train_tokens": len(part.train_stream),
-                "validation_tokens": len(part.validation_stream),
                 "train_bytes": part.train.bytes,
-                "validation_bytes": part.validation.bytes,
                 "bad_text": dict(part.source.index.left_out),
+                **(_validation_record(part.validation) if part.validation else {}),
             }
             for part in self.parts
         ]
-        if len(parts) == 1:
-            return parts[0] | {"tokenizer": self.tokenizer.summary()}
-        return {
+        found = {
             "fingerprint": joined_fingerprint([part["fingerprint"] for part in parts]),
             "description": self.description,
             "tokenizer": self.tokenizer.summary(),
-            "parts": [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)],
         }
+        if len(parts) == 1:
+            found = parts[0] | found
+        else:
+            found["parts"] = [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]
+        if not self.held_out:
+            return found
+        documents = self.held_out.documents
+        return found | {
+            "fingerprint": joined_fingerprint([*(part["fingerprint"] for part in parts), documents.fingerprint]),
+            "held_out": {
+                "fingerprint": documents.fingerprint,
+                "description": documents.description,
+                "bad_text": dict(documents.index.left_out),
+                **_validation_record(self.held_out),
+            },
+        }
+
+
+def _validation_record(text: TokenizedText) -> dict[str, int]:
+    return {
+        "validation_documents": text.documents.count,
+        "validation_tokens": len(text.stream),
+        "validation_bytes": text.documents.bytes,
+    }
 
 
 def joined_fingerprint(parts: Sequence[str]) -> str:

@@ -89,6 +89,8 @@ class Experiment:
             found at this one. Filled in by `zoo run --tuned-as`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
             metric and the contrasts need.
+        corpus: {"experiment": its name on its own text, "source": the text} of an experiment on
+            another text (`zoo.lab.planning.other_corpus`); empty on its own.
 
     Raises:
         ConfigError: with one line for every mistake in the declaration.
@@ -114,6 +116,7 @@ class Experiment:
     seeds_of_arms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     measures: tuple[str, ...] = ()
+    corpus: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         if problems := list(_type_problems(self)):

@@ -79,6 +79,6 @@ def test_evaluation_takes_every_row_once_at_any_batch_size(config):
             found += [{key: array[number].tolist() for key, array in batch.items()} for number in np.flatnonzero(real)]
         return found
 
-    streams = [part.validation_stream for part in dataset.parts]
+    streams = [text.stream for text in dataset.held_out_texts]
     assert len(rows(1)) == dataset.batching.rows(streams, 24).num_rows
     assert rows(1) == rows(8)

@@ -296,7 +296,7 @@ def test_batches_are_masked_as_configured(tmp_path, make_config):
     shown = {"objective.mask_token_fraction": 0.0, "training.eval_masks": "all"}
     evaluated = next(zoo.data.load(make_config(encoder | changes | shown)).evaluation_batches())
     assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
-    assert same(evaluated, next(dataset.batching.evaluation([dataset.parts[0].validation_stream], limit_batches=0)))
+    assert same(evaluated, next(dataset.batching.evaluation([dataset.held_out_texts[0].stream], limit_batches=0)))
     plain = zoo.data.load(make_config({"data.source": f"text:{text}"}))
     assert plain.batching.corruption is None
     with plain.training_batches() as batches:

@@ -131,4 +131,4 @@ def test_a_data_set_holds_corrupted_spans(tmp_path, monkeypatch):
         for s, t in zip(one["source"], one["targets"], strict=True)
         if s[0] >= 0
     ]
-    np.testing.assert_array_equal(np.concatenate(rows), dataset.parts[0].validation_stream.tokens)
+    np.testing.assert_array_equal(np.concatenate(rows), dataset.held_out_texts[0].stream.tokens)

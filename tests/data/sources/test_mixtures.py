@@ -118,7 +118,7 @@ def test_validation_holds_every_part_once_whatever_the_weights(parts):
     one, mixed = held_out(1, 1)
     other, _ = held_out(5, 1)
     assert np.array_equal(one, other)
-    targets = sum(max(len(part.validation_stream) - 1, 0) for part in mixed.parts)
+    targets = sum(max(len(text.stream) - 1, 0) for text in mixed.held_out_texts)
     assert (one[:, 1:] >= 0).sum() == targets
 
 

@@ -98,3 +98,13 @@ def test_the_command_prints_the_caveats(run, command_line):
     code, output, _ = command_line("compare", str(run("a", {})), str(run("b", ENCODER)))
     assert code == 0
     assert "caveat: arms are scored on different targets by eval/loss" in output
+
+
+def test_another_content_of_one_held_out_file_is_a_caveat(run):
+    texts = [
+        run(name, {"data.held_out": "text:dev.txt"}, data={"held_out": {"fingerprint": content}})
+        for name, content in (("a", "0" * 64), ("b", "0" * 64), ("c", "1" * 64))
+    ]
+    assert caveats(*texts[:2]) == []
+    (line,) = caveats(*texts[1:])
+    assert line.startswith("arms differ in the content of data.held_out: 000000000000")

@@ -11,7 +11,8 @@ REPORT_EXAMPLE = """examples:
   zoo report runs/norm_placement
   zoo report runs/norm_placement --note "warm-up of 50 is a fifth of the steps"
   zoo report runs/norm_placement --json | jq .differences
-  zoo report runs                          an index over all sweeps in a folder"""
+  zoo report runs                          an index over all sweeps in a folder
+  zoo report runs/muon runs/muon-on-news   both, and on which text each claim holds"""
 COMPARE_EXAMPLE = """examples:
   zoo compare runs/a runs/b runs/c --output comparison.html
   zoo compare --name mine=runs/a --name theirs=runs/b"""
@@ -28,7 +29,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description="Judges a sweep, finished or still running, and writes a self-contained HTML page. For a folder "
         "that holds sweeps, it writes the reports that are not up to date, and an index.",
     )
-    report.add_argument("folder", metavar="DIR", help="folder of a sweep, which has an experiment.json, or of sweeps")
+    report.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="+",
+        help="folder of a sweep, which has an experiment.json, or of sweeps; or several sweeps of one experiment on "
+        "different texts",
+    )
     report.add_argument("--output", metavar="FILE", help="HTML file to write (default: DIR/report.html)")
     report.add_argument(
         "--note", metavar="TEXT", help="add a note, with its date, to notes.md in DIR; reports show all notes"
@@ -68,7 +75,9 @@ def run_report(args: argparse.Namespace) -> int:
     from zoo.lab.results.notes import add_note
     from zoo.lab.results.sweep_results import load_sweep
 
-    folder = Path(args.folder)
+    folder = Path(args.folders[0])
+    if len(args.folders) > 1:
+        return _report_on_corpora(args)
     if not (folder / "experiment.json").exists() and sweep_folders(folder):
         for flag in ("output", "note", "json"):
             if getattr(args, flag):
@@ -80,6 +89,32 @@ def run_report(args: argparse.Namespace) -> int:
     if args.note is not None:
         add_note(folder, args.note)
     return _print(args, sweep, build_report(sweep, args.output or folder / "report.html"))
+
+
+def _report_on_corpora(args: argparse.Namespace) -> int:
+    """Writes the reports of one experiment on several texts, and prints where each claim holds."""
+    from zoo.lab.measures import compute_missing_measures
+    from zoo.lab.report.build import build_report
+    from zoo.lab.results.corpora import claims_on_corpora
+    from zoo.lab.results.sweep_results import load_sweep
+
+    for flag in ("output", "note", "json"):
+        if getattr(args, flag):
+            raise ConfigError(f"--{flag} is for a single sweep, and {len(args.folders)} are given")
+    judged = []
+    for folder in map(Path, args.folders):
+        compute_missing_measures(folder, lambda line: print(line, file=sys.stderr))
+        sweep = load_sweep(folder)
+        report = build_report(sweep, folder / "report.html")
+        judged.append((sweep, report.verdict))
+        print(report.path)
+    if not (claims := claims_on_corpora(judged)):
+        raise ConfigError(
+            f"{', '.join(args.folders)}: no claim is judged on several texts; zoo run FILE --corpus SOURCE runs an "
+            "experiment on another text, and its rules have to be those of the first"
+        )
+    print("\n".join(f"{claim.overall.capitalize()}: {claim.sentence}." for claim in claims))
+    return 0
 
 
 def run_compare(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ FLAGS = {
     "until_decided": "--until-decided",
     "max_seeds": "--max-seeds",
     "population": "--population",
+    "corpus": "--corpus",
     "executor": "--executor",
     "changes": "--set",
 }

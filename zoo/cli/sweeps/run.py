@@ -24,6 +24,7 @@ EPILOG = """examples:
   zoo run --config=gpt2:tiny --arm gpt2= --arm llama=model.norm.kind=rmsnorm,model.ffn.kind=swiglu
   zoo run experiments/norm_placement.py:quick --tune optimizer.learning_rate=1e-3,3e-3,1e-2
   zoo run experiments/norm_placement.py:quick --until-decided --max-seeds 8
+  zoo run experiments/feedforward.py --corpus text:corpus.txt
   zoo run experiments/norm_placement.py --population
   zoo run experiments/norm_placement.py:gpu --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
 
@@ -142,6 +143,7 @@ def _experiment(args: argparse.Namespace):
     from zoo import config
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
+    from zoo.lab.planning.other_corpus import on_corpus
     from zoo.lab.planning.tuning import with_values_of
     from zoo.lab.results.noise import noise_of_sweeps
 
@@ -152,6 +154,8 @@ def _experiment(args: argparse.Namespace):
         if args.experiment
         else experiment_from_flags(args.config, args.vary, args.name, args.arms)
     )
+    if args.corpus:
+        experiment = on_corpus(experiment, args.corpus)
     varied = {
         path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level
     }
@@ -192,6 +196,8 @@ def _check_source(args: argparse.Namespace) -> None:
         raise ConfigError(
             f"{'--vary' if args.vary else '--name'} needs --config=FILE; an experiment file declares its own factors"
         )
+    if args.corpus is not None and not args.experiment:
+        raise ConfigError("--corpus needs an experiment file; with --config set the text by --set data.source=...")
     if args.experiment and args.metric is not None:
         raise ConfigError("--metric needs --config=FILE or --arm; an experiment file declares its own metric")
     if args.config and not (args.vary or args.arms or args.seeds):

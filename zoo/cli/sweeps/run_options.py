@@ -35,6 +35,12 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
         "--name", help="with --config or --arm: name of the sweep (default: from the config file and the fields)"
     )
     group.add_argument(
+        "--corpus",
+        metavar="SOURCE",
+        help="run an experiment file on another text, e.g. text:corpus.txt, as a sweep NAME-on-TEXT with the same "
+        "rules; zoo report DIR DIR says on which texts a claim holds",
+    )
+    group.add_argument(
         "--set",
         metavar="PATH=VALUE",
         dest="changes",

@@ -35,6 +35,7 @@ def check_examples(flat: dict[str, Any]) -> Iterator[str]:
                     "leave it out"
                 )
     if objective not in OBJECTIVE_KINDS.having("examples"):
+        yield from _check_held_out_text(flat, source)
         if objectives := EXAMPLES_OF.get(source):
             yield (
                 f"data.source={flat['data.source']} holds examples, not running text, for objective.kind="
@@ -49,6 +50,27 @@ def check_examples(flat: dict[str, Any]) -> Iterator[str]:
             f"one of {', '.join(able)}"
         )
     yield from _check_held_out(flat, source)
+
+
+def _check_held_out_text(flat: dict[str, Any], source: str) -> Iterator[str]:
+    """Yields the problems of a held-out text of its own."""
+    if not (named := flat["data.held_out"]):
+        return
+    held_out, given = named.partition(":")[0], f"data.held_out={named}"
+    if held_out == "mixture":
+        yield f"{given} must be one source, because a score of several texts depends on their weights"
+    elif held_out == "split" and source not in ("hf", "tfds"):
+        yield f"{given} is a split of an hf or tfds data set, and data.source is {flat['data.source']}; name a source"
+    elif EXAMPLES_OF.get(held_out):
+        yield f"{given} holds examples, not running text, for objective.kind={' or '.join(EXAMPLES_OF[held_out])}"
+    if named == flat["data.source"] or (held_out == "split" and named == f"split:{flat['data.hub.split']}"):
+        yield f"{given} is the training text too, so the score would be that of memory; name another text"
+    for path in ("data.validation_fraction", "data.split"):
+        if flat[path] != BY_PATH[path].default:
+            yield (
+                f"{path}={shown(flat[path])} has no effect: the held-out text is given; leave it at "
+                f"{shown(BY_PATH[path].default)}"
+            )
 
 
 def _check_held_out(flat: dict[str, Any], source: str) -> Iterator[str]:

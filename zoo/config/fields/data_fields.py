@@ -89,9 +89,8 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.held_out",
         "",
         str,
-        "source of the held-out examples, e.g. `tsv:dev.tsv`, or `split:NAME` of the same hf or tfds data set; "
-        "empty: `validation_fraction` of the source",
-        when=EXAMPLE_OBJECTIVES,
+        "source of the held-out text or examples, e.g. `text:dev.txt`, `tsv:dev.tsv`, or `split:NAME` of the same hf "
+        "or tfds data set; empty: `validation_fraction` of the source",
     ),
     Field(
         "data.hub.revision",
@@ -141,6 +140,19 @@ DATA_FIELDS: tuple[Field, ...] = (
         "string that separates documents in a text file; empty: a file is one document",
     ),
     Field("data.validation_fraction", 0.1, float, "share of the text that is held out", above=0, maximum=0.9),
+    Field(
+        "data.split",
+        "documents",
+        str,
+        "what stays together when a share of a text is held out",
+        {
+            "documents": "each document and its exact copies; of fewer than 20 documents the end is held out",
+            "clustered": "near-duplicates: documents that share a tenth of their passages, or with fewer than 20 "
+            "documents blocks of lines that do",
+        },
+        when=TEXT_OBJECTIVES,
+        added=True,
+    ),
     Field(
         "data.training_fraction",
         1.0,

@@ -50,6 +50,17 @@ _NOT_TEXT = frozenset(
     )
 )
 _ALL = "all of them"
+# Tokenizers whose tokens depend on the training text.
+_TRAINED = ("characters", "words", "bpe", "wordpiece", "unigram")
+# Fields that choose the texts of a source, by its kind; all read `data.bad_text`.
+_HUB = tuple(f"data.hub.{name}" for name in ("revision", "subset", "split", "folder"))
+_READ_BY = {
+    "text": ("data.document_separator",),
+    "jsonl": ("data.column",),
+    "parquet": ("data.column",),
+    "hf": ("data.column", *_HUB),
+    "tfds": ("data.column", *_HUB),
+}
 # Labels of another term than the loss of tokens; no model reads them.
 _OTHER_LABELS = ("next",)
 
@@ -241,24 +252,45 @@ def _hidden(flat: Mapping[str, Any]) -> str:
 
 def _text(flat: Mapping[str, Any]) -> str:
     """Returns the held-out text in words; equal if and only if all settings that choose it are."""
-    chosen = {
-        path: value
-        for path, value in flat.items()
-        if path.startswith("data.") and not path.startswith("data.tokenizer.") and path not in _NOT_TEXT
-    }
+    if (named := _given_text(flat)) and not named.startswith("split:"):
+        chosen = {path: flat[path] for path in ("data.bad_text", *_READ_BY.get(named.partition(":")[0], ()))}
+        other = {path: value for path, value in chosen.items() if value != _plain_default(path)}
+        return f"{named}, held out{f'; {_settings(other)}' if other else ''}"
+    chosen = _text_fields(flat)
     source, fraction = chosen.pop("data.source"), chosen.pop("data.validation_fraction")
     other = {path: value for path, value in chosen.items() if value != _plain_default(path)}
     shown = f"; {_settings(other)}" if other else ""
     return f"{100 * fraction:.3g} % of {source}, held out{shown}"
 
 
+def _text_fields(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that choose texts, for training and for the evaluation."""
+    return {
+        path: value
+        for path, value in flat.items()
+        if path.startswith("data.") and not path.startswith("data.tokenizer.") and path not in _NOT_TEXT
+    }
+
+
+def _given_text(flat: Mapping[str, Any]) -> str:
+    """Returns `data.held_out` if it names running text; arms may then be trained on other texts."""
+    return flat["data.held_out"] if flat["objective.kind"] in OBJECTIVE_KINDS.having("text") else ""
+
+
 def _tokenizer(flat: Mapping[str, Any]) -> str:
+    """Returns the tokenizer in words, with what it is trained on where `_text` does not say that."""
     settings = {
         path.removeprefix("data.tokenizer."): value
         for path, value in flat.items()
         if path.startswith("data.tokenizer.") and value != _plain_default(path)
     }
     kind = settings.pop("kind", configs.BY_PATH["data.tokenizer.kind"].default)
+    if _given_text(flat) and kind in _TRAINED:
+        settings |= {
+            path: value
+            for path, value in _text_fields(flat).items()
+            if value != _plain_default(path) and path != "data.held_out"
+        }
     return f"{kind} ({_settings(settings)})" if settings else kind
 
 

@@ -10,11 +10,14 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from zoo.data.sources.near_duplicates import cached_clusters, clusters, held_out_clusters, text_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 # From this many documents on, validation consists of whole documents.
 _WHOLE_DOCUMENTS_FROM = 20
+# Text of fewer documents is clustered by blocks of lines: a 200th of the text, within these bounds.
+_BLOCKS, _SMALLEST_BLOCK, _LARGEST_BLOCK = 200, 64, 4096
 
 
 class Piece(NamedTuple):
@@ -151,7 +154,7 @@ class Documents:
         left_out = BadTextPolicy.describe_counts(self.index.left_out)
         return f"{self.name}: {documents}, {self.characters:,} characters{left_out}"
 
-    def split(self, fraction: float) -> tuple["Documents", "Documents"]:
+    def split(self, fraction: float, clustered: bool = False) -> tuple["Documents", "Documents"]:
         """Splits documents into (training, validation), by their content alone.
 
         With 20 documents or more, validation takes whole documents in the order of the sha256 of
@@ -160,8 +163,14 @@ class Documents:
         `fraction` of the characters is cut off the end of the text, as nanoGPT does for tiny
         Shakespeare.
 
+        Clustered, whole clusters of near-duplicates (`near_duplicates.clusters`) take the place of
+        documents, in the order of the smallest sha256 in each. With fewer than 20 documents these are
+        clusters of blocks of lines, from the end of the text: a block that has a near-duplicate
+        further up is left to training.
+
         Args:
             fraction: share of the characters for validation, above 0 and below 1.
+            clustered: whether near-duplicates stay together.
 
         Raises:
             ConfigError: a fraction out of range.
@@ -169,6 +178,8 @@ class Documents:
         """
         if not 0 < fraction < 1:
             raise ConfigError(f"data.validation_fraction: must lie between 0 and 1, both excluded; got {fraction}")
+        if clustered:
+            return self._split_clusters(fraction)
         chosen = self._chosen(fraction) if self.count >= _WHOLE_DOCUMENTS_FROM else None
         if chosen is not None:
             return self._documents("training", ~chosen), self._documents("validation", chosen)
@@ -178,7 +189,7 @@ class Documents:
                 f"data.validation_fraction: {fraction} of {self.description} leaves the "
                 f"{'training' if border <= 0 else 'validation'} part empty; take a longer text or another fraction"
             )
-        return self._characters("training", 0, border), self._characters("validation", border, self.characters)
+        return self._ranges("training", [(0, border)]), self._ranges("validation", [(border, self.characters)])
 
     def subset(self, fraction: float) -> "Documents":
         """Returns about this share of the text, chosen as `split` does.
@@ -218,18 +229,81 @@ class Documents:
 
         return Documents(read, f"{part} part of {self.name}", self.bad_text, self.index.select(kept), is_part=True)
 
-    def _characters(self, part: str, start: int, stop: int) -> "Documents":
+    def _split_clusters(self, fraction: float) -> tuple["Documents", "Documents"]:
+        index, wanted = self.index, fraction * self.characters
+        if self.count >= _WHOLE_DOCUMENTS_FROM:
+            labels = cached_clusters(
+                f"documents {self.fingerprint}", self.count, lambda: clusters(self.pieces(), index.digests, self.bytes)
+            )
+            chosen = _chosen_parts(labels, index.characters, np.argsort(np.array(index.digests)), wanted)
+            if chosen is not None:
+                return self._documents("training", ~chosen), self._documents("validation", chosen)
+        size = min(max(self.characters // _BLOCKS, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        hashes, lengths = [], []
+        for block in text_blocks(self.pieces(), size):
+            hashes.append(hashlib.sha256(block.encode()).digest())
+            lengths.append(len(block))
+        labels = cached_clusters(
+            f"blocks of {size} {self.fingerprint}",
+            len(lengths),
+            lambda: clusters(((True, block) for block in text_blocks(self.pieces(), size)), hashes, self.bytes),
+        )
+        # From the last cluster to the first, by where each begins.
+        first = np.full(labels.max() + 1, len(labels))
+        np.minimum.at(first, labels, np.arange(len(labels)))
+        chosen = _chosen_parts(labels, np.array(lengths), np.argsort(-first[labels], kind="stable"), wanted)
+        if chosen is None:
+            raise DataError(
+                f"data.split: {self.description} is one cluster of near-duplicates, so that one side would be empty; "
+                "take a longer text, or data.split=documents"
+            )
+        return tuple(
+            self._ranges(part, _ranges_of(kept, lengths))
+            for part, kept in (("training", ~chosen), ("validation", chosen))
+        )
+
+    def _ranges(self, part: str, ranges: Sequence[tuple[int, int]]) -> "Documents":
+        """Returns the text between some places, which are numbers of characters, in order."""
+
         def read(policy: BadTextPolicy) -> Iterator[Piece]:
-            place, begun = 0, False
+            place, current, begun = 0, 0, False
             for opens, text in self._pass(policy):
-                inside = text[max(start - place, 0) : max(stop - place, 0)]
-                place += len(text)
-                begun = begun and not opens
-                if inside:
-                    yield Piece(not begun, inside)
-                    begun = True
+                end, begun = place + len(text), begun and not opens
+                while current < len(ranges) and ranges[current][0] < end:
+                    start, stop = ranges[current]
+                    if inside := text[max(start - place, 0) : max(stop - place, 0)]:
+                        yield Piece(not begun, inside)
+                        begun = True
+                    if stop > end:
+                        break
+                    current, begun = current + 1, False
+                place = end
 
         return Documents(read, f"{part} part of {self.name}", self.bad_text, is_part=True)
+
+
+def _chosen_parts(labels: np.ndarray, sizes: np.ndarray, order: np.ndarray, wanted: float) -> np.ndarray | None:
+    """Returns which parts of a text are held out, bool [parts], or None if that leaves a side empty.
+
+    Args:
+        labels: the cluster of each part.
+        sizes: characters of each part.
+        order: the parts, from the one whose cluster is considered first.
+        wanted: characters to hold out.
+    """
+    ordered = list(dict.fromkeys(labels[order].tolist()))
+    totals = np.bincount(labels, sizes, minlength=len(ordered))
+    held_out = [ordered[place] for place in held_out_clusters(totals[ordered].tolist(), wanted)]
+    chosen = np.isin(labels, held_out)
+    return chosen if chosen.any() and not chosen.all() else None
+
+
+def _ranges_of(kept: np.ndarray, lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns where consecutive blocks that are kept begin and end."""
+    ends = np.cumsum(lengths)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], kept, [False]]).astype(int)))
+    places = np.concatenate([[0], ends])[edges].tolist()
+    return list(zip(places[::2], places[1::2], strict=True))
 
 
 def _without_blank(pieces: Iterable[Piece]) -> Iterator[Piece]:

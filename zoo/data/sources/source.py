@@ -3,7 +3,7 @@
 A source is one function in `SOURCES`, found by the part of `data.source` before the ":".
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +14,10 @@ from zoo.data.sources.hubs import hugging_face, tensorflow_datasets
 from zoo.data.sources.records import json_lines, parquet
 from zoo.data.sources.standard_library import standard_library
 from zoo.data.sources.synthetic import synthetic
+from zoo.data.sources.tables import held_out_config
 from zoo.data.sources.text_files import file_pieces, find_files, path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, did_you_mean, shown
+from zoo.errors import ConfigError, DataError, did_you_mean, shown
 
 
 class SourceReader(NamedTuple):
@@ -80,6 +81,32 @@ def read_components(data: Any) -> list[tuple[float, Documents]]:
     if problems:
         raise ConfigError(problems)
     return components
+
+
+def read_held_out(data: Any, training: Sequence[Documents]) -> Documents | None:
+    """Opens the held-out text that `data.held_out` names; returns None if it is empty.
+
+    Args:
+        data: the `data` part of a config.
+        training: the training texts, which are read too.
+
+    Raises:
+        ConfigError: as `read_documents`.
+        DataError: bad text or none, or all of it is also training text.
+    """
+    if not data.held_out:
+        return None
+    try:
+        held_out = read_documents(held_out_config(data))
+        digests = held_out.index.digests
+    except ConfigError as error:
+        raise ConfigError([problem.replace("data.source", "data.held_out", 1) for problem in error.problems]) from error
+    if set(digests) <= {digest for documents in training for digest in documents.index.digests}:
+        raise DataError(
+            f"data.held_out={data.held_out}: all of it is also training text, so the score would be that of memory; "
+            "leave it out of data.source, or name another text"
+        )
+    return held_out
 
 
 def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error") -> Documents:

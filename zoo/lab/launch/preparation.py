@@ -115,7 +115,7 @@ def _data_changes(folder: RunFolder, text: str, tokenizer: str | None) -> Iterat
         return  # It begins anew.
     before = as_dict(folder.meta.get("data"))
     pairs = (
-        ("the text of data.source", before.get("fingerprint"), text),
+        (f"the text of data.source{' or data.held_out' * ('held_out' in before)}", before.get("fingerprint"), text),
         ("the tokenizer", as_dict(before.get("tokenizer")).get("fingerprint"), tokenizer),
     )
     for what, old, new in pairs:

@@ -52,7 +52,8 @@ class Plan:
     def noise(self) -> dict[str, Any]:
         """{metric: {sd, df, source}} of paired differences, as earlier sweeps tell it."""
         experiment = self.experiment
-        if experiment.noise or not self.arms:
+        # The record is of the text that the sizes share.
+        if experiment.noise or experiment.corpus or not self.arms:
             return dict(experiment.noise)
         used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
         return noise_of_size(experiment.size, used, self.arms[0].tokens)
@@ -72,6 +73,7 @@ class Plan:
             "name": experiment.name,
             "question": experiment.question,
             "size": experiment.size,
+            **({"corpus": dict(experiment.corpus)} if experiment.corpus else {}),
             "claim": experiment.claim and experiment.claim.record(),
             "metric": experiment.metric,
             "factors": {factor: list(levels) for factor, levels in experiment.factors.items()},

@@ -10,8 +10,9 @@ from zoo.errors import ConfigError
 from zoo.lab.report.html_tables import Cell, escape, state_cell, table, unbroken
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import summary
+from zoo.lab.results.corpora import claims_on_corpora
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.verdict import judge
+from zoo.lab.results.verdict import Verdict, judge
 
 INDEX_FILE = "index.html"
 # Seconds after which a browser that follows the sweeps loads the page again.
@@ -62,6 +63,7 @@ def render_index(folder: Path, entries: list[IndexEntry], followed: bool = False
         followed: the page is served while runs continue, and loads itself again.
     """
     style = (files("zoo.lab.report") / "web" / "report.css").read_text(encoding="utf-8")
+    verdicts = [entry.sweep and judge(entry.sweep) for entry in entries]
     title = f"Sweeps in {folder.resolve().name or folder}"
     again = f'<meta http-equiv="refresh" content="{RELOAD_SECONDS}">\n' if followed else ""
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -71,18 +73,28 @@ def render_index(folder: Path, entries: list[IndexEntry], followed: bool = False
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head><body>"
         f'<header><div class="head"><h1>{escape(title)}</h1></div></header><main>'
-        + table("Sweeps", ["sweep", "question", "state", "found", "runs"], map(_row, entries))
+        + table("Sweeps", ["sweep", "question", "state", "found", "runs"], map(_row, entries, verdicts))
+        + _on_corpora([(entry.sweep, verdict) for entry, verdict in zip(entries, verdicts, strict=True) if verdict])
         + "</main></body></html>\n"
     )
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _row(entry: IndexEntry) -> list[Cell]:
+def _on_corpora(judged: list[tuple[SweepResults, Verdict]]) -> str:
+    """Returns a table of the claims that were judged on several texts, or nothing."""
+    rows = [
+        [Cell(claim.experiment), state_cell(claim.overall), Cell("", "wide", unbroken(claim.sentence))]
+        for claim in claims_on_corpora(judged)
+    ]
+    return table("Claims on several texts", ["experiment", "state", "found"], rows) if rows else ""
+
+
+def _row(entry: IndexEntry, verdict: Verdict | None) -> list[Cell]:
     name = escape(entry.name)
     linked = Cell(entry.name, markup=f'<a href="{escape(entry.link)}">{name}</a>' if entry.link else name)
-    if entry.sweep is None:
+    if entry.sweep is None or verdict is None:
         return [linked, Cell(), state_cell("failed"), Cell(entry.problem), Cell()]
-    verdict, progress = judge(entry.sweep), progress_line(entry.sweep)
+    progress = progress_line(entry.sweep)
     state = state_cell("running") if progress else state_cell(verdict.overall)
     found = progress or verdict.paragraph.removeprefix(verdict.overall.capitalize() + ": ")
     return [

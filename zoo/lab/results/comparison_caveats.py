@@ -92,6 +92,10 @@ def _tokenizer_fingerprint(run: RunRecord) -> str:
     return as_text(as_dict(as_dict(run.meta.get("data")).get("tokenizer")).get("fingerprint"))[:12]
 
 
+def _held_out_text(run: RunRecord) -> str:
+    return as_text(as_dict(as_dict(run.meta.get("data")).get("held_out")).get("fingerprint"))[:12]
+
+
 def _precision(run: RunRecord) -> str:
     return as_text(flatten(run.config).get("model.dtype"))
 
@@ -109,6 +113,7 @@ def _tuning(run: RunRecord) -> str:
 
 
 _CONDITIONS: dict[str, Callable[[RunRecord], str]] = {
+    "the content of data.held_out": _held_out_text,
     "their tokenizer": _tokenizer_fingerprint,
     "precision": _precision,
     "attention kernels": _kernels,

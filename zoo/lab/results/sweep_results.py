@@ -45,6 +45,7 @@ class SweepResults:
             decided; empty for a single analysis.
         command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
         measures: names of what is measured on the trained runs (`zoo.lab.measures`).
+        corpus: {"experiment", "source"} of an experiment on another text than its own; else empty.
         noise: {metric: noise of paired differences} of earlier sweeps, recorded before this one began.
         floors: what models without depth score, by arm (`zoo.lab.floors`); None if that was not
             computed, as in older sweeps.
@@ -66,6 +67,7 @@ class SweepResults:
     tuning: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     measures: list[str] = field(default_factory=list)
+    corpus: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Noise] = field(default_factory=dict)
     floors: dict[str, RunFloors] | None = None
 
@@ -170,6 +172,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
         tuning=as_dict(experiment.get("tuning")),
         command=as_words(experiment.get("command")),
         measures=requested_measures(folder)[0],
+        corpus=as_dict(experiment.get("corpus")),
         noise=parse_noise(experiment.get("noise")),
         floors=floors,
     )

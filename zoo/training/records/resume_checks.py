@@ -72,20 +72,21 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
     before, now = folder.meta.get("data"), dataset.summary()
     if not before or not (folder.path / "checkpoints").exists():
         return
-    tokenizer = before.get("tokenizer")
     for what, old, new in (
+        ("the text of data.held_out", *(_fingerprint_in(part, "held_out") for part in (before, now))),
         ("the text of data.source", before.get("fingerprint"), now["fingerprint"]),
-        (
-            "the tokenizer",
-            tokenizer.get("fingerprint") if isinstance(tokenizer, dict) else None,
-            now["tokenizer"]["fingerprint"],
-        ),
+        ("the tokenizer", *(_fingerprint_in(part, "tokenizer") for part in (before, now))),
     ):
         if old != new:
             old = str(old)
             raise ConfigError(
                 f"{what} has changed since the run in {folder.path} started (fingerprint {old[:12]}, now {new[:12]})"
             )
+
+
+def _fingerprint_in(record: dict[str, Any], part: str) -> Any:
+    """Returns the fingerprint of a part of a data set's record, or None if it has no such part."""
+    return record[part].get("fingerprint") if isinstance(record.get(part), dict) else None
 
 
 def check_same_origin(folder: RunFolder, origin: dict[str, Any] | None) -> None:

@@ -286,6 +286,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         "question": sweep.question,
         "claim": sweep.claim,
         "size": sweep.size,
+        **({"corpus": sweep.corpus} if sweep.corpus else {}),
         "metric": sweep.metric,
         "unit": sweep.unit(sweep.metric),
         "seeds": sweep.seeds,
