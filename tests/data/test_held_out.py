@@ -3,6 +3,7 @@
 import pytest
 
 import zoo.data
+from tests.support import sample_data
 from tests.support.small_runs import curves, small
 from zoo import config as configs
 from zoo.cli.main import main
@@ -76,6 +77,16 @@ def test_records_may_be_held_out_of_a_text(make_config, files, tmp_path):
         {"data.source": files["one"], "data.held_out": f"jsonl:{tmp_path}/dev.jsonl", "data.column": "story"}
     )
     assert zoo.data.load(config).held_out_texts[0].documents.count == 30
+
+
+def test_another_split_of_the_same_data_set_may_be_held_out(make_config):
+    given = {"data.source": sample_data.hub(), "data.hub.subset": "one", "data.hub.streaming": True}
+    dataset = zoo.data.load(make_config(given | {"data.held_out": "split:test"}))
+    there = zoo.data.load(make_config(given | {"data.hub.split": "test"}))
+    assert dataset.held_out_texts[0].documents.fingerprint == there.parts[0].source.fingerprint
+    assert dataset.parts[0].source.fingerprint != there.parts[0].source.fingerprint
+    with pytest.raises(ConfigError, match=r"data\.held_out=split:train is the training text too"):
+        make_config(given | {"data.held_out": "split:train"})
 
 
 REFUSED = {

@@ -1,5 +1,7 @@
 """A claim that was judged on several texts says on which it holds."""
 
+import random
+import string
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -54,7 +56,8 @@ def test_texts_of_one_name_are_told_apart():
 
 
 def test_a_second_text_is_run_and_reported(command_line, tmp_path):
-    (tmp_path / "news.txt").write_text("Another text, for the second sweep. " * 400)
+    # Letters at random: no count of them predicts as well as the losses of the stand-in for a run.
+    (tmp_path / "news.txt").write_text("".join(random.Random(0).choices(string.ascii_letters, k=20_000)))
     assert command_line("run", "norms.py")[0] == 0
     code, out, _ = command_line("run", "norms.py", "--corpus", "text:news.txt")
     assert code == 0
@@ -63,8 +66,7 @@ def test_a_second_text_is_run_and_reported(command_line, tmp_path):
     assert code == 0
     *pages, sentence = out.splitlines()
     assert pages == ["runs/norms/report.html", "runs/norms-on-news/report.html"]
-    assert sentence.startswith(("Supported: X1 holds on", "Not tuned: X1", "Undecided: X1"))
-    assert sentence.endswith("fake_run and news.")
+    assert sentence == "Supported: X1 holds on fake_run and news."
     assert command_line("report", "runs")[0] == 0
     assert "Claims on several texts" in (tmp_path / "runs" / "index.html").read_text()
     code, _, err = command_line("report", "runs/norms", "runs/norms")
