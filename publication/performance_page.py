@@ -8,6 +8,7 @@ Only what stands between the page's two marker comments is replaced. Results of 
 """
 
 import argparse
+import datetime
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -55,6 +56,21 @@ def over_plain(line: Line, plain: Line | None) -> float | None:
     return line["ms"]["mean"] / plain["ms"]["mean"]
 
 
+def fused_calls(line: Line) -> str | None:
+    """Returns how many calls of cuDNN's attention a compiled program has, forwards and backwards."""
+    if (calls := line.get("fused_calls")) is None:
+        return None
+    backward = sum(number for name, number in calls.items() if name.endswith("Backward"))
+    return f"{sum(calls.values()) - backward} + {backward}" if calls else "none"
+
+
+def dates(results: Sequence[Line]) -> str:
+    """Returns the days on which results were measured, in UTC."""
+    stamps = [line["finished"] for line in results if "finished" in line]
+    days = dict.fromkeys(datetime.datetime.fromtimestamp(stamp, datetime.UTC).date().isoformat() for stamp in stamps)
+    return " and ".join(days)
+
+
 # Columns of every table, of which each stage shows those that it fills.
 COLUMNS: dict[str, tuple[Callable[[Line], Any], str]] = {
     "ms": (at("ms", "mean"), "{:,.3g}"),
@@ -67,7 +83,8 @@ COLUMNS: dict[str, tuple[Callable[[Line], Any], str]] = {
     "ms of the prompts": (at("prompt_ms"), "{:,.3g}"),
     "seconds": (at("run_s"), "{:,.0f}"),
     "seconds of each run": (at("run_s_each"), "{:,.1f}"),
-    "peak GiB": (lambda line: None if line.get("peak_bytes") is None else line["peak_bytes"] / 2**30, "{:,.1f}"),
+    "peak GiB": (lambda line: line["peak_bytes"] / 2**30 if line.get("peak_bytes") else None, "{:,.1f}"),
+    "temporaries GiB": (lambda line: line["temporary_bytes"] / 2**30 if "temporary_bytes" in line else None, "{:,.1f}"),
     "compiled in s": (lambda line: None if line.get("from_cache") else line.get("compile_s"), "{:,.0f}"),
     "tests passed": (at("tests_passed"), "{}"),
     "not run": (at("tests_not_run"), "{}"),
@@ -75,6 +92,7 @@ COLUMNS: dict[str, tuple[Callable[[Line], Any], str]] = {
     "largest difference": (at("again_difference"), "{:.1e}"),
     "continued: bit-equal": (at("resumed_bit_equal"), "{}"),
     "its largest difference": (at("resumed_difference"), "{:.1e}"),
+    "cuDNN calls": (fused_calls, "{}"),
     "attention": (lambda line: "; ".join(line.get("attention_kernel", ())) or None, "{}"),
 }
 
@@ -141,9 +159,11 @@ def section(results: Sequence[Line]) -> str:
     found = [
         f"Measured on {count} x {kind} with {'; '.join(software)}"
         + (f", at {', '.join(commits)}" if commits else "")
+        + (f", on {days}" if (days := dates(with_device)) else "")
         + " by `python benchmarks/gpu_suite.py`. Times are means over steps that are dispatched without waiting for any"
         " of them. MFU counts the model's operations, causal attention as half and without what is computed again,"
-        " against the device's peak in bfloat16.",
+        " against the device's peak in bfloat16. The calls of cuDNN's attention in the compiled program are counted"
+        " forwards + backwards; a loop over layers has those of one layer.",
         "",
     ]
     for stage in STAGES:

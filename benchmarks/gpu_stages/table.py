@@ -15,6 +15,10 @@ STAGES: dict[str, Stage] = {
     "attention": Stage(
         "attention, forwards and backwards", 30, operations.attention_cells, operations.attention, together=True
     ),
+    "lengths": Stage("the step of GPT-2 124M, scanned, by the length of a row", 90, training_steps.length_cells, training_steps.measure),
+    "fused": Stage(
+        "attention in compiled programs", 30, training_steps.fused_cells, training_steps.compiled_attention, together=True
+    ),
     "torch": Stage(
         "the step of GPT-2 124M in PyTorch", 180, torch_steps.cells, torch_steps.measure,
         environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},

@@ -1,6 +1,8 @@
 """Cells that time the train step of a config on random tokens."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -101,35 +103,83 @@ def ladder_cells(tiny: bool) -> dict[str, Settings]:
     return distinct({name: cell(config, changes, tiny) for name, (config, changes) in cells.items()})
 
 
+FEATURES: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "ALiBi": {"model.position.kind": "alibi"},
+    "T5's bias": {"model.position.kind": "relative_bias"},
+    "packed documents": {"data.isolate_documents": True},
+    "dropout 0.1": {"model.dropout": 0.1, "model.attention.dropout": 0.1},
+    "dropout 0.1, not on probabilities": {"model.dropout": 0.1},
+    "soft-cap": {"model.attention.softcap": 50.0},
+    "window of 256": {"model.attention.window": 256},
+    "RoPE": {"model.position.kind": "rope"},
+    "QK-norm": {"model.attention.qk_norm": "head"},
+}
+FULL_ROWS: Mapping[str, Any] = {
+    "data.row_format": "packed",
+    "objective.next_sentence": False,
+    "model.head.next_sentence": False,
+    "model.head.pooler": False,
+    "model.embedding.segments": 0,
+    "model.dropout": 0.0,
+    "model.attention.dropout": 0.0,
+}
+"""Changes of BERT with which no row has padding and nothing is dropped."""
+
+
 def variant_cells(tiny: bool) -> dict[str, Settings]:
     """Returns GPT-2 124M with 32 rows and one feature added each; BERT reads as many tokens."""
-    features: dict[str, dict[str, Any]] = {
-        "plain": {},
-        "ALiBi": {"model.position.kind": "alibi"},
-        "T5's bias": {"model.position.kind": "relative_bias"},
-        "packed documents": {"data.isolate_documents": True},
-        "dropout 0.1": {"model.dropout": 0.1, "model.attention.dropout": 0.1},
-        "dropout 0.1, not on probabilities": {"model.dropout": 0.1},
-        "soft-cap": {"model.attention.softcap": 50.0},
-        "window of 256": {"model.attention.window": 256},
-        "RoPE": {"model.position.kind": "rope"},
-        "QK-norm": {"model.attention.qk_norm": "head"},
-    }
-    cells = {name: cell("configs/gpt2.py:small", gpt2(32, False) | changes, tiny) for name, changes in features.items()}
+    cells = {name: cell("configs/gpt2.py:small", gpt2(32, False) | changes, tiny) for name, changes in FEATURES.items()}
     bert = {"data.batch_size": 64, "model.scan_layers": False}
-    full = {
-        "data.row_format": "packed",
-        "objective.next_sentence": False,
-        "model.head.next_sentence": False,
-        "model.head.pooler": False,
-        "model.embedding.segments": 0,
-        "model.dropout": 0.0,
-        "model.attention.dropout": 0.0,
-    }
     return cells | {
         "BERT-base, 64 rows of 512": cell("configs/bert.py:base", bert, tiny),
-        "BERT-base, full rows, no dropout": cell("configs/bert.py:base", bert | full, tiny),
+        "BERT-base, full rows, no dropout": cell("configs/bert.py:base", bert | FULL_ROWS, tiny),
     }
+
+
+def length_cells(tiny: bool) -> dict[str, Settings]:
+    """Returns GPT-2 124M, scanned, with 8,192 tokens in rows of three lengths, by cuDNN and by einsum."""
+    cells = {}
+    for length in (1024,) if tiny else (1024, 4096, 256):
+        for name, kernel in (("auto", "auto"), ("einsum", "einsum")):
+            changes = {
+                "data.sequence_length": length,
+                "model.position.max_length": length,
+                "model.attention.implementation": kernel,
+            }
+            cells[f"T {length}, {name}"] = cell(
+                "configs/gpt2.py:small", gpt2(8192 // length, True) | changes, tiny, calls=40
+            )
+    return distinct(cells)
+
+
+def fused_cells(tiny: bool) -> dict[str, Settings]:
+    """Returns small models with heads of 64, two layers and one feature each, to compile and not to run."""
+    small = {
+        "model.dim": 256,
+        "model.num_layers": 2,
+        "model.attention.num_heads": 4,
+        "model.scan_layers": False,
+        "model.vocab_size": 512,
+        "data.sequence_length": 512,
+        "data.tokenizer.vocab_size": 500,
+    }
+    more: Mapping[str, Mapping[str, Any]] = {
+        "GQA 4:1": {"model.attention.num_kv_heads": 1},
+        "float32": {"model.dtype": "float32"},
+        "forgetting": {"model.attention.kind": "forgetting"},
+    }
+    decoders = {
+        name: ("configs/gpt2.py:small", gpt2(4, False) | changes | small)
+        for name, changes in {**FEATURES, **more}.items()
+    }
+    encoder = small | {"data.batch_size": 4}
+    encoders = {
+        "BERT": ("configs/bert.py:base", encoder),
+        "BERT, full rows, no dropout": ("configs/bert.py:base", encoder | FULL_ROWS),
+    }
+    chosen = {name: {"config": config, "changes": changes} for name, (config, changes) in (decoders | encoders).items()}
+    return dict(list(chosen.items())[:2]) if tiny else chosen
 
 
 def resolved(settings: Settings) -> Any:
@@ -164,6 +214,40 @@ def random_batch(config: Any) -> dict[str, Any]:
     return batch
 
 
+_FUSED_CALL = re.compile(r'custom_call_target="(__cudnn\$fmha\w+)"')
+
+
+def fused_calls(text: str) -> dict[str, int]:
+    """Returns the number of calls of cuDNN's attention in the text of a compiled program, by their
+    target. What a loop over layers repeats is one call.
+    """
+    return dict(sorted(Counter(_FUSED_CALL.findall(text)).items()))
+
+
+def compiled_attention(settings: Settings) -> dict[str, Any]:
+    """Compiles the train step of a cell, and counts the calls of cuDNN's attention in it.
+
+    Raises:
+        AssertionError: the config is said to train with cuDNN's attention and its program has no
+            such call for the forward or the backward pass of a layer, or the other way round.
+    """
+    from zoo.layers.attention.kernels.kernel_choice import FUSED, Platform
+    from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
+    from zoo.resources.abstract_run import abstract_program, lowered_step
+
+    config = resolved(settings)
+    kernels = attention_kernels(config, Platform.here())
+    calls = fused_calls(lowered_step(config, abstract_program(config)).compile().as_text())
+    # Nothing runs, so no peak of memory is worth a word.
+    found = {"attention_kernel": kernel_lines(kernels), "fused_calls": calls, "peak_bytes": None}
+    backward = sum(number for name, number in calls.items() if name.endswith("Backward"))
+    forward = sum(calls.values()) - backward
+    fused = all(kernel.kernel.split()[-1] == FUSED for kernel in kernels)
+    if (min(forward, backward) < config.model.num_layers) if fused else calls:
+        raise AssertionError(f"{found['attention_kernel']}, but the program calls {calls or 'nothing of cuDNN'}")
+    return found
+
+
 def measure(settings: Settings) -> dict[str, Any]:
     """Times the train step of a cell, with a state that is donated.
 
@@ -179,10 +263,13 @@ def measure(settings: Settings) -> dict[str, Any]:
     program, size = abstract_program(config), cost.summary(config)
     state, constants = program.initial_state(0), program.constants(0)
     batch, metrics = program.put_batch(random_batch(config)), {}
+    train_step = None
 
     def step() -> dict[str, Any]:
-        nonlocal state, metrics
-        state, metrics = program.train_step(state, batch, constants)
+        nonlocal state, metrics, train_step
+        # Its text is read below; a call of the function would not give it.
+        train_step = train_step or program.train_step.lower(state, batch, constants).compile()
+        state, metrics = train_step(state, batch, constants)
         return metrics
 
     found = timed(step, settings["warmup"], settings["calls"])
@@ -194,5 +281,7 @@ def measure(settings: Settings) -> dict[str, Any]:
         **rates(tokens, found["ms"]["mean"], size.flops_per_token, config.model.dtype),
         "parameters": size.parameters["total"],
         "attention_kernel": kernel_lines(attention_kernels(config, Platform.here())),
+        "fused_calls": fused_calls(train_step.as_text()),
+        "temporary_bytes": train_step.memory_analysis().temp_size_in_bytes,
         "loss": loss,
     }

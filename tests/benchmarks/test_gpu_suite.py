@@ -183,7 +183,7 @@ PARAMETERS = {
 
 def training_cells(benchmark_module):
     steps = benchmark_module("gpu_stages.training_steps")
-    stages = (steps.small_model_cells, steps.ladder_cells, steps.variant_cells)
+    stages = (steps.small_model_cells, steps.ladder_cells, steps.variant_cells, steps.length_cells)
     return steps, {name: cell for cells in stages for name, cell in cells(False).items()}
 
 
@@ -195,6 +195,48 @@ def test_full_size_configs_resolve(benchmark_module):
     assert {name: cost.summary(configs[name]).parameters["total"] for name in PARAMETERS} == PARAMETERS
     assert configs["as shipped, whole update of 480 rows"].data.batch_size == 480
     assert configs["1.3B, 16 rows, scanned"].model.remat == "none"
+
+
+CALLS = [
+    '%a = (bf16[2,4]) custom-call(%x), custom_call_target="__cudnn$fmhaSoftmax", metadata={}',
+    '%b = (bf16[2,4]) custom-call(%a), custom_call_target="__cudnn$fmhaSoftmaxBackward"',
+    '%c = f32[4] custom-call(%b), custom_call_target="__cublas$gemm"',
+]
+
+
+@pytest.fixture
+def compiled_attention(benchmark_module, monkeypatch):
+    """Returns a function call(kernel, lines) that measures a cell whose program has these lines."""
+    from zoo.objectives import attention_kernels
+    from zoo.resources import abstract_run
+
+    steps = benchmark_module("gpu_stages.training_steps")
+
+    def call(kernel, program_lines):
+        layer = attention_kernels.LayerKernel("all layers", kernel, "" if kernel == "cudnn" else "no GPU")
+        compiled = Namespace(as_text=lambda: "\n".join(program_lines))
+        lowered = Namespace(compile=lambda: compiled)
+        monkeypatch.setattr(attention_kernels, "attention_kernels", lambda config, platform: [layer])
+        monkeypatch.setattr(abstract_run, "abstract_program", lambda config: None)
+        monkeypatch.setattr(abstract_run, "lowered_step", lambda config, program: lowered)
+        return steps.compiled_attention(steps.fused_cells(False)["plain"])
+
+    return call
+
+
+def test_calls_of_fused_attention_are_counted(compiled_attention):
+    found = compiled_attention("cudnn", 2 * CALLS)
+    assert found["fused_calls"] == {"__cudnn$fmhaSoftmax": 2, "__cudnn$fmhaSoftmaxBackward": 2}
+    assert found["attention_kernel"] == ["cudnn (all layers)"]
+    assert compiled_attention("einsum", CALLS[2:])["fused_calls"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "program_lines"), [("cudnn", CALLS), ("cudnn", 2 * CALLS[:1]), ("cudnn", []), ("einsum", 2 * CALLS)]
+)
+def test_a_program_without_the_attention_that_was_chosen_is_an_error(compiled_attention, kernel, program_lines):
+    with pytest.raises(AssertionError, match="but the program calls"):
+        compiled_attention(kernel, program_lines)
 
 
 @pytest.mark.slow(reason="every benchmark is traced or run")

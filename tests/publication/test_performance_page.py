@@ -39,6 +39,19 @@ def test_tables_have_only_measured_columns():
     ]
 
 
+def test_calls_of_fused_attention_and_days_are_shown():
+    calls = {"__cudnn$fmhaSoftmax": 24, "__cudnn$fmhaSoftmaxBackward": 12}
+    fused = line("step124", "fused", fused_calls=calls, temporary_bytes=2**29, peak_bytes=0, finished=86400.0)
+    other = line("step124", "other", fused_calls={}, finished=3 * 86400.0)
+    rows = performance_page.section([fused, other]).splitlines()
+    assert "on 1970-01-02 and 1970-01-04 by" in rows[0]
+    assert [row for row in rows if row.startswith("| ")] == [
+        "|  | ms | p10 to p90 | temporaries GiB | cuDNN calls |",
+        "| fused | 100 | 99 to 101 | 0.5 | 24 + 12 |",
+        "| other | 100 | 99 to 101 |  | none |",
+    ]
+
+
 def test_missing_measurements_are_listed_with_reasons():
     results = [
         line("step124", "good"),

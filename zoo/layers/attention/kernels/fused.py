@@ -53,11 +53,7 @@ def cudnn_attention(
     mask, sharding = fused_mask(context, scoring.window, scoring.global_tokens), context.sharding
     bias = scoring.total_bias(q * scoring.scale, context.positions, context.effective_key_positions)
     if mask != Mask.ARRAY and bias is None:
-        return library_attention(
-            q, k, v, scale=scoring.scale, is_causal=mask == Mask.CAUSAL,
-            local_window_size=(scoring.window - 1, 0) if scoring.window else None,
-            **(_lengths(context, *q.shape[:2]) if mask == Mask.LENGTHS else {}),
-        )  # fmt: skip
+        return _attend_without_arrays(q, k, v, mask, context, scoring)
     static = _Static(
         scoring.scale,
         masked=mask in (Mask.ARRAY, Mask.LENGTHS) or scoring.window > 0,
@@ -83,6 +79,19 @@ def cudnn_attention(
 def library_attention(q: Array, k: Array, v: Array, **options: Any) -> Float[Array, "B T H K"]:
     """Calls jax's function with cuDNN; a plan of memory replaces it."""
     return jax.nn.dot_product_attention(q, k, v, implementation="cudnn", **options)
+
+
+def _attend_without_arrays(q, k, v, mask: Mask, context: Context, scoring: Scoring):
+    T, extra = q.shape[1], (q.shape[1] % 2, k.shape[1] % 2)
+    options: dict[str, Any] = {"scale": scoring.scale, "is_causal": mask == Mask.CAUSAL}
+    if scoring.window:
+        options["local_window_size"] = (scoring.window - 1, 0)
+    # A causal mask hides an appended key from all queries of the row; elsewhere its length does.
+    if mask == Mask.LENGTHS or (mask == Mask.NONE and extra[1]):
+        options |= _lengths(context, *q.shape[:2])
+    if any(extra):
+        return library_attention(*_padded_heads(q, k, v, extra), **options)[:, :T]
+    return library_attention(q, k, v, **options)
 
 
 def _lengths(context: Context, rows: int, queries: int) -> dict[str, Int[Array, " B"]]:
@@ -121,14 +130,19 @@ def _attend(static: _Static, q, k, v, bias, structure):
 
 
 def _padded_to_even(q, k, v, bias, mask, extra: tuple[int, int]):
-    """Appends `extra` queries and keys, 0 or 1 of each, that nothing sees: with an array, cuDNN's
-    backward pass needs even numbers of both.
-    """
+    """Appends queries and keys as `_padded_heads` does, which the mask hides."""
     if mask is None:
         mask = jnp.ones((1, 1, q.shape[1], k.shape[1]), bool)
-    q, k, v = (jnp.pad(x, [(0, 0), (0, n), (0, 0), (0, 0)]) for x, n in ((q, extra[0]), (k, extra[1]), (v, extra[1])))
     ends = [(0, 0), (0, 0), (0, extra[0]), (0, extra[1])]
-    return q, k, v, None if bias is None else jnp.pad(bias, ends), jnp.pad(mask, ends)
+    return *_padded_heads(q, k, v, extra), None if bias is None else jnp.pad(bias, ends), jnp.pad(mask, ends)
+
+
+def _padded_heads(q, k, v, extra: tuple[int, int]):
+    """Appends `extra` queries and keys of zeros, 0 or 1 of each: jax differentiates cuDNN's attention
+    for even numbers of both alone.
+    """
+    counts = ((q, extra[0]), (k, extra[1]), (v, extra[1]))
+    return tuple(jnp.pad(x, [(0, 0), (0, n), (0, 0), (0, 0)]) for x, n in counts)
 
 
 def _over_rows(function, arrays: int, sums_bias: bool = False):
