@@ -61,7 +61,7 @@ Factors = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Premises:
-    """What must be true of the runs before a rule says anything about a claim.
+    """Conditions that the runs must meet before a rule says anything about a claim.
 
     Attributes:
         floor: one of `FLOORS`: one of the arms that a contrast compares must beat it

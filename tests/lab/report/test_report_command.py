@@ -33,7 +33,7 @@ def test_report_prints_path_and_verdict(run, writer, capsys):
     assert run("report", folder) == 0
     path, verdict = capsys.readouterr().out.splitlines()
     assert path == str(folder / "report.html")
-    assert verdict.startswith("Supported: norm=post, warm-up=100 ends 1.022 nats below")
+    assert verdict.startswith("Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below")
 
 
 def test_report_writes_elsewhere(run, writer, tmp_path):

@@ -89,12 +89,12 @@ def test_a_claim_keeps_the_verdict_of_the_look_that_decided_it():
 
 def test_equivalence_holds_at_a_one_sided_level_and_is_refuted_at_a_two_sided_one():
     # The 90 % interval is within 0.1, the 95 % interval is not.
-    values = [0.0, 0.09, 0.045, 0.06]
-    assert judge(sweep_of({"a": values, "b": [0.0] * 4}, [("X", "a", "b", "equivalence", 0.1)])).overall == "supported"
-    assert judge(sweep_of({"a": values, "b": [0.0] * 4}, [("X", "a", "b", "superiority", 0.0)])).overall == "undecided"
+    values = [3.0, 3.09, 3.045, 3.06]
+    assert judge(sweep_of({"a": values, "b": [3.0] * 4}, [("X", "a", "b", "equivalence", 0.1)])).overall == "supported"
+    assert judge(sweep_of({"a": values, "b": [3.0] * 4}, [("X", "a", "b", "superiority", 0.0)])).overall == "undecided"
     # A refutation that only the 90 % interval shows does not count.
-    worse = [0.0, 0.24, 0.15, 0.2]
-    verdict = judge(sweep_of({"a": worse, "b": [0.0] * 4}, [("X", "a", "b", "non_inferiority", 0.02)]))
+    worse = [3.0, 3.24, 3.15, 3.2]
+    verdict = judge(sweep_of({"a": worse, "b": [3.0] * 4}, [("X", "a", "b", "non_inferiority", 0.02)]))
     assert verdict.overall == "undecided"
     assert "a refutation needs p < 0.05" in verdict.paragraph
 

@@ -23,7 +23,7 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class SimulatedNoise:
-    """What other runs tell of the noise, one value for each simulated sweep.
+    """The noise as other runs tell it, one value for each simulated sweep.
 
     Attributes:
         sd: standard deviation of a paired difference [sweeps].
