@@ -9,7 +9,13 @@ def attempts(folder):
     return {path.parent.name: len(path.read_text()) for path in folder.glob("runs/norms/*/attempts")}
 
 
-NOISE = {"post": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6], "pre": [2.0] * 8}
+NOISE = {
+    "post,warm-up=0": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6],
+    "pre,warm-up=0": [2.0] * 8,
+    # The other arms tell how large the noise is.
+    "post,warm-up=10": [3.0, 3.1, 2.9, 3.0, 3.05, 2.95, 3.0, 3.1],
+    "pre,warm-up=10": [3.0, 2.9, 3.1, 3.0, 2.95, 3.05, 3.1, 3.0],
+}
 
 
 @pytest.fixture
@@ -18,11 +24,7 @@ def noise(monkeypatch):
     monkeypatch.setenv(
         "FAKE_LOSSES",
         json.dumps(
-            {
-                f"norm={norm},warm-up=0-seed{seed}": loss
-                for norm, losses in NOISE.items()
-                for seed, loss in enumerate(losses)
-            }
+            {f"norm={arm}-seed{seed}": loss for arm, losses in NOISE.items() for seed, loss in enumerate(losses)}
         ),
     )
 
@@ -35,10 +37,10 @@ def test_seeds_are_added_until_the_verdict_is_decided(zoo, folder, noise):
     seeds = len(record["seeds"])
     assert 3 < seeds < 8
     assert list(map(int, record["looks"])) == list(range(3, 9))
-    assert out.count("Undecided:") == seeds - 3
-    assert out.count("Supported:") == 1
+    assert out.count("Undecided (") == seeds - 3
+    assert out.count("Supported (") == 1
     # The interval of a look is wider than that of a single look.
-    assert f"({100 * (1 - record['looks'][str(seeds)]):.3g} % interval" in out.rpartition("Supported:")[2]
+    assert f"({100 * (1 - record['looks'][str(seeds)]):.3g} % interval" in out.rpartition("Supported (")[2]
     assert set(attempts(folder).values()) == {1}
     assert not [line for line in record["warnings"] if "after runs" in line]
     # Repeating the command with its first or its final number of seeds changes nothing.
@@ -53,19 +55,43 @@ def test_seeds_are_added_until_the_verdict_is_decided(zoo, folder, noise):
     assert set(attempts(folder).values()) == {1}
 
 
+def test_a_sweep_goes_on_for_the_claims_that_are_open(zoo, folder, monkeypatch):
+    """One claim is refuted by the first seeds, which says nothing about the other."""
+    losses = {"post,warm-up=0": [2.0, 2.1, 2.05, 2.02], "pre,warm-up=0": [3.0, 3.1, 3.07, 3.01]}
+    losses |= {"post,warm-up=10": [3.0, 3.3, 2.9, 3.1], "pre,warm-up=10": [3.1, 3.0, 3.2, 2.9]}
+    named = {f"norm={arm}-seed{seed}": loss for arm, found in losses.items() for seed, loss in enumerate(found)}
+    monkeypatch.setenv("FAKE_LOSSES", json.dumps(named))
+    file = (folder / "norms.py").read_text().replace("fake_run.experiment(size=size)", "with_two_claims(fake_run)")
+    file += """
+def with_two_claims(fake_run):
+    from dataclasses import replace
+    from zoo.lab.experiment import Claim, Side
+    one = fake_run.experiment()
+    (first,) = one.contrasts
+    sides = [Side({"norm": norm, "warm-up": "10"}) for norm in ("pre", "post")]
+    second = replace(first, name="second", a=sides[0], b=sides[1], margin=0.0, claim="X2")
+    return replace(one, claim=Claim("X1, X2", "s", "t"), contrasts=(replace(first, claim="X1"), second))
+"""
+    (folder / "claims.py").write_text(file)
+    code, out, err = zoo("claims.py", "--seeds", "3", "--until-decided", "--max-seeds", "4")
+    assert (code, err) == (0, "")
+    assert out.count("X1 not supported; X2 undecided") == 2
+    assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 4
+
+
 def test_max_seeds_can_leave_the_verdict_undecided(zoo, folder, noise):
     code, out, _ = zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3")
     assert code == 0
     assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 3
-    assert out.count("Undecided:") == 2
+    assert out.count("Undecided (") == 2
     assert zoo("norms.py", "--seeds", "4")[0] == 0
     record = json.loads((folder / "runs/norms/experiment.json").read_text())
     assert any(line.endswith("added after the last planned look: 3") for line in record["warnings"])
 
 
-def test_a_dry_run_shows_the_detectable_difference(zoo, folder, noise):
+def test_a_dry_run_shows_what_the_seeds_find(zoo, folder, noise):
     out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
-    assert "3 seeds detect a difference of 3.3 SD of the paired differences with 80 % power" in out
+    assert "of the paired differences in 80 % of sweeps; what the SD is, no earlier sweep tells" in out
     zoo("norms.py", "--seeds", "3")
     code, out, _ = zoo("norms.py", "--seeds", "4", "--dry-run", "--json")
     planned, stored = json.loads(out), json.loads((folder / "runs/norms/experiment.json").read_text())
@@ -76,11 +102,10 @@ def test_a_dry_run_shows_the_detectable_difference(zoo, folder, noise):
     assert planned["arms"][0]["parameters"] == stored["arms"][0]["parameters"]
     assert {"steps", "tokens", "optimizer", "data", "evaluation"} <= planned["arms"][0].keys()
     assert "--json needs --dry-run" in zoo("norms.py", "--json")[2]
-    out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
-    # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
-    assert (
-        '"pre wins": the SD is 0.451 nats over the 3 finished seeds, so the detectable difference is 0.96 nats' in out
-    )
+    out = zoo("norms.py", "--seeds", "4", "--dry-run", "--noise-from", "runs/norms")[1]
+    assert "with 4 seeds and noise of 0." in out
+    assert "nats (SD of paired differences, the arms and seeds of norms), a difference of " in out
+    assert "--noise-from runs/none" in zoo("norms.py", "--dry-run", "--noise-from", "runs/none")[2]
 
 
 def test_late_changes_of_seeds_and_looks_are_reported(zoo, folder, noise):

@@ -27,7 +27,7 @@ def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     sides = {contrast.a.arm, contrast.b.arm}
     if metric == contrast.b.metric == sweep.metric and len(sides) == 2:
         curves = [tuning_curves(sweep.tuning, arm)[-1:] for arm in sides]
-        if all(curves) and all(math.isfinite(curve.sd) and curve.df > 0 for (curve,) in curves):
+        if all(curves) and all(curve.sd > 0 and curve.df > 0 for (curve,) in curves):
             sd = math.sqrt(sum(curve.sd**2 for (curve,) in curves))
             return Noise(sd, sum(curve.df for (curve,) in curves), "the tuning runs of both arms")
     if metric == contrast.b.metric and metric in sweep.noise:
@@ -66,6 +66,8 @@ def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset
     if len(by_arm) < MINIMUM_OTHER_ARMS or len(seeds) < 2:
         return None
     sd, df = residual_noise(np.array([[values[seed] for seed in seeds] for values in by_arm.values()]))
+    if sd == 0:  # The arms do not differ, or not in the seed; that tells nothing of others.
+        return None
     return Noise(sd, df, f"the {len(by_arm)} other arms of the sweep" if without else "the arms of the sweep")
 
 
@@ -75,7 +77,10 @@ def noise_of_sweeps(folders: Sequence[Path], metrics: Iterable[str]) -> dict[str
     Raises:
         ConfigError: a folder is no sweep, or its arms have fewer than two common seeds.
     """
-    sweeps = [load_sweep(folder) for folder in folders]
+    try:
+        sweeps = [load_sweep(folder) for folder in folders]
+    except ConfigError as error:
+        raise ConfigError([f"--noise-from {line}" for line in error.problems]) from error
     found = {}
     for metric in metrics:
         noise = [(folder, pooled_noise(sweep, metric)) for folder, sweep in zip(folders, sweeps, strict=True)]
