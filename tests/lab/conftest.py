@@ -157,8 +157,8 @@ class SweepWriter:
             **changes,
         }
         (self.root / name / "experiment.json").write_text(json.dumps(experiment))
-        none = {"scores": {}, "best": {}, "note": "no floors"}
-        arm_floors = {arm["name"]: none | {"scores": floors or {}} for arm in arms}
+        found = {"scores": floors or {}, "best": {}, "note": "counted" if floors else "no floors"}
+        arm_floors = {arm["name"]: found for arm in arms}
         (self.root / name / "floors.json").write_text(json.dumps({"arms": arm_floors}))
         return self.root / name
 

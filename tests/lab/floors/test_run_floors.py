@@ -103,8 +103,8 @@ def test_documents_that_are_kept_apart_are_no_context(floors):
     size, opening = dataset.tokenizer.vocab_size, dataset.tokenizer.bos_id
     rows, held_out = read_rows(dataset, 10), held_out_rows(dataset)
     apart = WittenBell(rows, size, opening=opening).losses(held_out)
-    assert apart != WittenBell(rows, size).losses(held_out)
-    assert found.scores["bigram"]["eval/loss"] == apart[1]
+    assert min(apart) != min(WittenBell(rows, size).losses(held_out))
+    assert list(found.scores.values())[-1]["eval/loss"] == min(apart)
 
 
 def test_a_masked_model_has_the_unigram_of_its_hidden_tokens(floors):

@@ -38,7 +38,11 @@ def test_tables(writer):
         ["floor:", "unigram", "3.310", "3.300", "–", "–", "–"],
         ["floor:", "5-gram", "1.620", "1.600", "1.580", "–", "–"],
     ]
-    assert floors_sentence(sweep, "eval/loss") == "floors of eval/loss, nats: unigram 3.300, 5-gram 1.600"
+    assert floors_sentence(sweep, "eval/loss") == "floors of eval/loss, nats: unigram 3.300, 5-gram 1.600 (counted)"
+    assert "floors: models without depth, counted" in arms_table(sweep)
+    none = load_sweep(writer.sweep(folder="none"))
+    assert floors_sentence(none, "eval/loss") == "floors: no floors"
+    assert "over all runs; floors: no floors" in re.sub(r"unstable[^;]*; ", "", arms_table(none))
     assert sweep_record(sweep, judge(sweep))["floors"][1] == {"floor": "5-gram", "score": 1.6}
 
 
@@ -48,7 +52,7 @@ def test_floors_of_different_arms_are_named_with_them(writer):
     sweep.floors[first] = sweep.floors[first].__class__({"5-gram": {"eval/loss": 1.7}})
     assert floors_sentence(sweep, "eval/loss") == (
         "floors of eval/loss, nats: 5-gram (norm=pre, warm-up=0) 1.700, "
-        "5-gram (norm=pre, warm-up=100, norm=post, warm-up=0 and 1 more) 1.600, unigram 3.300"
+        "5-gram (norm=pre, warm-up=100, norm=post, warm-up=0 and 1 more) 1.600, unigram 3.300 (counted)"
     )
 
 

@@ -11,6 +11,7 @@ from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.arm_effects import baseline_effects, tokens_per_parameter
 from zoo.lab.results.curves import baseline_differences, final_values
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.instability import instability
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import spread
@@ -35,6 +36,8 @@ def print_results(console: Console, sweep: SweepResults) -> None:
             rounded_mean(difference.mean, difference.low, difference.high) if compared else "",
             interval(difference.low, difference.high) if compared else "",
         )
+    for line in floor_lines(sweep, sweep.metric):
+        arms.add_row(Text(f"floor: {line.name}"), "", number(line.score))
     console.print()
     console.print(arms)
     _print_units(console, sweep)

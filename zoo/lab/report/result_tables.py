@@ -20,7 +20,7 @@ from zoo.lab.results.arm_effects import (
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
 from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR
 from zoo.lab.results.factor_effects import FactorEffect
-from zoo.lab.results.floor_lines import floor_lines, floors_by_length
+from zoo.lab.results.floor_lines import floor_lines, floors_by_length, floors_note
 from zoo.lab.results.instability import FAR_OFF, instability
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, rule_text
@@ -127,7 +127,8 @@ def arms_table(sweep: SweepResults) -> str:
         f"final: mean ± SD over finished seeds; {seen_is}: over all runs; unstable: seeds that diverged or end more "
         f"than {FAR_OFF:g} SD of the noise from what their arm and seed predict"
     )
-    seen += "; floors: models without depth, counted on the same training data" if floors else ""
+    if note := floors_note(sweep):
+        seen += f"; floors: {'models without depth, ' if floors else ''}{note}"
     caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
     return table(caption, header, rows, range(1 + n, 8 + n))
 

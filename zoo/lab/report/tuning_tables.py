@@ -3,7 +3,8 @@
 import math
 
 from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
-from zoo.lab.report.html_tables import arm_cell, numeric, table
+from zoo.lab.report.html_tables import Cell, arm_cell, numeric, table
+from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import TuningGrid
 from zoo.lab.statistics.paired import ALPHA, spread
@@ -29,6 +30,8 @@ def grid_table(sweep: SweepResults, grid: TuningGrid) -> str:
             cells.append(numeric(text.strip() or "–"))
         cells.append(numeric(f"{grid.chosen[arm]:g}" if arm in grid.chosen else "–"))
         rows.append(cells)
+    for line in floor_lines(sweep, grid.metric):
+        rows.append([Cell(f"floor: {line.name}"), *[numeric(number(line.score))] * len(values), numeric("–")])
     header = ["arm", *(f"{value:g}" for value in values), "chosen"]
     seeds = ", ".join(map(str, grid.seeds))
     return table(f"{grid.metric} by {grid.field}, over the tuning seeds ({seeds})", header, rows, range(1, len(header)))

@@ -58,7 +58,13 @@ def floors_by_length(sweep: SweepResults, found: LossByLength) -> dict[str, dict
 
 
 def floors_sentence(sweep: SweepResults, metric: str) -> str:
-    """Returns the floors by a metric as a line; empty without any."""
-    lines = floor_lines(sweep, metric)
-    found = ", ".join(f"{line.name} {number(line.score)}" for line in lines)
-    return f"floors of {sweep.with_unit(metric)}: {found}" if found else ""
+    """Returns the floors by a metric as a line, or why there are none; empty for older sweeps."""
+    found = ", ".join(f"{line.name} {number(line.score)}" for line in floor_lines(sweep, metric))
+    notes = floors_note(sweep)
+    return f"floors of {sweep.with_unit(metric)}: {found} ({notes})" if found else notes and f"floors: {notes}"
+
+
+def floors_note(sweep: SweepResults) -> str:
+    """Returns what the floors of all arms were counted on, or why there are none."""
+    notes = [floors.note for floors in (sweep.floors or {}).values() if floors.note]
+    return "; ".join(dict.fromkeys(notes))
