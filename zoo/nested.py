@@ -1,6 +1,6 @@
 """Nested dicts as flat ones and back: {"model": {"dim": 64}} and {"model.dim": 64}."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -14,14 +14,17 @@ def flatten(tree: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
         separator: stands between the names of a path.
     """
 
-    def leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    found: dict[str, Any] = {}
+
+    def collect(node: Mapping[str, Any], prefix: str) -> None:
         for name, value in node.items():
             if hasattr(type(value), "items"):
-                yield from leaves(value, f"{prefix}{name}{separator}")
+                collect(value, f"{prefix}{name}{separator}")
             else:
-                yield f"{prefix}{name}", value
+                found[f"{prefix}{name}"] = value
 
-    return dict(leaves(tree, ""))
+    collect(tree, "")
+    return found
 
 
 def unflatten(leaves: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
