@@ -49,7 +49,8 @@ def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:
 
 
 def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset()) -> Noise | None:
-    """Returns the noise of the finite final values of a sweep's arms; None if there are too few.
+    """Returns the noise of the finite final values of a sweep's arms; None if there are too few, or if
+    they do not vary.
 
     Args:
         sweep: its finished runs are used.
