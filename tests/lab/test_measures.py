@@ -295,7 +295,7 @@ def test_measures_are_computed_once_and_judged(tmp_path, capsys):
     )
     # The report and the archive contain the measures, and nothing is measured twice.
     assert "residual growth@initial" in measured_table(sweep)
-    kept = archive_results(sweep, tmp_path / "results")
+    kept = archive_results(sweep, tmp_path / "results", allow_dirty=True)
     assert read_json(kept / "result.json")["arms"][0]["measured"][GROWTH]["mean"] == 4.0
     assert ",4,3.5" in (kept / "runs.csv").read_text()
     compute_missing_measures(tmp_path, messages.append)

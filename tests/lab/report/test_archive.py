@@ -13,10 +13,12 @@ from tests.lab.report.lab_reports import write_report
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.experiment_page import experiment_page
+from zoo.lab.report.archive.result_record import PROCEDURE, finite_numbers, tuning_method, tuning_record
 from zoo.lab.report.archive.results_index import write_index
 from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results.arm_effects import baseline_effects
 from zoo.lab.results.sweep_results import load_sweep
+from zoo.lab.results.tuning_grid import GridPoint, TuningGrid
 
 ROOT = Path(__file__).parents[3]
 
@@ -265,6 +267,60 @@ def test_all_links_of_an_archive_exist(writer, monkeypatch, capsys):
     page = (output / "norms" / "README.md").read_text()
     assert re.search(r"\| norm=post, warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 0\.[^|]+ \| 3 \|", page)
     assert "* 2026-01-02: as expected" in page
+
+
+def test_results_of_uncommitted_code_are_refused_or_marked(writer, monkeypatch, capsys):
+    monkeypatch.chdir(writer.root)
+    sweep = writer.sweep(name="norms")
+    for number, meta in enumerate(sorted(sweep.glob("*/meta.json"))):
+        commit = "c" * 40 + "-dirty" * (number == 1)
+        meta.write_text(json.dumps(json.loads(meta.read_text()) | {"commit": commit}))
+    assert main(["results", str(sweep)]) == 2
+    error = capsys.readouterr().err
+    assert f"1 of 12 runs were trained by uncommitted code ({'c' * 40}-dirty)" in error
+    assert "--allow-dirty, which marks the result" in error
+    assert error.count("\n") == 1
+    assert not Path("results").exists()
+    assert main(["results", str(sweep), "--allow-dirty"]) == 0
+    result = json.loads(Path("results/norms/result.json").read_text())
+    assert (result["uncommitted"], result["commits"]) == (True, ["c" * 40, "c" * 40 + "-dirty"])
+    assert f"**Uncommitted code.** Runs were trained by code with changes that are in no commit ({'c' * 40}-dirty)" in (
+        Path("results/norms/README.md").read_text()
+    )
+
+
+def test_the_record_has_looks_and_the_verdict_of_each_claim(writer):
+    contrasts = json.loads((writer.sweep(folder="first") / "experiment.json").read_text())["contrasts"]
+    claim = {"id": "N7, N10", "statement": "s", "source": "t"}
+    noise = {"eval/loss": {"sd": 0.01, "df": 40, "source": "earlier runs"}}
+    # The second contrast holds the other way round.
+    contrasts = [contrasts[0] | {"claim": "N7"}, contrasts[0] | {"name": "the reverse", "claim": "N10"}]
+    contrasts[1] |= {"a": contrasts[0]["b"], "b": contrasts[0]["a"]}
+    sweep = load_sweep(
+        writer.sweep(name="norms", claim=claim, contrasts=contrasts, looks={"3": 0.02, "4": 0.03}, noise=noise)
+    )
+    folder = archive_results(sweep, writer.root / "results")
+    result = json.loads((folder / "result.json").read_text())
+    assert result["looks"] == {"3": 0.02, "4": 0.03}
+    assert result["noise"] == {"eval/loss": {"sd": 0.01, "df": 40, "source": "earlier runs"}}
+    assert result["claims"] == {"N7": "supported", "N10": "not supported"}
+    assert (result["tuned"], result["tuning"], result["procedure"]) == ("none", None, PROCEDURE)
+    assert "uncommitted" not in result
+    assert [row["reason"] for row in rows_of(folder / "contrasts.csv")] == ["", ""]
+
+
+def test_the_record_of_tuning_has_the_scores_and_the_fitted_curves():
+    points = [GridPoint(0.001, {1000: 2.5, 1001: math.inf}), GridPoint(0.01, {1000: 2.25})]
+    tuning = {"field": "optimizer.learning_rate", "chosen": {"kind=a": 0.01}}
+    grid = TuningGrid("optimizer.learning_rate", "eval/loss", [1000, 1001], {"kind=a": points}, {"kind=a": 0.01})
+    scores = {"kind=a": {"0.001": {"1000": 2.5, "1001": math.inf}, "0.01": {"1000": 2.25}}}
+    assert tuning_record(tuning, grid) == tuning | {"scores": scores}
+    assert finite_numbers(scores)["kind=a"]["0.001"]["1001"] is None
+    assert tuning_record({}, None) is None
+    curves = tuning | {"curves": {"kind=a": {"minimum": 0.008}}}
+    assert tuning_record(curves, grid)["curves"] == curves["curves"]
+    found = [tuning_method(one) for one in ({}, tuning, curves, curves | {"tuned_at": "small"})]
+    assert found == ["none", "grid", "fitted", "at another size"]
 
 
 def test_pages_tell_tokens_per_parameter_and_times_the_tokens(writer, output):

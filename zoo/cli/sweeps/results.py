@@ -44,6 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also write noise_floor.md: the smallest difference that each archived experiment can find",
     )
+    parser.add_argument(
+        "--allow-dirty",
+        action="store_true",
+        help="archive also what uncommitted code has trained; the result and its page say so",
+    )
 
 
 def archive(args: argparse.Namespace) -> list[Path]:
@@ -51,7 +56,7 @@ def archive(args: argparse.Namespace) -> list[Path]:
     from zoo.lab.report.archive.noise_floor import write_noise_floor
     from zoo.lab.report.archive.sweep_tables import archive_sweeps
 
-    written = archive_sweeps(args.sweeps, args.output, lambda line: print(line, file=sys.stderr))
+    written = archive_sweeps(args.sweeps, args.output, lambda line: print(line, file=sys.stderr), args.allow_dirty)
     return [*written, write_noise_floor(args.output)] if args.noise else written
 
 

@@ -49,7 +49,8 @@ def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:
 
 
 def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset()) -> Noise | None:
-    """Returns the noise of the finite final values of a sweep's arms; None if there are too few.
+    """Returns the noise of the finite final values of a sweep's arms; None if there are too few, or if
+    they do not vary.
 
     Args:
         sweep: its finished runs are used.
@@ -66,6 +67,8 @@ def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset
     if len(by_arm) < MINIMUM_OTHER_ARMS or len(seeds) < 2:
         return None
     sd, df = residual_noise(np.array([[values[seed] for seed in seeds] for values in by_arm.values()]))
+    if sd == 0:
+        return None  # A count that is 0 in every run has no noise to tell.
     return Noise(sd, df, f"the {len(by_arm)} other arms of the sweep" if without else "the arms of the sweep")
 
 

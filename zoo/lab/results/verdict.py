@@ -157,7 +157,8 @@ def _judge_claim(sweep: SweepResults, contrasts: Sequence[Contrast]) -> tuple[st
         part = sweep.with_seeds(look) if look < total else sweep
         own = correct_refutations([judge_contrast(part, contrast) for contrast in contrasts], part.alpha)
         verdict = claim_verdict(own, part.alpha)
-        if verdict != "undecided":
+        # What no seed can change is judged on all of them.
+        if verdict in ("supported", "not supported"):
             break
     if look < total:
         note = f"decided at {count(look, 'seed')}; the further ones were run for other claims"

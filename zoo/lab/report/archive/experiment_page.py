@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.declarations import POST_HOC, premises_sentences
-from zoo.lab.formatting import interval, number, plus_minus, rounded_mean
+from zoo.lab.formatting import count, interval, number, plus_minus, rounded_mean
 from zoo.lab.report.archive.level_plot import file_name, level_curves
+from zoo.lab.report.archive.result_record import ELSEWHERE, FITTED, GRID, NONE, tuning_method, uncommitted
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
@@ -40,6 +41,8 @@ def experiment_page(
             *_rules(result),
             f"> {result['paragraph']}",
             "",
+            *_earlier_verdicts(result),
+            *_conditions(result),
             *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("loss_by"))),
             *_pictures(result, (file_name(curves.field) for curves in level_curves(result))),
             *_differences(folder),
@@ -131,6 +134,53 @@ def _rules(result: Mapping[str, Any]) -> list[str]:
     changed = rule_changes(result)
     stated = "; it or an arm was changed after runs had finished (see below)" if changed else ", stated before any run"
     return [f"**Rule{stated}:**", "", *(f"* {rule}" for rule in result["expected"]), ""]
+
+
+def _earlier_verdicts(result: Mapping[str, Any]) -> list[str]:
+    """Says what earlier procedures of judging found, where it was something else."""
+    return [
+        line
+        for before in result.get("verdicts_before", ())
+        if before["verdict"] != result["verdict"]
+        for line in (f"Judged before by {before['procedure']}: {before['verdict']}.", "")
+    ]
+
+
+def _conditions(result: Mapping[str, Any]) -> list[str]:
+    """Says how the arms were tuned, and whether the code is in a commit."""
+    tuning, method = result.get("tuning") or {}, tuned_by(result)
+    settings = {
+        NONE: "no setting was tuned",
+        GRID: "{field} is the best of a grid of {values} values by {seeds} of each, in each arm",
+        ELSEWHERE: "{field} was tuned at another size ({tuned_at}) and not at this one",
+        FITTED: "{field} is fitted in each arm, with {values} values and {seeds} of each",
+    }[method].format(
+        field=tuning.get("field"),
+        values=len(tuning.get("values") or ()),
+        seeds=count(len(tuning.get("seeds") or ()), "run"),
+        tuned_at=tuning.get("tuned_at"),
+    )
+    lines = [f"Settings: {settings}.", ""]
+    if found := uncommitted(result.get("commits") or ()):
+        lines += [
+            f"**Uncommitted code.** Runs were trained by code with changes that are in no commit ({', '.join(found)}), "
+            "so that nobody can see what ran.",
+            "",
+        ]
+    return lines
+
+
+def tuned_by(result: Mapping[str, Any]) -> str:
+    """Returns how the arms of an archived result were tuned: "fitted", "grid", "at another size" or
+    "none".
+    """
+    return result.get("tuned") or tuning_method(result.get("tuning") or {})
+
+
+def described_size(result: Mapping[str, Any]) -> str:
+    """Returns the size, the seeds and the tuning of an archived result, `tiny, 3 seeds, untuned`."""
+    words = {NONE: "untuned", GRID: "tuned on a grid", ELSEWHERE: "tuned at another size", FITTED: "tuned by a fit"}
+    return f"{result['size']}, {count(len(result['seeds']), 'seed')}, {words[tuned_by(result)]}"
 
 
 def _pictures(result: Mapping[str, Any], pictures: Iterable[str]) -> list[str]:

@@ -2,14 +2,21 @@
 the files that `zoo.lab.report.archive.sweep_tables` writes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.errors import ConfigError, not_writable
 from zoo.files import read_json, write_atomic
 from zoo.lab.declarations import claim_order
-from zoo.lab.report.archive.experiment_page import PAGE, as_cell, experiment_page, read_contrasts, read_table
+from zoo.lab.report.archive.experiment_page import (
+    PAGE,
+    as_cell,
+    described_size,
+    experiment_page,
+    read_contrasts,
+    read_table,
+)
 from zoo.lab.report.archive.level_plot import write_level_plots
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 
@@ -123,41 +130,70 @@ def _row(name: str, result: dict[str, Any]) -> str:
     text = f"{claim.get('id', '')} {claim.get('statement') or result['question']}".strip()
     found = result["paragraph"].split(": ", 1)[-1]
     return (
-        f"| [{as_cell(text)}]({name}/{PAGE}) | **{result['verdict']}** | {as_cell(found)} | {result['size']}, "
-        f"{len(result['seeds'])} seeds |"
+        f"| [{as_cell(text)}]({name}/{PAGE}) | **{result['verdict']}** | {as_cell(found)} | {described_size(result)} |"
     )
 
 
 def effort_lines(folders: Iterable[Path]) -> list[str]:
     """Says how many runs the archived experiments took, and the tokens and hours of the final ones.
 
-    Experiments share runs. Rows with equal seed, loss, tokens and number of parameters are one run; a
-    tuning run is one for each seed and loss.
+    Experiments share runs, which count once (`different_runs`). A tuning run is one for each seed and
+    loss.
     """
     folders = list(folders)
-    finals, seeds, rows = {}, set(), 0
-    for folder in folders:
-        parameters = _parameters(folder)
-        for row in read_table(folder / "runs.csv"):
-            if row.get("state") in FINISHED:
-                rows += 1
-                seeds.add((folder, row["seed"]))
-                finals.setdefault((row.get("tokens"), parameters.get(row["arm"]), *_outcome(folder, row)), row)
+    finals = [run for folder in folders for run in _final_runs(folder)]
     tried = [_outcome(folder, row) for folder in folders for row in read_table(folder / "tuning.csv")]
     if not finals:
         return []
-    hours = sum(float(row.get("seconds") or 0) for row in finals.values()) / 3600
-    tokens = sum(float(row.get("tokens") or 0) for row in finals.values()) / 1e6
+    rows = [row for row, _ in different_runs(finals)]
+    seeds = {(folder, row["seed"]) for folder in folders for row in read_table(folder / "runs.csv") if _ended(row)}
+    hours = sum(float(row.get("seconds") or 0) for row in rows) / 3600
+    tokens = sum(float(row.get("tokens") or 0) for row in rows) / 1e6
     return [
         f"Experiments: {len(folders):,}, with {len(seeds) / len(folders):.1f} seeds on average. Different final runs: "
-        f"{len(finals):,} (experiments share some: their tables have {rows:,} rows), {tokens:,.0f} million tokens and "
-        f"{hours:,.1f} hours. Different runs that tuned a setting: {len(set(tried)):,} ({len(tried):,} rows).",
+        f"{len(rows):,} (experiments share some: their tables have {len(finals):,} rows), {tokens:,.0f} million tokens "
+        f"and {hours:,.1f} hours. Different runs that tuned a setting: {len(set(tried)):,} ({len(tried):,} rows).",
         "",
     ]
 
 
-def _parameters(folder: Path) -> dict[str, int | None]:
-    return {arm["name"]: arm["parameters"] for arm in read_json(folder / "result.json")["arms"]}
+class FinalRun(NamedTuple):
+    """A row of runs.csv, and what says that it is the same run as another.
+
+    Attributes:
+        row: of runs.csv.
+        keys: two runs that have one of these in common are one: the identity of the config with the
+            seed, which older archives lack, and the seed with loss, tokens and number of parameters,
+            because a setting that changes nothing may change the identity.
+    """
+
+    row: Mapping[str, str]
+    keys: tuple[tuple[Any, ...], ...]
+
+
+def different_runs(runs: Iterable[FinalRun]) -> list[FinalRun]:
+    """Returns the first of all runs that are the same."""
+    kept: list[FinalRun] = []
+    known: set[tuple[Any, ...]] = set()
+    for run in runs:
+        if not known.intersection(run.keys):
+            kept.append(run)
+        known.update(run.keys)
+    return kept
+
+
+def _final_runs(folder: Path) -> Iterator[FinalRun]:
+    result = read_json(folder / "result.json")
+    arms, seeds = {arm["name"]: arm for arm in result["arms"]}, [str(seed) for seed in result["seeds"]]
+    for row in filter(_ended, read_table(folder / "runs.csv")):
+        arm = arms.get(row["arm"], {})
+        identity = dict(zip(seeds, arm.get("configs") or (), strict=False)).get(row["seed"])
+        keys = [(row.get("tokens"), arm.get("parameters"), *_outcome(folder, row))]
+        yield FinalRun(row, tuple([*keys, (identity, row["seed"])] if identity else keys))
+
+
+def _ended(row: Mapping[str, str]) -> bool:
+    return row.get("state") in FINISHED
 
 
 def _outcome(folder: Path, row: Mapping[str, str]) -> tuple[str, ...]:

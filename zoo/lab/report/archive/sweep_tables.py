@@ -2,10 +2,11 @@
 
 A sweep becomes a folder of its name with
 
-    result.json    question, rules, verdict, arms with the hashes of their configs, and what it ran on:
-                   commit, hash of the data, versions, devices, processor
+    result.json    question, rules, verdicts by claim, looks, tuning curves, arms with the hashes of
+                   their configs, and what it ran on: commit, hash of the data, versions, devices,
+                   processor
     runs.csv       a line per run: arm, seed, state, updates, tokens, seconds, every final metric
-    contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
+    contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome and why
     differences.csv  a line per arm but the first: its difference from that, paired by seed, and its
                    worth in tokens
     tuning.csv     a line per tuned value and seed, if something was tuned
@@ -16,8 +17,6 @@ A sweep becomes a folder of its name with
 
 import csv
 import io
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -26,35 +25,33 @@ from typing import Any
 from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
-from zoo.lab.measures import MEASURE_PREFIX, compute_missing_measures, measure_metrics
+from zoo.lab.measures import MEASURE_PREFIX, compute_missing_measures
 from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
+from zoo.lab.report.archive.result_record import commits_of, deciding_reason, finite_numbers, result_record, uncommitted
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.arm_effects import baseline_effects
-from zoo.lab.results.caveats import sweep_caveats
-from zoo.lab.results.curves import baseline_differences, final_values
-from zoo.lab.results.floor_lines import floor_lines
-from zoo.lab.results.notes import read_notes
+from zoo.lab.results.curves import baseline_differences
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import as_dict, as_text
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.tuning_grid import load_tuning_grid
-from zoo.lab.results.verdict import judge, rule_text
-from zoo.lab.statistics.paired import holm, spread
+from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid
+from zoo.lab.results.verdict import Verdict, judge, rule_text
+from zoo.lab.statistics.paired import holm
 
-# A path that begins with a slash, at the start or after a separator; "://" belongs to an address.
-ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
 SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
 TABLES = ("runs.csv", "contrasts.csv", "differences.csv", "tuning.csv")
 
 
-def archive_sweeps(folders: Sequence[Path], output: Path, tell: Callable[[str], None]) -> list[Path]:
+def archive_sweeps(
+    folders: Sequence[Path], output: Path, tell: Callable[[str], None], allow_dirty: bool = False
+) -> list[Path]:
     """Archives finished sweeps, of which measures that are still missing are computed first.
 
     Args:
         folders: of the sweeps.
         output: the folder of the archive.
         tell: is called with lines about the progress.
+        allow_dirty: archive also what uncommitted code has trained, and mark it.
 
     Returns:
         The folders of the archived results.
@@ -76,21 +73,54 @@ def archive_sweeps(folders: Sequence[Path], output: Path, tell: Callable[[str], 
                 f"{count} of these sweeps are named {name} and would be archived in the same folder; archive each with "
                 "a different --output"
             )
-    return [archive_results(sweep, output) for sweep in sweeps]
+    return [archive_results(sweep, output, allow_dirty) for sweep in sweeps]
 
 
-def archive_results(sweep: SweepResults, output: Path) -> Path:
+def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False) -> Path:
     """Writes a finished sweep's tables and figures into a folder of its name, and returns it.
 
     Args:
         sweep: with all runs ended.
         output: parent of the folder.
+        allow_dirty: archive also what uncommitted code has trained, and mark it.
 
     Raises:
-        ConfigError: a run has not ended; the metrics of a run are missing; the sweep's name is not
-            valid as a folder name; a table of tuned rates would be lost; or the folder cannot be
-            written.
+        ConfigError: a run has not ended; the metrics of a run are missing; the code of a run is in no
+            commit; the sweep's name is not valid as a folder name; a table of tuned rates would be
+            lost; or the folder cannot be written.
     """
+    _check_runs(sweep, allow_dirty)
+    folder, grid = output / sweep.name, load_tuning_grid(sweep.folder, sweep.tuning)
+    if not grid and (folder / "tuning.csv").exists():
+        raise ConfigError(
+            f"{folder / 'tuning.csv'} would be lost, because {sweep.folder} has no tuning runs; remove that file "
+            "first, or archive elsewhere with --output"
+        )
+    verdict = judge(sweep)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in (*folder.glob("*.csv"), *folder.glob("*.png")):
+            old.unlink()
+        write_atomic(folder / "runs.csv", csv_text(_runs(sweep)))
+        if sweep.contrasts:
+            write_atomic(folder / "contrasts.csv", csv_text(contrast_rows(sweep, verdict)))
+        if len(sweep.arms) > 1:
+            write_atomic(folder / "differences.csv", csv_text(_differences(sweep)))
+        if grid:
+            write_atomic(folder / "tuning.csv", csv_text(_tuning_rows(grid)))
+        pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
+        for path in folder.glob("*.svg"):
+            path.unlink()
+        tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
+        record = result_record(sweep, verdict, grid) | {"tables": tables, "pictures": pictures}
+        write_json(folder / "result.json", finite_numbers(record))
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    return folder
+
+
+def _check_runs(sweep: SweepResults, allow_dirty: bool) -> None:
+    """Refuses a sweep that is unfinished, damaged, or of code that is in no commit."""
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
         raise ConfigError(
             f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, beginning with {left[0]}; "
@@ -106,65 +136,17 @@ def archive_results(sweep: SweepResults, output: Path) -> Path:
             f"{sweep.folder}: its name {sweep.name!r} is used as a folder name: up to 100 letters, digits and ._=-, "
             "not beginning with a dot"
         )
-    folder, rates = output / sweep.name, load_tuning_grid(sweep.folder, sweep.tuning)
-    if not rates and (folder / "tuning.csv").exists():
+    if not allow_dirty and (found := uncommitted(commits_of(sweep.runs))):
+        runs = [run for run in sweep.runs if run.meta.get("commit") in found]
         raise ConfigError(
-            f"{folder / 'tuning.csv'} would be lost, because {sweep.folder} has no tuning runs; remove that file "
-            "first, or archive elsewhere with --output"
+            f"{sweep.folder}: {len(runs)} of {len(sweep.runs)} runs were trained by uncommitted code ({found[0]}), so "
+            "that nobody can see what ran; commit the code and train them again with zoo run --fresh, or archive them "
+            "with --allow-dirty, which marks the result"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in (*folder.glob("*.csv"), *folder.glob("*.png")):
-            old.unlink()
-        write_atomic(folder / "runs.csv", _csv(_runs(sweep)))
-        if sweep.contrasts:
-            write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
-        if len(sweep.arms) > 1:
-            write_atomic(folder / "differences.csv", _csv(_differences(sweep)))
-        if rates:
-            write_atomic(
-                folder / "tuning.csv",
-                _csv(
-                    {
-                        "arm": arm,
-                        rates.field: point.value,
-                        "seed": seed,
-                        rates.metric: score,
-                        "chosen": point.value == rates.chosen.get(arm),
-                    }
-                    for arm, points in rates.arms.items()
-                    for point in points
-                    for seed, score in point.scores.items()
-                ),
-            )
-        pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
-        for path in folder.glob("*.svg"):
-            path.unlink()
-        tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
-        write_json(folder / "result.json", _finite(_result(sweep) | {"tables": tables, "pictures": pictures}))
-    except OSError as error:
-        raise not_writable(folder, error) from error
-    return folder
 
 
-def _finite(value: Any) -> Any:
-    """Replaces numbers that are not finite by None, which JSON can hold."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return value if not isinstance(value, float) or math.isfinite(value) else None
-
-
-def _strip_paths(value: Any) -> Any:
-    """Reduces absolute paths to their last part, because they mean nothing on another machine.
-
-    They may be part of a value, as in "text:/data/x.txt" and "bert.py:from=/runs/a".
-    """
-    return ABSOLUTE.sub(lambda path: Path(path[0]).name, value) if isinstance(value, str) else value
-
-
-def _csv(rows: Iterable[dict[str, Any]]) -> str:
+def csv_text(rows: Iterable[dict[str, Any]]) -> str:
+    """Returns a table with a column for every key, numbers with six digits."""
     rows = list(rows)
     names = list(dict.fromkeys(name for row in rows for name in row))
     file = io.StringIO()
@@ -196,8 +178,17 @@ def _runs(sweep: SweepResults) -> Iterable[dict[str, Any]]:
         }
 
 
-def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
-    for outcome in judge(sweep).outcomes:
+def _tuning_rows(grid: TuningGrid) -> Iterable[dict[str, Any]]:
+    for arm, points in grid.arms.items():
+        for point in points:
+            for seed, score in point.scores.items():
+                chosen = point.value == grid.chosen.get(arm)
+                yield {"arm": arm, grid.field: point.value, "seed": seed, grid.metric: score, "chosen": chosen}
+
+
+def contrast_rows(sweep: SweepResults, verdict: Verdict) -> Iterable[dict[str, Any]]:
+    """Yields the rows of contrasts.csv."""
+    for outcome in verdict.outcomes:
         contrast, difference = outcome.contrast, outcome.difference
         yield {
             "contrast": contrast.name,
@@ -212,6 +203,7 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
             "pairs": difference.n,
             "rule": f"{contrast.rule}: {rule_text(contrast, sweep.unit)}",
             "outcome": outcome.outcome,
+            "reason": deciding_reason(outcome),
         }
 
 
@@ -229,81 +221,3 @@ def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
             "p (Holm)": p,
             **({TIMES_THE_TOKENS: tokens.text} if (tokens := units[name].tokens) else {}),
         }
-
-
-def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
-    """Returns {metric: mean and standard deviation over seeds} of what an arm has besides the
-    sweep's metric: measures, that metric at other lengths, and what contrasts name.
-    """
-    lengths = [
-        name for name in sweep.metrics() if name.startswith(f"{sweep.metric}@") and name.rpartition("@")[2].isdigit()
-    ]
-    metrics = [
-        *(metric for name in sweep.measures for metric in measure_metrics(name)),
-        *sorted(lengths, key=lambda metric: int(metric.rpartition("@")[2])),
-        *(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b)),
-    ]
-    found = {
-        metric: spread(final_values(sweep, arm, metric).values())
-        for metric in dict.fromkeys(metrics)
-        if metric != sweep.metric
-    }
-    return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
-
-
-def _floors(sweep: SweepResults) -> list[dict[str, Any]]:
-    """Returns the floors by the sweep's metric and by all that `_measured` names."""
-    metrics = [sweep.metric, *(name for arm in sweep.arms for name in _measured(sweep, arm.name))]
-    found: dict[str, dict[str, float]] = {}
-    for metric in dict.fromkeys(metrics):
-        for line in floor_lines(sweep, metric):
-            found.setdefault(line.name, {})[metric] = line.score
-    return [{"name": name, "scores": scores} for name, scores in found.items()]
-
-
-def _result(sweep: SweepResults) -> dict[str, Any]:
-    verdict = judge(sweep)
-    first = next((run for run in sweep.runs if run.meta), None)
-    meta = first.meta if first else {}
-    arms = []
-    for arm in sweep.arms:
-        values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
-        found = spread([value for value in values if value is not None and math.isfinite(value)])
-        arms.append(
-            {
-                "name": arm.label,
-                "overrides": {path: _strip_paths(value) for path, value in arm.overrides.items()},
-                "parameters": arm.parameters.get("total"),
-                "configs": [as_text(run.meta.get("identity")) for run in sweep.runs_of(arm.name)],
-                "mean": found and found.mean,
-                "sd": found and found.sd,
-                "seeds": found.n if found else 0,
-                **({"measured": measured} if (measured := _measured(sweep, arm.name)) else {}),
-            }
-        )
-    return {
-        "name": sweep.name,
-        "question": sweep.question,
-        "claim": sweep.claim,
-        "size": sweep.size,
-        **({"corpus": sweep.corpus} if sweep.corpus else {}),
-        "metric": sweep.metric,
-        "unit": sweep.unit(sweep.metric),
-        "seeds": sweep.seeds,
-        "verdict": verdict.overall,
-        "paragraph": verdict.paragraph,
-        "expected": [contrast.expected for contrast in sweep.contrasts],
-        "arms": arms,
-        **({"floors": floors} if (floors := _floors(sweep)) else {}),
-        "warnings": sweep_caveats(sweep),
-        **({"notes": notes} if (notes := read_notes(sweep.folder)) else {}),
-        "tuning": sweep.tuning or None,
-        "command": [_strip_paths(word) for word in sweep.command],
-        "device": meta.get("device"),
-        "processor": meta.get("processor"),
-        "versions": meta.get("versions"),
-        "commits": sorted({commit for run in sweep.runs if (commit := as_text(run.meta.get("commit")))}),
-        "data": sorted(
-            {found for run in sweep.runs if (found := as_text(as_dict(run.meta.get("data")).get("fingerprint")))}
-        ),
-    }
