@@ -13,6 +13,7 @@ from claims.turns import Row, Settings
 
 # Values that differ by a larger factor are drawn on a logarithmic axis.
 _WIDE = 3
+NOT_TESTABLE = "not testable"
 TABLE, RESULT, PAGE, PICTURE = "measurements.csv", "measured.json", "README.md", "plot.svg"
 
 
@@ -21,7 +22,8 @@ class Judgement:
     """Judgement of a claim by its measurements.
 
     Attributes:
-        verdict: "supported", "not supported" or "undecided".
+        verdict: "supported", "not supported" or "undecided"; a record has "not testable" in its place
+            where the hardware of the claim was not used.
         effect: the figures that decide it, in a few words.
         text: what was found, in sentences.
     """
@@ -72,6 +74,7 @@ class MeasuredClaim:
         judge: applies the rule to the rows.
         columns: heading of each column that the page shows.
         plot: the picture.
+        accelerator: whether the claim is about accelerators, so that a CPU cannot test it.
     """
 
     id: str
@@ -84,6 +87,7 @@ class MeasuredClaim:
     judge: Callable[[Sequence[Row]], Judgement]
     columns: dict[str, str]
     plot: Plot
+    accelerator: bool = False
 
 
 def save_measurements(claim: MeasuredClaim, rows: Sequence[Row], settings: Settings, folder: Path) -> None:
@@ -165,10 +169,27 @@ def page(claim: MeasuredClaim, record: dict[str, Any], rows: Sequence[Row]) -> s
 
 def _write_record(claim: MeasuredClaim, record: dict[str, Any], folder: Path) -> None:
     rows = read_rows(folder)
-    record = record | asdict(claim.judge(rows))
+    record = {name: value for name, value in record.items() if name not in ("reason", "verdicts_before")}
+    record |= asdict(claim.judge(rows)) | not_testable(claim, rows, record["device"])
     (folder / RESULT).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     _draw(claim.plot, rows, folder / PICTURE)
     (folder / PAGE).write_text(page(claim, record, rows), encoding="utf-8")
+
+
+def not_testable(claim: MeasuredClaim, rows: Sequence[Row], device: str) -> dict[str, Any]:
+    """Returns the entries of a record that replace the verdict of the rule where the hardware of the
+    claim was not used; none where it was.
+    """
+    if not claim.accelerator or not device.endswith("cpu"):
+        return {}
+    judged = claim.judge(rows)
+    reason = f"the claim is about accelerators, and was measured on {device}"
+    return {
+        "verdict": NOT_TESTABLE,
+        "text": f"{reason[0].upper()}{reason[1:]}; its rule, {judged.verdict} there, decides nothing. {judged.text}",
+        "reason": reason,
+        "verdicts_before": [{"procedure": "its rule on any device", "verdict": judged.verdict}],
+    }
 
 
 def _draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:

@@ -79,4 +79,5 @@ CLAIM = MeasuredClaim(
         "work": "FLOPs of a token, growth",
     },
     plot=Plot("length", "ms", ("model",), "tokens of a row", "ms for a step of 4,096 tokens"),
+    accelerator=True,
 )  # fmt: skip

@@ -130,6 +130,14 @@ def test_pages_can_be_rewritten_from_their_measurements(measuring, tmp_path, ben
         saving.rewrite_page(claim, folder)
 
 
+def test_a_claim_about_accelerators_is_not_testable_on_a_cpu(measuring, benchmark_module):
+    saving, claim = benchmark_module("claims.measured_claim"), measuring.CLAIMS["recurrence"]
+    rows = saving.read_rows(measuring.FOLDER / "recurrence")
+    assert saving.not_testable(claim, rows, "1 x cpu")["verdict"] == "not testable"
+    assert saving.not_testable(claim, rows, "1 x NVIDIA H100 80GB HBM3") == {}
+    assert saving.not_testable(measuring.CLAIMS["rope_forms"], rows, "1 x cpu") == {}
+
+
 def test_committed_pages_match_their_tables(measuring, benchmark_module):
     saving, ids = (
         benchmark_module("claims.measured_claim"),
@@ -140,6 +148,8 @@ def test_committed_pages_match_their_tables(measuring, benchmark_module):
         record, rows = json.loads((folder / "measured.json").read_text()), saving.read_rows(folder)
         assert claim.id in ids
         assert record["rule"] == claim.rule
-        assert record["verdict"] == claim.judge(rows).verdict
+        by_rule = claim.judge(rows).verdict
+        assert record["verdict"] == ("not testable" if claim.accelerator else by_rule)
+        assert [one["verdict"] for one in record.get("verdicts_before", ())] == [by_rule] * claim.accelerator
         assert record["effect"] == claim.judge(rows).effect
         assert (folder / "README.md").read_text() == saving.page(claim, record, rows)
