@@ -2,6 +2,7 @@
 
 python -m publication results                     # rewrite the pages of docs/results
 python -m publication results runs/heads --noise  # archive a sweep there, as `zoo results` does
+python -m publication rejudge                     # judge all archived sweeps by the procedure of today
 python -m publication performance runs/gpu        # GPU measurements into docs/performance.md
 python -m publication error-rates                 # error rates on simulated sweeps
 python -m publication variants                    # the list of variants, and their costs
@@ -12,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import error_rates, noise_record, performance_page, variants
-from publication.page_tables import refresh_tables
+from publication import error_rates, noise_record, performance_page, rejudge, variants
+from publication.page_tables import refresh_page
 from publication.results_index import build
 from zoo.cli import plugin_options
 from zoo.cli.argument_types import OneLineParser
@@ -21,7 +22,7 @@ from zoo.cli.sweeps import results
 from zoo.errors import reported
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, TESTS = ROOT / "docs" / "results", ROOT / "tests" / "claims"
+RESULTS, TESTS, EXPERIMENTS = ROOT / "docs" / "results", ROOT / "tests" / "claims", ROOT / "experiments"
 
 
 @reported
@@ -36,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive.add_argument("--output", metavar="DIR", type=Path, default=RESULTS, help="default: docs/results")
     plugin_options.add_options(archive)
     archive.set_defaults(handler=write_results)
+    again = commands.add_parser("rejudge", help="judge archived sweeps again, and write the pages of docs/results")
+    rejudge.add_options(again)
+    again.add_argument("--output", metavar="DIR", type=Path, default=RESULTS, help="default: docs/results")
+    again.set_defaults(handler=judge_again)
     performance_page.add_parser(commands)
     listing = commands.add_parser("variants", help="write docs/variants.md and zoo/variants/computed.json")
     listing.set_defaults(handler=write_variants)
@@ -48,11 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_results(options: argparse.Namespace) -> int:
     """Archives sweeps, writes all pages about archived results, and prints the paths."""
     plugin_options.load(options)
-    written = [*results.archive(options), build(options.output, TESTS)]
+    written = [*results.archive(options), _build(options.output)]
     if options.output == RESULTS:
         written.append(noise_record.write(RESULTS))
     print("\n".join(map(str, written)))
     return 0
+
+
+def judge_again(options: argparse.Namespace) -> int:
+    """Judges archived sweeps again, writes all pages about them, and prints a line for each."""
+    lines = rejudge.rejudge(options.output, EXPERIMENTS, options.names, options.max_seeds)
+    print("\n".join([*lines, str(_build(options.output))]))
+    return 0
+
+
+def _build(output: Path) -> Path:
+    """Writes the pages of an archive; those of this repository have counts in its README too."""
+    return build(output, TESTS, [ROOT / "README.md"] if output == RESULTS else ())
 
 
 def write_variants(options: argparse.Namespace) -> int:
@@ -67,7 +84,7 @@ def write_error_rates(options: argparse.Namespace) -> int:
     del options
     written = error_rates.write()
     page = ROOT / "docs" / "comparisons.md"
-    refresh_tables(page)
+    refresh_page(page)
     print("\n".join(map(str, [*written, page])))
     return 0
 

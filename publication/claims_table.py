@@ -17,10 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from publication.sizes import ClaimResult
+from publication.verdict_order import DECIDED, deciding_rank, verdict_of_all
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.formatting import interval, rounded_mean
-from zoo.lab.results.verdict import overall_verdict
+from zoo.lab.report.archive.experiment_page import described_size
 
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
@@ -39,8 +41,6 @@ _AGREEMENT = {
 _OPEN = "not judged yet"
 # Contrasts of one experiment whose effects fit into a cell.
 _EFFECTS = 3
-# One refuted contrast decides the verdict, then an undecided one.
-_DECIDING = ("refuted", "undecided", "holds")
 
 
 class ListedClaims(NamedTuple):
@@ -101,6 +101,7 @@ def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
         try:
             record = read_json(path)
             row = {name: record[name] for name in ("verdict", "effect", "device")}
+            row |= {name: record[name] for name in ("reason", "verdicts_before") if name in record}
             name = path.parent.name
             found.setdefault(record["claim"], []).append(row | {"name": name, "page": f"{MEASURED}/{name}/README.md"})
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -108,31 +109,65 @@ def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def claims_lines(
+class ClaimsTable(NamedTuple):
+    """The table of all claims.
+
+    Attributes:
+        counts: a line that counts the verdicts.
+        remarks: sentences about what is listed and not counted, and about how to read the table.
+        rows: of the table, in Markdown.
+        verdicts: {id: verdict} of the claims that are counted and were judged on trained models or
+            measurements.
+    """
+
+    counts: str
+    remarks: list[str]
+    rows: list[str]
+    verdicts: dict[str, str]
+
+    @property
+    def lines(self) -> list[str]:
+        """The counts, the remarks and the table."""
+        return [
+            self.counts,
+            "",
+            *(line for remark in self.remarks for line in (remark, "")),
+            "| | claim | source | verdict | effect | size | published | where |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            *self.rows,
+            "",
+        ]
+
+
+_READING = (
+    "A claim that is asked in several ways is supported if every row supports it, and not supported if one row\n"
+    "does not. An experiment at several sizes has one row, for the largest size at which it was decided, and names\n"
+    "the verdicts of the others. An effect is the difference a - b of a contrast, which the page of the experiment\n"
+    "spells out: for a loss, a number below 0 says that a is better."
+)
+
+
+def claims_table(
     listed: ListedClaims,
-    results: Mapping[str, Sequence[tuple[str, Mapping[str, Any], Sequence[Mapping[str, str]]]]],
+    results: Mapping[str, Sequence[ClaimResult]],
     measured: Mapping[str, Sequence[Mapping[str, Any]]],
     tests: Mapping[str, Sequence[str]],
-) -> list[str]:
-    """Returns the lines of the table in Markdown, after a line that counts the verdicts.
+) -> ClaimsTable:
+    """Returns the table, whose rows are in the order of the list.
 
     Args:
         listed: from `read_claims`.
-        results: (name of the folder, result.json, rows of contrasts.csv) of each experiment, by the
-            claim's id.
+        results: the results of each experiment, by the claim's id.
         measured: from `read_measured`, and those derived from several results.
         tests: links to the tests of exact claims, by the claim's id.
     """
-    rows, verdicts = [], []
+    rows, counted, judged, parts = [], [], {}, {}
     for claim in listed.claims:
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
         own_verdicts = []
-        for name, result, contrasts in found:
-            own_verdicts.append(claim_verdict(result, contrasts, claim["id"]))
-            seeds = f"{result['size']}, {len(result['seeds'])} seeds"
-            effects = _effects(contrasts_of_claim(contrasts, claim["id"]))
-            link = f"[{name}]({name}/README.md)"
-            rows.append(_row(listed.asked_by(claim, name), f"**{own_verdicts[-1]}**", effects, seeds, link))
+        for result in found:
+            own_verdicts += [] if result.part_of else [result.headline.verdict]
+            rows.append(_result_row(listed, claim, result))
         for record in measured.get(claim["id"], ()):
             own_verdicts.append(record["verdict"])
             link = f"[{record['name']}]({record['page']})"
@@ -142,34 +177,38 @@ def claims_lines(
             # A note is about trained models.
             link = f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"
             rows.append(_row(claim | {"note": ""}, "**exact**", "", "", link))
-        elif not own_verdicts:
+        elif not own_verdicts and not found:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
-        if claim["direction"] != _CHECK:
+        if found and not own_verdicts and not exact:
+            parts[claim["id"]] = found[0].part_of
+        elif claim["direction"] != _CHECK:
             without_data = "exact" if exact else "on a separate page" if claim["page"] else _OPEN
-            verdicts.append(_of_all(own_verdicts) if own_verdicts else without_data)
-    count = Counter(verdicts)
+            counted.append(verdict_of_all(own_verdicts) if own_verdicts else without_data)
+            judged |= {claim["id"]: counted[-1]} if own_verdicts else {}
+    count = Counter(counted)
     shown = ", ".join(f"{count[verdict]} {verdict}" for verdict in _order(count))
     checks = [claim["id"] for claim in listed.claims if claim["direction"] == _CHECK]
-    return [
-        f"{len(verdicts)} claims: {shown}.",
-        "",
-        *([f"Listed below and not counted, as a check of the method: {', '.join(checks)}.", ""] if checks else []),
-        "A claim that is asked in several ways is supported if every row supports it, and not supported if one row",
-        "does not. An effect is the difference a - b of a contrast, which the page of the experiment spells out: for",
-        "a loss, a number below 0 says that a is better.",
-        "",
-        "| | claim | source | verdict | effect | size | published | where |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        *rows,
-        "",
-    ]
+    remarks = [f"Listed below and not counted, as a check of the method: {', '.join(checks)}."] if checks else []
+    if parts:
+        same = ", ".join(f"{id} (those of {whole.claim})" for id, whole in parts.items())
+        remarks.append(f"Listed below and not counted, because another claim has the same runs and rules: {same}.")
+    return ClaimsTable(f"{len(counted)} claims: {shown}.", [*remarks, _READING], rows, judged)
 
 
-def _of_all(verdicts: Sequence[str]) -> str:
-    """Returns the verdict on a claim from those of all its experiments and measurements."""
-    outcomes = {"supported": "holds", "not supported": "refuted"}
-    return overall_verdict({outcomes.get(verdict, "undecided") for verdict in verdicts})
+def _result_row(listed: ListedClaims, claim: Mapping[str, str], found: ClaimResult) -> str:
+    """Returns the row of an experiment: the headline, and the verdicts at other sizes beside it."""
+    shown, headline = listed.asked_by(claim, found.name), found.headline
+    link = f"[{headline.name}]({headline.name}/README.md)"
+    size = described_size(headline.result)
+    if whole := found.part_of:
+        return _row(
+            shown, f"see {whole.claim}: the same runs and rules", "", size, f"[{whole.name}]({whole.name}/README.md)"
+        )
+    others = "; ".join(f"{other.result['size']}: {other.verdict}" for other in found.others)
+    links = ", ".join([link, *(f"[{other.result['size']}]({other.name}/README.md)" for other in found.others)])
+    verdict = f"**{headline.verdict}**" + (f" at {headline.result['size']} ({others})" if others else "")
+    return _row(shown, verdict, _effects(contrasts_of_claim(headline.contrasts, claim["id"])), size, links)
 
 
 def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> list[Mapping[str, str]]:
@@ -177,22 +216,13 @@ def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> li
     return [row for row in contrasts if row.get("claim") in ("", None, claim)]
 
 
-def claim_verdict(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]], claim: str) -> str:
-    """Returns the verdict on one of an experiment's claims, from the contrasts of that claim."""
-    own = contrasts_of_claim(contrasts, claim)
-    if len(own) == len(contrasts):
-        return result["verdict"]
-    outcomes = {row["outcome"] for row in own}
-    return overall_verdict(outcomes) if outcomes else "no claim"
-
-
 def _order(verdicts: Mapping[str, int]) -> list[str]:
-    first = ("supported", "not supported", "undecided", "exact", "on a separate page", _OPEN)
+    first = (*DECIDED, "undecided", "not testable", "not tuned", "exact", "on a separate page", _OPEN)
     return [verdict for verdict in first if verdict in verdicts] + sorted(set(verdicts) - set(first))
 
 
 def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: str) -> str:
-    agreement = _AGREEMENT[claim["direction"]].get(verdict.strip("*"))
+    agreement = _AGREEMENT[claim["direction"]].get(verdict.split("**")[1] if "**" in verdict else "")
     published = ": ".join(filter(None, (agreement, claim["published"])))
     verdict = ": ".join(filter(None, (verdict, claim.get("note"))))
     cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, published, where)
@@ -202,7 +232,7 @@ def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: 
 def _effects(contrasts: Sequence[Mapping[str, str]]) -> str:
     """Returns differences with their intervals, beginning with those that decide the verdict."""
     shown = []
-    deciding = sorted(contrasts, key=lambda contrast: _DECIDING.index(contrast["outcome"]))
+    deciding = sorted(contrasts, key=lambda contrast: deciding_rank(contrast["outcome"]))
     for contrast in deciding[:_EFFECTS]:
         mean, low, high = (float(contrast[name] or "nan") for name in ("a - b", "low", "high"))
         difference = f"{rounded_mean(mean, low, high)} ({interval(low, high)})"

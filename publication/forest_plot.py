@@ -17,8 +17,15 @@ from zoo.lab.metrics import base_name
 from zoo.lab.report.figures import SETTINGS, save
 
 LOSSES_FILE, OTHERS_FILE = "effects.png", "effects_of_other_metrics.png"
-# The colour-blind safe blue, red and grey of the report.
-_COLOURS = {"holds": "#0072b2", "refuted": "#d55e00", "undecided": "#7f7f7f"}
+# The colour-blind safe blue, red and grey of the report; what decides nothing is lighter.
+_COLOURS = {
+    "holds": "#0072b2",
+    "refuted": "#d55e00",
+    "undecided": "#7f7f7f",
+    "not tuned": "#bdbdbd",
+    "not testable": "#dcdcdc",
+}
+_ALWAYS = ("holds", "refuted", "undecided")
 # Differences up to this are drawn to scale, larger ones by their logarithm, so that one large
 # effect does not squeeze the others.
 _LINEAR = 0.1
@@ -81,7 +88,9 @@ def _draw(panels: Sequence[tuple[str, Sequence[_Row]]], most: int, path: Path, s
                 axes.set_ylim(most - 0.4, -0.6)
         for axes in used:
             _set_ticks(axes)
-        handles = [used[0].plot([], [], "o-", color=colour, label=name)[0] for name, colour in _COLOURS.items()]
+        present = {row["outcome"] for _, rows in panels for _, row in rows}
+        colours = {name: colour for name, colour in _COLOURS.items() if name in present or name in _ALWAYS}
+        handles = [used[0].plot([], [], "o-", color=colour, label=name)[0] for name, colour in colours.items()]
         figure.legend(handles=handles, loc="upper right", ncols=len(handles), frameon=False, fontsize=8)
         figure.tight_layout(rect=(0, 0, 1, 1 - 0.25 / sum(inches)))
         return save(figure, path)

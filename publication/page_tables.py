@@ -1,4 +1,4 @@
-"""Tables in pages written by hand that are made of data files.
+"""Tables and counts in pages written by hand that are made of data files.
 
 A page says where a table comes from by a comment, and `python -m publication results` writes the
 table below it:
@@ -13,6 +13,14 @@ table below it:
 `columns` selects and orders columns (default: all), `where` leaves out rows whose cell is empty.
 Numbers with six decimals or more are rounded to four significant digits. `by: arm` makes one row of
 all rows with the same arm: of numbers the mean and the sample's standard deviation, `0.50 ± 0.02`.
+
+Sentences with counts, which follow from all results, are written between
+
+    <!-- text: counts -->
+
+    70 claims: ...
+
+    <!-- end of text -->
 """
 
 import csv
@@ -27,20 +35,33 @@ from zoo.lab.formatting import number, plus_minus
 from zoo.lab.report.archive.experiment_page import as_cell
 
 _BLOCK = re.compile(r"<!-- table: (?P<options>[^>]*?) -->\n.*?<!-- end of table -->", re.DOTALL)
+_TEXT = re.compile(r"<!-- text: (?P<name>[^>]*?) -->\n.*?<!-- end of text -->", re.DOTALL)
 _LONG = re.compile(r"-?\d+\.\d{6,}")
 _OPTIONS = ("columns", "where", "by")
 
 
-def refresh_tables(page: Path) -> None:
-    """Writes the tables of a page anew; a page without such comments stays as it is.
+def refresh_page(page: Path, texts: Mapping[str, str] | None = None) -> None:
+    """Writes the tables and texts of a page anew; a page without such comments stays as it is.
+
+    Args:
+        page: its path.
+        texts: {name: sentences}; None leaves the texts of the page as they are.
 
     Raises:
         ConfigError: a comment that is not understood, or a data file that lacks a column.
     """
     text = page.read_text(encoding="utf-8")
     written = _BLOCK.sub(lambda block: _table(page, block), text)
+    if texts is not None:
+        written = _TEXT.sub(lambda block: _text(page, block["name"].strip(), texts), written)
     if written != text:
         write_atomic(page, written)
+
+
+def _text(page: Path, name: str, texts: Mapping[str, str]) -> str:
+    if name not in texts:
+        raise ConfigError(f"{page}: text {name!r} is not one of {', '.join(texts)}{did_you_mean(name, texts)}")
+    return f"<!-- text: {name} -->\n\n{texts[name]}\n\n<!-- end of text -->"
 
 
 def _table(page: Path, block: re.Match[str]) -> str:

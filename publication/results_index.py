@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from publication.claims_table import ListedClaims, claims_lines, read_claims, read_measured
+from publication.changed_verdicts import PAGE as CHANGED
+from publication.changed_verdicts import Verdicts, all_verdicts, changes_text, silence_text, write_changed_verdicts
+from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
 from publication.forest_plot import write_forest_plots
-from publication.page_tables import refresh_tables
-from publication.scales import base_names, scaled_contrasts
+from publication.page_tables import refresh_page
+from publication.scales import ScaledContrast, overall, plain_verdict, scaled_contrasts
 from publication.scales_page import CLAIM, SCALES, write_scales
+from publication.sizes import contrast_key, experiments_within_others, headlines, results_by_claim
 from zoo.errors import not_writable
 from zoo.files import write_atomic
 from zoo.lab.declarations import claim_ids, claim_order
@@ -36,14 +39,15 @@ HEAD = (
 LIMITS = "limits.md"
 
 
-def build(output: Path, tests: Path | None = None) -> Path:
+def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -> Path:
     """Writes `output`/README.md about all archived results, and a page into each one's folder.
 
     Args:
         output: the folder that `archive_results` wrote to. Other Markdown files in it are listed by
-            their titles, and their tables are made of data files (`page_tables`).
+            their titles, and their tables and counts are made of data (`page_tables`).
         tests: folder of the tests of exact claims, which are listed too; `test_a4_...` tests the
             claim A4.
+        pages: pages elsewhere whose tables and counts are made of data too.
 
     Returns:
         The path of the index page.
@@ -54,20 +58,38 @@ def build(output: Path, tests: Path | None = None) -> Path:
     listed = read_claims(output)
     results = read_results(output, lambda folder, result: _experiment_page(folder, result, listed))
     exact, measured, index = exact_tests(output, tests), read_measured(output), output / PAGE
+    scaled = scaled_contrasts(
+        [(each.result, each.contrasts, read_table(output / each.name / "runs.csv")) for each in results]
+    )
     try:
-        for written in sorted(output.glob("*.md")):
-            refresh_tables(written)
         write_experiment_pages(results, output)
-        scaled = scaled_contrasts(
-            [(each.result, each.contrasts, read_table(output / each.name / "runs.csv")) for each in results]
-        )
         limits = next((claim["limits"] for claim in listed.claims if claim["id"] == CLAIM), "")
         if row := write_scales(scaled, output, limits):
             measured[CLAIM] = [*measured.get(CLAIM, ()), row]
-        write_atomic(index, "\n".join(_index_lines(output, results, listed, exact, measured)))
+        table = claims_table(listed, results_by_claim(results), measured, exact)
+        verdicts = all_verdicts(results, output, _of_scales(scaled))
+        write_changed_verdicts(verdicts, output)
+        texts = {
+            "counts": table.counts,
+            "silence": silence_text(table.verdicts),
+            "changes": changes_text(verdicts),
+            "runs": "".join(effort_lines(output / each.name for each in results)),
+        }
+        for page in (*sorted(output.glob("*.md")), *pages):
+            if page != index:
+                refresh_page(page, texts)
+        write_atomic(index, "\n".join(_index_lines(output, results, listed, table, texts, exact)))
     except OSError as error:
         raise not_writable(index, error) from error
     return index
+
+
+def _of_scales(scaled: Sequence[ScaledContrast]) -> list[Verdicts]:
+    """Returns the verdict on the claim about sizes, by plain intervals and now."""
+    if not scaled:
+        return []
+    why = "orders are those of the intervals on the experiments' pages, at sizes that are testable and tuned"
+    return [Verdicts(CLAIM, SCALES, f"{SCALES}/{PAGE}", "several", plain_verdict(scaled), overall(scaled), why)]
 
 
 def _experiment_page(folder: Path, result: Mapping[str, Any], listed: ListedClaims) -> str:
@@ -81,36 +103,44 @@ def _index_lines(
     output: Path,
     results: Sequence[ArchivedResult],
     listed: ListedClaims,
+    table: ClaimsTable,
+    texts: Mapping[str, str],
     exact: Mapping[str, list[str]],
-    measured: Mapping[str, list[dict[str, Any]]],
 ) -> list[str]:
-    # An experiment's other sizes are compared on their own page.
-    bases = base_names(each.result for each in results)
-    shown = [each for each in results if bases.get(each.name, each.name) == each.name]
-    effects = [
-        (f"{row.get('claim') or each.claim.strip('~')} {row['contrast']}".strip(), row)
-        for each in shown
-        for row in each.contrasts
-    ]
-    drawn = write_forest_plots(effects, output)
-    by_claim: dict[str, list[tuple[str, dict[str, Any], list[dict[str, str]]]]] = {}
-    for each in shown:
-        for claim in claim_ids(each.claim):
-            by_claim.setdefault(claim, []).append((each.name, each.result, each.contrasts))
+    drawn = write_forest_plots(_effects(results), output)
     # Experiments whose claim is not in the list have a table of their own.
     ids = {claim["id"] for claim in listed.claims}
-    unlisted = [each for each in shown if not ids & set(claim_ids(each.claim))]
+    unlisted = [each for each in headlines(results) if not ids & set(claim_ids(each.claim))]
+    changed = f"[Verdicts that changed, and why]({CHANGED})."
     return [
         *HEAD,
         *_stated_before(results),
         *_limits(output),
-        *(claims_lines(listed, by_claim, measured, exact) if listed.claims else []),
+        *([texts["silence"], "", texts["changes"], changed, "", *table.lines] if listed.claims else []),
         *(results_table(unlisted) if unlisted else []),
-        *effort_lines(output / each.name for each in results),
+        *([texts["runs"], ""] if texts["runs"] else []),
         *(line for path in drawn for line in (f"![{path.stem.replace('_', ' ')}, with intervals]({path.name})", "")),
         *_other(output),
         *_exact(exact),
     ]
+
+
+def _effects(results: Sequence[ArchivedResult]) -> list[tuple[str, Mapping[str, str]]]:
+    """Returns (label, row of contrasts.csv) of what is drawn: every experiment at the size of its
+    headline, and contrasts that have the same runs and rule once, under the names of all their claims.
+    """
+    parts, found, places = experiments_within_others(results), [], {}
+    for each in headlines(results):
+        for row in each.contrasts if each.name not in parts else ():
+            claim, key = row.get("claim") or each.claim.strip("~"), contrast_key(each.result, row)
+            if key in places:
+                claims, name, same = found[places[key]]
+                found[places[key]] = ([*claims, claim], name, same)
+                continue
+            if key:
+                places[key] = len(found)
+            found.append(([claim], row["contrast"], row))
+    return [(f"{', '.join(dict.fromkeys(claims))} {name}".strip(), row) for claims, name, row in found]
 
 
 def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
@@ -141,7 +171,7 @@ def _other(output: Path) -> list[str]:
         ]
     hand_written = []
     for path in sorted(output.glob("*.md")):
-        if path.name not in (PAGE, NOISE_FILE) and (
+        if path.name not in (PAGE, NOISE_FILE, CHANGED) and (
             title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
         ):
             hand_written.append(f"* [{title}]({path.name})")

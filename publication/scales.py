@@ -1,8 +1,10 @@
 """Compares the effects of one experiment at several sizes: claim S1.
 
 Archived results belong together if they differ in their size alone: `muon` and `muon-medium`. For
-each contrast that they share, the paired differences are computed again from runs.csv. Seeds at two
-sizes are independent of each other, so two effects are compared by Welch's t interval.
+each contrast that they share, the order of its sides at a size is that of the archived interval, which
+has the level of its look and the uncertainty of tuning. Sizes at which the contrast is not testable or
+not tuned do not count. Paired differences are computed again from runs.csv; seeds at two sizes are
+independent of each other, so two effects are compared by Welch's t interval.
 """
 
 import math
@@ -12,12 +14,15 @@ from typing import Any
 
 from scipy import special
 
+from publication.verdict_order import SILENT
 from zoo.lab.report.archive.experiment_page import differences_by_seed
 from zoo.lab.statistics.paired import ALPHA, PairedDifference, mean_difference
 
 # Three sizes are the fewest of which "at every size" says more than "at both".
 LEAST_SIZES = 3
 HOLDS, TURNS, OPEN, NO_ORDER, FEW = ("holds", "turns", "undecided", "no order", "too few sizes")
+# The order of a contrast with fewer than two sizes that count.
+NOT_JUDGED = "not judged"
 SHRINKS, GROWS, UNCLEAR = "shrinks", "grows", "unclear"
 
 
@@ -30,7 +35,9 @@ class SizedEffect:
         size: its name.
         parameters: mean of the two arms.
         tokens: of the training of a run.
-        difference: a - b, paired by seed.
+        difference: a - b, paired by seed, with a plain 95 % interval.
+        low, high: the archived interval of a - b; NaN without one.
+        outcome: of the contrast.
     """
 
     folder: str
@@ -38,10 +45,18 @@ class SizedEffect:
     parameters: float
     tokens: int
     difference: PairedDifference
+    low: float
+    high: float
+    outcome: str
 
     @property
     def side(self) -> int:
-        """1 or -1 if the interval lies on that side of 0, else 0."""
+        """1 or -1 if the archived interval lies on that side of 0, else 0."""
+        return (self.low > 0) - (self.high < 0)
+
+    @property
+    def plain_side(self) -> int:
+        """The same of the plain interval."""
         return (self.difference.low > 0) - (self.difference.high < 0)
 
 
@@ -72,21 +87,18 @@ class ScaledContrast:
         It holds if all larger sizes' intervals lie on the same side of 0, and turns if one lies on
         the other. An order that only the largest size has is none to hold.
         """
-        sides = [effect.side for effect in self.effects]
-        place = next((place for place, side in enumerate(sides[:-1]) if side), None)
-        if place is None:
-            return NO_ORDER
-        first, larger = sides[place], sides[place + 1 :]
-        if -first in larger:
-            return TURNS
-        if len(self.effects) < LEAST_SIZES:
-            return FEW
-        return HOLDS if all(side == first for side in larger) else OPEN
+        sides = [effect.side for effect in self.effects if effect.outcome not in SILENT]
+        return order_of(sides) if len(sides) > 1 else NOT_JUDGED
+
+    @property
+    def plain_order(self) -> str:
+        """The order by plain 95 % intervals at all sizes."""
+        return order_of([effect.plain_side for effect in self.effects])
 
     @property
     def change(self) -> PairedDifference:
         """Largest size minus smallest, in the direction of the first order. Below 0 it shrinks."""
-        sign = next((effect.side for effect in self.effects if effect.side), 1)
+        sign = next((effect.plain_side for effect in self.effects if effect.plain_side), 1)
         return effect_change(self.effects[0].difference, self.effects[-1].difference, sign)
 
     @property
@@ -94,6 +106,19 @@ class ScaledContrast:
         """Whether the interval of `change` lies below 0 ("shrinks"), above ("grows"), or neither."""
         change = self.change
         return SHRINKS if change.high < 0 else GROWS if change.low > 0 else UNCLEAR
+
+
+def order_of(sides: Sequence[int]) -> str:
+    """Returns the order of a contrast from the sides of 0 of its intervals, smallest size first."""
+    place = next((place for place, side in enumerate(sides[:-1]) if side), None)
+    if place is None:
+        return NO_ORDER
+    first, larger = sides[place], sides[place + 1 :]
+    if -first in larger:
+        return TURNS
+    if len(sides) < LEAST_SIZES:
+        return FEW
+    return HOLDS if all(side == first for side in larger) else OPEN
 
 
 def effect_change(small: PairedDifference, large: PairedDifference, sign: int) -> PairedDifference:
@@ -157,6 +182,8 @@ def scaled_contrasts(
                     (parameters.get(row["a"], 0) + parameters.get(row["b"], 0)) / 2,
                     max((int(run["tokens"] or 0) for run in runs), default=0),
                     mean_difference(differences),
+                    *(float(row[name] or "nan") for name in ("low", "high")),
+                    row["outcome"],
                 )
             )
     return [
@@ -177,10 +204,29 @@ def scaled_contrasts(
 def overall(contrasts: Sequence[ScaledContrast]) -> str:
     """Returns the verdict on S1's first half, over the contrasts with an order.
 
-    Not supported if any turns; supported if all hold; else undecided, also without a contrast that
-    has three sizes.
+    Not supported if any turns; supported if all hold. Where no order can be judged, because the
+    contrasts are not testable or not tuned at their sizes, it is that; else undecided, also without
+    a contrast that has three sizes.
     """
-    orders = [contrast.order for contrast in contrasts if contrast.order not in (NO_ORDER, FEW)]
-    if TURNS in orders:
+    orders = [contrast.order for contrast in contrasts]
+    outcomes = {effect.outcome for contrast in contrasts for effect in contrast.effects}
+    if not judged_orders(orders) and NOT_JUDGED in orders:
+        return next(outcome for outcome in SILENT if outcome in outcomes)
+    return _verdict(orders)
+
+
+def plain_verdict(contrasts: Sequence[ScaledContrast]) -> str:
+    """Returns the verdict by plain 95 % intervals at all sizes."""
+    return _verdict([contrast.plain_order for contrast in contrasts])
+
+
+def judged_orders(orders: Iterable[str]) -> list[str]:
+    """Returns the orders that hold, turn or are undecided."""
+    return [order for order in orders if order in (HOLDS, TURNS, OPEN)]
+
+
+def _verdict(orders: Sequence[str]) -> str:
+    judged = judged_orders(orders)
+    if TURNS in judged:
         return "not supported"
-    return "supported" if orders and set(orders) == {HOLDS} else "undecided"
+    return "supported" if judged and set(judged) == {HOLDS} else "undecided"

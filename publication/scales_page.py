@@ -11,18 +11,21 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from publication.scales import (
-    FEW,
     GROWS,
     HOLDS,
     LEAST_SIZES,
     NO_ORDER,
+    NOT_JUDGED,
     OPEN,
     SHRINKS,
     TURNS,
     UNCLEAR,
     ScaledContrast,
+    judged_orders,
     overall,
+    plain_verdict,
 )
+from zoo.errors import listed
 from zoo.files import write_atomic
 from zoo.lab.formatting import count, interval, rounded_mean
 from zoo.lab.report.figures import SETTINGS, save
@@ -37,19 +40,23 @@ _HEAD = (
     "Rates are tuned at each size, or have the rank in the grid that was best at another one (`--tuned-as`; the pages",
     "of the sizes say which). The tokens of training grow with the parameters.",
     "",
-    f"**Rule for {CLAIM}, stated before the runs at other sizes.** A contrast has an order if the 95 % interval of its",
-    "difference excludes 0 at a size other than the largest; the smallest such size counts. The order holds if the",
-    "intervals at all larger sizes lie on the same side of 0, and turns if one lies on the other side; otherwise it is",
-    f"undecided. With fewer than {LEAST_SIZES} sizes an order can only turn. {CLAIM} is supported if all orders hold,",
-    "and not supported if one turns. An effect shrinks or grows if Welch's 95 % interval of its difference at the",
-    "largest size minus that at the smallest, in the direction of the order, excludes 0.",
+    f"**Rule for {CLAIM}.** A contrast has an order if the interval of its difference excludes 0 at a size other than",
+    "the largest; the smallest such size counts. The order holds if the intervals at all larger sizes lie on the same",
+    "side of 0, and turns if one lies on the other side; otherwise it is undecided. With fewer than",
+    f"{LEAST_SIZES} sizes an order can only turn. {CLAIM} is supported if all orders hold, and not supported if one",
+    "turns. An effect shrinks or grows if Welch's 95 % interval of its difference at the largest size minus that at",
+    "the smallest, in the direction of the order, excludes 0.",
+    "",
+    "The rule was stated before the runs at other sizes, with plain 95 % intervals. Later, and after these runs, it",
+    "was made stricter: an interval is the one on the page of its experiment, at the level of its look and with the",
+    "uncertainty of tuning, and a size counts only where its contrast is testable and tuned.",
     "",
 )
 # Colours of the report: blue holds, red turns, grey for anything else.
 _COLOURS = {HOLDS: "#0072b2", TURNS: "#d55e00"}
 _FIELDS = (
     *("experiment", "claim", "contrast", "a", "b", "metric", "size", "parameters", "tokens"),
-    *("difference", "low", "high", "seeds", "order", "effect"),
+    *("difference", "low", "high", "outcome", "seeds", "order", "effect"),
 )
 _COLUMNS, _PANEL_INCHES = 3, (3.2, 2.5)
 
@@ -98,21 +105,34 @@ def _sizes(contrasts: Sequence[ScaledContrast]) -> str:
 def summary(contrasts: Sequence[ScaledContrast]) -> str:
     """Returns in one sentence how many orders hold, and how many effects shrink."""
     orders = [contrast.order for contrast in contrasts]
-    judged = [contrast for contrast in contrasts if contrast.order not in (NO_ORDER, FEW)]
-    trends = [contrast.trend for contrast in contrasts if contrast.order != NO_ORDER]
+    trends = [contrast.trend for contrast in contrasts if contrast.order not in (NO_ORDER, NOT_JUDGED)]
+    left_out = f", not judged {n}" if (n := orders.count(NOT_JUDGED)) else ""
     return (
-        f"orders: {len(judged)} (holds {orders.count(HOLDS)}, turns {orders.count(TURNS)}, undecided "
-        f"{orders.count(OPEN)}); effects: {len(trends)} (shrinks {trends.count(SHRINKS)}, grows "
+        f"orders: {len(judged_orders(orders))} (holds {orders.count(HOLDS)}, turns {orders.count(TURNS)}, undecided "
+        f"{orders.count(OPEN)}{left_out}); effects: {len(trends)} (shrinks {trends.count(SHRINKS)}, grows "
         f"{trends.count(GROWS)}, unclear {trends.count(UNCLEAR)})"
+    )
+
+
+def _plain(contrasts: Sequence[ScaledContrast]) -> str:
+    """Returns what plain 95 % intervals say, and which orders turn by them."""
+    orders = [contrast.plain_order for contrast in contrasts]
+    turned = [f"{each.experiment}, {each.name}" for each in contrasts if each.plain_order == TURNS]
+    return (
+        f"By plain 95 % intervals at all sizes it is {plain_verdict(contrasts)}: of {len(judged_orders(orders))} "
+        f"orders {orders.count(HOLDS)} hold, {orders.count(TURNS)} {'turns' if orders.count(TURNS) == 1 else 'turn'}"
+        f"{f' ({listed(turned, 3)})' if turned else ''} and {orders.count(OPEN)} are undecided."
     )
 
 
 def _lines(contrasts: Sequence[ScaledContrast], limits: str) -> Iterator[str]:
     yield from _HEAD
     yield f"> **{overall(contrasts)}**: {summary(contrasts)}."
+    yield from ("", _plain(contrasts))
     yield from ("", f"![every effect against the number of parameters]({_PICTURE})", "")
-    yield "| | contrast (a - b) | size | parameters | tokens | difference | interval | seeds | order | effect |"
-    yield f"|{' --- |' * 3}{' ---: |' * 3} --- | ---: | --- | --- |"
+    columns = ("contrast (a - b)", "size", "parameters", "tokens", "difference", "interval", "outcome", "seeds")
+    yield f"| | {' | '.join((*columns, 'order', 'effect'))} |"
+    yield f"|{' --- |' * 3}{' ---: |' * 3} --- | --- | ---: | --- | --- |"
     for contrast in contrasts:
         for place, effect in enumerate(contrast.effects):
             found = effect.difference
@@ -126,8 +146,9 @@ def _lines(contrasts: Sequence[ScaledContrast], limits: str) -> Iterator[str]:
                 f"[{effect.size}](../{effect.folder}/README.md)",
                 f"{effect.parameters:,.0f}",
                 f"{effect.tokens:,}",
-                rounded_mean(found.mean, found.low, found.high),
-                interval(found.low, found.high),
+                rounded_mean(found.mean, effect.low, effect.high),
+                interval(effect.low, effect.high),
+                effect.outcome,
                 str(found.n),
                 *((f"**{contrast.order}**", _trend(contrast)) if place == len(contrast.effects) - 1 else ("", "")),
             )
@@ -135,8 +156,8 @@ def _lines(contrasts: Sequence[ScaledContrast], limits: str) -> Iterator[str]:
     text = (
         "The effects of one experiment are not independent of each other where contrasts share an arm. Sizes differ in "
         "width, rows, steps and learning rate together, so that a change of an effect has no single cause. Intervals "
-        "here are at 95 %, corrected neither for the looks of the sweeps nor for the number of contrasts: of a dozen "
-        "pairs of equal arms, one may seem to have an order. Rates taken from another size may not be the best ones. "
+        "are not corrected for the number of contrasts: of a dozen pairs of equal arms, one may seem to have an order. "
+        "Rates taken from another size may not be the best ones. "
         "An effect in nats shrinks where the learning curve flattens, even if it is worth as many steps as before."
     )
     text = " ".join(filter(None, (text, limits)))
@@ -156,7 +177,7 @@ def _csv(contrasts: Sequence[ScaledContrast]) -> str:
     for contrast in contrasts:
         for effect in contrast.effects:
             found = effect.difference
-            numbers = (f"{value:.6g}" for value in (found.mean, found.low, found.high))
+            numbers = (f"{value:.6g}" for value in (found.mean, effect.low, effect.high))
             writer.writerow(
                 [
                     contrast.experiment,
@@ -169,6 +190,7 @@ def _csv(contrasts: Sequence[ScaledContrast]) -> str:
                     round(effect.parameters),
                     effect.tokens,
                     *numbers,
+                    effect.outcome,
                     found.n,
                     contrast.order,
                     contrast.trend,
@@ -187,8 +209,8 @@ def _draw(contrasts: Sequence[ScaledContrast], path: Path) -> None:
             sizes = [effect.parameters for effect in contrast.effects]
             means = [effect.difference.mean for effect in contrast.effects]
             reach = [
-                [mean - effect.difference.low for mean, effect in zip(means, contrast.effects, strict=True)],
-                [effect.difference.high - mean for mean, effect in zip(means, contrast.effects, strict=True)],
+                [mean - effect.low for mean, effect in zip(means, contrast.effects, strict=True)],
+                [effect.high - mean for mean, effect in zip(means, contrast.effects, strict=True)],
             ]
             colour = _COLOURS.get(contrast.order, "#7f7f7f")
             axes.errorbar(sizes, means, reach, fmt="o-", color=colour, markersize=4, linewidth=1.2, capsize=3)

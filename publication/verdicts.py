@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from publication.claims_table import claim_verdict, read_claims, read_measured
+from publication.claims_table import read_claims, read_measured
 from publication.results_index import exact_tests
-from zoo.files import read_json
-from zoo.lab.declarations import claim_ids
-from zoo.lab.report.archive.experiment_page import read_contrasts
+from publication.sizes import results_by_claim
+from zoo.lab.report.archive.experiment_page import described_size
+from zoo.lab.report.archive.results_index import read_results
 from zoo.variants.usage import questions_about
 from zoo.variants.variant import Variant
 
@@ -43,12 +43,11 @@ def read_findings(results: Path, tests: Path, link: str) -> Findings:
         link: path from a page to the folder.
     """
     verdicts: dict[str, list[ClaimVerdict]] = {}
-    for path in sorted(results.glob("*/result.json")):
-        result, name = read_json(path), path.parent.name
-        contrasts, seeds = read_contrasts(path.parent), f"{result['size']}, {len(result['seeds'])} seeds"
-        for claim in claim_ids((result.get("claim") or {}).get("id", "")):
-            verdict = f"{claim_verdict(result, contrasts, claim)} ({seeds})"
-            verdicts.setdefault(claim, []).append(ClaimVerdict(verdict, f"{name}/README.md"))
+    for claim, found in results_by_claim(read_results(results, lambda folder, result: "")).items():
+        for of_experiment in found:
+            for one in (of_experiment.headline, *of_experiment.others):
+                verdict = f"{one.verdict} ({described_size(one.result)})"
+                verdicts.setdefault(claim, []).append(ClaimVerdict(verdict, f"{one.name}/README.md"))
     for claim, records in read_measured(results).items():
         found = [ClaimVerdict(f"{record['verdict']} (measured)", record["page"]) for record in records]
         verdicts.setdefault(claim, []).extend(found)

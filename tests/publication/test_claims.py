@@ -44,7 +44,7 @@ def test_every_claim_has_a_row(output, tmp_path):
     rows = [line for line in page.splitlines() if line.startswith("| A")]
     assert rows[0] == (
         "| A1 | a \\| b | x 2020 | **supported** | contrast 1: -0.032 (-0.050 to -0.010); contrast 2: -0.032 (-0.050 to "
-        "-0.010); without pairs: no finite pair; and 2 more | tiny, 4 seeds | agrees: 3 against 4 nats | [one](one/README.md) |"
+        "-0.010); without pairs: no finite pair; and 2 more | tiny, 4 seeds, untuned | agrees: 3 against 4 nats | [one](one/README.md) |"
     )
     assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |  |"
     assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  |  | [1 test](#exact-claims) |"
@@ -222,3 +222,127 @@ def test_tables_of_a_page_are_filled_from_data_files(output):
         page.write_text(f"<!-- table: {wrong} -->\n<!-- end of table -->\n")
         with pytest.raises(ConfigError, match=message):
             build(output)
+
+
+def copy_result(output, name, contrasts=(), **changes):
+    """Adds a result like that of the archive, with other entries and rows of contrasts.csv."""
+    (output / name).mkdir()
+    result = json.loads((output / "one/result.json").read_text()) | {"name": name, **changes}
+    (output / name / "result.json").write_text(json.dumps(result))
+    shutil.copy(output / "one/runs.csv", output / name / "runs.csv")
+    if contrasts:
+        with open(output / name / "contrasts.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, contrasts[0])
+            writer.writeheader()
+            writer.writerows(contrasts)
+
+
+def sized(output, **verdicts):
+    """Adds the experiment "one" at other sizes, each with a verdict."""
+    arm = json.loads((output / "one/result.json").read_text())["arms"][0]
+    for number, (size, verdict) in enumerate(verdicts.items()):
+        arms = [arm | {"parameters": (100, 10_000, 100_000)[number]}]
+        copy_result(output, f"one-{size}", size=size, verdict=verdict, claims={"A1": verdict}, arms=arms)
+
+
+def test_the_headline_is_the_largest_size_at_which_a_claim_was_decided(output):
+    write_claims(output, CLAIMS)
+    sized(output, micro="undecided", medium="not supported", large="not tuned")
+    page = build(output).read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| A1"))
+    assert "| **not supported** at medium (large: not tuned; tiny: supported; micro: undecided) |" in row
+    assert "| medium, 4 seeds, untuned | disagrees: 3 against 4 nats |" in row
+    assert row.endswith(
+        "[one-medium](one-medium/README.md), [large](one-large/README.md), [tiny](one/README.md), "
+        "[micro](one-micro/README.md) |"
+    )
+    assert "4 claims: 1 not supported, " in page
+
+
+def test_without_a_decision_the_headline_is_the_largest_size(output):
+    write_claims(output, CLAIMS)
+    sized(output, micro="undecided", medium="not tuned")
+    path = output / "one/result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"claims": {"A1": "not testable"}}))
+    page = build(output).read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| A1"))
+    assert "| **not tuned** at medium (tiny: not testable; micro: undecided) |" in row
+    assert "4 claims: 1 not tuned, " in page
+
+
+def test_claims_with_the_same_runs_and_rules_count_once(output):
+    sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 4}
+    rows = [
+        {"contrast": name, "claim": "", "a": a, "b": "x", **sides, "rule": rule, "outcome": "holds"}
+        for name, a, rule in (
+            ("at depth 4", "y", "superiority: a below b"),
+            ("at depth 8", "z", "superiority: a below b"),
+            ("nearly", "y", "equivalence: a within 0.1 of b"),
+        )
+    ]
+    arm = json.loads((output / "one/result.json").read_text())["arms"][0]
+    arms = [arm | {"name": name, "configs": [f"{name}{seed}" for seed in range(4)]} for name in "xyz"]
+    copy_result(output, "depths", rows[:2], claim={"id": "A2", "statement": "s", "source": "t"}, arms=arms)
+    copy_result(output, "depth", rows[:1], claim={"id": "A4", "statement": "s", "source": "t"}, arms=arms)
+    # The same runs under another rule are another result.
+    copy_result(output, "near", rows[2:], claim={"id": "A5", "statement": "s", "source": "t"}, arms=arms)
+    write_claims(output, [*CLAIMS[:3], ("A5", "", "near", "w 2023", "")])
+    page = build(output).read_text()
+    lines = {line.split(" | ")[0]: line for line in page.splitlines() if line.startswith("| A")}
+    assert "| see A2: the same runs and rules |" in lines["| A4"]
+    assert "[depths](depths/README.md)" in lines["| A4"]
+    assert "**supported**" in lines["| A2"]
+    assert "**supported**" in lines["| A5"]
+    assert "3 claims: 3 supported." in page
+    assert (
+        "Listed below and not counted, because another claim has the same runs and rules: A4 (those of A2).\n" in page
+    )
+    # Without the configs of the runs nobody can tell.
+    for name in ("depth", "depths"):
+        path = output / name / "result.json"
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"arms": [one | {"configs": []} for one in record["arms"]]}))
+    assert "4 claims: 4 supported." in build(output).read_text()
+
+
+def test_runs_are_told_apart_by_config_and_seed(output):
+    for name, configs, losses in (
+        ("one", ["p", "q"], (1.5, 1.6)),
+        # The same run, trained elsewhere to another loss; a run of another config.
+        ("two", ["p", "r"], (1.51, 1.7)),
+        # A setting that changes nothing may change the identity of a config.
+        ("three", ["s", "t"], (1.5, 1.8)),
+        ("old", [], (1.8, 1.9)),
+    ):
+        if name != "one":
+            shutil.copytree(output / "one", output / name)
+        result = json.loads((output / "one/result.json").read_text())
+        arms = [result["arms"][0] | {"name": "x", "configs": configs}]
+        (output / name / "result.json").write_text(json.dumps(result | {"name": name, "arms": arms, "seeds": [0, 1]}))
+        rows = [f"x,{seed},done,1e6,3600,{loss}" for seed, loss in enumerate(losses)]
+        (output / name / "runs.csv").write_text("\n".join(["arm,seed,state,tokens,seconds,eval/loss", *rows]))
+    page = build(output).read_text()
+    # 1.5 (p), 1.6, 1.7, 1.8 of seed 1, and of the old archive 1.8 with seed 0 and 1.9.
+    assert "Different final runs: 6 (experiments share some: their tables have 8 rows), 6 million tokens" in page
+
+
+def test_counts_in_pages_written_by_hand_are_made_of_the_results(output, tmp_path):
+    write_claims(output, CLAIMS)
+    page, elsewhere = output / "page.md", tmp_path / "README.md"
+    for path in (page, elsewhere):
+        path.write_text("# A page\n\n<!-- text: counts -->\nold\n<!-- end of text -->\n\nEnd.\n")
+    build(output, None, [elsewhere])
+    text = "<!-- text: counts -->\n\n4 claims: 1 supported, 1 on a separate page, 2 not judged yet.\n\n<!-- end of text -->"
+    for path in (page, elsewhere):
+        assert path.read_text() == f"# A page\n\n{text}\n\nEnd.\n"
+    page.write_text("<!-- text: silence -->\n<!-- end of text -->\n<!-- text: changes -->\n<!-- end of text -->\n")
+    build(output)
+    assert "Of 1 that were judged on trained models" in page.read_text()
+    assert "none of the 1 verdicts" in page.read_text()
+    path = output / "one/result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"claims": {"A1": "not tuned"}}))
+    build(output)
+    assert "**About most of the claims the experiments say nothing**: of 1 that were" in page.read_text()
+    page.write_text("<!-- text: count -->\n<!-- end of text -->\n")
+    with pytest.raises(ConfigError, match=r"text 'count' is not one of counts.*did you mean"):
+        build(output)

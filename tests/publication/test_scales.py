@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from publication.results_index import build
-from publication.scales import base_names, effect_change, overall, scaled_contrasts
+from publication.scales import base_names, effect_change, overall, plain_verdict, scaled_contrasts
 from zoo.lab.statistics.paired import mean_difference
 
 NOISE = (-0.01, 0.0, 0.01)
@@ -21,12 +21,14 @@ def name_of(size):
     return "ffn" if size == "tiny" else f"ffn-{size}"
 
 
-def archived(size, effect):
+def archived(size, effect, width=0.025, outcome="holds"):
     """(result.json, rows of contrasts.csv, rows of runs.csv) of an experiment with one contrast."""
     arms = [{"name": arm, "overrides": {}, "parameters": SIZES[size], "mean": 2.0, "sd": 0.1} for arm in "ab"]
     result = {"name": name_of(size), "size": size, "claim": {"id": "F1"}, "arms": arms}
     sides = {"a": "a", "b": "b", "metric a": "eval/loss", "metric b": "eval/loss"}
-    contrasts = [{"contrast": "gates help", "claim": "", **sides}]
+    bounds = {"a - b": effect, "low": effect - width, "high": effect + width, "pairs": 3}
+    judged = {"rule": "superiority: a below b", "outcome": outcome}
+    contrasts = [{"contrast": "gates help", "claim": "", **sides, **bounds, **judged}]
     runs = [
         {"arm": arm, "seed": str(seed), "tokens": str(2 * SIZES[size]), "eval/loss": str(2 + (arm == "a") * value)}
         for seed, value in enumerate(effect + noise for noise in NOISE)
@@ -62,6 +64,23 @@ def test_an_order_holds_if_all_larger_sizes_have_it(effects, order, trend, verdi
     assert (found.order, found.trend, overall([found])) == (order, trend, verdict)
 
 
+def test_the_order_is_that_of_the_archived_intervals():
+    # Wide intervals of looks and tuning leave no order where plain ones have a turn.
+    found = scaled_contrasts([archived("micro", -0.03, 0.04), archived("tiny", 0.05), archived("medium", 0.1)])
+    assert (found[0].order, found[0].plain_order) == ("holds", "turns")
+    assert (overall(found), plain_verdict(found)) == ("supported", "not supported")
+
+
+def test_sizes_at_which_nothing_can_be_judged_do_not_count():
+    sizes = [archived(size, effect) for size, effect in (("micro", -0.3), ("tiny", -0.2))]
+    turned = archived("medium", 0.1, outcome="not tuned")
+    (found,) = scaled_contrasts([*sizes, turned])
+    assert (found.order, found.plain_order) == ("too few sizes", "turns")
+    assert (overall([found]), plain_verdict([found])) == ("undecided", "not supported")
+    silent = scaled_contrasts([sizes[0], archived("tiny", -0.2, outcome="not testable"), turned])
+    assert (silent[0].order, overall(silent)) == ("not judged", "not testable")
+
+
 def test_sizes_of_one_experiment_are_grouped():
     names = ("ffn", "ffn-micro", "muon-medium", "norm-kind")
     results = [{"name": name, "size": name.rpartition("-")[2] if "-m" in name else "tiny"} for name in names]
@@ -92,17 +111,9 @@ def test_the_page_of_scales_is_written_with_the_index(tmp_path):
         }
         lists = {"seeds": [0, 1, 2], "expected": [], "warnings": [], "tables": [], "pictures": []}
         claim = {"claim": {"id": "F1", "statement": "s", "source": "t"}}
-        outcome = {
-            "a - b": effect,
-            "low": effect - 0.02,
-            "high": effect + 0.02,
-            "pairs": 3,
-            "rule": "",
-            "outcome": "holds",
-        }
         (folder := tmp_path / name_of(size)).mkdir()
         (folder / "result.json").write_text(json.dumps(result | texts | lists | claim))
-        rows = {"contrasts.csv": [contrasts[0] | outcome], "runs.csv": [run | {"state": "done"} for run in runs]}
+        rows = {"contrasts.csv": contrasts, "runs.csv": [run | {"state": "done"} for run in runs]}
         for name, table in rows.items():
             with open(folder / name, "w", newline="") as file:
                 writer = csv.DictWriter(file, table[0])
@@ -121,12 +132,12 @@ def test_the_page_of_scales_is_written_with_the_index(tmp_path):
         in index
     )
     assert "[Effects at several sizes](scales/README.md)" in index
-    # F1 has one row, from the default size; the other sizes have only their pages.
+    # F1 has one row, from the largest size that decided, with the verdicts at the others.
     assert index.count("| F1 |") == 1
-    assert "[ffn](ffn/README.md)" in index
+    assert "[ffn-medium](ffn-medium/README.md), [tiny](ffn/README.md), [micro](ffn-micro/README.md)" in index
     assert (tmp_path / "ffn-medium/README.md").exists()
     page = (tmp_path / "scales/README.md").read_text()
-    assert "| [micro](../ffn-micro/README.md) | 60,000 | 120,000 | -0.300 | -0.325 to -0.275 | 3 |" in page
+    assert "| [micro](../ffn-micro/README.md) | 60,000 | 120,000 | -0.300 | -0.325 to -0.275 | holds | 3 |" in page
     assert "| **holds** | shrinks: -0.200 (-0.223 to -0.177) |" in page
     assert "as many steps as before. Two are few.\n" in page
     with open(tmp_path / "scales/scales.csv") as file:

@@ -1,0 +1,148 @@
+"""`python -m publication rejudge`: judges archived sweeps again, by the procedure of today.
+
+The runs stay as they are; what changes is what follows from them: verdict, outcomes and intervals in
+result.json, contrasts.csv and the pages. The verdict of an earlier procedure is kept in result.json
+under `verdicts_before`, with the name of the procedure, so that judging again gives the same files.
+"""
+
+import argparse
+import csv
+import io
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from publication.archived_floors import with_floors
+from publication.archived_sweep import RECORDED, ArchivedSweep, read_archived_sweep
+from publication.sizes import claim_verdict
+from zoo.errors import ConfigError, did_you_mean, not_writable
+from zoo.files import write_atomic, write_json
+from zoo.lab.declarations import claim_ids
+from zoo.lab.report.archive.experiment_page import read_contrasts
+from zoo.lab.report.archive.result_record import (
+    EARLIER_PROCEDURE,
+    PROCEDURE,
+    commits_record,
+    finite_numbers,
+    floors_of_sweep,
+    tuning_method,
+    tuning_record,
+    verdict_record,
+)
+from zoo.lab.report.archive.sweep_tables import contrast_rows, csv_text
+from zoo.lab.results.verdict import judge
+
+# Entries of result.json that judging again writes, in their order after "seeds".
+_JUDGED = ("procedure", "verdict", "claims", "paragraph", "verdicts_before")
+# Losses in runs.csv have five decimals, from which an interval of three pairs may be this far off.
+_ROUNDING = 4e-5
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that select what is judged."""
+    parser.add_argument("names", metavar="NAME", nargs="*", help="archived experiments (default: all)")
+    parser.add_argument(
+        "--max-seeds",
+        metavar="N",
+        type=int,
+        help="plan the looks of experiments whose archive does not record them for up to N seeds (default: the "
+        "--max-seeds of the archived command, or what the level of the archived intervals says)",
+    )
+
+
+def rejudge(output: Path, experiments: Path, names: Sequence[str] = (), max_seeds: int | None = None) -> list[str]:
+    """Judges archived experiments again and writes their files.
+
+    Args:
+        output: the folder of the archive.
+        experiments: the folder of the experiment files.
+        names: of the experiments; all if empty.
+        max_seeds: as in `read_archived_sweep`.
+
+    Returns:
+        A line for each experiment: its verdict, where its looks are from, and what is not known.
+
+    Raises:
+        ConfigError: there is no such experiment, or its files cannot be read or written.
+    """
+    known = {path.parent.name: path.parent for path in sorted(output.glob("*/result.json"))}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"{output}: there is no result of {unknown[0]}{did_you_mean(unknown[0], known)}")
+    # All archives are read before the first is written.
+    found = [
+        with_floors(read_archived_sweep(known[name], experiments, max_seeds), lambda line: print(line, file=sys.stderr))
+        for name in names or known
+    ]
+    return [_judge_again(each) for each in found]
+
+
+def _judge_again(archived: ArchivedSweep) -> str:
+    """Writes result.json and contrasts.csv of one experiment; returns a line about it."""
+    sweep, result, folder = archived.sweep, archived.result, archived.sweep.folder
+    before = read_contrasts(folder)
+    verdict = judge(sweep)
+    rows = _merged(before, list(csv.DictReader(io.StringIO(csv_text(contrast_rows(sweep, verdict))))))
+    earlier = _earlier_verdicts(result, before)
+    record = {
+        **{name: value for name, value in result.items() if name not in _JUDGED},
+        **verdict_record(verdict),
+        **floors_of_sweep(sweep),
+        **({"verdicts_before": earlier} if earlier else {}),
+        "looks": {str(seeds): level for seeds, level in sweep.looks.items()},
+        **({} if archived.looks == RECORDED else {"looks_from": archived.looks}),
+        "tuned": tuning_method(sweep.tuning),
+        "tuning": tuning_record(sweep.tuning, archived.grid),
+        **commits_record(result.get("commits") or ()),
+    }
+    try:
+        if sweep.contrasts:
+            write_atomic(folder / "contrasts.csv", csv_text(rows))
+        write_json(folder / "result.json", finite_numbers(_in_order(record)))
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    change = f", was {result['verdict']}" if result["verdict"] != verdict.overall else ""
+    missing = "".join(f"; {line}" for line in archived.missing)
+    return f"{sweep.name}: {verdict.overall}{change}; looks: {archived.looks}{missing}"
+
+
+def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Returns the verdicts of other procedures, with that of the archive if it is by another one."""
+    kept = list(result.get("verdicts_before", ()))
+    procedure = result.get("procedure", EARLIER_PROCEDURE)
+    if procedure == PROCEDURE:
+        return kept
+    ids = claim_ids(claim["id"]) if (claim := result["claim"]) else []
+    return [
+        *(one for one in kept if one["procedure"] != procedure),
+        {
+            "procedure": procedure,
+            "verdict": result["verdict"],
+            "claims": {name: claim_verdict(result, contrasts, name) for name in ids},
+            "paragraph": result["paragraph"],
+            "outcomes": {row["contrast"]: row["outcome"] for row in contrasts},
+        },
+    ]
+
+
+def _in_order(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns result.json with the entries about verdicts after the seeds, as in `result_record`."""
+    names = [name for name in record if name not in _JUDGED]
+    place = names.index("seeds") + 1
+    order = [*names[:place], *(name for name in _JUDGED if name in record), *names[place:]]
+    return {name: record[name] for name in order}
+
+
+def _merged(before: Sequence[Mapping[str, str]], rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Returns the rows of contrasts.csv with the archived numbers where the new ones differ by
+    rounding alone: the archived ones were computed from all digits of the runs.
+    """
+    old = {row["contrast"]: row for row in before}
+    for row in rows:
+        archived = old.get(row["contrast"], {})
+        for name in ("a - b", "low", "high"):
+            kept, found = (float(each.get(name) or "nan") for each in (archived, row))
+            if math.isclose(kept, found, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+                row[name] = archived[name]
+    return rows

@@ -1,0 +1,130 @@
+"""Results of one claim that belong together: an experiment at several sizes, and experiments that are
+part of another one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from publication.scales import base_names
+from publication.verdict_order import DECIDED, VERDICT_OF, deciding_rank
+from zoo.lab.declarations import claim_ids
+from zoo.lab.report.archive.results_index import ArchivedResult
+
+
+class SizedResult(NamedTuple):
+    """The verdict of an experiment on a claim at one size.
+
+    Attributes:
+        name: of the folder.
+        verdict: on the claim.
+        result: result.json.
+        contrasts: rows of contrasts.csv.
+    """
+
+    name: str
+    verdict: str
+    result: Mapping[str, Any]
+    contrasts: Sequence[Mapping[str, str]]
+
+    @property
+    def parameters(self) -> int:
+        """The most parameters of an arm."""
+        return max((arm["parameters"] or 0 for arm in self.result["arms"]), default=0)
+
+
+class Whole(NamedTuple):
+    """The experiment that another one is a part of, and its claim."""
+
+    name: str
+    claim: str
+
+
+class ClaimResult(NamedTuple):
+    """The results of an experiment on a claim.
+
+    Attributes:
+        name: of the experiment, without a size.
+        headline: at the largest size at which it was decided, or the largest of all.
+        others: at the other sizes, from the largest down.
+        part_of: the experiment of another claim that has the same runs and rules, and more.
+    """
+
+    name: str
+    headline: SizedResult
+    others: Sequence[SizedResult]
+    part_of: Whole | None = None
+
+
+def results_by_claim(results: Sequence[ArchivedResult]) -> dict[str, list[ClaimResult]]:
+    """Returns the results of each claim: one for every experiment that judges it."""
+    bases, wholes = base_names(each.result for each in results), experiments_within_others(results)
+    sized: dict[tuple[str, str], list[SizedResult]] = {}
+    for each in results:
+        for claim in claim_ids(each.claim):
+            verdict = claim_verdict(each.result, each.contrasts, claim)
+            key = (claim, bases.get(each.name, each.name))
+            sized.setdefault(key, []).append(SizedResult(each.name, verdict, each.result, each.contrasts))
+    found: dict[str, list[ClaimResult]] = {}
+    for (claim, name), at_sizes in sized.items():
+        headline, *others = _by_size(at_sizes)
+        found.setdefault(claim, []).append(ClaimResult(name, headline, others, wholes.get(name)))
+    return found
+
+
+def headlines(results: Sequence[ArchivedResult]) -> list[ArchivedResult]:
+    """Returns one result for each experiment, in their order: at the largest size at which a claim of
+    it was decided, or the largest of all.
+    """
+    bases = base_names(each.result for each in results)
+    sized: dict[str, list[SizedResult]] = {}
+    for each in results:
+        decided = [claim_verdict(each.result, each.contrasts, claim) for claim in claim_ids(each.claim)]
+        verdict = next((one for one in decided if one in DECIDED), decided[0])
+        name = bases.get(each.name, each.name)
+        sized.setdefault(name, []).append(SizedResult(each.name, verdict, each.result, each.contrasts))
+    chosen = {_by_size(at_sizes)[0].name for at_sizes in sized.values()}
+    return [each for each in results if each.name in chosen]
+
+
+def _by_size(results: Sequence[SizedResult]) -> list[SizedResult]:
+    """Returns the results of one experiment, the headline first."""
+    largest = sorted(results, key=lambda one: -one.parameters)
+    headline = next((one for one in largest if one.verdict in DECIDED), largest[0])
+    return [headline, *(one for one in largest if one is not headline)]
+
+
+def claim_verdict(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]], claim: str) -> str:
+    """Returns the verdict on one of an experiment's claims, from the contrasts of that claim."""
+    if claim in result.get("claims", {}):
+        return result["claims"][claim]
+    own = [row for row in contrasts if row.get("claim") in ("", None, claim)]
+    if len(own) == len(contrasts):
+        return result["verdict"]
+    return VERDICT_OF[min((row["outcome"] for row in own), key=deciding_rank)] if own else "no claim"
+
+
+def experiments_within_others(results: Sequence[ArchivedResult]) -> dict[str, Whole]:
+    """Returns {name: the experiment that it is part of}, where all contrasts of one are contrasts of
+    the other, with the same runs and rules.
+    """
+    keys = {each.name: {key for row in each.contrasts if (key := contrast_key(each.result, row))} for each in results}
+    found = {}
+    for each in results:
+        own = keys[each.name]
+        if not own or len(own) < len(each.contrasts):
+            continue
+        for other in results:
+            if own < keys[other.name]:
+                found[each.name] = Whole(other.name, other.claim)
+    return found
+
+
+def contrast_key(result: Mapping[str, Any], contrast: Mapping[str, str]) -> tuple[Any, ...] | None:
+    """Returns what two contrasts have in common that are one: the configs of the runs on each side,
+    the metrics and the rule. None where the archive does not have the configs.
+    """
+    configs = {arm["name"]: tuple(arm.get("configs") or ()) for arm in result["arms"]}
+    sides = [configs.get(contrast[side], ()) for side in "ab"]
+    if not all(side and all(side) for side in sides):
+        return None
+    return (*sides, contrast["metric a"], contrast["metric b"], contrast["rule"])
