@@ -76,7 +76,7 @@ def test_a_claim_is_counted_once_and_a_check_is_not(output):
 
 
 def test_the_index_counts_runs_and_hours(output):
-    text = "arm,seed,state,tokens,seconds\na,0,done,1e6,3600\na,1,diverged,2e6,1800\na,2,failed,5e6,9000\n"
+    text = "arm,seed,state,tokens,seconds\na,0,done,1000000,3600\na,1,diverged,2e6,1800\na,2,failed,5e6,9000\n"
     (output / "one/runs.csv").write_text(text)
     (output / "one/tuning.csv").write_text("arm,x,seed\na,1,7\n")
     page = build(output).read_text()
@@ -95,7 +95,7 @@ def test_runs_that_experiments_share_are_counted_once(output):
         size = 1000 if name != "three" else 2000
         result |= {"name": name, "arms": [result["arms"][0] | {"name": arm, "parameters": size}]}
         (output / name / "result.json").write_text(json.dumps(result))
-        rows = [f"{arm},{seed},done,1e6,3600,{loss}" for seed, loss in enumerate(losses)]
+        rows = [f"{arm},{seed},done,1000000,3600,{loss}" for seed, loss in enumerate(losses)]
         (output / name / "runs.csv").write_text("\n".join(["arm,seed,state,tokens,seconds,eval/loss", *rows]))
         (output / name / "tuning.csv").write_text(f"arm,x,seed,eval/loss\n{arm},1,7,2.0\n{arm},2,7,2.{len(name)}\n")
     page = build(output).read_text()
@@ -319,7 +319,7 @@ def test_runs_are_told_apart_by_config_and_seed(output):
         result = json.loads((output / "one/result.json").read_text())
         arms = [result["arms"][0] | {"name": "x", "configs": configs}]
         (output / name / "result.json").write_text(json.dumps(result | {"name": name, "arms": arms, "seeds": [0, 1]}))
-        rows = [f"x,{seed},done,1e6,3600,{loss}" for seed, loss in enumerate(losses)]
+        rows = [f"x,{seed},done,1000000,3600,{loss}" for seed, loss in enumerate(losses)]
         (output / name / "runs.csv").write_text("\n".join(["arm,seed,state,tokens,seconds,eval/loss", *rows]))
     page = build(output).read_text()
     # 1.5 (p), 1.6, 1.7, 1.8 of seed 1, and of the old archive 1.8 with seed 0 and 1.9.
