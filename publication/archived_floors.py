@@ -61,4 +61,6 @@ def _count(archived: ArchivedSweep, say: Callable[[str], None]) -> dict[str, Run
         if floors.scores and archived.result.get("data") and not read <= set(archived.result["data"]):
             floors = replace(floors, note=floors.note + _OTHER_TEXT)
         found[run.arm.name] = floors
+    if changed := [arm.label for arm in archived.sweep.arms if arm.name not in found]:
+        raise ConfigError(f"the experiment file has no arm {changed[0]} any more")
     return {arm.name: found[arm.name] for arm in archived.sweep.arms}
