@@ -117,9 +117,9 @@ def decoder(size: str, changes: Mapping[str, Any] | None = None, split: str = SP
 
 
 def rates(size: str, *factors: float) -> Tune:
-    """Returns a grid of learning rates around that of a size, by default 0.4, 1 and 2.5 times it.
+    """Returns a bracket of learning rates around that of a size, by default 0.4, 1 and 2.5 times it.
 
-    The grid is tried with one seed that is not among those of the experiment.
+    Each arm is tuned around the best of them (`zoo.lab.planning.tuning_search`).
     """
     return Tune("optimizer.learning_rate", tuple(RATES[size] * factor for factor in factors or (0.4, 1, 2.5)))
 
