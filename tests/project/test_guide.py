@@ -47,7 +47,7 @@ def test_guide_commands_run_and_print_what_the_page_shows(tmp_path, monkeypatch,
         out = capsys.readouterr().out
         if "--dry-run" in command:
             assert "8 of 8 runs would be trained" in out
-            assert "2 seeds detect a difference of 11.5 SD" in out
+            assert "2 seeds find a difference of " in out
             assert not (tmp_path / "runs").exists()
     for name in ("qk_norm", "qk_norm_judged", "qk_norm_until", "qk_norm_tuned"):
         assert (tmp_path / "runs" / name / "report.html").stat().st_size > 1000

@@ -102,7 +102,7 @@ def test_the_report_is_written_when_all_runs_are_done(zoo, cluster, tmp_path):
     (tmp_path / "runs/norms/report.html").unlink()
     code, out, _ = zoo("run", "norms.py", "--slurm")
     assert (code, cluster.calls()) == (0, [])
-    assert out.splitlines()[-1].startswith("Supported: ")
+    assert out.splitlines()[-1].startswith("Supported (arms not tuned): ")
     assert (tmp_path / "runs/norms/report.html").exists()
 
 
@@ -309,7 +309,7 @@ def test_arms_wait_for_their_tuning_runs(zoo, cluster, tmp_path):
     arguments = ("run", "norms.py", "--slurm", "--tune", "optimizer.learning_rate=0.001,0.002")
     code, out, err = zoo(*arguments)
     assert (code, err) == (0, "")
-    assert "when these are done, the same command submits the arms, each with its best value" in out
+    assert "when these are done, the same command submits what follows from them" in out
     assert [folder for folder, _ in cluster.calls()] == [str(tmp_path / "runs/norms/tuning")]
     trials = tmp_path / "runs/norms/tuning"
     cluster.queue("100_0|PENDING|None")

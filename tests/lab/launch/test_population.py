@@ -241,7 +241,7 @@ def test_populations_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_
     monkeypatch.setattr(PopulationPolicy, "command", command)
     code, out, err = command_line("run", "norms.py", "--population", *arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1].startswith("Supported: ")
+    assert out.splitlines()[-1].startswith("Supported (arms not tuned): ")
     assert max(started) > 1
     folders = [path.parent for path in (tmp_path / "runs").rglob("attempts")]
     assert len(folders) == sum(started)

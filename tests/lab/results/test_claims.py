@@ -12,7 +12,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
-from zoo.lab.statistics.paired import Noise
+from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.sequential import design_until_decided
 from zoo.lab.statistics.simulation import HOLDS, REFUTED, SimulatedNoise, outcomes
 from zoo.lab.statistics.tuning_curve import TuningCurve

@@ -11,7 +11,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.verdict import decide, judge, judge_contrast, rule_text
-from zoo.lab.statistics.paired import Noise
+from zoo.lab.statistics.noise import Noise
 
 INF = math.inf
 

@@ -15,7 +15,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
-from zoo.lab.statistics.paired import Noise
+from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.sequential import design_until_decided, detectable_effect
 
 pytestmark = pytest.mark.promise(reason="thousands of sweeps are simulated")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zoo.lab.statistics.paired import Noise, Regret, paired_difference
+from zoo.lab.statistics.noise import Noise, Regret
+from zoo.lab.statistics.paired import paired_difference
 from zoo.lab.statistics.tuning_curve import fit_tuning_curve
 
 RATES = (0.002, 0.003, 0.0045, 0.00675)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from zoo.lab.declarations import Contrast
 from zoo.lab.formatting import count
 from zoo.lab.metrics import unit_suffix
-from zoo.lab.statistics.paired import ALPHA, Noise
+from zoo.lab.statistics.noise import Noise
+from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.simulation import POWER, found_difference, seeds_that_suffice, share_that_holds
 
 

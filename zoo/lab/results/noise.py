@@ -11,7 +11,7 @@ from zoo.errors import ConfigError
 from zoo.lab.declarations import Contrast
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import tuning_curves
-from zoo.lab.statistics.paired import Noise, Regret
+from zoo.lab.statistics.noise import Noise, Regret
 
 # Fewer other arms than this do not tell the noise of the two that are compared.
 MINIMUM_OTHER_ARMS = 2

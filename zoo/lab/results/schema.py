@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.errors import did_you_mean
 from zoo.lab.declarations import PREREQUISITE_PREFIX, RULES, Contrast, Side
-from zoo.lab.statistics.paired import Noise
+from zoo.lab.statistics.noise import Noise
 from zoo.training.records.run_folder import recorded_executor
 
 

@@ -27,7 +27,8 @@ from zoo.lab.results.schema import (
     restore_prerequisite_names,
 )
 from zoo.lab.results.steps_to_loss import add_steps_to_loss
-from zoo.lab.statistics.paired import ALPHA, Noise
+from zoo.lab.statistics.noise import Noise
+from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
 from zoo.training.records.run_folder import read_json_object
 

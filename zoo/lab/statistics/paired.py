@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special, stats
 
+from zoo.lab.statistics.noise import Noise, Regret
+
 ALPHA = 0.05
 # With fewer values the percentile bootstrap's interval is too narrow: with three it contains the
 # true mean in 75 % of all cases.
@@ -31,34 +33,6 @@ RESAMPLES = 9999
 # Found by simulation: with it, two arms whose noise is skewed in opposite ways are told apart in at
 # most 8 % of sweeps from six seeds on (docs/comparisons.md).
 UNKNOWN_NOISE = 25
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The standard deviation of the paired difference of two arms, as other runs tell it.
-
-    Attributes:
-        sd: in the metric's unit.
-        df: degrees of freedom of `sd`.
-        source: in words.
-    """
-
-    sd: float
-    df: int
-    source: str
-
-
-@dataclass(frozen=True)
-class Regret:
-    """The square of the loss that an arm loses by training at an estimated optimum.
-
-    Attributes:
-        mean_square: q = E[R^2], in the squared unit of the metric.
-        df: degrees of freedom of its estimate.
-    """
-
-    mean_square: float
-    df: int
 
 
 @dataclass(frozen=True)
