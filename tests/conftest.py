@@ -149,6 +149,24 @@ def shared_programs():
         yield
 
 
+@pytest.fixture(scope="module")
+def einsum_kernel():
+    """Layers with `model.attention.implementation=auto` have `einsum`, which compiles faster than the
+    loop over rows that a CPU gets; tests/layers/attention compares the two.
+    """
+    from zoo.layers.attention import softmax_attention
+
+    choose = softmax_attention.choose_kernel
+
+    def choose_einsum(*arguments, **options):
+        choice = choose(*arguments, **options)
+        return choice._replace(kernel="einsum") if arguments[0] == "auto" and choice.kernel == "rows" else choice
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(softmax_attention, "choose_kernel", choose_einsum)
+        yield
+
+
 @pytest.fixture
 def command_line(tmp_path, monkeypatch, capsys):
     """Calls `zoo` in a folder that holds only the experiment norms.py: call(words ...) returns

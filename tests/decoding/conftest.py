@@ -1,4 +1,6 @@
-"""Compiles the decoding programs with few optimizations, because tests run them only a few times."""
+"""Compiles the decoding programs with few optimizations and with the kernel of attention that compiles
+fastest, because tests run them only a few times.
+"""
 
 import pytest
 
@@ -23,3 +25,8 @@ def quick_programs():
             patch.setattr(module, name, program)
             patch.setattr(generator, name, program)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fastest_kernel(einsum_kernel):
+    """Every module here uses `einsum_kernel`."""

@@ -96,7 +96,10 @@ def test_prompts_much_longer_than_the_window():
     """Rows this long use the banded product, and leave only their last keys in the ring buffers."""
     close(
         *stepwise_and_full_scores(
-            {"model.attention.window": 5, "model.position.kind": "alibi"}, prompts=(290, 300), steps=8, slots=512
+            {"model.attention.window": 5, "model.position.kind": "alibi", "model.attention.implementation": "rows"},
+            prompts=(290, 300),
+            steps=8,
+            slots=512,
         )
     )
 
@@ -105,7 +108,8 @@ def test_prompt_and_steps_exceed_the_cache_slots():
     """The padded width of the prompts plus the steps exceeds the number of slots, so the ring wraps,
     but only over empty slots.
     """
-    close(*stepwise_and_full_scores({"model.position.kind": "rope"}, prompts=(9, 5), steps=7, slots=16))
+    rows = {"model.position.kind": "rope", "model.attention.implementation": "rows"}
+    close(*stepwise_and_full_scores(rows, prompts=(9, 5), steps=7, slots=16))
 
 
 def test_cache_in_bfloat16():

@@ -27,6 +27,8 @@ from zoo.layers.context import Memory
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
 from zoo.models.functional import initialise
 
+pytestmark = pytest.mark.usefixtures("einsum_kernel")
+
 T = 6
 BLOCK = ("model.norm", "model.residual", "model.parallel")
 # The index of the block's layer, from 0, and its number, from 1.

@@ -12,6 +12,8 @@ from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.models import cost
 
+pytestmark = pytest.mark.usefixtures("einsum_kernel")
+
 T = 8
 PACKED = np.array([[0, 1, 2, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0]])
 DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0, 1]])

@@ -11,6 +11,7 @@ ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 KINDS = {
     "packed": {},
     "masked": ENCODER,
+    "masked diffusion": ENCODER | {"objective.kind": "masked_diffusion"},
     "whole words": ENCODER | {"objective.whole_words": True},
     **{
         rows: ENCODER | {"data.row_format": rows}

@@ -89,7 +89,7 @@ def test_a_run_that_fails_ends_its_process_and_no_other_run(train):
             "rate": {
                 "good": {},
                 "bad": {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0},
-                "other": {"optimizer.learning_rate": 1e-3},
+                "other": {"optimizer.learning_rate": 1e-3, "optimizer.clip_norm": 0.0},
             }
         },
         seeds=(0,),

@@ -18,6 +18,12 @@ from zoo.objectives.objective import ForwardMode
 from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
 from zoo.training.update import uses_dropout
 
+
+@pytest.fixture(autouse=True, scope="module")
+def fastest_kernel():
+    """The choice of a kernel is tested here, so it is zoo's own."""
+
+
 HOPPER, AMPERE, CPU, CPUS = Platform("gpu", 1, (9, 0)), Platform("gpu", 8, (8, 0)), Platform("cpu"), Platform("cpu", 2)
 PLATFORMS = {"Hopper": HOPPER, "Ampere": AMPERE, "CPU": CPU, "CPUs": CPUS}
 
