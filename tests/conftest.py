@@ -66,6 +66,8 @@ def pytest_configure(config):
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
         # Programs are lowered faster without the lines of Python that each operation comes from.
         os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
+        # Matrices are small here, and idle threads of OpenBLAS wait without sleeping.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # A worker runs many programs and would otherwise keep the memory of the largest of them.
         os.environ["ZOO_KEEP_FREED_MEMORY"] = "0"
         make_compilation_faster("not slow" in config.option.markexpr)

@@ -9,6 +9,8 @@ from zoo.analysis.activations import _compiled, record_activations
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
+pytestmark = pytest.mark.usefixtures("einsum_kernel")
+
 TOKENS = np.array([[1, 5, 2, 7, 3], [4, 6, 6, -1, -1]], np.int32)
 TARGETS = np.array([[1, 2, 3], [1, 9, -1]], np.int32)
 
