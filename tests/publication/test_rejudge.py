@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from publication.archived_sweep import COMMAND, LEVEL, OPTION, RECORDED, SINGLE,
 from publication.rejudge import rejudge
 from publication.results_index import build
 from zoo.errors import DataError
+from zoo.lab.floors import run_floors
 from zoo.lab.floors.record import RunFloors, floors_record
 from zoo.lab.report.archive.result_record import EARLIER_PROCEDURE, PROCEDURE, deciding_reason
 from zoo.lab.results.verdict import judge
@@ -361,3 +363,31 @@ def test_floors_that_cannot_be_counted_are_not_known(tmp_path, monkeypatch):
     assert "floors" not in result
     assert all("floors" not in arm for arm in result["arms"])
     assert result["verdict"] == "supported"
+
+
+def test_floors_of_another_text_or_of_other_arms_are_told(tmp_path, monkeypatch):
+    folder = write_sweep(tmp_path / "results", data=["read"])
+    (tmp_path / "kinds.py").write_text(EXPERIMENT.replace("MARGIN", "0"))
+    scores = {"unigram": {"eval/loss": 3.0}}
+    fingerprint, names = ["read"], ["kind=a,one=x", "kind=b,one=x"]
+    monkeypatch.setattr(
+        archived_floors,
+        "make_plan",
+        lambda experiment: SimpleNamespace(
+            runs=[SimpleNamespace(arm=SimpleNamespace(name=name), folder=name, config=None) for name in names]
+        ),
+    )
+    dataset = SimpleNamespace(summary=lambda: {"fingerprint": fingerprint[0]})
+    monkeypatch.setattr(archived_floors, "load_data", lambda plan, folder: dict.fromkeys(names, dataset))
+    monkeypatch.setattr(run_floors, "run_floors", lambda config, dataset, say: RunFloors(scores, {}, "counted"))
+    read = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
+    assert {floors.note for floors in read.sweep.floors.values()} == {"counted"}
+    assert read.missing == []
+    fingerprint[0] = "another"
+    other = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
+    assert other.missing == ["counted, of another text than the archived runs have read"]
+    assert {floors.note for floors in other.sweep.floors.values()} == set(other.missing)
+    del names[1]
+    changed = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
+    assert changed.sweep.floors is None
+    assert changed.missing == ["floors not known: the experiment file has no arm kind=b any more"]
