@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from zoo.errors import DataError
 from zoo.lab.floors import run_floors
 from zoo.lab.floors.record import RunFloors, floors_record
 from zoo.lab.report.archive.result_record import EARLIER_PROCEDURE, PROCEDURE, deciding_reason
+from zoo.lab.results.noise import known_noise
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import design_until_decided
 
@@ -391,3 +393,11 @@ def test_floors_of_another_text_or_of_other_arms_are_told(tmp_path, monkeypatch)
     changed = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
     assert changed.sweep.floors is None
     assert changed.missing == ["floors not known: the experiment file has no arm kind=b any more"]
+
+
+def test_runs_that_count_as_diverged_tell_no_noise(tmp_path):
+    losses = LOSSES | {"kind=c": (2.0, 2.01, 1.99), "kind=d": (2.1, 2.1, 2.12), "kind=e": (20.0, 30000.0, 500.0)}
+    sweep = read_archived_sweep(write_sweep(tmp_path / "results", losses=losses), tmp_path).sweep
+    (contrast,) = sweep.contrasts
+    assert known_noise(sweep, contrast).sd > 1000
+    assert known_noise(sweep, replace(contrast, diverged_above=5.55)).sd < 0.03
