@@ -12,8 +12,8 @@ from publication.verdict_order import SILENT, VERDICT_OF, deciding_rank
 from zoo.files import write_atomic
 from zoo.lab.declarations import claim_ids, claim_order
 from zoo.lab.formatting import interval, rounded_mean
-from zoo.lab.report.archive.experiment_page import as_cell
-from zoo.lab.report.archive.result_record import EARLIER_PROCEDURE, PROCEDURE
+from zoo.lab.report.archive.experiment_page import as_cell, tuned_by
+from zoo.lab.report.archive.result_record import EARLIER_PROCEDURE, ELSEWHERE, FITTED, GRID, NONE, PROCEDURE
 from zoo.lab.report.archive.results_index import ArchivedResult
 from zoo.lab.report.archive.sweep_tables import csv_text
 
@@ -143,6 +143,19 @@ def silence_text(verdicts: Mapping[str, str]) -> str:
         "or n-grams reach, or nothing is left to gain, or a control beats every arm, or the claim is about other "
         "hardware. *Not tuned*: the rate of an arm was to be tuned, and is not the minimum of a curve fitted at this "
         "size."
+    )
+
+
+def settings_text(results: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a sentence that counts how the arms of the archived experiments were tuned.
+
+    Args:
+        results: the result.json of each.
+    """
+    found = Counter(map(tuned_by, results))
+    return _wrapped(
+        f"Of {len(results)} archived experiments, {found[FITTED]} fitted the rates of their arms, {found[GRID]} took "
+        f"the best ones of a grid, {found[ELSEWHERE]} took those of another size, and {found[NONE]} tuned nothing."
     )
 
 

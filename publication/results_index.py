@@ -2,18 +2,27 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from publication.changed_verdicts import PAGE as CHANGED
-from publication.changed_verdicts import Verdicts, all_verdicts, changes_text, silence_text, write_changed_verdicts
+from publication.changed_verdicts import (
+    Verdicts,
+    all_verdicts,
+    changes_text,
+    settings_text,
+    silence_text,
+    write_changed_verdicts,
+)
 from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
 from publication.forest_plot import write_forest_plots
 from publication.page_tables import refresh_page
 from publication.scales import ScaledContrast, overall, plain_verdict, scaled_contrasts
 from publication.scales_page import CLAIM, SCALES, write_scales
 from publication.sizes import contrast_key, experiments_within_others, headlines, results_by_claim
+from publication.verdict_order import SILENT
 from zoo.errors import not_writable
 from zoo.files import write_atomic
 from zoo.lab.declarations import claim_ids, claim_order
@@ -73,6 +82,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -
             "counts": table.counts,
             "silence": silence_text(table.verdicts),
             "changes": changes_text(verdicts),
+            "settings": settings_text([each.result for each in results]),
             "runs": "".join(effort_lines(output / each.name for each in results)),
         }
         for page in (*sorted(output.glob("*.md")), *pages):
@@ -88,7 +98,10 @@ def _of_scales(scaled: Sequence[ScaledContrast]) -> list[Verdicts]:
     """Returns the verdict on the claim about sizes, by plain intervals and now."""
     if not scaled:
         return []
-    why = "orders are those of the intervals on the experiments' pages, at sizes that are testable and tuned"
+    outcomes = Counter(effect.outcome for contrast in scaled for effect in contrast.effects)
+    silent = " and ".join(f"{outcomes[outcome]} {outcome}" for outcome in SILENT if outcomes[outcome])
+    counted = f"; of {outcomes.total()} effects at single sizes {silent}" if silent else ""
+    why = f"an order is that of the intervals on the experiments' pages, not of plain 95 % ones{counted}"
     return [Verdicts(CLAIM, SCALES, f"{SCALES}/{PAGE}", "several", plain_verdict(scaled), overall(scaled), why)]
 
 

@@ -335,8 +335,11 @@ def test_counts_in_pages_written_by_hand_are_made_of_the_results(output, tmp_pat
     text = "<!-- text: counts -->\n\n4 claims: 1 supported, 1 on a separate page, 2 not judged yet.\n\n<!-- end of text -->"
     for path in (page, elsewhere):
         assert path.read_text() == f"# A page\n\n{text}\n\nEnd.\n"
-    page.write_text("<!-- text: silence -->\n<!-- end of text -->\n<!-- text: changes -->\n<!-- end of text -->\n")
+    names = ("silence", "changes", "settings")
+    page.write_text("".join(f"<!-- text: {name} -->\n<!-- end of text -->\n" for name in names))
     build(output)
+    assert "Of 1 archived experiments, 0 fitted the rates of their arms, 0 took" in page.read_text()
+    assert "and 1 tuned nothing." in " ".join(page.read_text().split())
     assert "Of 1 that were judged on trained models" in page.read_text()
     assert "none of the 1 verdicts" in page.read_text()
     path = output / "one/result.json"

@@ -2,7 +2,9 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +14,10 @@ from publication.archived_sweep import COMMAND, LEVEL, OPTION, RECORDED, SINGLE,
 from publication.rejudge import rejudge
 from publication.results_index import build
 from zoo.errors import DataError
+from zoo.lab.floors import run_floors
 from zoo.lab.floors.record import RunFloors, floors_record
 from zoo.lab.report.archive.result_record import EARLIER_PROCEDURE, PROCEDURE, deciding_reason
+from zoo.lab.results.noise import known_noise
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import design_until_decided
 
@@ -361,3 +365,39 @@ def test_floors_that_cannot_be_counted_are_not_known(tmp_path, monkeypatch):
     assert "floors" not in result
     assert all("floors" not in arm for arm in result["arms"])
     assert result["verdict"] == "supported"
+
+
+def test_floors_of_another_text_or_of_other_arms_are_told(tmp_path, monkeypatch):
+    folder = write_sweep(tmp_path / "results", data=["read"])
+    (tmp_path / "kinds.py").write_text(EXPERIMENT.replace("MARGIN", "0"))
+    scores = {"unigram": {"eval/loss": 3.0}}
+    fingerprint, names = ["read"], ["kind=a,one=x", "kind=b,one=x"]
+    monkeypatch.setattr(
+        archived_floors,
+        "make_plan",
+        lambda experiment: SimpleNamespace(
+            runs=[SimpleNamespace(arm=SimpleNamespace(name=name), folder=name, config=None) for name in names]
+        ),
+    )
+    dataset = SimpleNamespace(summary=lambda: {"fingerprint": fingerprint[0]})
+    monkeypatch.setattr(archived_floors, "load_data", lambda plan, folder: dict.fromkeys(names, dataset))
+    monkeypatch.setattr(run_floors, "run_floors", lambda config, dataset, say: RunFloors(scores, {}, "counted"))
+    read = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
+    assert {floors.note for floors in read.sweep.floors.values()} == {"counted"}
+    assert read.missing == []
+    fingerprint[0] = "another"
+    other = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
+    assert other.missing == ["counted, of another text than the archived runs have read"]
+    assert {floors.note for floors in other.sweep.floors.values()} == set(other.missing)
+    del names[1]
+    changed = archived_floors.with_floors(read_archived_sweep(folder, tmp_path), print)
+    assert changed.sweep.floors is None
+    assert changed.missing == ["floors not known: the experiment file has no arm kind=b any more"]
+
+
+def test_runs_that_count_as_diverged_tell_no_noise(tmp_path):
+    losses = LOSSES | {"kind=c": (2.0, 2.01, 1.99), "kind=d": (2.1, 2.1, 2.12), "kind=e": (20.0, 30000.0, 500.0)}
+    sweep = read_archived_sweep(write_sweep(tmp_path / "results", losses=losses), tmp_path).sweep
+    (contrast,) = sweep.contrasts
+    assert known_noise(sweep, contrast).sd > 1000
+    assert known_noise(sweep, replace(contrast, diverged_above=5.55)).sd < 0.03

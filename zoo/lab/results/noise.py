@@ -33,7 +33,7 @@ def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     if metric == contrast.b.metric and metric in sweep.noise:
         return sweep.noise[metric]
     if metric == contrast.b.metric:
-        return pooled_noise(sweep, metric, without=sides)
+        return pooled_noise(sweep, metric, without=sides, diverged_above=contrast.diverged_above)
     return None
 
 
@@ -48,7 +48,9 @@ def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:
     return [Regret(curve.mean_square_regret, curve.df) for curve in curves if not curve.problem]
 
 
-def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset()) -> Noise | None:
+def pooled_noise(
+    sweep: SweepResults, metric: str, without: set[str] = frozenset(), diverged_above: float | None = None
+) -> Noise | None:
     """Returns the noise of the finite final values of a sweep's arms; None if there are too few, or if
     they do not vary.
 
@@ -56,11 +58,14 @@ def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset
         sweep: its finished runs are used.
         metric: what they end with.
         without: arms that do not count; then at least two others have to be left.
+        diverged_above: None, or the loss above which a finished run counts as diverged.
     """
     by_arm: dict[str, Mapping[int, float]] = {}
+    highest = math.inf if diverged_above is None else diverged_above
     for arm in sweep.arms:
         values = {run.seed: run.final(metric) for run in sweep.runs_of(arm.name) if run.finished}
         finite = {seed: value for seed, value in values.items() if value is not None and math.isfinite(value)}
+        finite = {seed: value for seed, value in finite.items() if value <= highest}
         if arm.name not in without and len(finite) > 1:
             by_arm[arm.name] = finite
     seeds = sorted(set.intersection(*map(set, by_arm.values()))) if by_arm else []
