@@ -84,6 +84,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "N1",
             "Post-norm without warm-up fails sooner with depth; pre-norm trains without it",
             "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
+            floor="unigram",
+            floor_reason="whether a model trains at all shows before it has learned contexts",
         ),
         contrasts=(
             Contrast(

@@ -124,6 +124,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "N1",
             "Post-norm needs warm-up; pre-norm trains without it",
             "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
+            floor="unigram",
+            floor_reason="whether a model trains at all shows before it has learned contexts",
         ),
         contrasts=tuple(contrasts),
         size=size,

@@ -1,6 +1,7 @@
 """`zoo run --slurm` and `zoo status`, with stand-ins for the commands of SLURM."""
 
 import json
+import math
 import os
 import sys
 import time
@@ -316,10 +317,14 @@ def test_arms_wait_for_their_tuning_runs(zoo, cluster, tmp_path):
     assert zoo(*arguments, "--fresh")[0] == 2
     assert trials.exists()
     cluster.queue()
-    for config_file in trials.glob("*/config.json"):
-        write_status(config_file.parent, state="done", step=40)
-        (config_file.parent / "metrics.jsonl").write_text('{"step": 40, "eval/loss": 2.0}\n')
-    code, out, err = zoo(*arguments)
-    assert (code, err) == (0, "")
-    assert [folder for folder, _ in cluster.calls()[1:]] == [str(tmp_path / "runs/norms")]
-    assert "submitted: 8 runs as jobs 101" in out
+    # The bracket is followed by the values around the best of it, and these by the arms.
+    for following, submitted in (("runs/norms/tuning", 4 * (4 * 3 - 1)), ("runs/norms", 8)):
+        for config_file in trials.glob("*/config.json"):
+            rate = json.loads(config_file.read_text())["optimizer"]["learning_rate"]
+            loss = 2 + 0.2 * math.log(rate / 0.0018) ** 2 + 1e-4 * math.sin(1e5 * rate)
+            write_status(config_file.parent, state="done", step=40)
+            (config_file.parent / "metrics.jsonl").write_text(json.dumps({"step": 40, "eval/loss": loss}) + "\n")
+        code, out, err = zoo(*arguments)
+        assert (code, err) == (0, "")
+        assert cluster.calls()[-1][0] == str(tmp_path / following)
+        assert f"submitted: {submitted} runs as jobs" in out
