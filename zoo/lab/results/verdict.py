@@ -52,8 +52,6 @@ from zoo.lab.results.tuning_grid import tuning_scope, why_not_tuned
 from zoo.lab.statistics.paired import ALPHA, UNKNOWN_NOISE, PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
-# An arm of which a seed ends far off is not judged with fewer.
-SEEDS_WHERE_FAR_OFF = 6
 _PRECEDENCE = ("not supported", "not testable", "not tuned", "undecided")
 
 
@@ -245,14 +243,11 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
         notes, outcome = [*notes, reason], "not testable"
     else:
         outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
-        notes += reasons
+        notes += [*reasons, *_far_off(sweep, contrast)]
         if noise is None and difference.n >= MINIMUM_PAIRS and difference.sd > 0:
             refuting = min(1.0, refuting * UNKNOWN_NOISE)
             if outcome == "undecided":
                 notes.append(_UNKNOWN_NOISE_NOTE)
-        if outcome != "undecided" and (waits := _why_it_waits(sweep, contrast, len(a.values))):
-            outcome, refuting = "undecided", math.nan
-            notes.append(waits)
         untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in (contrast.a, contrast.b)}
         if any(untuned.values()):
             lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
@@ -273,13 +268,14 @@ def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
     return sweep.alpha * (2 if contrast.rule in ("non_inferiority", "equivalence") else 1)
 
 
-def _why_it_waits(sweep: SweepResults, contrast: Contrast, seeds: int) -> str:
-    """Returns why a contrast is not decided yet although its interval would; empty if it is."""
-    if seeds >= SEEDS_WHERE_FAR_OFF:
-        return ""
-    far = {sweep.arm(side.arm).label: far_off_seeds(sweep, side.arm, side.metric) for side in (contrast.a, contrast.b)}
-    found = [f"seed {listed(map(str, seeds), 3)} of {label} ends far off" for label, seeds in far.items() if seeds]
-    return f"{'; '.join(found)}: judged from {SEEDS_WHERE_FAR_OFF} seeds on" if found else ""
+def _far_off(sweep: SweepResults, contrast: Contrast) -> list[str]:
+    """Returns a note for each arm of a contrast of which a seed ends far off."""
+    arms = {side.arm: far_off_seeds(sweep, side.arm, side.metric) for side in (contrast.a, contrast.b)}
+    return [
+        f"seed {', '.join(map(str, seeds))} of {sweep.arm(arm).label} ends far off"
+        for arm, seeds in arms.items()
+        if seeds
+    ]
 
 
 @dataclass(frozen=True)
