@@ -54,6 +54,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "N7",
             "Normalisation speeds convergence against none at all (the largest stable learning rate)",
             "Ba et al. 2016; Xiong et al. 2020",
+            floor="unigram",
+            floor_reason="whether training is stable at a rate shows before contexts are learned",
         ),
         contrasts=(
             *(

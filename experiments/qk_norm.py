@@ -39,6 +39,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "A13",
             "QK-norm keeps training stable at high learning rates",
             "Henry et al. 2020; Dehghani et al. 2023, Scaling Vision Transformers to 22 Billion Parameters",
+            floor="unigram",
+            floor_reason="whether training is stable at a rate shows before contexts are learned",
         ),
         contrasts=(
             Contrast(

@@ -33,7 +33,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
         # The contrast across depths is about trainability, not about size.
         allow=("parameters", "flops"),
         claim=Claim(
-            "N8", "Without residual connections, deep stacks do not train", "He et al. 2016, Deep Residual Learning"
+            "N8",
+            "Without residual connections, deep stacks do not train",
+            "He et al. 2016, Deep Residual Learning",
+            floor="unigram",
+            floor_reason="whether a stack trains at all shows before it has learned contexts",
         ),
         contrasts=(
             Contrast(
