@@ -130,6 +130,8 @@ def test_each_arm_trains_at_the_minimum_of_its_curve_on_seeds_not_used_for_tunin
     page = Path("runs/norms/report.html").read_text()
     assert f"eval/loss by {RATE}, over the tuning seeds (1000, 1001)" in page
     assert f"eval/loss at the same {RATE}, minus that of norm=pre, warm-up=0" in page
+    assert f"Each arm was trained at the {RATE} at which a curve through the results of its own" in page
+    assert "Curves of eval/loss over ln value" in page
     assert Path("runs/norms/report/loss_by_rate.png").stat().st_size > 1000
     code, out, _ = zoo(*FLAGS)
     assert code == 0

@@ -23,6 +23,8 @@ LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (
 FLOOR_LINE = {"color": "0.25", "linestyle": (0, (5, 3)), "linewidth": 1}
 FLOOR_NAME = {"fontsize": 8, "color": "0.25"}
 MAX_LABEL_LENGTH = 48
+# Of tuned values on an axis.
+MOST_TICKS = 8
 # Names are data: without this setting a "$" in a name would start a formula.
 SETTINGS = {
     "text.parse_math": False,
@@ -192,28 +194,29 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
     for arm, points in found.arms.items():
         colour, dash = look.get(arm, look[sweep.arms[0].name])
         finite = [point for point in points if np.isfinite(point.mean)]
+        curve = found.curves.get(arm)
+        fitted = curve is not None and not curve.problem
         axes.plot(
             [point.value for point in finite],
             [point.mean for point in finite],
             color=colour,
-            linestyle=dash,
+            linestyle="none" if fitted else dash,
             marker="o",
             markersize=4,
         )
-        axes.plot(
-            [point.value for point in finite if point.value == found.chosen.get(arm)],
-            [point.mean for point in finite if point.value == found.chosen.get(arm)],
-            "o",
-            color=colour,
-            markersize=9,
-            fillstyle="none",
-        )
+        best = [(point.value, point.mean) for point in finite if point.value == found.chosen.get(arm)]
+        if fitted:
+            x = np.geomspace(curve.values[0], curve.values[-1], 50)
+            axes.plot(x, [found.fitted(arm, value) for value in x], color=colour, linestyle=dash)
+            best = [(curve.minimum, found.fitted(arm, curve.minimum))]
+        axes.plot(*np.array(best).reshape(-1, 2).T, "o", color=colour, markersize=9, fillstyle="none")
     values = sorted({point.value for points in found.arms.values() for point in points})
     if values[0] > 0:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_locator(FixedLocator(values))
-    axes.set_xticklabels([f"{value:g}" for value in values])
+    shown = values[:: -(-len(values) // MOST_TICKS)]
+    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.set_xticklabels([f"{value:g}" for value in shown])
     draw_floors(axes, floor_lines(sweep, found.metric))
     return axes
 

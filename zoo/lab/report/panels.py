@@ -217,12 +217,19 @@ def tuning(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     return section(
         "Tuning",
         _note(
-            f"Each arm was trained with its best {escape(found.field)} from the same grid, chosen with separate "
-            "seeds that are not used in the comparison. Points: means over these seeds; bars: lowest to highest seed; "
+            (
+                f"Each arm was trained at the {escape(found.field)} at which a curve through the results of its own "
+                "values is lowest; an arm without such a minimum is not tuned, and its contrasts are not judged. The "
+                "uncertainty of the minimum is part of the intervals. "
+                if found.curves
+                else f"Each arm was trained with its best {escape(found.field)} from the same grid. "
+            )
+            + "The seeds are not used in the comparison. Points: means over these seeds; bars: lowest to highest seed; "
             "values at which a run diverged have no point."
         ),
         LEGEND,
         plot("tuning", f"{found.metric} by {found.field}"),
+        tuning_tables.curve_table(sweep, found),
         tuning_tables.grid_table(sweep, found),
         _note("The arms of the tuning runs at equal values:") + same if same else "",
     )

@@ -1,4 +1,4 @@
-"""Tables of the tuning grid from which each arm's value was chosen."""
+"""Tables of the values that were tried in each arm, and of the curves through their results."""
 
 import math
 
@@ -35,6 +35,24 @@ def grid_table(sweep: SweepResults, grid: TuningGrid) -> str:
     header = ["arm", *(f"{value:g}" for value in values), "chosen"]
     seeds = ", ".join(map(str, grid.seeds))
     return table(f"{grid.metric} by {grid.field}, over the tuning seeds ({seeds})", header, rows, range(1, len(header)))
+
+
+def curve_table(sweep: SweepResults, grid: TuningGrid) -> str:
+    """Returns a table of the fitted curve of each arm; empty without curves."""
+    if not grid.curves:
+        return ""
+    rows = []
+    for arm, curve in grid.curves.items():
+        tried = len(grid.arms.get(arm, ())), sum(len(point.scores) for point in grid.arms.get(arm, ()))
+        cells = [arm_cell(label_of(sweep, arm)), numeric(f"{tried[0]} ({tried[1]})"), numeric(f"{grid.chosen[arm]:g}")]
+        if curve.problem:
+            cells += [numeric("–")] * 3 + [Cell(f"not tuned: {curve.problem}")]
+        else:
+            cells += [*map(numeric, map(number, (curve.curvature, curve.mean_regret, curve.sd))), Cell("")]
+        rows.append(cells)
+    header = ["arm", "values (runs)", f"{grid.field}", "curvature", "expected regret", "SD of a run", ""]
+    caption = f"Curves of {grid.metric} over ln {'(1 - value)' if grid.distance_to_one else 'value'}: y = c x² + ..."
+    return table(caption, header, rows, range(1, 6))
 
 
 def same_value_table(sweep: SweepResults, grid: TuningGrid) -> str:

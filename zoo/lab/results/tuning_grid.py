@@ -47,6 +47,7 @@ class TuningGrid:
         arms: the points of each arm, by its name, in ascending order of the values.
         chosen: the value that each arm was then trained with.
         curves: the fitted curve of each arm; empty for a grid of which the best value was taken.
+        distance_to_one: whether the curves are over the logarithm of 1 - value.
     """
 
     field: str
@@ -55,6 +56,14 @@ class TuningGrid:
     arms: dict[str, list[GridPoint]]
     chosen: dict[str, float]
     curves: dict[str, TuningCurve] = field(default_factory=dict)
+    distance_to_one: bool = False
+
+    def fitted(self, arm: str, value: float) -> float:
+        """Returns an arm's curve at a value, for a seed with the mean effect, in the metric's sign."""
+        curve = self.curves[arm]
+        x, lowest = (math.log(1 - one if self.distance_to_one else one) for one in (value, curve.minimum))
+        loss = curve.loss + curve.curvature * (x - lowest) ** 2
+        return -loss if higher_is_better(self.metric) else loss
 
     def differences_at_same_value(self, baseline: str) -> dict[str, dict[float, PairedDifference]]:
         """Returns {arm: {value: difference from the baseline}} at equal values, paired by seed."""
@@ -118,7 +127,7 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
         arms = grid_points(sweep, path, factor)
         if list(arms) == [""] and len(chosen) == 1:  # A single arm has no factors and no name.
             chosen, curves = {"": next(iter(chosen.values()))}, dict.fromkeys([""], *curves.values()) if curves else {}
-        return TuningGrid(path, sweep.metric, sweep.seeds, arms, chosen, curves)
+        return TuningGrid(path, sweep.metric, sweep.seeds, arms, chosen, curves, bool(tuning.get("distance_to_one")))
     except (ConfigError, KeyError):
         return None
 
