@@ -165,8 +165,7 @@ class SweepWorkflow:
         folder = options.folder / tuning_folder(experiment, tune)
         losses: dict[str, Losses] = {arm: {} for arm in arm_names(experiment)}
         if not self._fresh and (folder / "experiment.json").exists():
-            with contextlib.suppress(ConfigError):  # Runs of an interrupted round are trained below.
-                losses |= tuning_losses(experiment, tune, load_sweep(folder))
+            losses |= tuning_losses(experiment, tune, load_sweep(folder), unfinished=True)
         while True:
             states = {arm: search_state(tune, losses[arm]) for arm in losses}
             trials = planned_trials(tune, losses, states)

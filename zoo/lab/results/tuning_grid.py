@@ -83,13 +83,14 @@ def _finite(scores: dict[int, float]) -> dict[int, float]:
     return {seed: score for seed, score in scores.items() if math.isfinite(score)}
 
 
-def grid_points(sweep: SweepResults, field: str, factor: str) -> dict[str, list[GridPoint]]:
+def grid_points(sweep: SweepResults, field: str, factor: str, unfinished: bool = False) -> dict[str, list[GridPoint]]:
     """Returns the points of each arm, in ascending order of the values.
 
     Args:
         sweep: the tuning sweep, with every value in every arm.
         field: path of the tuned field.
         factor: name of the factor of its values.
+        unfinished: leave out runs that have not ended, in place of an error.
 
     Raises:
         ConfigError: runs have not ended, or have not written the metric.
@@ -102,6 +103,8 @@ def grid_points(sweep: SweepResults, field: str, factor: str) -> dict[str, list[
         scores = {}
         for run in sweep.runs_of(arm.name):
             value = run.final(sweep.metric)
+            if unfinished and not run.finished:
+                continue
             if not run.finished or (value is None and run.state != "diverged"):
                 missing.append(f"{run.folder}: {run.state}, without {sweep.metric}")
             scores[run.seed] = value if value is not None and math.isfinite(value) else worst
@@ -132,22 +135,27 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
         return None
 
 
-def tuning_losses(experiment: Experiment, tune: Tune, sweep: SweepResults) -> dict[str, Losses]:
+def tuning_losses(
+    experiment: Experiment, tune: Tune, sweep: SweepResults, unfinished: bool = False
+) -> dict[str, Losses]:
     """Returns {arm: {value: {seed: loss}}} of a tuning sweep; of scores, their negative.
 
     Args:
         experiment: whose arms are tuned.
         tune: what is tuned.
         sweep: the tuning sweep so far (`zoo.lab.planning.tuning.tuning_experiment`).
+        unfinished: leave out runs that have not ended, in place of an error.
 
     Raises:
         ConfigError: a run is unfinished or lacks the metric.
     """
-    found = grid_points(sweep, tune.field, tuning_factor(experiment, tune))
+    found = grid_points(sweep, tune.field, tuning_factor(experiment, tune), unfinished)
     sign = -1 if higher_is_better(experiment.metric) else 1
     return {
         arm or experiment.name: {
-            point.value: {seed: sign * score for seed, score in point.scores.items()} for point in points
+            point.value: {seed: sign * score for seed, score in point.scores.items()}
+            for point in points
+            if point.scores
         }
         for arm, points in found.items()
     }
