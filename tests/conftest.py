@@ -180,12 +180,14 @@ def command_line(tmp_path, monkeypatch, capsys):
     """
     from zoo import config
     from zoo.lab.launch import process_pool
-    from zoo.lab.planning import arm_resolution
+    from zoo.lab.planning import arm_resolution, tuning_search
     from zoo.lab.report import build
 
     draw = build.write_figures
     fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    # Losses that do not depend on the tuned value are not searched for long.
+    monkeypatch.setattr(tuning_search, "MOST_VALUES", 5)
     monkeypatch.setattr(process_pool, "train_command", fake.command)
     monkeypatch.setattr(process_pool, "REUSE_PROCESSES", False)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)

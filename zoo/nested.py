@@ -13,18 +13,18 @@ def flatten(tree: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
         tree: dicts within dicts; anything with a method `items` counts as one.
         separator: stands between the names of a path.
     """
-
     found: dict[str, Any] = {}
-
-    def collect(node: Mapping[str, Any], prefix: str) -> None:
-        for name, value in node.items():
-            if hasattr(type(value), "items"):
-                collect(value, f"{prefix}{name}{separator}")
-            else:
-                found[f"{prefix}{name}"] = value
-
-    collect(tree, "")
+    _collect(tree, "", separator, found)
     return found
+
+
+def _collect(node: Mapping[str, Any], prefix: str, separator: str, found: dict[str, Any]) -> None:
+    # Not nested in `flatten`: a function that names itself would keep the leaves alive.
+    for name, value in node.items():
+        if hasattr(type(value), "items"):
+            _collect(value, f"{prefix}{name}{separator}", separator, found)
+        else:
+            found[f"{prefix}{name}"] = value
 
 
 def unflatten(leaves: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:

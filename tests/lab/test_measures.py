@@ -209,7 +209,8 @@ def test_plans_record_measures_and_tuning_omits_them():
     assert make_plan(declared).record()["measures"] == ["residual_growth", "spikes"]
     assert "measures" not in make_plan(fake.experiment()).record()
     with_tuning = dataclasses.replace(declared, tune=Tune("optimizer.learning_rate", (0.1, 0.2)))
-    assert required_measures(tuning.tuning_experiment(with_tuning)) == []
+    trials = {arm: {0.1: (1000,)} for arm in tuning.arm_names(with_tuning)}
+    assert required_measures(tuning.tuning_experiment(with_tuning, with_tuning.tune, trials)) == []
 
 
 @pytest.mark.usefixtures("fake_cost")

@@ -12,8 +12,8 @@ MUTANTS = (
     Mutant(
         "intervals: n degrees of freedom",
         PAIRED,
-        "special.stdtrit(n - 1, alpha / 2)",
-        "special.stdtrit(n, alpha / 2)",
+        "special.stdtrit(df, alpha / 2)",
+        "special.stdtrit(df + 1, alpha / 2)",
         STATISTICS_TESTS,
     ),
     Mutant(

@@ -39,7 +39,7 @@ def test_a_sweep_gets_the_floors_of_its_arms(command_line, tmp_path):
 
 
 def test_tuning_runs_are_not_judged_and_have_none(command_line, tmp_path):
-    assert command_line("run", "norms.py", "--tune", "optimizer.learning_rate=1e-3,1e-2")[0] == 0
+    assert command_line("run", "norms.py", "--tune", "optimizer.learning_rate=1e-3,1e-2", "--tune-seeds", "1")[0] == 0
     folder = tmp_path / "runs" / "norms"
     assert (folder / "floors.json").exists()
     assert not (folder / "tuning" / "floors.json").exists()

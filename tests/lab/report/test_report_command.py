@@ -31,7 +31,8 @@ def run(monkeypatch, request):
 def test_report_prints_path_and_verdict(run, writer, capsys):
     folder = writer.sweep()
     assert run("report", folder) == 0
-    path, verdict = capsys.readouterr().out.splitlines()
+    path, floors, verdict = capsys.readouterr().out.splitlines()
+    assert floors == "floors: no floors"
     assert path == str(folder / "report.html")
     assert verdict.startswith("Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below")
 
@@ -139,7 +140,7 @@ def test_a_running_sweep_reports_its_progress(run, writer, capsys):
     for path in folder.glob("*/*"):
         os.utime(path)
     assert run("report", folder) == 0
-    _, progress, _ = capsys.readouterr().out.splitlines()
+    _, progress, *_ = capsys.readouterr().out.splitlines()
     assert progress == "Running, 9 of 12 runs, about 20 s"
     page = (folder / "report.html").read_text()
     assert "<h2>Running, 9 of 12 runs, about 20 s</h2><p>So far: norm=pre, <span class=" in page

@@ -227,4 +227,8 @@ def tuning_scope(tuning: Mapping[str, Any]) -> str:
     names = " and ".join(entry["field"].rpartition(".")[2] for entry in entries)
     if any(entry.get("tuned_at") for entry in entries):
         return f"{names} from another size"
-    return f"{names} fitted in each arm" if all(entry.get("curves") for entry in entries) else f"{names} from a grid"
+    if not all(entry.get("curves") for entry in entries):
+        return f"{names} from a grid"
+    arms = dict.fromkeys(arm for entry in entries for arm in as_dict(entry["curves"]))
+    untuned = any(why_not_tuned(tuning, arm) for arm in arms)
+    return f"{names} {'not fitted in every arm' if untuned else 'fitted in each arm'}"
