@@ -31,7 +31,7 @@ def run(monkeypatch, request):
 def test_report_prints_path_and_verdict(run, writer, capsys):
     folder = writer.sweep()
     assert run("report", folder) == 0
-    path, floors, verdict = capsys.readouterr().out.splitlines()
+    path, verdict, floors = capsys.readouterr().out.splitlines()
     assert floors == "floors: no floors"
     assert path == str(folder / "report.html")
     assert verdict.startswith("Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below")
