@@ -111,7 +111,7 @@ def instability_caveats(sweep: SweepResults) -> list[str]:
     """Returns a line for each arm of which a seed ends far off."""
     return [
         f"{sweep.arm(arm).label}: {found.text}, more than {FAR_OFF:g} standard deviations of the noise from what its "
-        "arm and its seed predict: neither a mean nor a t interval describes such an arm"
+        "arm and its seed predict: it is noisier than the other arms, or fails in some seeds"
         for arm, found in instability(sweep).items()
         if found.far_off
     ]
