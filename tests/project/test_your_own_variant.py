@@ -121,7 +121,7 @@ def test_page_commands_run_and_print_what_the_page_shows(folder, monkeypatch, ca
         with unloading():
             assert main([*fewer, *few]) == 0, words
     out = capsys.readouterr().out
-    assert re.search(r"ffn=my_squared_relu ends .* ffn=relu \(95 % interval", out)
+    assert re.search(r"ffn=my_squared_relu ends .* ffn=relu \([0-9.]+ % interval", out)
     assert (folder / "figures" / "table_lengths.png").stat().st_size > 1000
     for name in ("activations", "squared", "powers", "gate", "schedules", "tables"):
         sweep = folder / "runs" / name

@@ -158,6 +158,12 @@ def _judge_claim(sweep: SweepResults, contrasts: Sequence[Contrast]) -> tuple[st
         # What no seed can change is judged on all of them.
         if verdict in ("supported", "not supported"):
             break
+    own = [
+        replace(outcome, notes=[*outcome.notes, *_far_off(part, outcome.contrast)])
+        if outcome.outcome in ("holds", "refuted", "undecided")
+        else outcome
+        for outcome in own
+    ]
     if look < total:
         note = f"decided at {count(look, 'seed')}; the further ones were run for other claims"
         own = [replace(outcome, notes=[*outcome.notes, note]) for outcome in own]
@@ -243,7 +249,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
         notes, outcome = [*notes, reason], "not testable"
     else:
         outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
-        notes += [*reasons, *_far_off(sweep, contrast)]
+        notes += reasons
         if noise is None and difference.n >= MINIMUM_PAIRS and difference.sd > 0:
             refuting = min(1.0, refuting * UNKNOWN_NOISE)
             if outcome == "undecided":
