@@ -24,7 +24,7 @@ PREREQUISITE_PREFIX = "prerequisite:"
 TUNING_FOLDER = "tuning"
 # Default seeds of tuning runs, far from the seeds of experiments.
 FIRST_TUNING_SEED = 1000
-TUNING_SEEDS = (1000, 1001, 1002)
+TUNING_SEEDS = tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + 3))
 # Fields, by the last part of their path, whose distance to 1 is what matters.
 NEAR_ONE = ("beta1", "beta2", "beta3", "momentum", "ema_decay")
 MAX_SEEDS = 1000
@@ -339,8 +339,8 @@ class Match:
 
 @dataclass(frozen=True)
 class Tune:
-    """A number that is tuned in each arm: a coarse bracket, around the best value of which a curve is
-    fitted (`zoo.lab.planning.tuning_search`).
+    """A hyperparameter that is tuned in each arm: a coarse bracket, then a curve fitted around its
+    best value (`zoo.lab.planning.tuning_search`).
 
     Attributes:
         field: a numeric field that no factor sets.

@@ -7,7 +7,8 @@ from zoo.lab.formatting import count
 from zoo.lab.metrics import unit_suffix
 from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import ALPHA
-from zoo.lab.statistics.simulation import POWER, found_difference, seeds_that_suffice, share_that_holds
+from zoo.lab.statistics.sequential import POWER
+from zoo.lab.statistics.simulation import found_difference, seeds_that_suffice, share_that_holds
 
 
 def power_lines(

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from zoo.lab.statistics.paired import ALPHA, UNKNOWN_NOISE
+from zoo.lab.statistics.sequential import POWER
 
 HOLDS, REFUTED, UNDECIDED = 1, -1, 0
 SWEEPS = 20_000
@@ -18,7 +19,6 @@ SWEEPS = 20_000
 MOST_SEEDS = 100
 # Degrees of freedom of a standard deviation that is known.
 MANY = 10**9
-POWER = 0.8
 
 
 @dataclass(frozen=True)
