@@ -16,10 +16,15 @@ from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.noise import Noise
+from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import design_until_decided, detectable_effect
+from zoo.lab.statistics.simulation import HOLDS, REFUTED, UNDECIDED, SimulatedNoise, sequential_outcomes
 
 pytestmark = pytest.mark.promise(reason="thousands of sweeps are simulated")
 SIMULATIONS = 2000
+# The pairs alone decide: what known noise and tuning add is in docs/comparisons.md.
+PAIRS_DECIDE = Noise(1e-9, 1000, "")
+VERDICTS = {HOLDS: "supported", REFUTED: "not supported", UNDECIDED: "undecided"}
 
 
 def slack(simulations: int) -> float:
@@ -61,33 +66,52 @@ def sweep_of(
         list(range(losses.shape[1])),
         stated,
         looks=looks or {},
-        # The pairs alone decide: what known noise and tuning add is in docs/comparisons.md.
-        noise={"eval/loss": Noise(1e-9, 1000, "")},
+        noise={"eval/loss": PAIRS_DECIDE},
     )
 
 
-def count_verdicts(
-    true: list[float],
-    contrasts: list[tuple[int, int, str, float]],
-    first: int,
-    max_seeds: int,
-    simulations: int = SIMULATIONS,
-) -> Counter:
-    """Counts the verdicts on simulated sweeps; with `max_seeds` above `first`, seeds are added until
-    the verdict is decided.
+def levels_of(first: int, max_seeds: int) -> dict[int, float]:
+    """Returns {number of seeds: level} of the looks; with `max_seeds` above `first`, seeds are added
+    until the verdict is decided.
     """
-    random, found = np.random.default_rng(0), Counter()
-    looks = dict(design_until_decided(first, max_seeds).levels) if max_seeds > first else {}
-    for _ in range(simulations):
-        losses = simulate_losses(random, true, max_seeds)
-        # The verdict is that of the first look that decides.
-        found[judge(sweep_of(losses[:, : max(looks or [first])], contrasts, looks)).overall] += 1
-    return found
+    return dict(design_until_decided(first, max_seeds).levels) if max_seeds > first else {first: ALPHA}
+
+
+def count_outcomes(true: float, rule: str, margin: float, first: int, max_seeds: int) -> Counter:
+    """Counts the outcomes of one contrast, whose true difference is `true`, on simulated sweeps."""
+    random = np.random.default_rng(0)
+    losses = np.array([simulate_losses(random, [true, 0], max_seeds) for _ in range(SIMULATIONS)])
+    found = sequential_outcomes(
+        losses[:, 0] - losses[:, 1],
+        rule,
+        margin,
+        levels_of(first, max_seeds),
+        noise=SimulatedNoise(np.array(PAIRS_DECIDE.sd), PAIRS_DECIDE.df),
+    )
+    return Counter(VERDICTS[outcome] for outcome in found)
+
+
+@pytest.mark.parametrize("rule", ["superiority", "non_inferiority", "equivalence"])
+def test_outcomes_of_a_simulation_with_looks_are_those_of_the_verdict(rule):
+    random, seen = np.random.default_rng(1), set()
+    levels = levels_of(3, 10)
+    for true in random.normal(0, 0.15, 60):
+        losses = simulate_losses(random, [true, 0], 10)
+        (outcome,) = sequential_outcomes(
+            (losses[0] - losses[1])[None],
+            rule,
+            0.1,
+            levels,
+            noise=SimulatedNoise(np.array(PAIRS_DECIDE.sd), PAIRS_DECIDE.df),
+        )
+        assert judge(sweep_of(losses, [(0, 1, rule, 0.1)], levels)).overall == VERDICTS[outcome]
+        seen.add(outcome)
+    assert seen == set(VERDICTS)
 
 
 @pytest.mark.parametrize("max_seeds", [3, 10], ids=["three seeds", "added until decided"])
 def test_equal_arms_are_decided_in_at_most_5_percent_of_sweeps(max_seeds):
-    found = count_verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, max_seeds)
+    found = count_outcomes(0, "superiority", 0.0, 3, max_seeds)
     assert found["supported"] + found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
     # The bound is not met by never deciding: both directions occur.
     assert min(found["supported"], found["not supported"]) > 0.01 * SIMULATIONS
@@ -98,7 +122,7 @@ def test_equal_arms_are_decided_in_at_most_5_percent_of_sweeps(max_seeds):
     ("rule", "true"), [("superiority", -0.1), ("non_inferiority", 0.1), ("equivalence", 0.1), ("equivalence", -0.1)]
 )
 def test_rules_at_the_margin_are_decided_in_at_most_5_percent_of_sweeps(rule, true, max_seeds):
-    found = count_verdicts([true, 0], [(0, 1, rule, 0.1)], 3, max_seeds)
+    found = count_outcomes(true, rule, 0.1, 3, max_seeds)
     assert found["supported"] <= (0.05 + SLACK) * SIMULATIONS
     assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
 
@@ -108,23 +132,25 @@ def test_many_true_contrasts_are_refuted_in_at_most_5_percent_of_sweeps(max_seed
     # Each effect is at its margin, where a true contrast is refuted most often.
     # Eight independent contrasts at 2.5 % each, without a correction, would reach 18 %.
     contrasts = [(arm, 0, "non_inferiority", 0.1) for arm in range(1, 9)]
-    found = count_verdicts([0, *[0.1] * 8], contrasts, 3, max_seeds, simulations=600)
-    assert found["not supported"] <= (0.05 + slack(600)) * 600
+    looks, random, found = levels_of(3, max_seeds) if max_seeds > 3 else {}, np.random.default_rng(0), Counter()
+    for _ in range(300):
+        losses = simulate_losses(random, [0, *[0.1] * 8], max_seeds)
+        # The verdict is that of the first look that decides.
+        found[judge(sweep_of(losses, contrasts, looks)).overall] += 1
+    assert found["not supported"] <= (0.05 + slack(300)) * 300
 
 
 @pytest.mark.parametrize("max_seeds", [5, 10], ids=["five seeds", "added until decided"])
 def test_detectable_effects_are_found(max_seeds):
     # Paired differences have an SD of 0.1 * sqrt(2): the effect of the seed cancels.
-    found = count_verdicts([-detectable_effect(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, max_seeds)
+    found = count_outcomes(-detectable_effect(5) * 0.1 * math.sqrt(2), "superiority", 0.0, 5, max_seeds)
     assert found["supported"] > 0.77 * SIMULATIONS
     assert found["not supported"] == 0
 
 
 def test_adding_seeds_decides_more_sweeps():
-    true, contrasts = [-0.15, 0], [(0, 1, "superiority", 0.0)]
-    assert (
-        count_verdicts(true, contrasts, 3, 10)["supported"] > 1.5 * count_verdicts(true, contrasts, 3, 3)["supported"]
-    )
+    added, single = (count_outcomes(-0.15, "superiority", 0.0, 3, max_seeds) for max_seeds in (10, 3))
+    assert added["supported"] > 1.5 * single["supported"]
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
