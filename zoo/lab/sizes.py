@@ -7,6 +7,9 @@
 | medium | one core, minutes per run | 128, 4, 4 | 64, 32, 1,000 | 0.85 M, 2 M |
 | small | a workstation, hours | 256, 6, 8 | 256, 32, 5,000 | 4.9 M, 41 M |
 | gpu | an accelerator | 512, 12, 8 | 1,024, 32, 20,000, bfloat16 | 38 M, 655 M |
+| rung1 | one core, minutes per run | 64, 4, 2 | 128, 32, 1,250 | 230 k, 5.1 M |
+| rung2 | a GPU, seconds per run; a core, an hour | 128, 4, 4 | 128, 64, 2,200 | 0.85 M, 18 M |
+| rung3 | a GPU, minutes per run | 256, 4, 8 | 256, 64, 4,300 | 3.3 M, 70 M |
 
 `micro`, `tiny` and `medium` are a ladder (`LADDER`): the width doubles from each to the next, and
 depth, heads and row length stay. The layers have 4 times the parameters, and training has 4 times
@@ -16,6 +19,10 @@ From `tiny` to `medium` the learning rate falls in proportion to the width, as m
 et al. 2022); twice the rows would raise it by sqrt(2) and twice the steps would lower it by as much,
 so that the two cancel. `micro`, whose 250 steps are few, needs more than this rule says: of 0.003,
 0.007, 0.01, 0.0175, 0.025 and 0.04, 0.0175 ended lowest in one seed.
+
+The rungs have at least 20 tokens for each parameter, as compute-optimal training has (Hoffmann et al.
+2022), heads of 32 and rows of 128 tokens or more. `micro`, `tiny` and `medium` have 2 tokens for
+each parameter: what they compare is how training begins.
 
 Pre-norm, RoPE, GELU, no biases, untied head; AdamW with beta2 0.98 and weight decay 0.1; cosine
 schedule after a warm-up of a tenth of the steps; trained on the bytes of Python's standard library.
@@ -71,8 +78,41 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
         "training.steps": 20_000,
         "model.dtype": "bfloat16",
     },
+    "rung1": {
+        "model.dim": 64,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 2,
+        "data.sequence_length": 128,
+        "data.batch_size": 32,
+        "training.steps": 1250,
+    },
+    "rung2": {
+        "model.dim": 128,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 4,
+        "data.sequence_length": 128,
+        "data.batch_size": 64,
+        "training.steps": 2200,
+    },
+    "rung3": {
+        "model.dim": 256,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 8,
+        "data.sequence_length": 256,
+        "data.batch_size": 64,
+        "training.steps": 4300,
+    },
 }
-RATES = {"micro": 1.5e-2, "tiny": 5e-3, "medium": 2.5e-3, "small": 2e-3, "gpu": 1e-3}
+RATES = {
+    "micro": 1.5e-2,
+    "tiny": 5e-3,
+    "medium": 2.5e-3,
+    "small": 2e-3,
+    "gpu": 1e-3,
+    "rung1": 5e-3,
+    "rung2": 4e-3,
+    "rung3": 2e-3,
+}
 # Archived runs have this split of the text: another one here would be other runs.
 SPLIT = "documents"
 # Sizes about 4 times apart in parameters and in tokens, from the smallest on.
