@@ -109,9 +109,9 @@ RATES = {
     "medium": 2.5e-3,
     "small": 2e-3,
     "gpu": 1e-3,
-    "rung1": 5e-3,
-    "rung2": 4e-3,
-    "rung3": 2e-3,
+    "rung1": 1e-2,
+    "rung2": 6.25e-3,
+    "rung3": 3e-3,
 }
 # Archived runs have this split of the text: another one here would be other runs.
 SPLIT = "documents"
