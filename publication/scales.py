@@ -16,6 +16,7 @@ from scipy import special
 
 from publication.verdict_order import SILENT
 from zoo.lab.report.archive.experiment_page import differences_by_seed
+from zoo.lab.sizes import LADDER
 from zoo.lab.statistics.paired import ALPHA, PairedDifference, mean_difference
 
 # Three sizes are the fewest of which "at every size" says more than "at both".
@@ -166,7 +167,8 @@ def scaled_contrasts(
     effects: dict[tuple[str, str], list[SizedEffect]] = {}
     described: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
     for result, contrasts, runs in results:
-        if result["name"] not in bases:
+        # Off the ladder, other numbers than the size change too: the tokens for each parameter, or the arms.
+        if result["name"] not in bases or result["size"] not in LADDER:
             continue
         parameters = {arm["name"]: arm["parameters"] or 0 for arm in result["arms"]}
         for row in contrasts:

@@ -64,6 +64,12 @@ def test_an_order_holds_if_all_larger_sizes_have_it(effects, order, trend, verdi
     assert (found.order, found.trend, overall([found])) == (order, trend, verdict)
 
 
+def test_sizes_off_the_ladder_are_no_steps_of_it(monkeypatch):
+    monkeypatch.setitem(SIZES, "rung2", SIZES["medium"])
+    (found,) = scaled_contrasts([archived(size, -0.2) for size in SIZES])
+    assert [effect.size for effect in found.effects] == ["micro", "tiny", "medium"]
+
+
 def test_the_order_is_that_of_the_archived_intervals():
     # Wide intervals of looks and tuning leave no order where plain ones have a turn.
     found = scaled_contrasts([archived("micro", -0.03, 0.04), archived("tiny", 0.05), archived("medium", 0.1)])
