@@ -167,7 +167,7 @@ def scaled_contrasts(
     effects: dict[tuple[str, str], list[SizedEffect]] = {}
     described: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
     for result, contrasts, runs in results:
-        # Off the ladder, other numbers than the size change too: the tokens for each parameter, or the arms.
+        # Off the ladder, other things change with the size: tokens for each parameter, or the arms.
         if result["name"] not in bases or result["size"] not in LADDER:
             continue
         parameters = {arm["name"]: arm["parameters"] or 0 for arm in result["arms"]}
