@@ -63,7 +63,8 @@ def cases() -> dict[Case, tuple[str, Callable[[], Iterable[tuple[Any, ...]]]]]:
     for scale in test_muon.UPDATE_SCALES:
         beside = functools.partial(_all_shapes, test_muon.normuon_beside_pytorch_optimizer, scale)
         found[f"normuon, {scale}", "NorMuon"] = "pytorch-optimizer", beside
-    found["soap", "SOAP"] = "pytorch-optimizer", test_soap.beside_pytorch_optimizer
+    for name, changes in test_soap.WITH_REFERENCE.items():
+        found[name, "SOAP"] = "pytorch-optimizer", functools.partial(test_soap.beside_pytorch_optimizer, **changes)
     found["schedule_free", "ScheduleFreeAdamW"] = "pytorch-optimizer", test_schedule_free.beside_pytorch_optimizer
     found["schedule_free", "contrib.schedule_free"] = "optax", test_schedule_free.beside_optax
     for name in test_parametrization.ROWS:

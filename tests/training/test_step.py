@@ -11,6 +11,7 @@ from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
@@ -45,9 +46,11 @@ def one_step(program, batch, seed=0):
 
 @pytest.mark.parametrize("parts", by_default([4], [2, 4, 8], pytest.mark.slow(reason="other numbers of equal parts")))
 def test_accumulation_equals_the_full_batch_on_ragged_rows(parts):
-    # With a large epsilon Adam's first update is proportional to the gradient, like SGD's.
-    whole_state, whole = one_step(program_of(optimizer__epsilon=1.0), ragged_batch())
-    state, metrics = one_step(program_of(optimizer__epsilon=1.0, training__accumulation_steps=parts), ragged_batch())
+    # With a large epsilon Adam's first update is proportional to the gradient, like SGD's. The masks of
+    # dropout belong to rows.
+    fields = {"optimizer__epsilon": 1.0, "model__dropout": 0.3, "model__attention__dropout": 0.3}
+    whole_state, whole = one_step(program_of(**fields), ragged_batch())
+    state, metrics = one_step(program_of(**fields, training__accumulation_steps=parts), ragged_batch())
     assert float(metrics["tokens"]) == float(whole["tokens"]) == sum(max(0, 16 - 2 * row) for row in range(7))
     np.testing.assert_allclose(metrics["loss"], whole["loss"], rtol=1e-6)
     np.testing.assert_allclose(metrics["gradient_norm"], whole["gradient_norm"], rtol=1e-5)
@@ -105,6 +108,18 @@ def test_dropout_depends_only_on_seed_and_step():
     program = program_of(model__dropout=0.5)
     losses = [float(one_step(program, ragged_batch(), seed)[1]["loss"]) for seed in (0, 0, 1)]
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_masks_of_dropout_belong_to_rows_and_differ_between_them():
+    x = jnp.ones((8, 50))
+    key = DropoutKey(jax.random.key(0), rows=jnp.arange(8))
+    masks = key.kept(0.5, x.shape)
+    assert len(np.unique(masks, axis=0)) == 8
+    np.testing.assert_array_equal(key._replace(rows=jnp.array([6, 1])).kept(0.5, (2, 50)), masks[jnp.array([6, 1])])
+    # Two windows for each row, and an array that has no rows.
+    windows = key.kept(0.5, (16, 50)).reshape(8, 2, 50)
+    np.testing.assert_array_equal(key._replace(rows=jnp.array([3])).kept(0.5, (2, 50)), windows[3])
+    np.testing.assert_array_equal(key.kept(0.5, (5,)), key._replace(rows=jnp.array([3, 1])).kept(0.5, (5,)))
 
 
 def test_every_step_has_another_dropout_mask():
@@ -201,17 +216,17 @@ def test_sums_of_every_objective_add_up_over_parts(kind):
 
 
 def test_statistics_are_passed_from_part_to_part():
-    def sums_of(params, stats, part, index):
+    def sums_of(params, stats, part, rows):
         return (params * part["x"]).sum(), (
-            {"weight": part["x"].sum()},
-            {"seen": stats["seen"] * 10 + index + part["x"][0]},
+            {"weight": part["x"].sum(), "numbered": (rows == part["x"]).sum()},
+            {"seen": stats["seen"] * 10 + rows[0] + part["x"][0]},
         )
 
     batch = {"x": jnp.arange(6.0)}
     loss, sums, stats, gradient = jax.jit(accumulate_gradients, static_argnums=(0, 4))(
         sums_of, jnp.float32(2), {"seen": jnp.float32(0)}, batch, 3
     )
-    assert (loss, sums["weight"], gradient) == (30, 15, 15)
+    assert (loss, sums["weight"], sums["numbered"], gradient) == (30, 15, 6, 15)
     assert stats["seen"] == (0 + 0) * 100 + (1 + 1) * 10 + (2 + 2)
 
 

@@ -29,14 +29,36 @@ class DropoutKey(NamedTuple):
         key: random key.
         rates: dropout rates that are arguments of a program, by the path of their field; a rate
             that is missing here is the config's.
+        rows: numbers of the rows of this pass in the whole batch, of which each has masks of its own;
+            None where the masks are drawn for all rows at once.
     """
 
     key: Key[Array, ""]
     rates: Mapping[str, Float[Array, ""]] = {}
+    rows: Int[Array, " B"] | None = None
 
     def folded(self, number: int | Int[Array, ""]) -> "DropoutKey":
         """Returns a copy with `number` folded into the key."""
         return self._replace(key=jax.random.fold_in(self.key, number))
+
+    def kept(self, share: float | Float[Array, ""], shape: tuple[int, ...]) -> Bool[Array, "..."]:
+        """Returns which elements of activations stay, each with probability `share`.
+
+        With `rows`, the mask of a row is a function of the key and the row's number, so that it is
+        the same in whichever part of the batch, and on whichever device, the row is. Activations may
+        have several leading entries for each row, such as windows. What has no rows, because its first
+        dimension is no multiple of theirs, has one mask for the whole batch.
+
+        Args:
+            share: probability of an element to stay.
+            shape: that of the activations, rows first.
+        """
+        if self.rows is None or not shape or shape[0] % len(self.rows):
+            return jax.random.bernoulli(self.key, share, shape)
+        entries = shape[0] // len(self.rows)
+        numbers = (self.rows[:, None] * entries + jnp.arange(entries)).reshape(-1)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(self.key, numbers)
+        return jax.vmap(lambda key: jax.random.bernoulli(key, share, shape[1:]))(keys)
 
     def within(self, scope: str) -> "DropoutKey":
         """Returns the same key with the rates that hold inside a scope (`zoo.config.scopes`)."""
@@ -195,7 +217,7 @@ class Context(ForwardMode):
         (Srivastava et al. 2014).
 
         Args:
-            x: activations.
+            x: activations, rows first; see `DropoutKey.kept`.
             rate: value of the field in the config. With 0 nothing is dropped; a non-zero value is
                 overridden by `DropoutKey.rates[field]` if the rate is a traced argument.
             place: where in the layer this happens; every place has random numbers of its own.
@@ -204,7 +226,7 @@ class Context(ForwardMode):
         if rate == 0 or self.dropout_key is None:
             return x
         kept = 1 - self.dropout_key.rates.get(field, rate)
-        keep = jax.random.bernoulli(self.dropout_key.folded(path_hash(place)).key, kept, x.shape)
+        keep = self.dropout_key.folded(path_hash(place)).kept(kept, x.shape)
         return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
 
     def publish(self, name: str, array: Array) -> None:

@@ -55,7 +55,8 @@ class Direction(nnx.Module):
         outputs, states = [], []
         for index, values in enumerate(zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)):
             layer = nnx.merge(graph, jax.tree.unflatten(structure, values))
-            x = context.layer(index).dropout(x, self.rate, "layers")
+            # Masks belong to rows, which come first there.
+            x = context.layer(index).dropout(x.swapaxes(0, 1), self.rate, "layers").swapaxes(0, 1)
             y, state = layer(x, filled, (carry.state[index], carry.memory[index]), reverse)
             x = y + x if self.residual and index else y
             outputs.append(x)

@@ -87,9 +87,9 @@ def accumulate_gradients(
     The update equals that of the whole batch.
 
     Args:
-        loss_of: (params, stats, part of the batch, index of the part) -> (the part's share of the
-            loss, (tree of sums, stats after it)). With groups, each group's share of a part has an
-            index of its own.
+        loss_of: (params, stats, part of the batch, numbers of its rows in the whole batch) -> (the
+            part's share of the loss, (tree of sums, stats after it)). With groups, it gets each
+            group's share of a part.
         params: the parameters, with respect to which the loss is differentiated.
         stats: statistics, passed from each part to the next.
         batch: arrays with the rows first. Part i is every `parts`-th row from row i on, so that a
@@ -101,25 +101,28 @@ def accumulate_gradients(
         (loss, sums, stats after the last part, gradient of the loss).
     """
     value_and_gradient = jax.value_and_grad(loss_of, has_aux=True)
+    numbers = jnp.arange(len(jax.tree.leaves(batch)[0]))
     if parts == 1:
-        (loss, (sums, stats)), gradient = value_and_gradient(params, stats, batch, 0)
+        (loss, (sums, stats)), gradient = value_and_gradient(params, stats, batch, numbers)
         return loss, sums, stats, gradient
-    split_batch = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0), batch)
+    split_batch, split_numbers = jax.tree.map(
+        lambda x: jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0), (batch, numbers)
+    )
     if groups is None:
         step, total_of = value_and_gradient, lambda total: total
     else:
         step, total_of = _by_group(value_and_gradient, groups), lambda total: jax.tree.map(lambda x: x.sum(0), total)
 
     def body(carry, part):
-        (total, stats), (index, rows) = carry, part
-        (loss, (sums, stats)), gradient = step(params, stats, rows, index)
+        total, stats = carry
+        (loss, (sums, stats)), gradient = step(params, stats, *part)
         return (jax.tree.map(jnp.add, total, (loss, sums, gradient)), stats), None
 
-    first = jax.tree.map(lambda x: x[0], split_batch)
-    (loss, (sums, _)), gradient = jax.eval_shape(step, params, stats, first, 0)
+    first = jax.tree.map(lambda x: x[0], (split_batch, split_numbers))
+    (loss, (sums, _)), gradient = jax.eval_shape(step, params, stats, *first)
     loss, sums, gradient = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (loss, sums, gradient))
     zero = loss, sums, gradient if groups is None else groups.constrain(gradient)
-    (total, stats), _ = jax.lax.scan(body, (zero, stats), (jnp.arange(parts), split_batch))
+    (total, stats), _ = jax.lax.scan(body, (zero, stats), (split_batch, split_numbers))
     loss, sums, gradient = total_of(total)
     return loss, sums, stats, gradient
 
@@ -131,9 +134,8 @@ def _by_group(value_and_gradient: Callable, groups: DataGroups) -> Callable:
         value_and_gradient, in_axes=(None, None, 0, 0), out_axes=((0, (0, None)), 0), spmd_axis_name=DATA_AXIS
     )
 
-    def step(params, stats, rows, index):
-        indices = index * across.groups + jnp.arange(across.groups)
-        values, gradient = mapped(params, stats, across.split_rows(rows), indices)
+    def step(params, stats, part, numbers):
+        values, gradient = mapped(params, stats, *across.split_rows((part, numbers)))
         return values, groups.constrain(gradient)
 
     return step

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax.sharding import Mesh
-from jaxtyping import Array
+from jaxtyping import Array, Int, Key
 
 from zoo.config import ResolvedConfig
 from zoo.layers.activation_sharding import activation_sharding
@@ -124,8 +124,8 @@ class UpdateStep:
         groups = data_groups(mesh, parts, self._config, logical_axes(self._model))
         mode = ForwardMode(training=True, sharding=sharding if groups is None else groups.sharding)
 
-        def loss_of(params, stats, part, index):
-            part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["hyperparameters"])
+        def loss_of(params, stats, part, rows):
+            part_key = None if key is None else self._dropout_key(key, rows, constants)
             params, record = stop_gradient_where_frozen(params, self._mask), {} if recording else None
             losses, (sums, stats) = objective.sums(
                 self._graph, params, stats, part, constants, replace(mode, dropout_key=part_key, record=record)
@@ -134,6 +134,14 @@ class UpdateStep:
 
         point = gradient_point(state, constants["hyperparameters"]["optimizer.beta1"])
         return accumulate_gradients(loss_of, point, stats, batch, parts, groups)
+
+    def _dropout_key(self, key: Key[Array, ""], rows: Int[Array, " B"], constants: Constants) -> DropoutKey:
+        """Returns the key of a part of the batch; `rows` are the numbers of its rows in the batch."""
+        rates = constants["hyperparameters"]
+        if self._config.training.dropout_generator == "rbg":
+            # The generator of a device draws an array at once, and not by keys of rows.
+            return DropoutKey(jax.random.fold_in(key, rows[0]), rates)
+        return DropoutKey(key, rates, rows)
 
     def _optimizer_updates(self, state: State, gradient: Params, constants: Constants) -> tuple[Params, Any]:
         """Returns (the changes to add to the parameters, the optimizer's next state)."""

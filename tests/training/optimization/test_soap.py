@@ -14,14 +14,15 @@ from zoo.models.functional import ParameterTraits
 from zoo.training.optimization.optimizer import make_optimizer
 
 RATE, STEPS = 0.01, 14
-# The averages of gradients of a matrix that is not square have eigenvalues of 0 at first, whose
-# vectors are arbitrary: there only the shorter side is rotated.
 SHAPES = {"square": (2, 5, 5), "wide": (2, 3, 6), "tall": (6, 3), "vector": (2, 4), "long": (7, 7)}
-TRAITS = ParameterTraits(
-    {name: len(shape) - (name in ("square", "wide", "vector")) for name, shape in SHAPES.items()},
-    dict.fromkeys(SHAPES, False),
-)
+DECAY = 0.1
 SETTINGS = {"soap_refresh": 4, "soap_max_dim": 5, "soap_beta": 0.8, "beta1": 0.9, "beta2": 0.7, "epsilon": 1e-6}
+
+
+def traits_of(names):
+    """Two layers of some parameters are stacked."""
+    ndim = {name: len(SHAPES[name]) - (name in ("square", "wide", "vector")) for name in names}
+    return ParameterTraits(ndim, dict.fromkeys(names, False))
 
 
 def config_of(**changes):
@@ -38,7 +39,7 @@ def draw():
 def updated(config, params, gradients):
     """(parameters, state) after the updates, in double precision."""
     with jax.enable_x64():
-        optimizer = make_optimizer(config, TRAITS)
+        optimizer = make_optimizer(config, traits_of(params))
         params = jax.tree.map(jnp.asarray, params)
         state, step = optimizer.init(params), jax.jit(optimizer.update)
         for gradient in gradients:
@@ -47,39 +48,91 @@ def updated(config, params, gradients):
         return jax.tree.map(np.asarray, (params, state))
 
 
-def beside_pytorch_optimizer():
-    """Yields (what, before, ours, theirs) of each parameter and layer after the updates."""
+ROTATED = {"soap_max_dim": 7}  # Every side of a matrix.
+WITH_REFERENCE = {
+    "soap": {},
+    "soap with decay": {"weight_decay": DECAY},
+    "soap, every side": ROTATED,
+    "soap with decay, every side": {"weight_decay": DECAY, **ROTATED},
+}
+
+
+def library_decay(config, leaf):
+    """Returns the rate and the decay with which pytorch-optimizer makes the same updates.
+
+    It decays the parameter after it has moved, and vectors too; W - r u - r d W is
+    (1 - r d) (W - r / (1 - r d) u).
+    """
+    decay = 0.0 if leaf == "vector" else config.optimizer.weight_decay
+    left = 1 - RATE * decay
+    return {"lr": RATE / left, "weight_decay": decay * left}
+
+
+def beside_pytorch_optimizer(**changes):
+    """Yields (what, before, ours, theirs) of each parameter and layer after the updates.
+
+    The eigenvalues of a side that is longer than the other are partly 0 after the first gradient, and
+    their vectors arbitrary; the library gets ours.
+    """
     import pytorch_optimizer
     import torch
 
-    params, gradients = draw()
-    found, _ = updated(config_of(), params, gradients)
+    config, (params, gradients) = config_of(**changes), draw()
+    found, _ = updated(config, params, gradients)
+    first = updated(config, params, gradients[:1])[1]["soap"]
     for leaf, start in params.items():
         for layer in [slice(None)] if leaf in ("tall", "long") else [0, 1]:
             weight = torch.nn.Parameter(torch.tensor(start[layer]))
             other = pytorch_optimizer.SOAP(
                 [weight],
-                lr=RATE,
                 betas=(0.9, 0.7),
                 shampoo_beta=0.8,
-                weight_decay=0.0,
                 precondition_frequency=4,
-                max_precondition_dim=5,
+                max_precondition_dim=config.optimizer.soap_max_dim,
                 eps=1e-6,
+                **library_decay(config, leaf),
             )
-            for gradient in gradients:
+            for number, gradient in enumerate(gradients):
                 weight.grad = torch.tensor(gradient[leaf][layer])
                 # The library decomposes in single precision.
                 with mock.patch.object(torch.Tensor, "to", lambda tensor, *_: tensor):
                     other.step()
+                if number == 0:
+                    state = other.state[weight]
+                    for side, ours in enumerate((first.left_basis[leaf], first.right_basis[leaf])):
+                        if side < len(state["Q"]) and len(state["Q"][side]):
+                            state["Q"][side] = torch.tensor(ours[layer])
             yield f"{leaf} {layer}", start[layer], found[leaf][layer], weight.detach().numpy()
 
 
 @pytest.mark.parity
-def test_updates_equal_those_of_pytorch_optimizer_in_each_layer():
+@pytest.mark.parametrize("name", WITH_REFERENCE)
+def test_updates_equal_those_of_pytorch_optimizer_in_each_layer(name):
     pytest.importorskip("torch")
-    for what, _, ours, theirs in beside_pytorch_optimizer():
+    for what, _, ours, theirs in beside_pytorch_optimizer(**WITH_REFERENCE[name]):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8, err_msg=what)
+
+
+@pytest.mark.parametrize("form", ["decoupled", "independent", "cautious"])
+def test_first_update_moves_nothing_by_decay_either(form):
+    params, gradients = ([{"tall": one["tall"]} for one in each] for each in ([draw()[0]], draw()[1]))
+    config = config_of(weight_decay=DECAY, weight_decay_form=form, soap_max_dim=1)
+    moved = [updated(config, params[0], gradients[:number])[0]["tall"] for number in (1, 2)]
+    np.testing.assert_array_equal(moved[0], params[0]["tall"])
+    without = updated(config_of(soap_max_dim=1), params[0], gradients[:2])[0]["tall"]
+    assert np.abs(moved[1] - without).max() > 1e-5
+
+
+def test_first_bases_are_eigenvectors_on_every_side_of_matrices_that_are_not_square():
+    params, gradients = draw()
+    soap = updated(config_of(**ROTATED), params, gradients[:1])[1]["soap"]
+    for leaf in ("square", "wide", "tall", "long"):
+        for basis, average in ((soap.left_basis, soap.left), (soap.right_basis, soap.right)):
+            turned = basis[leaf].mT @ average[leaf] @ basis[leaf]
+            values = np.diagonal(turned, axis1=-2, axis2=-1)
+            np.testing.assert_allclose(turned, values[..., None] * np.eye(values.shape[-1]), atol=1e-12)
+            np.testing.assert_allclose(basis[leaf].mT @ basis[leaf], 0 * turned + np.eye(values.shape[-1]), atol=1e-12)
+            assert (np.diff(values, axis=-1) < 1e-12).all()
 
 
 def test_first_update_only_computes_the_basis_and_long_sides_have_none():
@@ -112,7 +165,7 @@ def test_refresh_frequency_changes_the_updates():
 
 def test_matrices_are_decomposed_one_at_a_time_on_a_cpu():
     """In a population too (`zoo/layers/decompositions.py` says why)."""
-    optimizer = make_optimizer(config_of(), TRAITS)
+    optimizer = make_optimizer(config_of(), traits_of(SHAPES))
     params = {name: jnp.zeros((3, *shape)) for name, shape in SHAPES.items()}
     state = jax.eval_shape(jax.vmap(optimizer.init), params)
     program = jax.jit(jax.vmap(optimizer.update)).lower(params, state, params).as_text()

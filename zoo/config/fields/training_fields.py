@@ -100,8 +100,8 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         str,
         "random numbers of dropout",
         {
-            "threefry": "the same masks on any device and any mesh",
-            "rbg": "the device's own generator, faster on a GPU or TPU; masks depend on device and mesh",
+            "threefry": "each row of a batch has masks of its own, the same on any device and mesh and in any micro-batch",
+            "rbg": "the device's own generator, faster on a GPU or TPU; masks depend on device, mesh and micro-batches",
         },
     ),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),

@@ -94,7 +94,7 @@ MATRIX_KINDS = (
         "soap",
         "Adam in the eigenvectors of the averages of G G^T and G^T G of every matrix; published with beta1 and beta2 "
         "0.95 (Vyas et al. 2024)",
-        frozenset({"moments", "epsilon"}),
+        frozenset({"moments", "epsilon", "initialises"}),
         fields=(
             Field(
                 "optimizer.soap_beta",

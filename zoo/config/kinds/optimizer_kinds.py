@@ -52,6 +52,7 @@ OPTIMIZER_KINDS = KindTable(
         "momentum": "the decay of its first moment may follow a schedule",
         "epsilon": "it divides by a root, to which epsilon is added",
         "matrices": "it has a rule of its own for the matrices of hidden layers",
+        "initialises": "its first update only initialises its state: no parameter moves, not even by weight decay",
         "per_element": "every element of its direction is about 1, for gradients and parameters of any size; the rates "
         "of muP for Adam hold",
     },

@@ -3,6 +3,7 @@ of parameters, then averages of the parameters.
 """
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from zoo.config import GROUPS, REST, ResolvedConfig
@@ -94,7 +95,14 @@ def _rule(
         stages.append(("trust", trust_ratio(traits)))
     factor = values.get("optimizer.rate_factor")
     rate = schedule if factor is None else lambda count: factor * schedule(count)
+    if static["optimizer.kind"] in OPTIMIZER_KINDS.having("initialises"):
+        rate = _after_the_first(rate)
     stages.append(("rate", optax.scale_by_learning_rate(rate)))
     if on_sphere:
         stages.append(("sphere", on_spheres(values, traits)))
     return stages
+
+
+def _after_the_first(rate: Schedule) -> Schedule:
+    """Returns a learning rate that is 0 at the first update."""
+    return lambda count: jnp.where(count == 0, 0, rate(count))

@@ -63,9 +63,9 @@ def soap(values: Values, traits: ParameterTraits) -> optax.GradientTransformatio
     M is kept as it is and rotated when it is used, so that it follows a change of the basis. Every
     `soap_refresh` updates Q becomes the Q of a QR decomposition of L Q, with columns in the order of
     falling Q^T L Q, and V is put into the same order. The first gradient only makes L, R and, by an
-    eigendecomposition, the first Q; t counts the updates after it. A side longer than `soap_max_dim`
-    is not rotated, and vectors have no sides: they follow Adam. Each layer of a stack is a matrix of
-    its own.
+    eigendecomposition, the first Q: nothing moves, not even by weight decay. t counts the updates
+    after it. A side longer than `soap_max_dim` is not rotated, and vectors have no sides: they follow
+    Adam. Each layer of a stack is a matrix of its own.
     """
     settings = _Settings(
         *(values[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon", "soap_beta", "soap_refresh"))

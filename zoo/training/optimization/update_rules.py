@@ -93,7 +93,7 @@ def adopt(values: Values, traits: ParameterTraits) -> optax.GradientTransformati
     m <- beta1 m + (1 - beta1) clip(g / max(sqrt(v), epsilon), t^(1/4))
     v <- beta2 v + (1 - beta2) g^2
 
-    with t the number of updates before; the first one sets v and moves nothing.
+    with t the number of updates before; the first one sets v and has the direction 0.
     """
     del traits
     return optax.contrib.scale_by_adopt(*_fields(values, "beta1", "beta2", "epsilon"))
