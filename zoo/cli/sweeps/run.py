@@ -42,7 +42,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     run_options.add_experiment_options(parser)
     run_options.add_comparison_options(parser)
