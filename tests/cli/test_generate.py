@@ -128,7 +128,10 @@ def test_by_default_as_many_tokens_are_written_as_fit(kind, new, tmp_path, capsy
     printed = generate(capsys, folder, *texts)
     assert printed.err == f"note: learned positions end at 16, so a text has at most {new} new tokens\n"
     assert printed.out == generate(capsys, folder, *texts, "--max-new-tokens", str(new)).out
-    assert f"{new} new" in generate(capsys, folder, *texts, "--max-new-tokens", str(new + 1), code=2).err or kind != "causal"
+    assert (
+        f"{new} new" in generate(capsys, folder, *texts, "--max-new-tokens", str(new + 1), code=2).err
+        or kind != "causal"
+    )
     too_long = generate(capsys, folder, "--prompt", "x" * 40, code=2).err
     assert len(too_long.splitlines()) == 1
     assert "learned positions end at 16" in too_long

@@ -1,4 +1,4 @@
-"""Random command lines, made from the flags of every command and from values that are often mistyped or hostile."""
+"""Random command lines, made from the flags of every command and from mistyped or hostile values."""
 
 import contextlib
 import importlib
@@ -14,6 +14,7 @@ import pytest
 from zoo.arguments import Parser
 from zoo.cli import doctor
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
+from zoo.errors import shortened
 from zoo.lab.launch.workflow import SweepWorkflow
 from zoo.lab.report import server
 
@@ -30,7 +31,7 @@ CONFIGS, SLOW = ("gpt2:tiny", "rope"), ("data", "draw", "plan")
 
 
 def parsers(name: str) -> list[tuple[list[str], Parser]]:
-    """The words of a command, and of each of its subcommands, with the parser of the words that follow."""
+    """The words of a command, or of each of its subcommands, and the parser of what follows."""
     module = importlib.import_module(SUBCOMMANDS[name][0])
     if name in WHOLE_COMMANDS:
         return [([name], module.parser())]
@@ -40,7 +41,7 @@ def parsers(name: str) -> list[tuple[list[str], Parser]]:
 
 
 def random_line(random: random.Random, words: list[str], parser: Parser) -> list[str]:
-    """A line with some of the parser's arguments, in any order, whose values are right by chance alone."""
+    """A line with some of the parser's arguments, in any order, whose values are right by chance."""
     values = [value for value in VALUES if words[0] not in SLOW or value not in CONFIGS]
     flags = [action for action in parser._actions if action.option_strings and action.dest != "help"]
     line = [random.choice(values) for action in parser._actions if not action.option_strings and random.random() < 0.8]
@@ -48,7 +49,9 @@ def random_line(random: random.Random, words: list[str], parser: Parser) -> list
         flag = action.option_strings[-1]
         flag = flag[: random.randint(3, len(flag))] if random.random() < 0.1 else flag
         value = random.choice([*values, *(map(str, action.choices or ()))])
-        added = [[flag, value], [f"{flag}={value}"], [flag]][random.choices((0, 1, 2), (4, 4, 1 + 20 * (action.nargs == 0)))[0]]
+        added = [[flag, value], [f"{flag}={value}"], [flag]][
+            random.choices((0, 1, 2), (4, 4, 1 + 20 * (action.nargs == 0)))[0]
+        ]
         at = random.randint(0, len(line))
         line[at:at] = added
     return [*words, *line]
@@ -56,7 +59,7 @@ def random_line(random: random.Random, words: list[str], parser: Parser) -> list
 
 @pytest.fixture
 def sandbox(tmp_path, monkeypatch):
-    """A folder with broken records, without a network and without what would train, serve or measure."""
+    """A folder with broken records, without a network, and nothing trains, serves or measures."""
 
     def refuse(*arguments, **options):
         raise OSError(101, "Network is unreachable")
@@ -74,7 +77,11 @@ def sandbox(tmp_path, monkeypatch):
     monkeypatch.setattr(SweepWorkflow, "run", lambda *arguments: 0)
     monkeypatch.setattr(server.Server, "serve_forever", lambda server: None)
     monkeypatch.setattr(doctor, "_product_speed", lambda: 1.0)
-    monkeypatch.setattr(doctor, "_step_speed", lambda: dict.fromkeys(("step_milliseconds", "tokens_per_second", "step_gflops", "page_faults"), 1.0))
+    monkeypatch.setattr(
+        doctor,
+        "_step_speed",
+        lambda: dict.fromkeys(("step_milliseconds", "tokens_per_second", "step_gflops", "page_faults"), 1.0),
+    )
     monkeypatch.setitem(sys.modules, "zoo.training.trainer", type("Trainer", (), {"run": staticmethod(lambda *_: {})}))
 
 
@@ -88,17 +95,19 @@ def outcomes(lines: Iterator[list[str]]) -> Iterator[str]:
             except SystemExit as end:
                 code = end.code
             except BaseException as raised:
-                yield f"{line}: {type(raised).__name__}: {raised}"
+                yield f"{[shortened(word) for word in line]}: {type(raised).__name__}: {raised}"
                 continue
         found = error.getvalue().splitlines()
-        wrong = [each for each in found if not re.match(r"error: |note: |warning: |no sample", each) or len(each) > 4000]
+        wrong = [
+            each for each in found if not re.match(r"error: |note: |warning: |no sample", each) or len(each) > 4000
+        ]
         if code not in (0, 2) or wrong or (code == 2 and not found and not output.getvalue()):
-            yield f"{line}: exit code {code}, {wrong or found}"
+            yield f"{[shortened(word) for word in line]}: exit code {code}, {wrong or found}"
 
 
 def lines_of(count: int, seed: int) -> Iterator[list[str]]:
-    made, chance = [each for name in SUBCOMMANDS for each in parsers(name)], random.Random(seed)
-    return (random_line(chance, *made[number % len(made)]) for number in range(count))
+    made, chance = [parsers(name) for name in SUBCOMMANDS], random.Random(seed)
+    return (random_line(chance, *chance.choice(made[number % len(made)])) for number in range(count))
 
 
 def check(count: int, seed: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo import config as configs
 from zoo.arguments import Parser
 from zoo.cli import plugin_options
+from zoo.cli.start_argument import start_argument
 from zoo.errors import reported
 from zoo.training.runtime.folder_lock import check_run_folder
 
@@ -89,6 +90,7 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     log = (lambda line: print(line, file=stream, flush=True)) if main_process else (lambda line: None)
     with processes.watched_by_partners():
         status = run(config, known.workdir, log, programs)
+    log(f"another run starts from this one with {start_argument(known.workdir)}")
     if known.json and main_process:
         print(json.dumps({"workdir": str(known.workdir)} | status | _last_scores(known.workdir), indent=2))
     return 0
