@@ -159,7 +159,9 @@ def measure_file(gigabytes: float) -> None:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--only", nargs="+", choices=("tokenising", "feeding", "position", "model", "file"))
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)

@@ -205,7 +205,9 @@ def heads_and_windows(model: str, batch: int, arguments: argparse.Namespace) -> 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument(
         "--models", type=lambda text: text.split(","), default=list(MODELS), help=f"of {', '.join(MODELS)}"
     )

@@ -63,7 +63,9 @@ def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument(
         "configs", nargs="*", default=["configs/gpt2.py:tiny", "configs/bert.py:tiny", "configs/llama.py:tiny"]
     )

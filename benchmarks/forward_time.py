@@ -34,7 +34,9 @@ def scorer(folder: Path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--turns", type=int, default=41)
     parser.add_argument("--batches", type=int, default=5, help="batches of a turn")

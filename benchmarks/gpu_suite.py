@@ -222,7 +222,9 @@ def has_accelerator() -> bool:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--out", type=Path, help="folder of the results; one for each machine")
     parser.add_argument("--stages", default=",".join(STAGES), help="these, with commas between (default: all)")
     limit = "for the whole call: what might not end in time is not started"

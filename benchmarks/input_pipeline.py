@@ -17,7 +17,9 @@ from zoo import data
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--step-ms", type=float, default=30.0, help="length of a step (default: %(default)s)")
     parser.add_argument("--batches", type=int, default=200)
     arguments = parser.parse_args()

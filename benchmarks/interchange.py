@@ -89,7 +89,9 @@ def measure(sizes: dict[str, int]) -> dict[str, float]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--smoke", action="store_true", help="a small model")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()

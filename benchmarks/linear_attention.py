@@ -60,7 +60,9 @@ def compiled(overrides: dict, length: int, sets: list[str]):
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument(
         "--lengths", type=lambda text: [int(x) for x in text.split(",")], default=[512, 1024, 2048, 4096]
     )

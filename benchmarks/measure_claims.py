@@ -36,7 +36,9 @@ CLAIMS = {
 def main() -> None:
     """Command line."""
     defaults = Settings()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CLAIMS)} (default: all)")
     parser.add_argument("--output", type=Path, default=FOLDER, help="default: docs/results/measured")
     parser.add_argument(

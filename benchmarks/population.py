@@ -150,7 +150,9 @@ def compare_sweeps(size: str, jobs: int, turns: int, steps: int) -> None:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--size", default="tiny", help="of the decoder")
     parser.add_argument("--executor", choices=("map", "vmap"), help="of the populations' steps")
     parser.add_argument("--turns", type=int, default=11)

@@ -288,7 +288,9 @@ def compare_systems(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--vocabularies", type=lambda text: [int(x) for x in text.split(",")], default=[512, 8192])
     parser.add_argument("--rounds", type=int, default=12, help="clean turns per vocabulary")
     parser.add_argument("--steps", type=int, default=3, help="steps per turn")

@@ -211,7 +211,9 @@ def _wrapped(text: str) -> str:
 def main() -> None:
     """Command line."""
     defaults, parts = Settings(), (*VARIANTS, "optimizer")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument(
         "--parts", nargs="+", choices=parts, default=parts, metavar="PART", help=f"of {', '.join(parts)}"
     )

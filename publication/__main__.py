@@ -16,8 +16,8 @@ from pathlib import Path
 from publication import error_rates, noise_record, performance_page, rejudge, variants
 from publication.page_tables import refresh_page
 from publication.results_index import build
+from zoo.arguments import Parser
 from zoo.cli import plugin_options
-from zoo.cli.argument_types import OneLineParser
 from zoo.cli.sweeps import results
 from zoo.errors import reported
 
@@ -28,7 +28,7 @@ RESULTS, TESTS, EXPERIMENTS = ROOT / "docs" / "results", ROOT / "tests" / "claim
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
-    parser = OneLineParser(
+    parser = Parser(
         prog="python -m publication", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

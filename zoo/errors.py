@@ -14,8 +14,8 @@ from zoo.terminal import escape_line, escaped_output
 
 # Most characters of a value that a message quotes, and most choices that it names.
 LONGEST_QUOTE, MOST_LISTED = 200, 10
-# Most problems that are printed.
-MOST_PROBLEMS = 50
+# Most problems that are printed, and most characters of each.
+MOST_PROBLEMS, LONGEST_LINE = 50, 2000
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS)
 _OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
@@ -96,9 +96,9 @@ def not_writable(path: object, error: BaseException, what: str = "", advice: str
     return ZooError(f"{line} ({free / 1e6:,.1f} MB free on its disk){advice}")
 
 
-def shortened(text: str) -> str:
-    """Returns a text that a message quotes, cut to 200 characters."""
-    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."
+def shortened(text: str, most: int = LONGEST_QUOTE) -> str:
+    """Returns a text that a message quotes, cut to 200 characters or to `most`."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def shown(value: object) -> str:
@@ -184,7 +184,7 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
         except ZooError as error:
             problems = list(dict.fromkeys(error.problems))
             for problem in problems[:MOST_PROBLEMS]:
-                line = escape_line(problem)
+                line = escape_line(shortened(problem, LONGEST_LINE))
                 print(f"error: {line}" if error.exit_code != 75 else line, file=sys.stderr)
             if len(problems) > MOST_PROBLEMS:
                 print(f"error: and {len(problems) - MOST_PROBLEMS:,} more", file=sys.stderr)
@@ -208,7 +208,7 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             # entered or written. Others are for a traceback.
             if error.errno not in FORBIDDEN or error.filename is None:
                 raise
-            print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+            print(f"error: {shortened(str(error.filename))}: {error.strerror}", file=sys.stderr)
             return ConfigError.exit_code
 
     return wrapper

@@ -121,6 +121,22 @@ def test_texts_beyond_the_learned_positions(tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize(("kind", "new"), [("causal", 14), ("masked_diffusion", 13)])
+def test_by_default_as_many_tokens_are_written_as_fit(kind, new, tmp_path, capsys):
+    folder = untrained_run(tmp_path / "run", **OBJECTIVES[kind])
+    texts = ("--prompt", "x", "--prompt", "xy", "--temperature", "0")
+    printed = generate(capsys, folder, *texts)
+    assert printed.err == f"note: learned positions end at 16, so a text has at most {new} new tokens\n"
+    assert printed.out == generate(capsys, folder, *texts, "--max-new-tokens", str(new)).out
+    assert (
+        f"{new} new" in generate(capsys, folder, *texts, "--max-new-tokens", str(new + 1), code=2).err
+        or kind != "causal"
+    )
+    too_long = generate(capsys, folder, "--prompt", "x" * 40, code=2).err
+    assert len(too_long.splitlines()) == 1
+    assert "learned positions end at 16" in too_long
+
+
 def test_special_tokens_need_a_tokenizer_that_has_some(decoder, capsys):
     printed = generate(capsys, decoder, "--prompt", "x", "--special-tokens", code=2)
     assert "special tokens are read by tokenizers of a tokenizer.json" in printed.err
@@ -143,6 +159,8 @@ def test_special_tokens_need_a_tokenizer_that_has_some(decoder, capsys):
     (["RUN", "--prompt=x", "--beams=2", "--temperature=1"], "--temperature has no effect with --beams"),
     (["RUN", "--prompt=x", "--length-penalty=1"], "--length-penalty has no effect without --beams"),
     (["RUN", "--prompt=x", "--wrong=1"], "unknown argument --wrong=1"),
+    (["RUN", "--prompt=x", "--beams=2", "--length=3"], 'unknown argument --length=3 (did you mean "--length-penalty"?)'),
+    (["RUN", "--prompt=--"], "argument --prompt: -- is not a value"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(decoder, arguments, words, capsys):
     printed = generate(capsys, *[argument.replace("RUN", decoder) for argument in arguments], code=2)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cli.test_random_lines import parsers
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
 
 
@@ -29,6 +30,19 @@ from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
         ),
         (["report", "x" * 300], "File name too long"),
         (["train", "--config=configs/gpt2.py:smoke"], "arguments are required: --workdir; see train.py --help"),
+        (["eval", "run", "--step=--"], "argument --step: -- is not a value; see eval.py --help"),
+        (
+            ["average", "a", "--out", "b", "--last", "9" * 5000],
+            "is not a whole number of at most 10^12; see zoo average --help",
+        ),
+        (
+            ["generate", "a", "--temperature=inf"],
+            "argument --temperature: 'inf' is not a finite number; see zoo generate --help",
+        ),
+        (
+            ["average", "a", "--out="],
+            "argument --out: an empty path; the working directory is .; see zoo average --help",
+        ),
         (["eval", "run", "--lengths", "0"], "'0' is not a list of lengths, e.g. 128,256; see eval.py --help"),
     ],
 )
@@ -45,3 +59,14 @@ def test_every_subcommand_has_help(name, capsys):
         main([name, "--help"])
     assert end.value.code == 0
     assert f"usage: zoo {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_no_command_reads_abbreviated_flags(name):
+    for _, parser in parsers(name):
+        for action in parser._actions:
+            action.required = False
+            if not action.option_strings:
+                action.nargs, action.choices = "*", None
+        # Every command has a --plugin or a --help, and none has these.
+        assert parser.parse_known_args(["--hel", "--trust-plug"])[1] == ["--hel", "--trust-plug"]

@@ -62,7 +62,7 @@ def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
             ["at least 1", "rmsnorm"],
         ),
         ([f"--config={SMOKE}", "--workdir=x", "--worker=3"], 2, ["unknown argument --worker=3"]),
-        ([f"--config={SMOKE}", "--workdir="], 2, ["--workdir needs a folder"]),
+        ([f"--config={SMOKE}", "--workdir="], 2, ["--workdir: an empty path"]),
         ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=text:none.txt"], 2, ["data.source", "none.txt"]),
         ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=hubb:x"], 2, ["data.source"]),
         (

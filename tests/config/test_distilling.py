@@ -43,6 +43,17 @@ def distill_config(argument):
     return configs.load(f"{ROOT / 'configs' / 'distill.py'}:{argument}")
 
 
+@pytest.mark.parametrize("argument", ["from={},model.num_layers=2", "from={}"])
+def test_a_teacher_whose_folder_name_has_commas(argument, tmp_path):
+    folder = teacher(tmp_path / "ids=258,rate=0.002-seed0")
+    student = distill_config(argument.format(folder))
+    assert student.training.start_from == str(folder)
+    assert student.model.num_layers == (2 if "," in argument else 3)
+    # Where both exist, the longer name is meant.
+    teacher(tmp_path / "ids=258")
+    assert distill_config(argument.format(folder)).training.start_from == str(folder)
+
+
 def test_a_student_is_its_teacher_with_half_the_layers(tmp_path):
     folder = teacher(tmp_path)
     student, teacher_config = (

@@ -143,6 +143,27 @@ def test_classifier_predictions(folder):
 
 
 @pytest.mark.promise(reason="a model of another objective is compiled")
+@pytest.mark.parametrize(("settings", "flags"), [
+    ({}, []), ({}, ["--embed"]), ({}, ["--similarity"]), (ENCODER, []), (ENCODER_DECODER, []),
+])  # fmt: skip
+def test_a_text_longer_than_the_positions_is_one_line(settings, flags, folder, capsys):
+    assert main(["predict", str(folder(settings)), "--text", "a long text " * 9 + "[MASK]", *flags]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert "positions end at " in line
+    assert "too long" in line
+
+
+@pytest.mark.parametrize("settings", [{}, ENCODER_DECODER])
+def test_generated_text_ends_with_the_positions(settings, folder):
+    model = zoo.load(folder(settings))
+    (answer,) = model.generate("abc")
+    (same,) = model.generate("abc", max_new_tokens=answer.tokens)
+    assert answer.text == same.text
+    with pytest.raises(ConfigError, match=f"at most {answer.tokens} new ones fit"):
+        model.generate("abc", max_new_tokens=answer.tokens + 1)
+
+
 def test_long_texts_are_classified_in_windows(folder):
     short = zoo.load(folder(CLASSIFIER | {"data__sequence_length": 8}))
     model = zoo.load(folder(CLASSIFIER | {"data__sequence_length": 8, "data__stride": 4}))

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 LEVELS = (
     ("terminal",),
     ("errors", "files", "nested"),
+    ("arguments",),
     ("config",),
     ("layers", "data.sources"),
     ("models", "data.tokenizers"),

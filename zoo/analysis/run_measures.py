@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.analysis.measured_run import FUNCTIONS, MeasuredRun
+from zoo.arguments import Parser
 from zoo.config import plugins
 from zoo.errors import ConfigError, ZooError, reported
 from zoo.files import read_object_or_empty, write_json
@@ -85,9 +86,7 @@ def _store_plugin(folder: Path, name: str) -> dict[str, str]:
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
-    made = argparse.ArgumentParser(
-        prog="python -m zoo.analysis.run_measures", description=__doc__.partition("\n")[0], allow_abbrev=False
-    )
+    made = Parser(prog="python -m zoo.analysis.run_measures", description=__doc__.partition("\n")[0])
     made.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs or sweeps")
     made.add_argument(
         "--measures",

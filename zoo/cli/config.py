@@ -27,19 +27,17 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser(
-        "show",
-        help="print every field, first those that the config sets, and the parameter and FLOP counts",
-        allow_abbrev=False,
+        "show", help="print every field, first those that the config sets, and the parameter and FLOP counts"
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
-    diff = actions.add_parser("diff", help="print the fields in which two configs differ", allow_abbrev=False)
+    diff = actions.add_parser("diff", help="print the fields in which two configs differ")
     diff.add_argument("one", metavar="CONFIG")
     diff.add_argument("other", metavar="CONFIG")
     diff.add_argument("--json", action="store_true", help="print one JSON object: {field: [value, other value]}")
     diff.set_defaults(handler=run_diff)
-    validate = actions.add_parser("validate", help="check configs; prints one line per problem", allow_abbrev=False)
+    validate = actions.add_parser("validate", help="check configs; prints one line per problem")
     validate.add_argument("configs", metavar="CONFIG", nargs="+")
     validate.add_argument("--json", action="store_true", help="print one JSON object: {config: [problems]}")
     validate.set_defaults(handler=run_validate, takes_overrides=True)

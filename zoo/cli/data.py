@@ -35,7 +35,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="print counts, lengths, padding, and the first rows with their masks, segments and targets",
         epilog=EXAMPLES,
         formatter_class=raw,
-        allow_abbrev=False,
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")

@@ -32,7 +32,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Shows what this machine offers to training, and measures for about five seconds how fast it is.",
-        allow_abbrev=False,
     )
     parser.add_argument("--no-speed", action="store_true", help="leave out the measurements")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

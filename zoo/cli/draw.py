@@ -71,13 +71,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         epilog=EXAMPLES,
         formatter_class=raw,
         description="Draws a figure of a model; zoo draw WHAT --help shows its options.",
-        allow_abbrev=False,
     )
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    made = {
-        name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False)
-        for name, text in _meanings().items()
-    }
+    made = {name: whats.add_parser(name, help=text, description=f"Draws {text}.") for name, text in _meanings().items()}
     _add_subjects(made)
     _add_options(made)
     for name, drawing in DRAWINGS.items():

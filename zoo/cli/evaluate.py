@@ -10,8 +10,8 @@ from pathlib import Path
 
 import ml_collections
 
+from zoo.arguments import Parser, at_least, lengths
 from zoo.cli import plugin_options
-from zoo.cli.argument_types import OneLineParser, at_least, lengths
 from zoo.errors import ConfigError, reported, why_no_file
 
 DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
@@ -27,12 +27,7 @@ task (classification ...) is scored on every held-out example with the metrics o
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line of `eval.py`."""
-    made = OneLineParser(
-        prog="eval.py",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    made = Parser(prog="eval.py", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
     made.add_argument(
         "others",

@@ -23,6 +23,8 @@ EXAMPLES = """examples:
 # Options of sampling alone, and of beam search alone, with their defaults.
 SAMPLING = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "seed": 0}
 BEAMS = {"length_penalty": 1.0}
+NEW_TOKENS = 100
+"""Most tokens that are generated unless told otherwise."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -42,9 +44,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add(
         "--max-new-tokens",
         type=int,
-        default=100,
         metavar="N",
-        help="maximum number of generated tokens per prompt (default: %(default)s)",
+        help=f"maximum number of generated tokens per prompt (default: {NEW_TOKENS}, or as many as fit the learned "
+        "positions after the longest prompt)",
     )
     add("--temperature", type=float, help=f"0 takes the most probable token (default: {SAMPLING['temperature']})")
     add("--top-k", type=int, metavar="K", help="sample from the K most probable tokens; 0 for all")
@@ -87,13 +89,16 @@ def run(args: argparse.Namespace) -> int:
         trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer,
         PromptReading(trained.trained_length, special_tokens=args.special_tokens),
     )  # fmt: skip
-    common = {"prompts": prompts, "max_new_tokens": args.max_new_tokens, "stop": args.stop, "cache": not args.no_cache}
+    new_tokens = args.max_new_tokens
+    if new_tokens is None:
+        new_tokens = generator.fitting_tokens(prompts, NEW_TOKENS, cache=not args.no_cache)
+    common = {"prompts": prompts, "max_new_tokens": new_tokens, "stop": args.stop, "cache": not args.no_cache}
     if args.beams is not None:
         answers = generator.beam_search(beams=args.beams, length_penalty=how["length_penalty"], **common)
     else:
         sampling = Sampling(how["temperature"], how["top_k"], how["top_p"])
         answers = generator.sample(sampling=sampling, seed=how["seed"], **common)
-    longest = generator.longest_sequence(prompts, args.max_new_tokens)
+    longest = generator.longest_sequence(prompts, new_tokens)
     table = generator.generator.max_positions
     if args.no_cache and table is not None and longest > table:
         print(
@@ -101,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
             "tokens are dropped",
             file=sys.stderr,
         )
+    elif args.max_new_tokens is None and new_tokens < NEW_TOKENS:
+        print(f"note: learned positions end at {table}, so a text has at most {new_tokens} new tokens", file=sys.stderr)
     elif longest > generator.trained_length:
         print(
             f"note: a text may have {longest} tokens; the model was trained with {generator.trained_length}",

@@ -1,15 +1,12 @@
 """The `zoo` command: one subcommand per module."""
 
-import argparse
 import importlib
-import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 import zoo
+from zoo.arguments import Parser
 from zoo.cli import plugin_options
-from zoo.cli.argument_types import OneLineParser
 from zoo.errors import ConfigError, did_you_mean, reported, shown
 
 # Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
@@ -73,35 +70,6 @@ def usage() -> str:
     return "\n".join([*lines, EXAMPLES])
 
 
-class Parser(OneLineParser):
-    """The parser of `zoo` and, as argparse makes them of its class, of its subcommands."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises the error with a suggestion of the word that was probably meant."""
-        if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
-            message += did_you_mean(found[1], [option.strip(" '") for option in found[2].split(",")])
-        super().error(message)
-
-    def _subparsers_of(self) -> list["Parser"]:
-        return [
-            parser
-            for action in self._actions
-            if isinstance(action, argparse._SubParsersAction)
-            for parser in dict.fromkeys(action.choices.values())
-        ]
-
-    def commands(self) -> list["Parser"]:
-        """Returns the parsers of its commands that have no subcommands of their own."""
-        inner = self._subparsers_of()
-        return [command for parser in inner for command in parser.commands()] if inner else [self]
-
-    def options(self) -> list[str]:
-        """Returns all its flags, and those of its subcommands."""
-        return [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")] + [
-            flag for parser in self._subparsers_of() for flag in parser.options()
-        ]
-
-
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand and returns its exit code."""
@@ -120,13 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return module.main(arguments[1:])
     if hasattr(module, "prepare"):
         module.prepare(arguments[1:])
-    parser = Parser(prog="zoo", allow_abbrev=False)
+    parser = Parser(prog="zoo")
     module.add_parser(parser.add_subparsers(dest="command"))
     for command in parser.commands():
         plugin_options.add_options(command)
     known, rest = parser.parse_known_args(arguments)
     if rest and not getattr(known, "takes_overrides", False):
-        raise ConfigError(f"unknown argument {rest[0]}{did_you_mean(rest[0], parser.options())}; see zoo {name} --help")
+        raise parser.unknown(rest, f"zoo {name}")
     known.overrides = rest
     plugin_options.load(known)
     return known.handler(known)

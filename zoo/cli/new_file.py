@@ -84,7 +84,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description="Writes NAME.py, a commented file that works as it is, into the current folder.",
         epilog="examples:\n  zoo new experiment warmup\n  zoo run warmup.py --dry-run\n  zoo new variant squared_relu",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("what", choices=TEMPLATES, help="which kind of file")
     parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and _")

@@ -36,7 +36,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Plans a run: memory and collectives of each device, time of a step, and what to change if it does "
         "not fit.",
-        allow_abbrev=False,
     )
     parser.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     parser.add_argument("--devices", type=int, default=1, metavar="N", help="number of devices (default 1)")

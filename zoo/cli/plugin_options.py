@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.cli.argument_types import OneLineParser
+from zoo.arguments import Parser
 from zoo.config import plugins
 from zoo.errors import ConfigError
 
@@ -52,6 +52,6 @@ def load_named(arguments: Sequence[str]) -> None:
     Raises:
         ConfigError: with the problems of all of them.
     """
-    parser = OneLineParser(add_help=False, allow_abbrev=False)
+    parser = Parser(add_help=False)
     add_options(parser)
     load(parser.parse_known_args(arguments)[0])

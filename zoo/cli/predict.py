@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zoo.cli.argument_types import at_least
+from zoo.arguments import at_least
 from zoo.errors import ConfigError, DataError
 
 DESCRIPTION = """Applies a trained run to texts. What it prints depends on what the run was trained for: the label of
@@ -29,7 +29,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="the run's folder")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo import config as configs
+from zoo.arguments import Parser
 from zoo.cli import plugin_options
-from zoo.cli.argument_types import OneLineParser
+from zoo.cli.start_argument import start_argument
 from zoo.errors import reported
 from zoo.training.runtime.folder_lock import check_run_folder
 
@@ -31,12 +32,8 @@ exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line of `train.py`."""
-    made = OneLineParser(
-        prog="train.py",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = Parser(
+        prog="train.py", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument(
         "--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run"
@@ -93,6 +90,7 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     log = (lambda line: print(line, file=stream, flush=True)) if main_process else (lambda line: None)
     with processes.watched_by_partners():
         status = run(config, known.workdir, log, programs)
+    log(f"another run starts from this one with {start_argument(known.workdir)}")
     if known.json and main_process:
         print(json.dumps({"workdir": str(known.workdir)} | status | _last_scores(known.workdir), indent=2))
     return 0

@@ -8,7 +8,7 @@ import ml_collections
 
 from zoo.config.constraints.teacher_constraints import TEACHER, TEACHER_FIELDS
 from zoo.config.fields import BY_PATH
-from zoo.config.loading import load, override
+from zoo.config.loading import load, override, split_argument
 from zoo.config.resolve import ResolvedConfig, default, from_flat, resolve
 from zoo.errors import ConfigError, shown
 from zoo.nested import flatten
@@ -107,7 +107,7 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     """
     first, _, rest = argument.partition(",")
     recipe = _RECIPES.get(first, {})
-    start, *options = (rest if recipe else argument).split(",")
+    start, *options = split_argument(rest if recipe else argument)
     if not start.startswith("from=") or start == "from=":
         raise ConfigError(
             f"{shown(argument)} names no teacher: write from=RUN, e.g. from=runs/bert, or "

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, SEQUENCE_TASKS, TASKS
-from zoo.config.loading import load, override
+from zoo.config.loading import load, override, split_argument
 from zoo.config.resolve import default, from_flat, resolve
 from zoo.errors import ConfigError, shown
 from zoo.files import read_json
@@ -64,7 +64,7 @@ def finetuned(
     Raises:
         ConfigError: another argument; the folder is not a run; tasks do not support its body.
     """
-    start, *options = argument.split(",")
+    start, *options = split_argument(argument)
     if wrong := [option for option in options if "=" not in option]:
         raise ConfigError([f"option {shown(option)} is not field=value" for option in wrong])
     if start == "tiny":

@@ -238,6 +238,19 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
     return changes
 
 
+def split_argument(argument: str) -> list[str]:
+    """Splits a config file's argument "from=RUN,field=value,..." at its commas, but not inside the
+    name of a run that exists: earlier versions wrote commas into names of folders.
+    """
+    parts = argument.split(",")
+    if parts[0].startswith("from="):
+        for count in range(len(parts), 1, -1):
+            start = ",".join(parts[:count])
+            if (Path(start.removeprefix("from=")) / "config.json").is_file():
+                return [start, *parts[count:]]
+    return parts
+
+
 def parse_argument(argument: str, sizes: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
     """Parses a config file's argument "size,field=value,...".
 

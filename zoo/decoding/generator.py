@@ -84,6 +84,10 @@ class Generator:
             return "model.position.scaling.kind=dynamic rotates all keys anew as the text grows, so none can be cached"
         return None
 
+    def positions_read(self, prompt_tokens: int, max_new_tokens: int) -> int:
+        """Returns how many positions a prompt and new tokens take; the last token is not read."""
+        return prompt_tokens + max_new_tokens - 1
+
     def generate(
         self,
         prompts: Prompts,

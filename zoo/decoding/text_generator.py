@@ -129,6 +129,16 @@ class TextGenerator:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""
         return max_new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
 
+    def fitting_tokens(self, prompts: Sequence[str], most: int, cache: bool = True) -> int:
+        """Returns how many new tokens, at most `most`, fit the table of positions after each prompt.
+
+        It is 1 where none fits: generation then says which prompt is too long.
+        """
+        if not cache or self.generator.max_positions is None:
+            return most
+        longest = max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
+        return max(1, min(most, self.generator.max_positions - self.generator.positions_read(longest, 0)))
+
     def sample(
         self,
         prompts: Sequence[str],

@@ -52,6 +52,10 @@ class UnmaskingGenerator:
         self.mask_id, self.allowed, self.suffix = mask_id, jnp.asarray(allowed), list(suffix)
         self.max_positions = model.position.max_length
 
+    def positions_read(self, prompt_tokens: int, max_new_tokens: int) -> int:
+        """Returns how many positions a prompt and new tokens take; all of them are read."""
+        return prompt_tokens + max_new_tokens + len(self.suffix)
+
     def generate(
         self,
         prompts: Prompts,

@@ -24,9 +24,12 @@ from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_ex
 from zoo.layers.context import Context
 from zoo.models.functional import Params, split
 from zoo.models.head import logits
+from zoo.objectives.objective import beyond_position_table
 from zoo.training.trained_run import TrainedRun, load_trained
 
 MASK = "[MASK]"
+NEW_TOKENS = 50
+"""Most tokens that `LoadedModel.generate` writes unless told otherwise."""
 
 
 class TokenProbability(NamedTuple):
@@ -138,7 +141,8 @@ class LoadedModel:
         Those of a decoder are for the next token; those of an encoder are for the token itself.
 
         Raises:
-            ConfigError: the model has no head for tokens, or reads and writes different texts.
+            ConfigError: the model has no head for tokens, or reads and writes different texts; or the
+                text is longer than its table of positions.
             DataError: the tokenizer cannot encode the text.
         """
         return self._logits(self._encode([text]).tokens)[0]
@@ -216,7 +220,7 @@ class LoadedModel:
     def generate(
         self,
         prompts: str | Sequence[str],
-        max_new_tokens: int = 50,
+        max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
         stop: Sequence[str] = (),
@@ -225,7 +229,8 @@ class LoadedModel:
 
         Args:
             prompts: one text or several.
-            max_new_tokens: largest number of new tokens of each.
+            max_new_tokens: largest number of new tokens of each. Default: 50, or as many as fit the
+                table of positions after the longest prompt.
             sampling: how tokens are chosen; by default the most probable one.
             seed: for the random choices.
             stop: strings that end a generated text, which does not include them.
@@ -234,6 +239,8 @@ class LoadedModel:
             ConfigError: the model does not generate text, or a prompt is too long.
         """
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        if max_new_tokens is None:
+            max_new_tokens = self._generator.fitting_tokens(prompts, NEW_TOKENS)
         return self._generator.sample(prompts, max_new_tokens, sampling or Sampling(temperature=0.0), seed, stop)
 
     @cached_property
@@ -270,6 +277,8 @@ class LoadedModel:
                 f"objective.kind={self.config.objective.kind} of model.architecture={self.config.model.architecture} "
                 "gives no scores of single tokens; predict is for tasks, generate for encoder-decoders"
             )
+        if problem := beyond_position_table(self.config.model, self.run.model, rows.shape[1]):
+            raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}; give a shorter one")
         causal = self.config.model.architecture == "decoder"
         graph = split(self.run.model)[0]
         return np.asarray(_token_logits(graph, causal, self.run.params, self.run.stats, rows))

@@ -224,7 +224,7 @@ def test_an_experiment_from_flags(zoo, folder):
     assert "What does norm.kind and dim change in small.py:x?" in out
     sweep = folder / "runs/small-norm.kind-dim"
     assert len(list(sweep.glob("*/status.json"))) == 8
-    config = json.loads((sweep / "norm.kind=rmsnorm,dim=32-seed1" / "config.json").read_text())
+    config = json.loads((sweep / "norm.kind=rmsnorm+dim=32-seed1" / "config.json").read_text())
     assert (config["model"]["norm"]["kind"], config["model"]["dim"]) == ("rmsnorm", 32)
     assert (config["data"]["batch_size"], config["seed"]) == (4, 1)
 

@@ -1,6 +1,7 @@
 """Expansion of an experiment into a plan, with its errors and warnings."""
 
 import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,11 +46,11 @@ def test_full_product_in_declared_order():
         "norm=post,warm-up=10",
     ]
     assert [run.folder for run in plan.runs][:5] == [
-        "norm=pre,warm-up=0-seed0",
-        "norm=pre,warm-up=10-seed0",
-        "norm=post,warm-up=0-seed0",
-        "norm=post,warm-up=10-seed0",
-        "norm=pre,warm-up=0-seed1",
+        "norm=pre+warm-up=0-seed0",
+        "norm=pre+warm-up=10-seed0",
+        "norm=post+warm-up=0-seed0",
+        "norm=post+warm-up=10-seed0",
+        "norm=pre+warm-up=0-seed1",
     ]
     assert len({run.identity for run in plan.runs}) == 8
     for run in plan.runs:
@@ -217,6 +218,26 @@ def test_cost_is_counted_on_resolved_configs(monkeypatch):
 def test_folder_names_are_portable(label, folder):
     run = make_plan(unrestricted({"x": {label: {"model.dim": 64}}}, seeds=(0,))).runs[0]
     assert run.folder == folder
+
+
+def test_a_folder_name_can_stand_in_any_argument(tmp_path):
+    factors = {"norm": levels("model.norm.kind", "rmsnorm", "layernorm"), "dim": levels("model.dim", 32, 64)}
+    plan = make_plan(unrestricted(factors, seeds=(0,)))
+    assert [run.folder for run in plan.runs] == [
+        f"norm={norm}+dim={dim}-seed0" for norm in ("rmsnorm", "layernorm") for dim in (32, 64)
+    ]
+    assert all(shlex.quote(run.folder) == run.folder for run in plan.runs)
+
+
+def test_a_sweep_with_commas_in_its_folder_names_keeps_them(tmp_path):
+    factors = {"norm": levels("model.norm.kind", "rmsnorm", "layernorm"), "dim": levels("model.dim", 32, 64)}
+    plan = make_plan(unrestricted(factors, seeds=(0,)))
+    new, old = "norm=layernorm+dim=32-seed0", "norm=layernorm,dim=32-seed0"
+    (tmp_path / "norm=rmsnorm,dim=64-seed0").mkdir()
+    (tmp_path / old).mkdir()
+    (tmp_path / new).mkdir()
+    found = [run.folder for run in plan.in_folder(tmp_path).runs]
+    assert found == ["norm=rmsnorm+dim=32-seed0", "norm=rmsnorm,dim=64-seed0", new, "norm=layernorm+dim=64-seed0"]
 
 
 def test_folder_name_without_a_leading_dot():

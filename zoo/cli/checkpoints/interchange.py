@@ -38,7 +38,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     taken = subparsers.add_parser(
         "import",
         help="convert a checkpoint of another library into a run",
-        allow_abbrev=False,
         formatter_class=raw,
         epilog=IMPORT_EXAMPLES.format(sources="\n  ".join(KINDS.values())),
         description="Converts a checkpoint of another library into the folder of a run.",
@@ -67,7 +66,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     given = subparsers.add_parser(
         "export",
         help="convert a run into a checkpoint of another library",
-        allow_abbrev=False,
         formatter_class=raw,
         epilog=EXPORT_EXAMPLES,
         description="Converts a run into a checkpoint of another library.",

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from zoo.cli.argument_types import at_least
+from zoo.arguments import at_least
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Asks trained decoders for the answers of synthetic tasks (copying, associative recall, induction,
@@ -25,7 +25,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("runs", metavar="RUN", nargs="+", type=Path, help="folders of runs")

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from zoo import config as configs
+from zoo.arguments import Parser
 from zoo.errors import ConfigError, Diverged, reported
 
 DESCRIPTION = """Trains several runs, or continues them, as one program. Each folder has the config.json of its run;
@@ -16,9 +17,7 @@ command."""
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
-        prog="python -m zoo.cli.sweeps.population", description=DESCRIPTION, allow_abbrev=False
-    )
+    made = Parser(prog="python -m zoo.cli.sweeps.population", description=DESCRIPTION)
     made.add_argument(
         "folders", metavar="FOLDER", nargs="+", type=Path, help="folder of a run; its output goes to log.txt there"
     )

@@ -6,6 +6,7 @@ import functools
 import json
 from pathlib import Path
 
+from zoo.cli.start_argument import start_argument
 from zoo.cli.sweeps import launch_options, run_options
 from zoo.cli.sweeps.reproduction import reproduction_command
 from zoo.errors import ConfigError
@@ -42,7 +43,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     run_options.add_experiment_options(parser)
     run_options.add_comparison_options(parser)
@@ -133,6 +133,8 @@ def _report(folder: Path, console) -> None:
     print_results(console, sweep)
     report = build_report(sweep, folder / "report.html")
     print_line(console, f"report: {report.path}")
+    if done := [run.folder for run in sweep.runs if run.state == "done"]:
+        print_line(console, f"another run starts from one of these with, e.g., {start_argument(done[-1])}")
     for line in sweep_caveats(sweep):
         print_line(console, f"caveat: {line}")
     print_line(console, report.verdict.paragraph)

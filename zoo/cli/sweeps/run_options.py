@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from zoo.arguments import LARGEST_INTEGER
+from zoo.errors import shortened
 from zoo.training.runtime.device_peaks import DEVICES
 
 
@@ -135,8 +137,8 @@ def add_execution_options(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """Reads a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    if not _is_count(text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{shortened(repr(text))} is not a positive integer")
     return int(text)
 
 
@@ -145,8 +147,8 @@ def seeds(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 1 and parts[-1] == "":
         parts.pop()
-    if not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of seeds nor a list like 0,1,5")
+    if not all(map(_is_count, parts)):
+        raise argparse.ArgumentTypeError(f"{shortened(repr(text))} is neither a number of seeds nor a list like 0,1,5")
     if "," in text:
         return tuple(int(part) for part in parts)
     from zoo.lab.declarations import MAX_SEEDS
@@ -154,3 +156,8 @@ def seeds(text: str) -> tuple[int, ...]:
     if (number := positive(text)) > MAX_SEEDS:
         raise argparse.ArgumentTypeError(f"{number} seeds are more than {MAX_SEEDS}")
     return tuple(range(number))
+
+
+def _is_count(text: str) -> bool:
+    """Returns whether a text is a whole number from 0 to `LARGEST_INTEGER`."""
+    return text.isdecimal() and len(text) <= len(str(LARGEST_INTEGER)) and int(text) <= LARGEST_INTEGER

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from zoo.errors import shortened
+
 EPILOG = """examples:
   zoo watch runs/norm_placement
   zoo watch runs/norm_placement --port 0
@@ -20,7 +22,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="follow active runs in a browser or in the terminal",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
         description="Serves the report of a sweep, of a single run, or of all sweeps in a folder, on 127.0.0.1 and "
         "updates it while runs are active.",
     )
@@ -40,8 +41,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected an integer from 0 to 65535")
+    if not text.isdecimal() or len(text) > 5 or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{shortened(repr(text))} is not a port: expected an integer from 0 to 65535")
     return int(text)
 
 

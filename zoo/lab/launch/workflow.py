@@ -136,7 +136,7 @@ class SweepWorkflow:
         """
         options, folder = self._options, self._options.folder
         all_seeds = extend_seeds(experiment.seeds, max_seeds)
-        plan = make_plan(dataclasses.replace(experiment, seeds=all_seeds))
+        plan = self._plan(dataclasses.replace(experiment, seeds=all_seeds), folder)
         self._check_folder(folder, plan)
         if not self._fresh and (untuned := untuned_runs(folder, plan.in_order)):
             raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
@@ -206,7 +206,7 @@ class SweepWorkflow:
 
     def _run_sweep(self, experiment: Experiment, folder: Path, parent: Path | None = None) -> int:
         """Runs the experiment in `folder`; also holds the lock of `parent`, if given."""
-        plan = make_plan(experiment)
+        plan = self._plan(experiment, folder)
         self._check_folder(folder, plan)
         self._check_gpus(plan)
         continues = folder.exists() and not self._fresh
@@ -243,6 +243,11 @@ class SweepWorkflow:
             self._announce_jobs(folder, jobs, sum(run.folder not in submitted for run in pending))
             return 0
         return self._finish(plan, folder, ended, stopped)
+
+    def _plan(self, experiment: Experiment, folder: Path) -> Plan:
+        """Plans the experiment, with the names of the runs that its folder holds."""
+        plan = make_plan(experiment)
+        return plan if self._fresh else plan.in_folder(folder)
 
     def _new_runs(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Returns the runs that have not started: only these read other runs to start from."""

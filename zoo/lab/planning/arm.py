@@ -52,6 +52,7 @@ class PlannedRun:
         config: the resolved config; references to prerequisite runs name their folders
             (`zoo.lab.planning.prerequisites`).
         needs: the prerequisite runs that it starts from.
+        former_folder: the name that earlier versions gave its folder, with commas.
     """
 
     folder: str
@@ -60,6 +61,7 @@ class PlannedRun:
     identity: str
     config: config.ResolvedConfig
     needs: tuple["PlannedRun", ...] = ()
+    former_folder: str = ""
 
     @property
     def name(self) -> str:

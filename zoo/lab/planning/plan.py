@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from zoo import config
@@ -18,6 +19,10 @@ from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
 from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
+
+# In folder names, in place of the comma between the levels of an arm: arguments of configs and
+# lists of values end at a comma.
+BETWEEN_LEVELS = "+"
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,17 @@ class Plan:
             if run.folder in wanted:
                 wanted |= {needed.folder for needed in run.needs if not finished(needed)}
         return [run for run in self.in_order if run.folder in wanted]
+
+    def in_folder(self, sweep: Path) -> "Plan":
+        """Returns the plan with the names that its runs have in a sweep's folder: those that exist
+        there with commas, as earlier versions named them, keep these names.
+        """
+
+        def as_found(run: PlannedRun) -> PlannedRun:
+            renamed = (sweep / run.former_folder).is_dir() and not (sweep / run.folder).exists()
+            return replace(run, folder=run.former_folder) if renamed else run
+
+        return replace(self, runs=[as_found(run) for run in self.runs])
 
     def record(self) -> dict[str, Any]:
         """Returns the content of experiment.json."""
@@ -162,7 +178,10 @@ def _plan_runs(
     # Compared in lower case: some file systems ignore case.
     shared = {name for name, count in Counter(run.folder.lower() for run in runs).items() if count > 1}
     runs = [
-        replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs
+        replace(run, folder=f"{run.folder}-{run.identity[:8]}", former_folder=f"{run.former_folder}-{run.identity[:8]}")
+        if run.folder.lower() in shared
+        else run
+        for run in runs
     ]
     return list(first.values()), runs
 
@@ -173,12 +192,14 @@ def _plan_run(folder: str, arm: PlannedArm, seed: int, prerequisites: Mapping[st
     resolved = config.resolve(config.override(arm.config, {"seed": seed}))
     resolved = resolve_references(resolved, lambda name: PREREQUISITE_PREFIX + prerequisites[name].folder)
     needs = tuple(prerequisites[name] for name in dict.fromkeys(references(arm.config).values()))
-    return PlannedRun(_folder_name(folder), arm, seed, config.identity(resolved), resolved, needs)
+    name = _folder_name(folder)
+    former = name.replace(BETWEEN_LEVELS, ",")
+    return PlannedRun(name, arm, seed, config.identity(resolved), resolved, needs, former)
 
 
 def _folder_name(text: str) -> str:
     """Returns `text` as a portable folder name; a long one ends in its hash and the seed."""
-    name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", text)
+    name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", text).replace(",", BETWEEN_LEVELS)
     if len(name) > 160:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{name[:140]}-{digest}{re.search('-seed[0-9]+$', name)[0]}"
