@@ -113,6 +113,7 @@ class TextDataset(UnlabelledDataset):
                 "train_documents": part.train.count,
                 "train_tokens": len(part.train_stream),
                 "train_bytes": part.train.bytes,
+                **_stream_record("train", part.train_stream),
                 "bad_text": dict(part.source.index.left_out),
                 **(_validation_record(part.validation) if part.validation else {}),
             }
@@ -141,11 +142,16 @@ class TextDataset(UnlabelledDataset):
         }
 
 
-def _validation_record(text: TokenizedText) -> dict[str, int]:
+def _stream_record(part: str, stream: Stream) -> dict[str, Any]:
+    return {f"{part}_{name}": value for name, value in stream.record().items()}
+
+
+def _validation_record(text: TokenizedText) -> dict[str, Any]:
     return {
         "validation_documents": text.documents.count,
         "validation_tokens": len(text.stream),
         "validation_bytes": text.documents.bytes,
+        **_stream_record("validation", text.stream),
     }
 
 

@@ -46,10 +46,11 @@ class ModelTokenizer(Tokenizer):
     """A tokenizer that a SentencePiece model runs, with ids of its own for the pieces.
 
     A subclass sets `_model`, and `_piece_of_id`: for each id that stands for text, the model's piece
-    (its name or its number). A space is part of the token after it, and text is normalised, so no
-    loss per byte of text is defined: `token_bytes` is 0 everywhere.
+    (its name or its number). A space is part of the token after it, and text is normalised, so
+    `token_bytes` is 0 everywhere.
     """
 
+    lossless = False
     _model: Any
     _piece_of_id: Mapping[int, int] | Mapping[int, str]
 
@@ -58,6 +59,9 @@ class ModelTokenizer(Tokenizer):
             self._model.Decode([self._piece_of_id[id] for id in part if id in self._piece_of_id])
             for part in self.documents_of(ids)
         )
+
+    def decode_batch(self, texts: Sequence[np.ndarray]) -> list[str]:
+        return self._model.Decode([[self._piece_of_id[id] for id in ids.tolist() if id in self._piece_of_id] for ids in texts])
 
     def token_bytes(self) -> np.ndarray:
         return np.zeros(self.vocab_size, np.int64)
