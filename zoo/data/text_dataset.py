@@ -11,6 +11,7 @@ from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.token_streams import Stream
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.document_bytes import difference_line
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
@@ -83,6 +84,13 @@ class TextDataset(UnlabelledDataset):
             return self.parts[0].source.description + held_out
         total = sum(part.weight for part in self.parts)
         return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts) + held_out
+
+    @property
+    def changed_text(self) -> list[str]:
+        """Lines that say where the tokens of a part do not stand for its text."""
+        parts = [("training text", part.train_stream) for part in self.parts]
+        parts += [("held-out text", text.stream) for text in self.held_out_texts]
+        return [f"{name}: {difference_line(stream.difference)}" for name, stream in parts if stream.difference]
 
     def training_batches(
         self, start_step: int = 0, process_index: int = 0, process_count: int = 1

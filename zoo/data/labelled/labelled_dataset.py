@@ -91,6 +91,11 @@ class LabelledDataset:
         """One-line description."""
         return self.examples.description + BadTextPolicy.describe_counts(self.examples.left_out)
 
+    @property
+    def changed_text(self) -> list[str]:
+        """Lines that say where tokens do not stand for the text: none, as only labels are scored."""
+        return []
+
     def batches(self, name: str, length: int | None = None) -> ExampleBatches:
         """Returns a part's batches of similar lengths, computed once."""
         data, key = self.config.data, (name, length or self.config.data.sequence_length)

@@ -1,6 +1,6 @@
 """Checks that a folder with a run in it is resumed as the same run, and has its records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import is_step, write_json
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension
+from zoo.training.records.recorded_tokens import differing_tokens
 from zoo.training.records.run_folder import RunFolder, recorded_executor
 
 
@@ -76,32 +77,16 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
         ("the text of data.held_out", *(_fingerprint_in(part, "held_out") for part in (before, now))),
         ("the text of data.source", before.get("fingerprint"), now["fingerprint"]),
         ("the tokenizer", *(_fingerprint_in(part, "tokenizer") for part in (before, now))),
-        *_token_hashes(before, now),
+        *(
+            (f"the tokens of {part}, of the same text by the same tokenizer,", old, new)
+            for part, old, new in differing_tokens(before, now)
+        ),
     ):
         if old != new:
             old = str(old)
             raise ConfigError(
                 f"{what} has changed since the run in {folder.path} started (fingerprint {old[:12]}, now {new[:12]})"
             )
-
-
-def _token_hashes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yields the hashes of the tokens of each part that both records have; older records have none."""
-    theirs, ours = (dict(recorded_tokens(record)) for record in (before, now))
-    for part in theirs.keys() & ours.keys():
-        yield f"the tokens of {part}, with the same text and tokenizer,", theirs[part], ours[part]
-
-
-def recorded_tokens(record: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (part, hash) of the tokens in a data set's record, with those of mixtures and held-out texts."""
-    for name, value in record.items() if isinstance(record, dict) else ():
-        if name.endswith("_tokens_sha256"):
-            yield where + name.removesuffix("_tokens_sha256"), str(value)
-        elif name == "held_out":
-            yield from recorded_tokens(value, "held_out ")
-        elif name == "parts" and isinstance(value, list):
-            for number, part in enumerate(value):
-                yield from recorded_tokens(part, f"part {number} ")
 
 
 def _fingerprint_in(record: dict[str, Any], part: str) -> Any:
