@@ -78,7 +78,7 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
         ("the text of data.source", before.get("fingerprint"), now["fingerprint"]),
         ("the tokenizer", *(_fingerprint_in(part, "tokenizer") for part in (before, now))),
         *(
-            (f"the tokens of {part}, of the same text by the same tokenizer,", old, new)
+            (f"the hash of the {part} tokens (same text, same tokenizer)", old, new)
             for part, old, new in differing_tokens(before, now)
         ),
     ):
