@@ -97,7 +97,9 @@ def byte_fallback():
     pieces = [*specials, *(f"<0x{byte:02X}>" for byte in range(256)), *letters, "th", "the", "▁the", "at"]
     merges = [("t", "h"), ("th", "e"), ("▁", "the"), ("a", "t")]
     model = Tokenizer(
-        models.BPE({piece: id for id, piece in enumerate(pieces)}, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+        models.BPE(
+            {piece: id for id, piece in enumerate(pieces)}, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True
+        )
     )
     model.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     model.decoder = decoders.Sequence(

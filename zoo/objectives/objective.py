@@ -143,8 +143,8 @@ class Objective:
         return targets, weights, {"weight": weights.sum(), "bytes": (sizes * weights).sum()}
 
     def target_bytes(self, batch: Batch) -> Int[Array, "B T"]:
-        """Returns the bytes of the documents that each target has, from a batch that says them (those of
-        a tokenizer whose pieces do not).
+        """Returns the bytes of the documents that each target has, from a batch that says them (those
+        of a tokenizer whose pieces do not).
         """
         return batch[BYTES]
 

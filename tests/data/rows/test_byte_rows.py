@@ -29,7 +29,8 @@ FORMATS = {
                       "model.elmo.characters": 8, "model.elmo.character_dim": 5, "model.elmo.filters": (1, 4, 3, 6, 2, 5),
                       "model.elmo.cell_dim": 24},
 }  # fmt: skip
-# Each id stands for another number of bytes; the token that opens documents and ids beyond the tokenizer's for none.
+# Each id stands for another number of bytes; the token that opens documents and ids beyond the
+# tokenizer's for none.
 SIZES = np.array([3, 1, 4, 1, 5, 9, 2, 6, 7, 0, 8, 5, 2] + [0] * 12)
 
 

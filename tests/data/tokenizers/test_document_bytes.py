@@ -1,4 +1,6 @@
-"""What a tokenizer loses is measured on texts, and the bytes of a document are divided among its tokens."""
+"""What a tokenizer loses is measured on texts, and the bytes of a document are divided among its
+tokens.
+"""
 
 import numpy as np
 import pytest
@@ -61,12 +63,16 @@ def test_a_stream_has_the_bytes_of_its_documents(tmp_path, kind, monkeypatch):
     assert difference["bytes"] == documents.bytes
     assert difference["documents"] > 0
     whole = [text for text in TEXTS if text.strip()]
-    assert difference["bytes_of_tokens"] == sum(len(tokenizer.decode(tokenizer.encode(text)).encode()) for text in whole)
+    assert difference["bytes_of_tokens"] == sum(
+        len(tokenizer.decode(tokenizer.encode(text)).encode()) for text in whole
+    )
     changed = [text for text in whole if tokenizer.decode(tokenizer.encode(text)) != text]
     assert len(changed) == difference["documents"]
     first = difference["first"]
     assert whole[first["document"]] == changed[0]
-    assert changed[0].encode()[: first["byte"]] == tokenizer.decode(tokenizer.encode(changed[0])).encode()[: first["byte"]]
+    assert (
+        changed[0].encode()[: first["byte"]] == tokenizer.decode(tokenizer.encode(changed[0])).encode()[: first["byte"]]
+    )
 
 
 def test_a_difference_that_no_probe_shows_is_found_in_the_text(tmp_path, monkeypatch):

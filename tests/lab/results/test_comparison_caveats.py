@@ -115,7 +115,9 @@ def test_other_tokens_of_the_same_text_and_tokenizer_are_a_caveat(run):
     one, same = run("one", {}, data=record), run("same", {"optimizer.learning_rate": 0.1}, data=dict(record))
     other = run("other", {"optimizer.learning_rate": 0.2}, data=record | {"train_tokens_sha256": "b"})
     longer = run("longer", {"data.sequence_length": 64}, data=record | {"train_tokens_sha256": "c"})
-    unknown = run("unknown", {"optimizer.learning_rate": 0.3}, data={"fingerprint": "f", "tokenizer": {"fingerprint": "t"}})
+    unknown = run(
+        "unknown", {"optimizer.learning_rate": 0.3}, data={"fingerprint": "f", "tokenizer": {"fingerprint": "t"}}
+    )
     words = "the same text and tokenizer gave other tokens"
     assert not [line for line in caveats(one, same, longer, unknown) if words in line]
     (line,) = [line for line in caveats(one, same, other) if words in line]

@@ -1,5 +1,5 @@
-"""Bits per byte of one published model with five kinds of tokenizers, compared with torch: the sum of the
-losses of all tokens, divided by the bytes of the text.
+"""Bits per byte of one published model with five kinds of tokenizers, compared with torch: the sum of
+the losses of all tokens, divided by the bytes of the text.
 """
 
 import json
@@ -38,7 +38,9 @@ def ids_of(folder, kind):
 
 
 def summed_loss(model, ids):
-    """The sum of -log p of all ids but the first, in rows of `LENGTH` that begin where the last one ended."""
+    """The sum of -log p of all ids but the first, in rows of `LENGTH` that begin where the last one
+    ended.
+    """
     total = 0.0
     for start in range(0, len(ids) - 1, LENGTH):
         row = torch.tensor([ids[start : start + LENGTH + 1]])
@@ -54,7 +56,14 @@ def test_bits_per_byte_are_those_of_torch(tmp_path, kind):
     ids, size = ids_of(folder, kind)
     torch.manual_seed(0)
     settings = transformers.GPT2Config(
-        vocab_size=size, n_positions=64, n_embd=16, n_layer=1, n_head=2, initializer_range=0.5, bos_token_id=0, eos_token_id=0
+        vocab_size=size,
+        n_positions=64,
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        initializer_range=0.5,
+        bos_token_id=0,
+        eos_token_id=0,
     )
     model = transformers.GPT2LMHeadModel(settings).eval()
     model.save_pretrained(folder)

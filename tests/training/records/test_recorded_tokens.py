@@ -1,4 +1,6 @@
-"""A run records the hash of its tokens: equal text and equal tokenizers are not enough to resume it."""
+"""A run records the hash of its tokens: equal text and equal tokenizers are not enough to
+resume it.
+"""
 
 from types import SimpleNamespace
 
@@ -23,7 +25,9 @@ def check(tmp_path, before, now):
 def test_a_run_with_other_tokens_is_not_resumed(tmp_path):
     before = SOURCE | {"train_tokens_sha256": "a" * 64, "validation_tokens_sha256": "b" * 64}
     check(tmp_path, before, dict(before))
-    with pytest.raises(ConfigError, match=r"the hash of the train tokens \(same text, same tokenizer\) has changed.*aaaa"):
+    with pytest.raises(
+        ConfigError, match=r"the hash of the train tokens \(same text, same tokenizer\) has changed.*aaaa"
+    ):
         check(tmp_path, before, before | {"train_tokens_sha256": "c" * 64})
 
 
@@ -55,7 +59,9 @@ def test_the_record_of_every_kind_of_data_has_the_hash_of_its_tokens(tmp_path, k
         changes = {"model__architecture": "encoder", "objective__kind": "classification", "data__label_column": "label",
                    "training__eval_batches": 0, "data__source": f"jsonl:{tmp_path}/task.jsonl"}  # fmt: skip
     hashes = [
-        dict(recorded_tokens(data.load(configs.resolve(small(**changes, data__sequence_length=24, seed=seed))).summary()))
+        dict(
+            recorded_tokens(data.load(configs.resolve(small(**changes, data__sequence_length=24, seed=seed))).summary())
+        )
         for seed in (0, 1)
     ]
     assert hashes[0] == hashes[1]

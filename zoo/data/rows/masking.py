@@ -67,9 +67,9 @@ class Masking:
         Returns:
             int32 arrays: "tokens" [B, T], which the model sees, padding still -1;
                 "masked_positions" [B, N], the positions of the predicted tokens in their row, in no
-                order; "targets" [B, N], the original tokens, -1 for unused entries, and `BYTES` [B, N],
-                theirs; and all other arrays of `rows`. N is the number of predicted tokens of a row without padding and
-                boundaries.
+                order; "targets" [B, N], the original tokens, -1 for unused entries, and `BYTES` [B,
+                N], theirs; and all other arrays of `rows`. N is the number of predicted tokens of a
+                row without padding and boundaries.
         """
         return self._corrupted(rows, row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 

@@ -83,8 +83,8 @@ class SpanCorruption:
     def _cut(
         self, rows: np.ndarray, keys: np.ndarray, sizes: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Returns the sources and targets of rows without padding, [B, n], and the bytes of the targets
-        if those of the tokens are given; sentinels and the end have none.
+        """Returns the sources and targets of rows without padding, [B, n], and the bytes of the
+        targets if those of the tokens are given; sentinels and the end have none.
         """
         batch, length = rows.shape
         lengths = SpanLengths.of(length, self.density, self.mean)

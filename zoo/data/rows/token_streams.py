@@ -112,8 +112,8 @@ def cached_streams(
 def _arrays(
     tokenizer: Tokenizer, pieces: Iterable[Piece], count: ByteCount, with_sentences: bool, with_sizes: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields tokens, the positions in the whole stream at which their sentences begin, and the bytes of
-    the documents that tokens have, which are those of the tokens before.
+    """Yields tokens, the positions in the whole stream at which their sentences begin, and the bytes
+    of the documents that tokens have, which are those of the tokens before.
 
     Args:
         tokenizer: the tokenizer.
@@ -156,7 +156,8 @@ def _encoded(
     else:
         found = [(ids, np.zeros(0, np.int32)) for ids in tokenizer.encode_batch(texts)]
     table, contents = tokenizer.token_bytes(), [len(text.encode()) for text in texts]
-    # The pieces of a lossless tokenizer were found to be the bytes of any text: here, their number is enough.
+    # The pieces of a lossless tokenizer were found to be the bytes of any text: here, their number is
+    # enough.
     exact = [
         tokenizer.lossless and int(table[ids].sum()) == size for (ids, _), size in zip(found, contents, strict=True)
     ]
@@ -202,7 +203,9 @@ class _StreamFiles:
         return ["", *(["sentences"] if self.with_sentences else []), *(["sizes"] if with_sizes else [])]
 
     def read(self, tokenizer: Tokenizer, scored: bool) -> Stream | None:
-        """Returns the stream, or None if a file is missing or damaged, or has no sizes that are needed."""
+        """Returns the stream, or None if a file is missing or damaged, or has no sizes that are
+        needed.
+        """
         found = _read(self.path(""))
         if found is None:
             return None

@@ -37,7 +37,9 @@ def bytes_of_tokens(text: str, found: TokenOffsets) -> np.ndarray:
 
 
 def encode_with_bytes(tokenizer: Tokenizer, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns the ids of each text, and the bytes of the text that each token has: `bytes_of_tokens`."""
+    """Returns the ids of each text, and the bytes of the text that each token has:
+    `bytes_of_tokens`.
+    """
     return [
         (found.ids, bytes_of_tokens(text, found) if len(found.ids) else np.zeros(0, np.int32))
         for text, found in zip(texts, tokenizer.encode_with_offsets(texts), strict=True)
@@ -91,7 +93,9 @@ class ByteCount:
         self._before += size
 
     def record(self) -> dict[str, Any] | None:
-        """Returns the difference as plain JSON, or None if the tokens stand for exactly the documents."""
+        """Returns the difference as plain JSON, or None if the tokens stand for exactly the
+        documents.
+        """
         if self.first is None:
             return None
         return {
@@ -137,7 +141,30 @@ def probes(added: Sequence[str] = ()) -> Iterator[str]:
     characters = [chr(point) for point in leads if not 0xD800 <= point < 0xE000]
     yield from characters
     yield from (f"a{character}b" for character in characters)
-    yield from (" a", "a ", "a  b", " ", "   ", "a\n b", "\n\n a", "a\t\tb", "a \r\n b", "  a b  ", "\u00a0a\u3000", "\u2581a")
-    yield from ("e\u0301", "\u00e9", "\ufb01", "\u212b", "\u00bd", "\uff21", "\u0130I\u0131", "\u1100\u1161", "a\u200bb\ufeff")
+    yield from (
+        " a",
+        "a ",
+        "a  b",
+        " ",
+        "   ",
+        "a\n b",
+        "\n\n a",
+        "a\t\tb",
+        "a \r\n b",
+        "  a b  ",
+        "\u00a0a\u3000",
+        "\u2581a",
+    )
+    yield from (
+        "e\u0301",
+        "\u00e9",
+        "\ufb01",
+        "\u212b",
+        "\u00bd",
+        "\uff21",
+        "\u0130I\u0131",
+        "\u1100\u1161",
+        "a\u200bb\ufeff",
+    )
     for token in added:
         yield from (token, f" {token} ", f"  {token}  ", f"a{token}b", f"{token}{token}")

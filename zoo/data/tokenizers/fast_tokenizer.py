@@ -31,30 +31,31 @@ class FastTokenizer(Tokenizer):
 
     Args:
         model: a `tokenizers.Tokenizer`.
-        names: special tokens by their role, as in tokenizer_config.json ("bos_token" ...); they come
-            before the names that are searched otherwise.
+        roles: special tokens by role, as in tokenizer_config.json ("bos_token" ...); they come before
+            the names that are searched otherwise.
 
     Attributes:
         lossless: the tokens of a text stand for exactly its bytes.
+        roles: as given; empty if the search finds the same tokens.
 
     Raises:
         DataError: it has no token that could open a document.
     """
 
-    def __init__(self, model: Any, names: Mapping[str, str] = MappingProxyType({})):
+    def __init__(self, model: Any, roles: Mapping[str, str] = MappingProxyType({})):
         self._model = model
         vocabulary = model.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values()) + 1
         added = model.get_added_tokens_decoder()
-        bos_id, mask_id, separator_id = _roles(vocabulary, names)
+        bos_id, mask_id, separator_id = chosen = _tokens_in_use(vocabulary, roles)
         if bos_id is None:
             searched = ", ".join(OPENING).replace("\n", "\\n")
             raise DataError(
                 f"the tokenizer has no token that could open a document; looked for {searched}, and for the bos_token "
                 "of tokenizer_config.json"
             )
-        # A run's own file keeps only names that decide something.
-        self._names = dict(names) if _roles(vocabulary, {}) != (bos_id, mask_id, separator_id) else {}
+        # A run's own file keeps only roles that decide something.
+        self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
         special_ids = {id for id, token in added.items() if token.special} | {bos_id}
         self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
         self._in_bytes, to_bytes = _writes_bytes(model), byte_of_symbol()
@@ -65,7 +66,9 @@ class FastTokenizer(Tokenizer):
             pieces[id] = bytes(to_bytes[character] for character in text) if symbols else text.encode()
         super().__init__(pieces, bos_id, mask_id, separator_id)
         self.special_ids = frozenset(special_ids)
-        self.lossless = self._in_bytes and keeps_bytes(self, self.encode_batch, [token.content for token in added.values()])
+        self.lossless = self._in_bytes and keeps_bytes(
+            self, self.encode_batch, [token.content for token in added.values()]
+        )
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
@@ -112,26 +115,28 @@ class FastTokenizer(Tokenizer):
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {"model": json.loads(self._model.to_str())} | ({"names": self._names} if self._names else {})
+        return {"model": json.loads(self._model.to_str())} | ({"roles": self.roles} if self.roles else {})
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
         from tokenizers import Tokenizer as Model
 
-        return cls(keep_own_tokens(Model.from_str(json.dumps(content["model"]))), content.get("names", {}))
+        return cls(keep_own_tokens(Model.from_str(json.dumps(content["model"]))), content.get("roles", {}))
 
 
-def _roles(vocabulary: Mapping[str, int], names: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
+def _tokens_in_use(
+    vocabulary: Mapping[str, int], roles: Mapping[str, str]
+) -> tuple[int | None, int | None, int | None]:
     """Returns the ids of the token that opens documents, of the mask and of the separator.
 
-    Each is the one that `names` gives, else the first of those that are searched. A token that only
+    Each is the one that `roles` gives, else the first of those that are searched. A token that only
     ends texts opens them if there is no other.
     """
 
     def first(*candidates: str | None) -> int | None:
         return next((vocabulary[name] for name in candidates if name in vocabulary), None)
 
-    named = names.get
+    named = roles.get
     bos_id = first(named("bos_token"), named("cls_token"), *OPENING, named("eos_token"), named("pad_token"))
     own = {name: id for name, id in vocabulary.items() if id != bos_id}
     mask_id, separator_id = (

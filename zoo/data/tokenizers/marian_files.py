@@ -82,7 +82,10 @@ class MarianTokenizer(ModelTokenizer):
             language = LANGUAGE.match(text)
             begin = language.end() if language else 0
             mapping = self._model.EncodeAsOffsetMapping(text[begin:])
-            offsets = [*([(0, begin)] if language else []), *((one + begin, end + begin) for one, end in mapping["offsets"])]
+            offsets = [
+                *([(0, begin)] if language else []),
+                *((one + begin, end + begin) for one, end in mapping["offsets"]),
+            ]
             places = np.array(offsets, np.int32).reshape(-1, 2)
             found.append(TokenOffsets(self.encode(text), places[:, 0], places[:, 1]))
         return found

@@ -1,10 +1,10 @@
 """The tokenizer interface: text to token ids and back.
 
 Each token of a lossless tokenizer stands for a known number of UTF-8 bytes, and the tokens of a text
-stand for exactly its bytes. Many published tokenizers lose or change some of a text; its bytes are then
-divided among its tokens (`zoo.data.tokenizers.document_bytes`), so that bits per byte are comparable
-across all tokenizers. One special token, which stands for no bytes, opens every document. It is
-not text, so no text can imitate it.
+stand for exactly its bytes. Many published tokenizers lose or change some of a text; its bytes are
+then divided among its tokens (`zoo.data.tokenizers.document_bytes`), so that bits per byte are
+comparable across all tokenizers. One special token, which stands for no bytes, opens every document.
+It is not text, so no text can imitate it.
 """
 
 import hashlib
@@ -144,8 +144,8 @@ class Tokenizer(ABC):
         return found
 
     def _exact_offsets(self, text: str, ids: np.ndarray) -> TokenOffsets | None:
-        """Returns the offsets of tokens whose pieces are the bytes of a text, one after the other; None
-        if they are not.
+        """Returns the offsets of tokens whose pieces are the bytes of a text, one after the other;
+        None if they are not.
         """
         pieces = [self.pieces[id] for id in ids.tolist()]
         if b"".join(pieces) != text.encode():

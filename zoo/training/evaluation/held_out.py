@@ -88,8 +88,8 @@ def scores_of(objective: Objective, parts: Parts, measure: Measure | None = None
 
     Returns:
         For text {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information
-        per UTF-8 byte of the documents, and the objective's other means}; for a task {"loss": its mean, the
-        objective's other means, and the scores of `measure`}.
+        per UTF-8 byte of the documents, and the objective's other means}; for a task {"loss": its
+        mean, the objective's other means, and the scores of `measure`}.
     """
     total = {name: float(np.sum([np.float64(sums[name]) for sums, _ in parts])) for name in parts[0][0]}
 

@@ -1,4 +1,6 @@
-"""The hashes of a run's tokens in its record, which tell equal text by equal tokenizers from equal tokens."""
+"""The hashes of a run's tokens in its record, which tell equal text by equal tokenizers from equal
+tokens.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,8 +9,8 @@ _SUFFIX = "_tokens_sha256"
 
 
 def recorded_tokens(record: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (part, hash) of the tokens in a data set's record, those of mixtures and of held-out texts
-    included; none for a run of a version that did not record them.
+    """Yields (part, hash) of the tokens in a data set's record, those of mixtures and of held-out
+    texts included; none for a run of a version that did not record them.
 
     Args:
         record: the "data" of meta.json.
