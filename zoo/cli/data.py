@@ -263,6 +263,8 @@ def _print_counts(dataset, rows: int, batch_size: int, measured, overlap) -> Non
         print(
             f"{label:11s} {count:,} documents, {size:,} bytes, {tokens:,} tokens, {size / tokens:.2f} bytes per token"
         )
+    for line in dataset.changed_text:
+        print(f"tokens      {line}")
     print(
         f"copied      {overlap.windows:.1%} of the held-out windows of 64 bytes and {overlap.lines:.1%} of the lines "
         "of 20 characters or more occur in the training text"

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import ml_collections
@@ -134,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict[str, float] | None]:
     """Returns the scores at each length; None if the model cannot read rows of that length."""
     from zoo import data
-    from zoo.training.evaluation.held_out import bits_per_text_byte, evaluate
+    from zoo.training.evaluation.held_out import evaluate
 
     config, multiple = trained.config, trained.program.data_parallel_size
     constants = trained.program.constants(config.seed)
@@ -150,10 +149,6 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
             batching = data.Batching(config, trained.tokenizer)
             batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
         found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
-        if streams and "bits_per_byte" in found[length] and not trained.tokenizer.token_bytes().any():
-            found[length]["bits_per_byte"] = bits_per_text_byte(
-                config.objective.kind, trained.tokenizer.bos_id, streams, found[length]["loss"]
-            )
     return found
 
 
@@ -233,10 +228,7 @@ def translations(trained, pairs) -> dict:
 
 
 def text_streams(trained, args: argparse.Namespace):
-    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged.
-
-    They know the number of bytes of the text.
-    """
+    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged."""
     from zoo import data
     from zoo.training.records.resume_checks import check_same_data
     from zoo.training.records.run_folder import RunFolder
@@ -246,7 +238,7 @@ def text_streams(trained, args: argparse.Namespace):
         return [data.encode_text_file(args.text, trained.tokenizer, config)]
     dataset = data.load(config)
     check_same_data(RunFolder(args.run), dataset)
-    return [replace(text.stream, text_bytes=text.documents.bytes) for text in dataset.held_out_texts]
+    return [text.stream for text in dataset.held_out_texts]
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:

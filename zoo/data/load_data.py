@@ -1,6 +1,5 @@
 """Entry points: from a config to its data set and its vocabulary size."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
     for (weight, source), (train, validation) in zip(components, splits, strict=True):
         train = train.subset(data.training_fraction)
         texts = {"train": train} | ({"validation": validation} if validation else {})
-        streams = cached_streams(tokenizer, texts, batching.with_sentences)
+        streams = cached_streams(tokenizer, texts, batching.with_sentences, scored=("validation",))
         weight *= len(streams["train"]) ** data.mixture_exponent
         tokenized = TokenizedText(validation, streams["validation"]) if validation else None
         parts.append(TokenizedSource(weight, source, train, streams["train"], tokenized))
@@ -73,7 +72,8 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
 def _held_out_stream(tokenizer: Tokenizer, held_out: Documents, batching: Batching, data: Any) -> Stream:
     """Tokenises a held-out text of its own, which may have characters that the training text lacks."""
     try:
-        return cached_streams(tokenizer, {"validation": held_out}, batching.with_sentences)["validation"]
+        texts = {"validation": held_out}
+        return cached_streams(tokenizer, texts, batching.with_sentences, scored=texts)["validation"]
     except DataError as error:
         raise DataError([f"data.held_out={data.held_out}: {problem}" for problem in error.problems]) from error
 
@@ -106,10 +106,9 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
     if not documents.count:
         raise DataError(f'"{path}": the text is empty')
     try:
-        stream = tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
+        return tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
     except DataError as error:
         raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
-    return replace(stream, text_bytes=documents.bytes)
 
 
 def vocabulary_size(config: Any) -> int:

@@ -11,6 +11,7 @@ from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.token_streams import Stream
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.document_bytes import difference_line
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
@@ -84,6 +85,13 @@ class TextDataset(UnlabelledDataset):
         total = sum(part.weight for part in self.parts)
         return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts) + held_out
 
+    @property
+    def changed_text(self) -> list[str]:
+        """Lines that say where the tokens of a part do not stand for its text."""
+        parts = [("training text", part.train_stream) for part in self.parts]
+        parts += [("held-out text", text.stream) for text in self.held_out_texts]
+        return [f"{name}: {difference_line(stream.difference)}" for name, stream in parts if stream.difference]
+
     def training_batches(
         self, start_step: int = 0, process_index: int = 0, process_count: int = 1
     ) -> batches.TrainingBatches:
@@ -113,6 +121,7 @@ class TextDataset(UnlabelledDataset):
                 "train_documents": part.train.count,
                 "train_tokens": len(part.train_stream),
                 "train_bytes": part.train.bytes,
+                **_stream_record("train", part.train_stream),
                 "bad_text": dict(part.source.index.left_out),
                 **(_validation_record(part.validation) if part.validation else {}),
             }
@@ -141,11 +150,16 @@ class TextDataset(UnlabelledDataset):
         }
 
 
-def _validation_record(text: TokenizedText) -> dict[str, int]:
+def _stream_record(part: str, stream: Stream) -> dict[str, Any]:
+    return {f"{part}_{name}": value for name, value in stream.record().items()}
+
+
+def _validation_record(text: TokenizedText) -> dict[str, Any]:
     return {
         "validation_documents": text.documents.count,
         "validation_tokens": len(text.stream),
         "validation_bytes": text.documents.bytes,
+        **_stream_record("validation", text.stream),
     }
 
 

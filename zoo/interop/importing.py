@@ -11,6 +11,7 @@ import numpy as np
 from zoo import config as configs
 from zoo.config import BY_PATH, ResolvedConfig, plugins
 from zoo.config.fields import TASKS
+from zoo.data.tokenizers.added_tokens import COMPANIONS
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.marian_files import FILES as MARIAN_FILES
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
@@ -83,7 +84,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
             tensors.close()
         return read
 
-    names = (*TOKENIZER_NAMES, *MARIAN_FILES[:2], "merges.txt", "tokenizer_config.json")
+    names = (*TOKENIZER_NAMES, *MARIAN_FILES[:2], "merges.txt", *COMPANIONS)
     known = [folder / file for file in names if (folder / file).is_file()]
     tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else None
     source = tokenizer and tokenizer.source_side

@@ -44,6 +44,10 @@ def write_tokenizer(
             return False
         name = next((name for name in SENTENCEPIECE_NAMES if name in names), SENTENCEPIECE_NAMES[0])
         (folder / name).write_bytes(base64.b64decode(tokenizer.to_json()["content"]))
+        more = {
+            tokenizer.ids[token]: {"content": token, "special": True, "normalized": False} for token in tokenizer.added
+        }
+        given = {**tokenizer.roles, **({"added_tokens_decoder": more} if more else {}), **(given or {})}
         if given:
             write_json(folder / "tokenizer_config.json", given)
         return True
@@ -59,7 +63,7 @@ def write_tokenizer(
             "clean_up_tokenization_spaces": False,
             "model_max_length": config.data.sequence_length,
         } | {name: model.id_to_token(id) for name, id in ids.items()}
-    write_json(folder / "tokenizer_config.json", given)
+    write_json(folder / "tokenizer_config.json", {**getattr(tokenizer, "roles", {}), **given})
     return True
 
 

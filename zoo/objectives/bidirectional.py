@@ -6,6 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Integer
 
 from zoo.config import ResolvedConfig
+from zoo.data.rows.packed_rows import BYTES
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.head import LogitFactors
 from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, step_key
@@ -38,6 +39,10 @@ class BidirectionalObjective(Objective):
         # Padding is at the end: it is no target, and its own state predicts nothing.
         before = jnp.where(tokens[:, 1:] >= 0, tokens[:, :-1], -1)
         return jnp.concatenate([tokens[:, 1:], before], axis=1)
+
+    def target_bytes(self, batch: Batch) -> Int[Array, "B N"]:
+        """Returns the bytes of each token's neighbours, the next ones first: [B, 2 T]."""
+        return jnp.concatenate([batch[BYTES][:, 1:], batch[BYTES][:, :-1]], axis=1)
 
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts each token's neighbours, the next one first: [B, 2 T]."""

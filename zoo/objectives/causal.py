@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
+from zoo.data.rows.packed_rows import BYTES
 from zoo.layers.context import Context
 from zoo.models.head import LogitFactors
 from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, make_context, positions_and_documents
@@ -20,6 +21,10 @@ class CausalObjective(Objective):
     def targets(self, batch: Batch) -> Int[Array, "B T"]:
         """Returns every token but a row's first."""
         return batch["tokens"][:, 1:]
+
+    def target_bytes(self, batch: Batch) -> Int[Array, "B T"]:
+        """Returns the bytes of every token but a row's first."""
+        return batch[BYTES][:, 1:]
 
     def scored_targets(self, batch: Batch, mode: ForwardMode) -> Int[Array, "B T"]:
         """Returns the targets; in evaluation those after `training.eval_context` tokens."""

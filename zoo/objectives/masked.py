@@ -133,8 +133,7 @@ class MaskedDiffusionObjective(MaskedObjective):
         targets = self.scored_targets(batch, mode)
         hidden = (targets >= 0).astype(jnp.float32)
         weights = hidden * (batch["candidates"] / jnp.maximum(hidden.sum(axis=1), 1))[:, None]
-        targets = jnp.maximum(targets, 0)
-        return targets, weights, {"weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
+        return self.counted(targets, weights, batch, constants)
 
 
 def score_classes(logits: Float[Array, "B C"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:

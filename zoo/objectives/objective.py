@@ -13,6 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Integer, Key
 
 from zoo.config import ResolvedConfig
+from zoo.data.rows.packed_rows import BYTES
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import TOKENS, deviations, evenly_spaced
 from zoo.layers.context import Context, ForwardMode, path_hash
@@ -127,12 +128,25 @@ class Objective:
         self, batch: Batch, constants: Constants, mode: ForwardMode
     ) -> tuple[Int[Array, "B T"], Float[Array, "B T"], Sums]:
         """Returns the targets as valid ids, the weight of each, and {"weight": the sum of weights,
-        "bytes": weighted bytes of text that the targets stand for}.
+        "bytes": weighted bytes of the documents that the targets have}.
         """
         targets = self.scored_targets(batch, mode)
         weights = (targets >= 0).astype(jnp.float32) * self.target_weight
+        return self.counted(targets, weights, batch, constants)
+
+    def counted(
+        self, targets: Int[Array, "B T"], weights: Float[Array, "B T"], batch: Batch, constants: Constants
+    ) -> tuple[Int[Array, "B T"], Float[Array, "B T"], Sums]:
+        """Returns what `prepare_targets` does, of targets with -1 where there is none."""
         targets = jnp.maximum(targets, 0)
-        return targets, weights, {"weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
+        sizes = self.target_bytes(batch) if BYTES in batch else constants["token_bytes"][targets]
+        return targets, weights, {"weight": weights.sum(), "bytes": (sizes * weights).sum()}
+
+    def target_bytes(self, batch: Batch) -> Int[Array, "B T"]:
+        """Returns the bytes of the documents that each target has, from a batch that says them (those
+        of a tokenizer whose pieces do not).
+        """
+        return batch[BYTES]
 
     def token_loss(
         self,

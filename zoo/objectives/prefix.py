@@ -7,6 +7,7 @@ from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.config import side
+from zoo.data.rows.packed_rows import BYTES
 from zoo.models.head import LogitFactors
 from zoo.objectives.objective import (
     Batch,
@@ -31,6 +32,10 @@ class PrefixObjective(Objective):
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
         """Returns the tokens after the prefix."""
         return batch["tokens"][:, self.config.objective.prefix_length :]
+
+    def target_bytes(self, batch: Batch) -> Int[Array, "B N"]:
+        """Returns the bytes of the tokens after the prefix."""
+        return batch[BYTES][:, self.config.objective.prefix_length :]
 
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row."""
@@ -62,6 +67,10 @@ class PrefixDecoderObjective(Objective):
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
         """Returns the tokens after the prefix."""
         return batch["tokens"][:, self.config.objective.prefix_length :]
+
+    def target_bytes(self, batch: Batch) -> Int[Array, "B N"]:
+        """Returns the bytes of the tokens after the prefix."""
+        return batch[BYTES][:, self.config.objective.prefix_length :]
 
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row, from the prefix's last token on."""

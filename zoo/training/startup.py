@@ -316,6 +316,7 @@ def startup_summary(
         f"data       {dataset.description}: {dataset.train_tokens:,} training tokens, "
         f"{dataset.validation_tokens:,} held out",
         f"devices    {len(devices)} x {devices[0].device_kind}, mesh {axes}",
+        *(f"tokens     {line}" for line in dataset.changed_text),
         *(f"attention  {line}" for line in kernel_lines(kernels)),
         f"workdir    {workdir}",
     ]

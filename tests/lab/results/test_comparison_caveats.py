@@ -108,3 +108,17 @@ def test_another_content_of_one_held_out_file_is_a_caveat(run):
     assert caveats(*texts[:2]) == []
     (line,) = caveats(*texts[1:])
     assert line.startswith("arms differ in the content of data.held_out: 000000000000")
+
+
+def test_other_tokens_of_the_same_text_and_tokenizer_are_a_caveat(run):
+    record = {"fingerprint": "f", "tokenizer": {"fingerprint": "t"}, "train_tokens_sha256": "a"}
+    one, same = run("one", {}, data=record), run("same", {"optimizer.learning_rate": 0.1}, data=dict(record))
+    other = run("other", {"optimizer.learning_rate": 0.2}, data=record | {"train_tokens_sha256": "b"})
+    longer = run("longer", {"data.sequence_length": 64}, data=record | {"train_tokens_sha256": "c"})
+    unknown = run(
+        "unknown", {"optimizer.learning_rate": 0.3}, data={"fingerprint": "f", "tokenizer": {"fingerprint": "t"}}
+    )
+    words = "the same text and tokenizer gave other tokens"
+    assert not [line for line in caveats(one, same, longer, unknown) if words in line]
+    (line,) = [line for line in caveats(one, same, other) if words in line]
+    assert line == f"{words} in other than in one: they did not read the same, and their losses are of other tokens"

@@ -1,5 +1,6 @@
 """The data set of a task: examples in two parts, labels, batches, and scores of predictions."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -90,6 +91,11 @@ class LabelledDataset:
         """One-line description."""
         return self.examples.description + BadTextPolicy.describe_counts(self.examples.left_out)
 
+    @property
+    def changed_text(self) -> list[str]:
+        """Lines that say where tokens do not stand for the text: none, as only labels are scored."""
+        return []
+
     def batches(self, name: str, length: int | None = None) -> ExampleBatches:
         """Returns a part's batches of similar lengths, computed once."""
         data, key = self.config.data, (name, length or self.config.data.sequence_length)
@@ -165,19 +171,20 @@ class LabelledDataset:
 
     def summary(self) -> dict[str, Any]:
         """Returns what identifies and measures the data, as plain JSON."""
-        counts = {
-            f"{name}_{what}": count
+        measures = {
+            f"{name}_{what}": value
             for name in (TRAINING, HELD_OUT)
-            for what, count in (
+            for what, value in (
                 ("examples", len(self.part(name))),
                 ("tokens", self._tokens(name)),
+                ("tokens_sha256", hashlib.sha256(self.encoded(name).arrays["tokens"].tobytes()).hexdigest()),
                 ("cut", self.encoded(name).cut),
             )
         }
         return {
             "fingerprint": self.examples.fingerprint,
             "description": self.description,
-            **counts,
+            **measures,
             "labels": list(self.labels),
             "left_out": dict(self.examples.left_out),
             "tokenizer": self.tokenizer.summary(),

@@ -1,7 +1,10 @@
 """From token streams to the batches of a config."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from zoo.data.pipeline import batches
 from zoo.data.pipeline.batch_stages import cut, value_at
@@ -30,6 +33,7 @@ class Batching:
         self.with_sentences = config.data.row_format != "packed"
         self.corruption = make_corruption(config, tokenizer)
         self._made: dict[tuple[Stream, int], Rows] = {}
+        self._sized: dict[Stream, Stream] = {}
 
     def for_config(self, config: Any) -> "Batching":
         """Returns the batching of another config, with the rows that are made already.
@@ -37,7 +41,7 @@ class Batching:
         The configs differ in nothing but fields in which runs of one program may differ.
         """
         batching = Batching(config, self._tokenizer)
-        batching._made = self._made
+        batching._made, batching._sized = self._made, self._sized
         return batching
 
     def check(self, training: Sequence[Stream], validation: Sequence[Stream]) -> None:
@@ -65,6 +69,8 @@ class Batching:
         Raises:
             DataError: pairs from a single document.
         """
+        if any(stream.sizes is not None for stream in streams):
+            streams = [self._with_sizes(stream) for stream in streams]
         parts = [self._rows_of(stream, length) for stream in streams]
         return parts[0] if len(parts) == 1 else MixedRows(parts, weights or [1.0] * len(parts))
 
@@ -78,10 +84,17 @@ class Batching:
             self._made[stream, length] = self._make_rows(stream, length)
         return self._made[stream, length]
 
+    def _with_sizes(self, stream: Stream) -> Stream:
+        """Returns a stream with the bytes of its tokens, beside others that have them."""
+        if stream.sizes is None and stream not in self._sized:
+            sizes = self._tokenizer.token_bytes().astype(np.int32).take(stream.tokens)
+            self._sized[stream] = replace(stream, sizes=sizes)
+        return self._sized.get(stream, stream)
+
     def _make_rows(self, stream: Stream, length: int) -> Rows:
         kind, tokenizer = self._config.data.row_format, self._tokenizer
         if kind == "packed":
-            return PackedRows(stream.tokens, length, num_extra_tokens=int(self.corruption is None))
+            return PackedRows(stream.tokens, length, int(self.corruption is None), stream.sizes)
         sentences = SentenceIndex(stream, tokenizer.bos_id)
         if kind.endswith("pairs"):
             return PairRows(

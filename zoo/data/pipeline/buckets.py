@@ -5,6 +5,7 @@ widths T, T // 2, ..., T // K. A batch of width T // k has B * k rows, so all ba
 tokens per side, and the number of rows is a multiple of B. A program is compiled once per shape.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zoo.data.pipeline.batches import TrainingBatches, process_slice
-from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
 from zoo.errors import DataError
 
 
@@ -38,19 +39,26 @@ class TokenSequences:
     Args:
         texts: int arrays [tokens].
         end_id: appended to each of them.
+        sizes: bytes of each token of each text; None if its piece says them.
 
     Attributes:
         tokens: all tokens, int32 [tokens].
+        sizes: their bytes, 0 for ends, or None.
         starts: start of each text, and the end of the last, int64 [texts + 1].
         lengths: tokens of each text, including the end token, int64 [texts].
     """
 
-    def __init__(self, texts: Sequence[np.ndarray], end_id: int):
+    def __init__(self, texts: Sequence[np.ndarray], end_id: int, sizes: Sequence[np.ndarray] | None = None):
         self.starts = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)
         self.lengths = np.diff(self.starts)
-        self.tokens = np.full(self.starts[-1], end_id, np.int32)
+        self.tokens = self._joined(texts, end_id)
+        self.sizes = None if sizes is None else self._joined(sizes, 0)
+
+    def _joined(self, texts: Sequence[np.ndarray], end: int) -> np.ndarray:
+        joined = np.full(self.starts[-1], end, np.int32)
         for text, start in zip(texts, self.starts.tolist(), strict=False):
-            self.tokens[start : start + len(text)] = text
+            joined[start : start + len(text)] = text
+        return joined
 
     def rows(self, indices: np.ndarray, width: int) -> np.ndarray:
         """Returns the texts at `indices`, each of at most `width` tokens, as int32 [rows, width],
@@ -58,10 +66,17 @@ class TokenSequences:
 
         An index of -1 gives a row of padding.
         """
+        return self._rows_of(self.tokens, indices, width, PADDING)
+
+    def byte_rows(self, indices: np.ndarray, width: int) -> np.ndarray:
+        """Returns the bytes of the tokens that `rows` returns, 0 for padding."""
+        return self._rows_of(self.sizes, indices, width, 0)
+
+    def _rows_of(self, values: np.ndarray, indices: np.ndarray, width: int, padding: int) -> np.ndarray:
         texts = np.maximum(indices, 0)
         offsets = np.arange(width)[None]
         is_token = (offsets < self.lengths[texts][:, None]) & (indices >= 0)[:, None]
-        return np.where(is_token, self.tokens.take(self.starts[texts][:, None] + offsets, mode="clip"), PADDING)
+        return np.where(is_token, values.take(self.starts[texts][:, None] + offsets, mode="clip"), padding)
 
 
 class EpochPlan(NamedTuple):
@@ -102,6 +117,14 @@ class PairBatches:
         self.fits = self._fitting < len(buckets)
         self.per_epoch = len(self._plan(0, 0).first)
         self._plan = lru_cache(maxsize=2)(self._plan)
+
+    @property
+    def tokens_sha256(self) -> str:
+        """Returns the hash of the ids of both sides."""
+        digest = hashlib.sha256()
+        for side in (self.source, self.target):
+            digest.update(side.tokens.data)
+        return digest.hexdigest()
 
     def _plan(self, seed: int, epoch: int) -> EpochPlan:
         # Not seed + epoch: neighbouring seeds must not replay each other's epochs.
@@ -174,7 +197,9 @@ class PairBatches:
             bucket, numbers = batches[place]
             filled = np.full(-(-bucket.rows // multiple_of) * multiple_of, -1)
             filled[: len(numbers)] = numbers
-            yield self._gathered(filled[process_slice(len(filled), process_index, process_count)], bucket.width)
+            mine = filled[process_slice(len(filled), process_index, process_count)]
+            sizes = {} if self.target.sizes is None else {BYTES: self.target.byte_rows(mine, bucket.width)}
+            yield self._gathered(mine, bucket.width) | sizes
 
     def _gathered(self, numbers: np.ndarray, width: int) -> Arrays:
         return {"source": self.source.rows(numbers, width), "targets": self.target.rows(numbers, width)}

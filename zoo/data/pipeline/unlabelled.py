@@ -11,6 +11,11 @@ class UnlabelledDataset:
         """Names of the classes: none."""
         return ()
 
+    @property
+    def changed_text(self) -> list[str]:
+        """Lines that say where the tokens of a part do not stand for its text."""
+        return []
+
     def measure(self, outputs: Any, length: int | None = None) -> dict[str, float]:
         """Returns no scores beyond the losses."""
         return {}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zoo.data.rows.masking import EVALUATION, TRAINING, row_keys, uniform_draws
+from zoo.data.rows.masking import EVALUATION, TRAINING, bytes_at, row_keys, uniform_draws
 from zoo.data.rows.packed_rows import PADDING, Arrays
 
 
@@ -57,5 +57,6 @@ class DiffusionMasking:
             "masked_positions": np.where(used, places, 0),
             "targets": np.where(used, np.take_along_axis(rows, places, axis=1), PADDING),
             "candidates": total,
+            **bytes_at(named, places, used),
         }
         return {name: array.astype(np.int32) for name, array in batch.items()}

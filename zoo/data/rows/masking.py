@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
 from zoo.data.tokenizers.word_boundaries import WordJoins, choose_words, first_tokens
 
 EVALUATION, TRAINING = 0, 1
@@ -67,9 +67,9 @@ class Masking:
         Returns:
             int32 arrays: "tokens" [B, T], which the model sees, padding still -1;
                 "masked_positions" [B, N], the positions of the predicted tokens in their row, in no
-                order; "targets" [B, N], the original tokens, -1 for unused entries; and all other
-                arrays of `rows`. N is the number of predicted tokens of a row without padding and
-                boundaries.
+                order; "targets" [B, N], the original tokens, -1 for unused entries, and `BYTES` [B,
+                N], theirs; and all other arrays of `rows`. N is the number of predicted tokens of a
+                row without padding and boundaries.
         """
         return self._corrupted(rows, row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
@@ -111,6 +111,7 @@ class Masking:
         row, place = np.nonzero(used)
         tokens[row, places[row, place]] = shown[row, place]
         batch = {**named, "tokens": tokens, "masked_positions": np.where(used, places, 0), "targets": targets}
+        batch |= bytes_at(named, places, used)
         return {name: array.astype(np.int32) for name, array in batch.items()}
 
     def _random(self, draws: np.ndarray) -> np.ndarray:
@@ -120,6 +121,11 @@ class Masking:
         for id in left_out:
             ids += ids >= id
         return ids
+
+
+def bytes_at(rows: Arrays, places: np.ndarray, used: np.ndarray) -> Arrays:
+    """Returns the bytes of the tokens at some places of rows, [B, N], where they are known."""
+    return {BYTES: np.where(used, np.take_along_axis(rows[BYTES], places, axis=1), 0)} if BYTES in rows else {}
 
 
 def _splitmix(x: np.ndarray) -> np.ndarray:

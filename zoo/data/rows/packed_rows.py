@@ -13,6 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 PADDING = -1
+# Name of the array with the bytes of the documents that tokens have, in evaluation; a tokenizer whose
+# pieces say them needs none.
+BYTES = "bytes"
 # Up to this number a permutation is kept in memory: 4 MB, or less for fewer rows.
 _LISTED_ROWS = 1 << 20
 # Memory for permutations. Runs that are trained together take turns with one each.
@@ -46,12 +49,13 @@ class Rows(ABC):
 
         Returns:
             int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and further arrays
-                of this kind of rows.
+                of this kind of rows; in evaluation also `BYTES`, as "tokens", if the bytes of the
+                tokens are known one by one.
         """
 
     @abstractmethod
     def padding_rows(self, count: int) -> Arrays:
-        """Returns rows of padding, which fill up a batch."""
+        """Returns rows of padding, which fill up a batch of an evaluation."""
 
     def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns (row numbers, epochs) at these positions of the endless training order.
@@ -70,10 +74,11 @@ class PackedRows(Rows):
         length: T.
         num_extra_tokens: number of tokens of a row beyond T: 1 if the next token is the target, 0
             if targets are within the row.
+        sizes: bytes of the documents that each token has, [tokens]; None if its piece says them.
     """
 
-    def __init__(self, tokens: np.ndarray, length: int, num_extra_tokens: int = 1):
-        self.tokens, self.length, self.num_extra_tokens = tokens, length, num_extra_tokens
+    def __init__(self, tokens: np.ndarray, length: int, num_extra_tokens: int = 1, sizes: np.ndarray | None = None):
+        self.tokens, self.length, self.num_extra_tokens, self.sizes = tokens, length, num_extra_tokens, sizes
         targets = max(len(tokens) - num_extra_tokens, 0)
         self.num_training_rows, self.num_rows = targets // length, -(-targets // length)
         self.shortage = (
@@ -83,12 +88,20 @@ class PackedRows(Rows):
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         positions = np.asarray(indices)[:, None] * self.length + np.arange(self.length + self.num_extra_tokens)
-        rows = self.tokens.take(positions, mode="clip").astype(np.int32)
-        rows[positions >= len(self.tokens)] = PADDING
-        return {"tokens": rows}
+        rows, beyond = self.tokens.take(positions, mode="clip").astype(np.int32), positions >= len(self.tokens)
+        rows[beyond] = PADDING
+        if self.sizes is None or epochs is not None:
+            return {"tokens": rows}
+        return {"tokens": rows, BYTES: np.where(beyond, 0, self.sizes.take(positions, mode="clip"))}
 
     def padding_rows(self, count: int) -> Arrays:
-        return {"tokens": np.full((count, self.length + self.num_extra_tokens), PADDING, np.int32)}
+        return padding_tokens(count, self.length + self.num_extra_tokens, self.sizes is not None)
+
+
+def padding_tokens(count: int, length: int, with_bytes: bool) -> Arrays:
+    """Returns rows of padding, [count, length], which have no bytes."""
+    rows = {"tokens": np.full((count, length), PADDING, np.int32)}
+    return rows | ({BYTES: np.zeros((count, length), np.int32)} if with_bytes else {})
 
 
 class MixedRows(Rows):
@@ -140,6 +153,8 @@ class MixedRows(Rows):
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         result = self.padding_rows(len(indices))
+        if epochs is not None:
+            result.pop(BYTES, None)
         sources = np.searchsorted(self._first, indices, side="right") - 1
         for source in np.unique(sources):
             chosen = np.flatnonzero(sources == source)

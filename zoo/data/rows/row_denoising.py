@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoo.data.rows.masking import Masking
-from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Denoising:
 
     def _sides(self, rows: Arrays, masked: Arrays) -> Arrays:
         others = {name: array for name, array in rows.items() if name != "tokens"}
+        if BYTES in rows:
+            others[BYTES] = np.pad(rows[BYTES], [(0, 0), (0, 1)]).astype(np.int32)
         return {**others, "source": self._ended(masked["tokens"]), "targets": self._ended(rows["tokens"])}
 
     def _ended(self, rows: np.ndarray) -> np.ndarray:

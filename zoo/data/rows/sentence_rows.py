@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from zoo.data.rows.masking import EVALUATION, TRAINING, row_keys, uniform_draws
-from zoo.data.rows.packed_rows import PADDING, Arrays, Rows
+from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays, Rows, padding_tokens
 from zoo.data.rows.token_streams import Stream
 from zoo.errors import DataError
 
@@ -88,14 +88,18 @@ class SentenceRows(Rows):
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         begins, ends = self._begins[indices][:, None], self._ends[indices][:, None]
         places = np.arange(self._length)[None]
-        rows = self._sentences.stream.tokens.take(begins + places - 1, mode="clip").astype(np.int32)
+        stream, within = self._sentences.stream, places <= ends - begins
+        rows = stream.tokens.take(begins + places - 1, mode="clip").astype(np.int32)
         rows[rows == self._sentences.opening] = self._separator
-        rows = np.where(places <= ends - begins, rows, np.where(places == ends - begins + 1, self._separator, PADDING))
+        rows = np.where(within, rows, np.where(places == ends - begins + 1, self._separator, PADDING))
         rows[:, 0] = self._sentences.opening
-        return {"tokens": rows.astype(np.int32)}
+        found = {"tokens": rows.astype(np.int32)}
+        if stream.sizes is not None and epochs is None:
+            found[BYTES] = np.where(within & (places > 0), stream.sizes.take(begins + places - 1, mode="clip"), 0)
+        return found
 
     def padding_rows(self, count: int) -> Arrays:
-        return {"tokens": np.full((count, self._length), PADDING, np.int32)}
+        return padding_tokens(count, self._length, self._sentences.stream.sizes is not None)
 
 
 class PairRows(Rows):
@@ -187,7 +191,8 @@ class PairRows(Rows):
         half = room // 2
         a_kept = np.minimum(a_length, np.maximum(room - b_length, room - half))
         b_kept = np.minimum(b_length, room - a_kept)
-        return self._assembled(a_stop - a_kept, a_kept, b_start, b_kept, negative)
+        sizes = self._sentences.stream.sizes if epochs is None else None
+        return self._assembled(a_stop - a_kept, a_kept, b_start, b_kept, negative, sizes)
 
     def _elsewhere(self, first: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns where a text of another document than that of sentence `first` starts and stops."""
@@ -199,7 +204,13 @@ class PairRows(Rows):
         return text.starts[chosen], text.stops[end - 1] if self._segments else text.stops[chosen]
 
     def _assembled(
-        self, a_start: np.ndarray, a_length: np.ndarray, b_start: np.ndarray, b_length: np.ndarray, negative: np.ndarray
+        self,
+        a_start: np.ndarray,
+        a_length: np.ndarray,
+        b_start: np.ndarray,
+        b_length: np.ndarray,
+        negative: np.ndarray,
+        sizes: np.ndarray | None,
     ) -> Arrays:
         places = np.arange(self._length)[None]
         a, b = a_length[:, None], b_length[:, None]
@@ -211,8 +222,11 @@ class PairRows(Rows):
         rows[:, 0] = self._sentences.opening
         segments = (places >= a + 2) & (places < a + b + 3)
         arrays = {"tokens": rows, "segments": segments, "next": np.where(negative, NEGATIVE, FOLLOWS)}
+        if sizes is not None:
+            arrays[BYTES] = np.where(in_a | in_b, sizes.take(source, mode="clip"), 0)
         return {name: array.astype(np.int32) for name, array in arrays.items()}
 
     def padding_rows(self, count: int) -> Arrays:
         empty = np.zeros((count, self._length), np.int32)
-        return {"tokens": empty + PADDING, "segments": empty, "next": np.full(count, PADDING, np.int32)}
+        tokens = padding_tokens(count, self._length, self._sentences.stream.sizes is not None)
+        return {**tokens, "segments": empty, "next": np.full(count, PADDING, np.int32)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from zoo.config.kinds.side_lengths import SpanLengths
 from zoo.data.rows.masking import EVALUATION, TRAINING, row_keys, uniform_draws
-from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class SpanCorruption:
 
         Returns:
             int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as rows
-                without padding need; and all other arrays of `rows`.
+                without padding need; `BYTES` as "targets", if `rows` has them; and all other arrays of
+                `rows`.
         """
         return self._corrupted(rows, row_keys(TRAINING, seed, epochs, indices))
 
@@ -59,21 +60,32 @@ class SpanCorruption:
 
     def _corrupted(self, named: Arrays, keys: np.ndarray) -> Arrays:
         rows, others = named["tokens"], {name: array for name, array in named.items() if name != "tokens"}
+        sizes = named.get(BYTES)
         keys = np.broadcast_to(keys, len(rows))
         lengths = (rows != PADDING).sum(axis=1)
         full = SpanLengths.of(rows.shape[1], self.density, self.mean)
         source = np.full((len(rows), full.source), PADDING, np.int32)
         targets = np.full((len(rows), full.targets), PADDING, np.int32)
+        if sizes is not None:
+            others[BYTES] = np.zeros(targets.shape, np.int32)
         # Rows of one length at a time: all but the last of a text have no padding. A row of fewer
         # than two tokens has no span.
         for length in np.unique(lengths[lengths > 1]):
             chosen = np.flatnonzero(lengths == length)
-            one, other = self._cut(rows[chosen, :length], keys[chosen])
+            one, other, bytes_cut = self._cut(
+                rows[chosen, :length], keys[chosen], None if sizes is None else sizes[chosen, :length]
+            )
             source[chosen, : one.shape[1]], targets[chosen, : other.shape[1]] = one, other
+            if sizes is not None:
+                others[BYTES][chosen, : bytes_cut.shape[1]] = bytes_cut
         return {**others, "source": source, "targets": targets}
 
-    def _cut(self, rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the sources and targets of rows without padding, [B, n]."""
+    def _cut(
+        self, rows: np.ndarray, keys: np.ndarray, sizes: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Returns the sources and targets of rows without padding, [B, n], and the bytes of the
+        targets if those of the tokens are given; sentinels and the end have none.
+        """
         batch, length = rows.shape
         lengths = SpanLengths.of(length, self.density, self.mean)
         draws = uniform_draws(keys, length)
@@ -91,6 +103,7 @@ class SpanCorruption:
         return (
             np.concatenate([_merged(rows, ~is_cut, starts, sentinel), end], axis=1),
             np.concatenate([_merged(rows, is_cut, starts, sentinel), end], axis=1),
+            None if sizes is None else _merged(sizes, is_cut, starts, np.zeros_like(sentinel)),
         )
 
     def inverse(self, source: np.ndarray, targets: np.ndarray) -> np.ndarray:

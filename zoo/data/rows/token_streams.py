@@ -8,16 +8,17 @@ import hashlib
 import itertools
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from zoo.data.rows.sentences import split_sentences
 from zoo.data.sources.documents import Documents, Piece
+from zoo.data.tokenizers.document_bytes import ByteCount, encode_with_bytes
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import not_writable
 from zoo.files import cache_directory, read_json, write_json
@@ -34,26 +35,52 @@ class Stream:
     Attributes:
         tokens: [tokens].
         sentences: index of each sentence's first token, [sentences]; None if not requested.
-        text_bytes: number of UTF-8 bytes of the documents; None if it was not kept.
+        sizes: bytes of the documents that each token has (`bytes_of_tokens`), int32 [tokens]; None if
+            they were not requested, or if they are those of the tokenizer's pieces.
+        sha256: hash of the ids; empty if it is not known.
+        difference: where the documents are not what their tokens are decoded to (`ByteCount.record`).
     """
 
     tokens: np.ndarray
     sentences: np.ndarray | None = None
-    text_bytes: int | None = None
+    sizes: np.ndarray | None = None
+    sha256: str = ""
+    difference: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def record(self) -> dict[str, Any]:
+        """Returns what identifies the tokens beside their number, and what the tokenizer changed, as
+        plain JSON.
+        """
+        return {
+            **({"tokens_sha256": self.sha256} if self.sha256 else {}),
+            **({"difference": self.difference} if self.difference else {}),
+        }
+
 
 def tokenize(tokenizer: Tokenizer, documents: Documents, with_sentences: bool = False) -> Stream:
     """Returns the token stream of documents, in memory: uint16 if V <= 65536, else int32."""
-    parts = list(_arrays(tokenizer, documents.pieces(), with_sentences))
-    tokens = np.concatenate([ids for ids, _ in parts])
-    return Stream(tokens, np.concatenate([starts for _, starts in parts]) if with_sentences else None)
+    for with_sizes in (not tokenizer.lossless, True):
+        count, columns = ByteCount(), ([], [], [])
+        for arrays in _arrays(tokenizer, documents.pieces(), count, with_sentences, with_sizes):
+            for column, array in zip(columns, arrays, strict=True):
+                column.append(array)
+        if with_sizes or not count.record():
+            break
+    tokens, starts, sizes = (np.concatenate(column) for column in columns)
+    return Stream(
+        tokens,
+        starts if with_sentences else None,
+        sizes if with_sizes else None,
+        hashlib.sha256(tokens.tobytes()).hexdigest(),
+        count.record(),
+    )
 
 
 def cached_streams(
-    tokenizer: Tokenizer, parts: dict[str, Documents], with_sentences: bool = False
+    tokenizer: Tokenizer, parts: dict[str, Documents], with_sentences: bool = False, scored: Collection[str] = ()
 ) -> dict[str, Stream]:
     """Returns the token streams of named parts, memory-mapped from the cache.
 
@@ -65,6 +92,7 @@ def cached_streams(
         tokenizer: the tokenizer.
         parts: documents by name.
         with_sentences: also find sentences.
+        scored: names of parts whose streams have `sizes` where the tokenizer's pieces do not say them.
 
     Raises:
         ConfigError: the cache folder cannot be written.
@@ -75,26 +103,68 @@ def cached_streams(
         [*(part.fingerprint for part in parts.values()), tokenizer.fingerprint, "sentences" * with_sentences]
     ).strip()
     folder = cache_directory() / "tokens" / hashlib.sha256(content.encode()).hexdigest()[:32]
-    return {name: _cached(folder, name, tokenizer, documents, with_sentences) for name, documents in parts.items()}
+    return {
+        name: _cached(_StreamFiles(folder, name, with_sentences), tokenizer, documents, name in scored)
+        for name, documents in parts.items()
+    }
 
 
 def _arrays(
-    tokenizer: Tokenizer, pieces: Iterable[Piece], with_sentences: bool
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields tokens, and the positions in the whole stream at which their sentences begin."""
+    tokenizer: Tokenizer, pieces: Iterable[Piece], count: ByteCount, with_sentences: bool, with_sizes: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields tokens, the positions in the whole stream at which their sentences begin, and the bytes
+    of the documents that tokens have, which are those of the tokens before.
+
+    Args:
+        tokenizer: the tokenizer.
+        pieces: the texts.
+        count: counts their bytes and those of the tokens.
+        with_sentences: divide them into sentences.
+        with_sizes: find the bytes of each token; else there are none.
+    """
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
-    opening, done = np.array([tokenizer.bos_id], dtype), 0
+    opening, done, pending = np.array([tokenizer.bos_id], dtype), 0, np.zeros(0, np.int32)
     for batch in _batches(split_sentences(pieces) if with_sentences else pieces):
-        arrays, starts = [], []
-        for piece, ids in zip(batch, tokenizer.encode_batch([piece.text for piece in batch]), strict=True):
+        arrays, starts, sizes = [], [], [pending]
+        for piece, (ids, bytes_each) in zip(batch, _encoded(tokenizer, batch, count, with_sizes), strict=True):
             if piece.opens:
                 arrays.append(opening)
+                sizes.append(np.zeros(1, np.int32))
                 done += 1
             if len(ids):
                 starts.append(done)
                 arrays.append(ids.astype(dtype))
+                sizes.append(bytes_each)
                 done += len(ids)
-        yield np.concatenate([opening[:0], *arrays]), np.array(starts, np.int64)
+            elif with_sizes:
+                # Text without a token belongs to the token before it.
+                last = next(array for array in reversed(sizes) if len(array))
+                last[-1] += len(piece.text.encode())
+        ready = np.concatenate(sizes) if with_sizes else pending
+        pending = ready[-1:].copy()
+        yield np.concatenate([opening[:0], *arrays]), np.array(starts, np.int64), ready[:-1]
+    yield opening[:0], np.zeros(0, np.int64), pending
+
+
+def _encoded(
+    tokenizer: Tokenizer, batch: Sequence[Piece], count: ByteCount, with_sizes: bool
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the ids of each piece, and the bytes of each token if they are asked for."""
+    texts = [piece.text for piece in batch]
+    if with_sizes:
+        found = encode_with_bytes(tokenizer, texts)
+    else:
+        found = [(ids, np.zeros(0, np.int32)) for ids in tokenizer.encode_batch(texts)]
+    table, contents = tokenizer.token_bytes(), [len(text.encode()) for text in texts]
+    # The pieces of a lossless tokenizer were found to be the bytes of any text: here, their number is
+    # enough.
+    exact = [
+        tokenizer.lossless and int(table[ids].sum()) == size for (ids, _), size in zip(found, contents, strict=True)
+    ]
+    others = iter(tokenizer.decode_batch([ids for (ids, _), same in zip(found, exact, strict=True) if not same]))
+    for piece, size, same in zip(batch, contents, exact, strict=True):
+        count.add(piece.opens, piece.text, size, None if same else next(others))
+    return found
 
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
@@ -110,46 +180,98 @@ def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
             characters += len(piece.text)
 
 
-def _cached(folder: Path, name: str, tokenizer: Tokenizer, documents: Documents, with_sentences: bool) -> Stream:
-    names = [f"{name}.npy", *([f"{name}.sentences.npy"] if with_sentences else [])]
-    found = [_read(folder / name) for name in names]
-    if any(array is None for array in found):
+@dataclass(frozen=True)
+class _StreamFiles:
+    """The files of a stream in the cache.
+
+    Attributes:
+        folder: where they are.
+        name: of the stream.
+        with_sentences: whether the stream has sentences.
+    """
+
+    folder: Path
+    name: str
+    with_sentences: bool
+
+    def path(self, column: str) -> Path:
+        """Returns the file of a column: "" for tokens, "sentences" or "sizes"."""
+        return self.folder / f"{self.name}{f'.{column}' if column else ''}.npy"
+
+    def columns(self, with_sizes: bool) -> list[str]:
+        """Returns the columns that are kept."""
+        return ["", *(["sentences"] if self.with_sentences else []), *(["sizes"] if with_sizes else [])]
+
+    def read(self, tokenizer: Tokenizer, scored: bool) -> Stream | None:
+        """Returns the stream, or None if a file is missing or damaged, or has no sizes that are
+        needed.
+        """
+        found = _read(self.path(""))
+        if found is None:
+            return None
+        tokens, record = found
+        with_sizes = scored and (not tokenizer.lossless or bool(record["difference"]))
+        others = {column: _read(self.path(column)) for column in self.columns(with_sizes)[1:]}
+        if None in others.values() or any(len(others[name][0]) != len(tokens) for name in others if name == "sizes"):
+            return None
+        arrays = {column: array for column, (array, _) in others.items()}
+        return Stream(
+            tokens, arrays.get("sentences"), arrays.get("sizes"), record["tokens_sha256"], record["difference"]
+        )
+
+    def write(self, tokenizer: Tokenizer, documents: Documents, with_sizes: bool) -> None:
+        """Tokenises documents into the files."""
+        dtypes = {
+            "": np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32),
+            "sentences": np.dtype(np.int64),
+            "sizes": np.dtype(np.int32),
+        }
+        count, digest, record, columns = ByteCount(), hashlib.sha256(), {}, self.columns(with_sizes)
+        with ExitStack() as stack:
+            # Of two processes the last one's files stay, and those of tokens are complete last.
+            files = [
+                stack.enter_context(_array_file(self.path(name), dtypes[name], record if name == "" else {}))
+                for name in columns
+            ]
+            for arrays in _arrays(tokenizer, documents.pieces(), count, self.with_sentences, with_sizes):
+                of = dict(zip(dtypes, arrays, strict=True))
+                digest.update(of[""].data)
+                for name, file in zip(columns, files, strict=True):
+                    file.write(of[name].data)
+            record |= {"tokens_sha256": digest.hexdigest(), "difference": count.record()}
+
+
+def _cached(files: _StreamFiles, tokenizer: Tokenizer, documents: Documents, scored: bool) -> Stream:
+    # A second pass finds the bytes of tokens that differ from their pieces against all measurements.
+    for with_sizes in (scored and not tokenizer.lossless, scored):
+        if stream := files.read(tokenizer, scored):
+            return stream
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write([folder / name for name in names], tokenizer, documents)
+            files.folder.mkdir(parents=True, exist_ok=True)
+            files.write(tokenizer, documents, with_sizes)
         except OSError as error:
-            raise not_writable(folder, error, "the cache", "; set ZOO_CACHE to another folder") from error
-        found = [_read(folder / name) for name in names]
-    return Stream(*found)
+            raise not_writable(files.folder, error, "the cache", "; set ZOO_CACHE to another folder") from error
+    return files.read(tokenizer, scored)
 
 
-def _read(path: Path) -> np.ndarray | None:
-    """Returns the array in `path`, or None if it is missing or damaged."""
+def _read(path: Path) -> tuple[np.ndarray, dict[str, Any]] | None:
+    """Returns the array in `path` and its record, or None if it is missing or damaged."""
     try:
-        checksum = read_json(path.with_suffix(".json"))["sha256"]
+        record = read_json(path.with_suffix(".json"))
         # Hashed through a buffer: reading the mapping would count the whole file as memory.
-        if _checksum(path) != checksum:
+        if _checksum(path) != record["sha256"]:
             return None
         # A plain array over the mapping: the memmap class makes small reads several times slower.
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)), record
     except (OSError, ValueError, EOFError, KeyError, TypeError):
         return None
 
 
-def _write(paths: list[Path], tokenizer: Tokenizer, documents: Documents) -> None:
-    dtypes = [np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32), np.dtype(np.int64)]
-    with ExitStack() as stack:
-        files = [stack.enter_context(_array_file(path, dtype)) for path, dtype in zip(paths, dtypes, strict=False)]
-        for arrays in _arrays(tokenizer, documents.pieces(), len(paths) > 1):
-            for file, array in zip(files, arrays, strict=False):
-                file.write(array.data)
-
-
 @contextmanager
-def _array_file(path: Path, dtype: np.dtype) -> Iterator[BinaryIO]:
+def _array_file(path: Path, dtype: np.dtype, record: Mapping[str, Any]) -> Iterator[BinaryIO]:
     """Opens a one-dimensional `.npy` file for appending values.
 
-    It gets its name, and a checksum file, when it is complete.
+    It gets its name when it is complete, and a file with its checksum and what `record` then holds.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -168,7 +290,7 @@ def _array_file(path: Path, dtype: np.dtype) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    write_json(path.with_suffix(".json"), {"values": count, "sha256": checksum})
+    write_json(path.with_suffix(".json"), {"values": count, "sha256": checksum, **record})
 
 
 def _checksum(path: Path) -> str:

@@ -1,12 +1,14 @@
 """Models of the `tokenizers` library with special tokens of their own."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 
 from zoo.data.tokenizers.byte_pair import byte_of_symbol
+from zoo.data.tokenizers.document_bytes import keeps_bytes
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import DataError
@@ -23,43 +25,50 @@ class FastTokenizer(Tokenizer):
     """Wraps a model of the `tokenizers` library.
 
     Its special tokens stand for no text, and text never becomes one of them. Whether the tokens of
-    a text stand for exactly its bytes depends on the model. Byte-level BPE preserves them;
-    WordPiece and SentencePiece drop or change spaces, case or accents, so no loss per byte is
-    defined and `token_bytes` is 0 everywhere.
+    a text stand for exactly its bytes depends on the model and is measured (`keeps_bytes`): most
+    byte-level BPE keeps them, WordPiece and SentencePiece drop or change spaces, case or accents.
+    `token_bytes` is then 0 everywhere, and the bytes of a text are divided among its tokens.
 
     Args:
         model: a `tokenizers.Tokenizer`.
+        roles: special tokens by role, as in tokenizer_config.json ("bos_token" ...); they come before
+            the names that are searched otherwise.
 
     Attributes:
         lossless: the tokens of a text stand for exactly its bytes.
+        roles: as given; empty if the search finds the same tokens.
 
     Raises:
         DataError: it has no token that could open a document.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, roles: Mapping[str, str] = MappingProxyType({})):
         self._model = model
         vocabulary = model.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values()) + 1
-        special_ids = {id for id, token in model.get_added_tokens_decoder().items() if token.special}
-        bos_id = next((vocabulary[name] for name in OPENING if name in vocabulary), None)
+        added = model.get_added_tokens_decoder()
+        bos_id, mask_id, separator_id = chosen = _tokens_in_use(vocabulary, roles)
         if bos_id is None:
-            names = ", ".join(OPENING).replace("\n", "\\n")
-            raise DataError(f"the tokenizer has no token that could open a document; looked for {names}")
-        to_bytes = byte_of_symbol()
-        texts = {id: token for token, id in vocabulary.items() if id not in special_ids and id != bos_id}
-        self.lossless = _is_byte_level(model) and all(
-            character in to_bytes for text in texts.values() for character in text
-        )
+            searched = ", ".join(OPENING).replace("\n", "\\n")
+            raise DataError(
+                f"the tokenizer has no token that could open a document; looked for {searched}, and for the bos_token "
+                "of tokenizer_config.json"
+            )
+        # A run's own file keeps only roles that decide something.
+        self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
+        special_ids = {id for id, token in added.items() if token.special} | {bos_id}
+        self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
+        self._in_bytes, to_bytes = _writes_bytes(model), byte_of_symbol()
         pieces = [b""] * size
-        for id, text in texts.items():
-            pieces[id] = bytes(to_bytes[character] for character in text) if self.lossless else text.encode()
-        own = {name: id for name, id in vocabulary.items() if id != bos_id}
-        mask_id, separator_id = (
-            next((own[name] for name in names if name in own), None) for names in (MASKS, SEPARATORS)
-        )
+        for id, text in self._written.items():
+            # Added tokens are written as text, and found in a text before it becomes symbols of bytes.
+            symbols = self._in_bytes and id not in added and all(character in to_bytes for character in text)
+            pieces[id] = bytes(to_bytes[character] for character in text) if symbols else text.encode()
         super().__init__(pieces, bos_id, mask_id, separator_id)
-        self.special_ids = frozenset(special_ids | {bos_id})
+        self.special_ids = frozenset(special_ids)
+        self.lossless = self._in_bytes and keeps_bytes(
+            self, self.encode_batch, [token.content for token in added.values()]
+        )
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
@@ -69,19 +78,22 @@ class FastTokenizer(Tokenizer):
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[TokenOffsets]:
-        if self.lossless:
-            return super().encode_with_offsets(texts)
         found = []
-        for encoding in self._model.encode_batch(list(texts), add_special_tokens=False):
-            offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
-            found.append(TokenOffsets(np.array(encoding.ids, np.int32), offsets[:, 0], offsets[:, 1]))
+        for text, encoding in zip(texts, self._model.encode_batch(list(texts), add_special_tokens=False), strict=True):
+            ids, offsets = np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32).reshape(-1, 2)
+            exact = self._exact_offsets(text, ids) if self.lossless else None
+            found.append(exact or TokenOffsets(ids, offsets[:, 0], offsets[:, 1]))
         return found
 
     def decode(self, ids: Any, document: str = "") -> str:
-        if self.lossless:
+        if self._in_bytes:
             return super().decode(ids, document)
-        parts = self.documents_of(ids)
-        return document.join(self._model.decode(part, skip_special_tokens=True) for part in parts)
+        return document.join(self._model.decode(part, skip_special_tokens=True) for part in self.documents_of(ids))
+
+    def decode_batch(self, texts: Sequence[np.ndarray]) -> list[str]:
+        if self._in_bytes:
+            return super().decode_batch(texts)
+        return self._model.decode_batch([ids.tolist() for ids in texts], skip_special_tokens=True)
 
     def token_bytes(self) -> np.ndarray:
         return super().token_bytes() if self.lossless else np.zeros(self.vocab_size, np.int64)
@@ -96,40 +108,61 @@ class FastTokenizer(Tokenizer):
         settings = json.loads(self._model.to_str())["model"]
         continuation = settings.get("continuing_subword_prefix") or "" if settings["type"] == "WordPiece" else ""
         return joins_by_marker(
-            [piece.decode() for piece in self.pieces],
+            [self._written.get(id, "") for id in range(self.vocab_size)],
             self.special_ids,
             continuation,
             settings.get("end_of_word_suffix") or "",
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {"model": json.loads(self._model.to_str())}
+        return {"model": json.loads(self._model.to_str())} | ({"roles": self.roles} if self.roles else {})
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
         from tokenizers import Tokenizer as Model
 
-        return cls(keep_own_tokens(Model.from_str(json.dumps(content["model"]))))
+        return cls(keep_own_tokens(Model.from_str(json.dumps(content["model"]))), content.get("roles", {}))
 
 
-def _is_byte_level(model: Any) -> bool:
-    """Whether tokens are written in the 256 byte symbols and the text is not changed before."""
-    settings = json.loads(model.to_str())
-    before = settings["pre_tokenizer"] or {}
-    steps = before.get("pretokenizers", [before])
-    last = steps[-1] if steps else {}
-    return (
-        settings["normalizer"] is None
-        and last.get("type") == "ByteLevel"
-        and not any(step.get("add_prefix_space") or step.get("behavior") == "Removed" for step in steps)
+def _tokens_in_use(
+    vocabulary: Mapping[str, int], roles: Mapping[str, str]
+) -> tuple[int | None, int | None, int | None]:
+    """Returns the ids of the token that opens documents, of the mask and of the separator.
+
+    Each is the one that `roles` gives, else the first of those that are searched. A token that only
+    ends texts opens them if there is no other.
+    """
+
+    def first(*candidates: str | None) -> int | None:
+        return next((vocabulary[name] for name in candidates if name in vocabulary), None)
+
+    named = roles.get
+    bos_id = first(named("bos_token"), named("cls_token"), *OPENING, named("eos_token"), named("pad_token"))
+    own = {name: id for name, id in vocabulary.items() if id != bos_id}
+    mask_id, separator_id = (
+        next((own[name] for name in (named(role), *others) if name in own), None)
+        for role, others in (("mask_token", MASKS), ("sep_token", SEPARATORS))
     )
+    return bos_id, mask_id, separator_id
+
+
+def _writes_bytes(model: Any) -> bool:
+    """Whether the vocabulary is written in the 256 symbols of bytes, and read back from them alone."""
+    settings = json.loads(model.to_str())
+    decoder, before = settings["decoder"] or {}, settings["pre_tokenizer"] or {}
+    read = {step.get("type") for step in decoder.get("decoders", [decoder])} - {None}
+    divided = before.get("pretokenizers", [before])[-1:] or [{}]
+    return read <= {"ByteLevel", "Fuse"} and ("ByteLevel" in read or divided[0].get("type") == "ByteLevel")
 
 
 def keep_own_tokens(model: Any) -> Any:
     """Returns the model set up to return a text's own tokens only, without padding or truncation.
 
-    Special tokens that a text spells are encoded as text.
+    Special tokens that a text spells are encoded as text. BPE dropout (Provilkov et al. 2020), which
+    is for training alone and draws from no seed, is off: a text has one encoding.
     """
+    if getattr(model.model, "dropout", None) is not None:
+        model.model.dropout = None
     model.no_padding()
     model.no_truncation()
     model.encode_special_tokens = True

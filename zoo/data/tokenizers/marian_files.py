@@ -4,7 +4,7 @@ share the ids of one list.
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.sentencepiece_files import ModelTokenizer, load_model
+from zoo.data.tokenizers.tokenizer import TokenOffsets
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json
 
@@ -74,6 +75,20 @@ class MarianTokenizer(ModelTokenizer):
         names = [language[0]] if language else []
         names += self._model.EncodeAsPieces(text[language.end() :] if language else text)
         return np.array([self._ids.get(name, self._ids[UNKNOWN]) for name in names], np.int32)
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[TokenOffsets]:
+        found = []
+        for text in texts:
+            language = LANGUAGE.match(text)
+            begin = language.end() if language else 0
+            mapping = self._model.EncodeAsOffsetMapping(text[begin:])
+            offsets = [
+                *([(0, begin)] if language else []),
+                *((one + begin, end + begin) for one, end in mapping["offsets"]),
+            ]
+            places = np.array(offsets, np.int32).reshape(-1, 2)
+            found.append(TokenOffsets(self.encode(text), places[:, 0], places[:, 1]))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         contents = {name: base64.b64encode(content).decode() for name, content in sorted(self._contents.items())}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from zoo.data.tokenizers.added_tokens import SETTINGS_FILE, AddedTokens
 from zoo.data.tokenizers.marian_files import FILES as MARIAN_FILES
 from zoo.data.tokenizers.marian_files import SOURCE_FILE, TARGET_FILE, is_marian, read_marian
 from zoo.data.tokenizers.sentencepiece_files import PIECES, SentencePieceTokenizer, read_sentencepiece
@@ -12,9 +13,9 @@ from zoo.data.tokenizers.tokenizer_settings import (
     CLIP_CLASS,
     GPT1_CLASS,
     SENTENCEPIECE_CLASSES,
-    SETTINGS_FILE,
     SHIFTED_CLASSES,
     WORDPIECE_CLASSES,
+    follow_settings,
     read_settings,
 )
 from zoo.data.tokenizers.word_end_files import clip_model, gpt1_model
@@ -51,7 +52,9 @@ def read_library_json(path: Path) -> Any:
     """Reads the `tokenizer.json` of the `tokenizers` library."""
     from tokenizers import Tokenizer as Model
 
-    return Model.from_file(str(path))
+    model = Model.from_file(str(path))
+    follow_settings(model, path)
+    return model
 
 
 def read_wordpiece_vocabulary(path: Path) -> Any:
@@ -70,9 +73,10 @@ def read_wordpiece_vocabulary(path: Path) -> Any:
     # Not splitlines(), which also ends a line at characters that are tokens, such as U+2028.
     lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     tokens = [line.removesuffix("\r") for line in lines]
+    unknown = AddedTokens.beside(path).roles.get("unk_token", "[UNK]")
     model = Model(
         models.WordPiece(
-            {token: id for id, token in enumerate(tokens)}, unk_token="[UNK]", max_input_chars_per_word=100
+            {token: id for id, token in enumerate(tokens)}, unk_token=unknown, max_input_chars_per_word=100
         )
     )
     model.normalizer = normalizers.BertNormalizer(
@@ -124,10 +128,10 @@ def read_sentencepiece_model(path: Path) -> SentencePieceTokenizer:
             which number the pieces in ways of their own, and nothing says whose it is.
         DataError: it is damaged.
     """
-    settings = read_settings(path, {*SENTENCEPIECE_CLASSES, *SHIFTED_CLASSES})
+    settings, added = read_settings(path, {*SENTENCEPIECE_CLASSES, *SHIFTED_CLASSES}), AddedTokens.beside(path)
     name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
     if name in SENTENCEPIECE_CLASSES or path.name != SHIFTED_NAME:
-        return read_sentencepiece(path, SHIFTED_CLASSES.get(name, PIECES))
+        return read_sentencepiece(path, SHIFTED_CLASSES.get(name, PIECES), added)
     layout = SHIFTED_CLASSES.get(name, _model_type(path))
     if layout not in SHIFTED_CLASSES.values():
         raise ConfigError(
@@ -135,7 +139,7 @@ def read_sentencepiece_model(path: Path) -> SentencePieceTokenizer:
             f"those of the pieces; add {SETTINGS_FILE} with its tokenizer_class ({', '.join(SHIFTED_CLASSES)} are "
             "read), or save the tokenizer as tokenizer.json"
         )
-    return read_sentencepiece(path, layout)
+    return read_sentencepiece(path, layout, added)
 
 
 def _model_type(path: Path) -> Any:

@@ -5,13 +5,16 @@ XLM-R and CamemBERT, which number them in ways of their own.
 """
 
 import base64
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.added_tokens import AddedToken, AddedTokens
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import ConfigError, DataError, one_line
@@ -32,7 +35,9 @@ class Layout(NamedTuple):
     has_mask: bool
 
 
-PIECES = "pieces"
+PIECES, MASK = "pieces", "<mask>"
+# T5's sentinels. They are no tokens of text: an objective that has spans adds them.
+_SENTINEL = re.compile(r"<extra_id_\d+>")
 LAYOUTS = {
     PIECES: Layout(0, {}, False),
     # fairseq's dictionary begins with four tokens, and SentencePiece's with three others.
@@ -46,10 +51,11 @@ class ModelTokenizer(Tokenizer):
     """A tokenizer that a SentencePiece model runs, with ids of its own for the pieces.
 
     A subclass sets `_model`, and `_piece_of_id`: for each id that stands for text, the model's piece
-    (its name or its number). A space is part of the token after it, and text is normalised, so no
-    loss per byte of text is defined: `token_bytes` is 0 everywhere.
+    (its name or its number). A space is part of the token after it, and text is normalised, so
+    `token_bytes` is 0 everywhere.
     """
 
+    lossless = False
     _model: Any
     _piece_of_id: Mapping[int, int] | Mapping[int, str]
 
@@ -57,6 +63,11 @@ class ModelTokenizer(Tokenizer):
         return document.join(
             self._model.Decode([self._piece_of_id[id] for id in part if id in self._piece_of_id])
             for part in self.documents_of(ids)
+        )
+
+    def decode_batch(self, texts: Sequence[np.ndarray]) -> list[str]:
+        return self._model.Decode(
+            [[self._piece_of_id[id] for id in ids.tolist() if id in self._piece_of_id] for ids in texts]
         )
 
     def token_bytes(self) -> np.ndarray:
@@ -97,6 +108,13 @@ class SentencePieceTokenizer(ModelTokenizer):
     Args:
         content: the bytes of the file.
         layout: name of one of `LAYOUTS`.
+        added: special tokens after the pieces, in the order of their ids.
+        roles: special tokens by role ("bos_token" ...), which come before the model's own.
+
+    Attributes:
+        ids: id of each token by its name.
+        added: as given.
+        roles: as given; empty if the model's own are the same.
 
     Raises:
         DataError: not such a file, or one with neither of the two tokens.
@@ -104,23 +122,42 @@ class SentencePieceTokenizer(ModelTokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(self, content: bytes, layout: str = PIECES):
+    def __init__(
+        self,
+        content: bytes,
+        layout: str = PIECES,
+        added: Sequence[str] = (),
+        roles: Mapping[str, str] = MappingProxyType({}),
+    ):
         self._content, self._layout, self._model = content, layout, load_model(content)
-        bos_id = next((id for id in (self._model.bos_id(), self._model.eos_id()) if id >= 0), None)
+        self.added, self._id_of_piece = tuple(added), _ids_of_pieces(self._model, LAYOUTS[layout])
+        self._piece_of_id = {id: piece for piece, id in enumerate(self._id_of_piece.tolist())}
+        self.ids = _ids_by_name(self._model, layout, self._id_of_piece, self.added)
+        bos_id, mask_id, separator_id = chosen = self._chosen(roles)
+        # A run's own file keeps only roles that decide something.
+        self.roles = dict(roles) if chosen != self._chosen({}) else {}
         if bos_id is None:
             raise DataError("the tokenizer has no token that could open a document: none begins or ends a sentence")
-        self._id_of_piece = ids = _ids_of_pieces(self._model, LAYOUTS[layout])
-        self._piece_of_id = {id: piece for piece, id in enumerate(ids.tolist())}
-        mask_id = int(ids.max()) + 1 if LAYOUTS[layout].has_mask else None
-        pieces = [b""] * (int(ids.max()) + 1 + (mask_id is not None))
-        for piece, id in enumerate(ids):
-            if not (self._model.IsControl(piece) or self._model.IsUnknown(piece) or piece == bos_id):
+        pieces = [b""] * (max(self.ids.values()) + 1)
+        for piece, id in enumerate(self._id_of_piece.tolist()):
+            if not (self._model.IsControl(piece) or self._model.IsUnknown(piece) or id == bos_id):
                 pieces[id] = self._model.IdToPiece(piece).encode()
-        ends = self._model.eos_id()
-        super().__init__(
-            pieces, int(ids[bos_id]), mask_id, separator_id=int(ids[ends]) if ends >= 0 and ends != bos_id else None
-        )
+        super().__init__(pieces, bos_id, mask_id, separator_id)
         self.special_ids = frozenset(id for id, piece in enumerate(pieces) if not piece)
+
+    def _chosen(self, roles: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
+        """Returns the ids of the token that opens documents, of the mask and of the separator."""
+        model, ids = self._model, self._id_of_piece.tolist()
+        begins, ends = (ids[piece] if piece >= 0 else None for piece in (model.bos_id(), model.eos_id()))
+
+        def first(*candidates: str | int | None) -> int | None:
+            named = (self.ids.get(roles.get(one)) if isinstance(one, str) else one for one in candidates)
+            return next((id for id in named if id is not None), None)
+
+        bos_id = first("bos_token", "cls_token", begins, ends, "eos_token")
+        mask_id = first("mask_token", self.ids.get(MASK) if LAYOUTS[self._layout].has_mask else None)
+        separator_id = first("sep_token", "eos_token", ends)
+        return bos_id, mask_id, None if separator_id == bos_id else separator_id
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
@@ -149,11 +186,18 @@ class SentencePieceTokenizer(ModelTokenizer):
 
     def to_json(self) -> dict[str, Any]:
         layout = {} if self._layout == PIECES else {"layout": self._layout}
-        return {"content": base64.b64encode(self._content).decode(), **layout}
+        added = {"added": list(self.added)} if self.added else {}
+        roles = {"roles": self.roles} if self.roles else {}
+        return {"content": base64.b64encode(self._content).decode(), **layout, **added, **roles}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        return cls(base64.b64decode(content["content"], validate=True), content.get("layout", PIECES))
+        return cls(
+            base64.b64decode(content["content"], validate=True),
+            content.get("layout", PIECES),
+            content.get("added", ()),
+            content.get("roles", {}),
+        )
 
 
 def _ids_of_pieces(model: Any, layout: Layout) -> np.ndarray:
@@ -164,14 +208,50 @@ def _ids_of_pieces(model: Any, layout: Layout) -> np.ndarray:
     return ids
 
 
-def read_sentencepiece(path: str | Path, layout: str = PIECES) -> SentencePieceTokenizer:
+def _ids_by_name(model: Any, layout: str, ids: np.ndarray, added: Sequence[str]) -> dict[str, int]:
+    """Returns the id of every token by its name: of pieces, of the layout's own tokens and of added
+    ones.
+    """
+    found = {model.IdToPiece(piece): int(id) for piece, id in enumerate(ids)} | dict(LAYOUTS[layout].own)
+    size = int(ids.max()) + 1
+    for name in (*([MASK] if LAYOUTS[layout].has_mask else []), *added):
+        found[name], size = size, size + 1
+    return found
+
+
+def read_sentencepiece(
+    path: str | Path, layout: str = PIECES, added: AddedTokens | None = None
+) -> SentencePieceTokenizer:
     """Reads the tokenizer of a `.model` file.
 
     Args:
         path: of the file.
         layout: name of one of `LAYOUTS`.
+        added: what the files beside it say.
 
     Raises:
+        ConfigError: an added token that is text, or whose id does not follow the pieces'.
         DataError: it is damaged.
     """
-    return SentencePieceTokenizer(Path(path).read_bytes(), layout)
+    content = Path(path).read_bytes()
+    if added is None:
+        return SentencePieceTokenizer(content, layout)
+    plain, more = SentencePieceTokenizer(content, layout, (), added.roles), []
+    listed = {token.content: id for id, token in added.by_id.items()}
+    unlisted = [token.content for token in added.special if token.content not in {*plain.ids, *listed}]
+    for id, token in [*added.by_id.items(), *((None, AddedToken(name, {"special": True})) for name in unlisted)]:
+        known = plain.ids.get(token.content, id if _SENTINEL.fullmatch(token.content) else None)
+        if known is None and added.is_special(token):
+            more.append(token.content)
+            known = plain.vocab_size + len(more) - 1
+        elif known is None:
+            raise ConfigError(
+                f"data.tokenizer.path={path}: the added token {token.content!r} is found in text, which is not read "
+                "beside a SentencePiece model; save the tokenizer as tokenizer.json"
+            )
+        if id not in (None, known):
+            raise ConfigError(
+                f"data.tokenizer.path={path}: the added token {token.content!r} has the id {id}, and by the model it "
+                f"has {known}; the files do not belong together"
+            )
+    return SentencePieceTokenizer(content, layout, more, added.roles) if more else plain

@@ -1,9 +1,10 @@
 """The tokenizer interface: text to token ids and back.
 
-Each token stands for a known number of UTF-8 bytes, and the tokens of a text stand for exactly its
-bytes, so bits per byte are comparable across tokenizers. (Some published tokenizers are exceptions;
-their `token_bytes` is 0.) One special token, which stands for no bytes, opens every document. It is
-not text, so no text can imitate it.
+Each token of a lossless tokenizer stands for a known number of UTF-8 bytes, and the tokens of a text
+stand for exactly its bytes. Many published tokenizers lose or change some of a text; its bytes are
+then divided among its tokens (`zoo.data.tokenizers.document_bytes`), so that bits per byte are
+comparable across all tokenizers. One special token, which stands for no bytes, opens every document.
+It is not text, so no text can imitate it.
 """
 
 import hashlib
@@ -58,9 +59,11 @@ class Tokenizer(ABC):
         separator_id: id of the token that ends sentences and segments: the tokenizer's own [SEP] or
             </s>, or the first id that neither the tokenizer nor [MASK] uses.
         special_ids: ids that stand for no text.
+        lossless: the tokens of a text stand for exactly its bytes, those of their pieces.
     """
 
     kind: ClassVar[str]
+    lossless = True
 
     def __init__(
         self, pieces: Sequence[bytes], bos_id: int, mask_id: int | None = None, separator_id: int | None = None
@@ -124,11 +127,30 @@ class Tokenizer(ABC):
         return [self.encode(text) for text in texts]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[TokenOffsets]:
-        """Returns the ids of each text with their character offsets."""
-        return [
-            _offsets_of_bytes(text, ids, [len(self.pieces[id]) for id in ids.tolist()])
-            for text, ids in zip(texts, self.encode_batch(texts), strict=True)
-        ]
+        """Returns the ids of each text with their character offsets.
+
+        Raises:
+            DataError: the tokens do not stand for the bytes of a text.
+        """
+        found = []
+        for text, ids in zip(texts, self.encode_batch(texts), strict=True):
+            offsets = self._exact_offsets(text, ids)
+            if offsets is None:
+                raise DataError(
+                    f"data.tokenizer: the tokens of {text[:40]!r} do not stand for its {len(text.encode())} bytes, so "
+                    "their places in it are unknown; take another tokenizer"
+                )
+            found.append(offsets)
+        return found
+
+    def _exact_offsets(self, text: str, ids: np.ndarray) -> TokenOffsets | None:
+        """Returns the offsets of tokens whose pieces are the bytes of a text, one after the other;
+        None if they are not.
+        """
+        pieces = [self.pieces[id] for id in ids.tolist()]
+        if b"".join(pieces) != text.encode():
+            return None
+        return _offsets_of_bytes(text, ids, [len(piece) for piece in pieces])
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
         """Returns the text of token ids.
@@ -142,6 +164,10 @@ class Tokenizer(ABC):
         special = document.encode()
         content = b"".join(special if id == self.bos_id else self.pieces[id] for id in self.checked_ids(ids))
         return content.decode(errors="replace")
+
+    def decode_batch(self, texts: Sequence[np.ndarray]) -> list[str]:
+        """Returns the text of each array of ids, none of which opens a document."""
+        return [self.decode(ids) for ids in texts]
 
     def checked_ids(self, ids: Iterable[int]) -> list[int]:
         """Returns ids of any array or iterable as a list of Python integers.
@@ -280,7 +306,7 @@ def num_extra_ids(objective: Any, rows: str, has_mask: bool, has_separator: bool
 
 
 def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> TokenOffsets:
-    """Returns offsets of consecutive tokens of `sizes` bytes.
+    """Returns offsets of consecutive tokens of `sizes` bytes, which are all bytes of the text.
 
     Part of a character counts as the character.
     """
@@ -288,8 +314,6 @@ def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> Token
     # The number of each byte's character.
     character = np.append(np.cumsum((content & 0xC0) != 0x80) - 1, len(text))
     stops = np.cumsum(sizes, dtype=np.int64)
-    if len(sizes) and stops[-1] != len(content):
-        raise ValueError(f"tokens of {stops[-1]} bytes for a text of {len(content)}")
     starts = stops - sizes
     ends = np.where(stops > starts, character[stops - 1] + 1, character[starts])
     return TokenOffsets(ids, character[starts].astype(np.int32), ends.astype(np.int32))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.added_tokens import COMPANIONS, AddedTokens, add_tokens
 from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer, ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
@@ -83,6 +84,7 @@ def read_pretrained(path: str | Path) -> Tokenizer:
     Files are the `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, the `vocab.json`
     with `merges.txt` of GPT-2, CLIP or GPT-1, a SentencePiece `.model` (that of XLM-R or CamemBERT
     included), Marian's three files (the target's side), or the `tokenizer.json` of a run, of any kind.
+    Tokens that the files beside them add have their ids (`zoo.data.tokenizers.added_tokens`).
 
     Raises:
         ConfigError: no such file, or none that can be read.
@@ -91,16 +93,21 @@ def read_pretrained(path: str | Path) -> Tokenizer:
     if not str(path):
         raise ConfigError(f"data.tokenizer.kind=file needs data.tokenizer.path: {READABLE_FILES}, or a folder with one")
     file, reader = find_reader(Path(path))
-    return _read(file, reader, file.stat().st_mtime_ns)
+    beside = [file.with_name(name) for name in COMPANIONS]
+    return _read(file, reader, tuple(one.stat().st_mtime_ns if one.is_file() else 0 for one in (file, *beside)))
 
 
 @functools.lru_cache(maxsize=4)
-def _read(path: Path, reader: Callable[[Path], Any], changed: int) -> Tokenizer:
+def _read(path: Path, reader: Callable[[Path], Any], changed: tuple[int, ...]) -> Tokenizer:
     try:
         if reader is read_library_json and "kind" in (content := json.loads(path.read_text(encoding="utf-8"))):
             return _from_saved(content)
         model = reader(path)
-        return model if isinstance(model, Tokenizer) else PretrainedTokenizer(keep_own_tokens(model))
+        if isinstance(model, Tokenizer):
+            return model
+        added = AddedTokens.beside(path)
+        add_tokens(model, added, path)
+        return PretrainedTokenizer(keep_own_tokens(model), added.roles)
     except ConfigError:
         raise
     except DataError as error:

@@ -1,18 +1,19 @@
 """tokenizer_config.json beside the files of a pretrained tokenizer: which class reads them, and how.
 
-`tokenizer.json` says everything itself. The older files, vocab.txt, vocab.json with merges.txt and
-SentencePiece's models, hold only tokens: the same file means other ids to another class. A class or
-a setting that is not understood is therefore refused and never passed over.
+`tokenizer.json` says nearly everything itself (`follow_settings` has the rest). The older files,
+vocab.txt, vocab.json with merges.txt and SentencePiece's models, hold only tokens: the same file means
+other ids to another class. A class or a setting that is not understood is therefore refused and never
+passed over.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from zoo.data.tokenizers.added_tokens import SETTINGS_FILE, read_object
 from zoo.errors import ConfigError
-from zoo.files import read_json
 
-SETTINGS_FILE = "tokenizer_config.json"
 # Classes of transformers that read a file as it is read here; names of "fast" classes end in Fast.
 WORDPIECE_CLASSES = frozenset({"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"})
 BYTE_LEVEL_CLASSES = frozenset(
@@ -39,14 +40,7 @@ def read_settings(path: Path, classes: Collection[str]) -> Mapping[str, Any]:
             understood.
     """
     file = path.with_name(SETTINGS_FILE)
-    if not file.is_file():
-        return {}
-    try:
-        settings = read_json(file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"data.tokenizer.path: {file} cannot be read ({error})") from error
-    if not isinstance(settings, dict):
-        raise ConfigError(f"data.tokenizer.path: {file} holds no JSON object")
+    settings = read_object(file)
     name = settings.get("tokenizer_class")
     if name is not None and str(name).removesuffix("Fast") not in (*classes, "PreTrainedTokenizer"):
         raise ConfigError(
@@ -60,3 +54,29 @@ def read_settings(path: Path, classes: Collection[str]) -> Mapping[str, Any]:
                 "the tokenizer as tokenizer.json"
             )
     return settings
+
+
+def follow_settings(model: Any, path: Path) -> None:
+    """Changes a model that `tokenizer.json` describes where the settings beside it say otherwise, as
+    the classes of `transformers` do: lower case, accents and Chinese characters of BERT's, and the
+    space before a text of byte-level BPE.
+    """
+    settings, state = read_object(path.with_name(SETTINGS_FILE)), json.loads(model.to_str())
+    name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    normalizer, before = state["normalizer"] or {}, state["pre_tokenizer"] or {}
+    if name in WORDPIECE_CLASSES and normalizer.get("type") == "BertNormalizer":
+        from tokenizers import normalizers
+
+        model.normalizer = normalizers.BertNormalizer(
+            clean_text=normalizer["clean_text"],
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", normalizer["handle_chinese_chars"]),
+            strip_accents=settings.get("strip_accents", normalizer["strip_accents"]),
+            lowercase=settings.get("do_lower_case", normalizer["lowercase"]),
+        )
+    space = settings.get("add_prefix_space")
+    if space is not None and before.get("type") == "ByteLevel" and space != before["add_prefix_space"]:
+        from tokenizers import pre_tokenizers
+
+        model.pre_tokenizer = pre_tokenizers.ByteLevel(
+            add_prefix_space=space, trim_offsets=before["trim_offsets"], use_regex=before["use_regex"]
+        )

@@ -19,14 +19,14 @@ class WordTokenizer(Tokenizer):
 
     They open a document and end a sentence. An ELMo reads the characters of each word (Peters et
     al. 2018), so to it an id is only an index; punctuation is a word if the text has white space
-    around it, as the text of the published models had. White space is lost, so no loss per byte of
-    text is defined.
+    around it, as the text of the published models had. White space is lost, so `token_bytes` is 0.
 
     Args:
         words: the vocabulary, in any order.
     """
 
     kind = "words"
+    lossless = False
 
     def __init__(self, words: Iterable[str]):
         self.words = tuple(sorted(set(words)))

@@ -12,6 +12,7 @@ from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.text_policy import BadTextPolicy
+from zoo.data.tokenizers.document_bytes import encode_with_bytes
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 from zoo.data.translation.text_pairs import TextPairs, read_split_pairs
@@ -39,17 +40,21 @@ class TranslationDataset(UnlabelledDataset):
     @cached_property
     def training(self) -> PairBatches:
         """Batches of the training pairs."""
-        return self._batches(self.train)
+        return self._batches(self.train, scored=False)
 
     @cached_property
     def held_out(self) -> PairBatches:
         """Batches of the held-out pairs."""
-        return self._batches(self.validation)
+        return self._batches(self.validation, scored=True)
 
-    def _batches(self, pairs: TextPairs) -> PairBatches:
+    def _batches(self, pairs: TextPairs, scored: bool) -> PairBatches:
         data, end = self.config.data, self.tokenizer.bos_id
-        sides = (self.tokenizer.source_side, pairs.sources), (self.tokenizer, pairs.targets)
-        source, target = (TokenSequences(tokenizer.encode_batch(texts), end) for tokenizer, texts in sides)
+        source = TokenSequences(self.tokenizer.source_side.encode_batch(pairs.sources), end)
+        if scored and not self.tokenizer.lossless:
+            ids, sizes = zip(*encode_with_bytes(self.tokenizer, pairs.targets), strict=True)
+            target = TokenSequences(ids, end, sizes)
+        else:
+            target = TokenSequences(self.tokenizer.encode_batch(pairs.targets), end)
         return PairBatches(source, target, bucket_shapes(data.sequence_length, data.batch_size, data.buckets))
 
     @property
@@ -104,6 +109,8 @@ class TranslationDataset(UnlabelledDataset):
             "validation_pairs": len(self.validation),
             "train_tokens": self.train_tokens,
             "validation_tokens": self.validation_tokens,
+            "train_tokens_sha256": self.training.tokens_sha256,
+            "validation_tokens_sha256": self.held_out.tokens_sha256,
             "train_bytes": self.train.bytes,
             "validation_bytes": self.validation.bytes,
             "too_long": {"train": int((~self.training.fits).sum()), "validation": int((~self.held_out.fits).sum())},

@@ -18,7 +18,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data import LabelledDataset, TextDataset, TranslationDataset
 from zoo.data.labelled.examples import subsample
 from zoo.data.labelled.labelled_dataset import read_task
-from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
 from zoo.data.sources.synthetic import parse
 from zoo.errors import DataError
 from zoo.files import cache_directory, read_object_or_empty, write_json
@@ -156,9 +156,11 @@ def _of_tokens(config: Any, dataset: Dataset, reader: _Reader, say: Callable[[st
     model = WittenBell(training, size, 0 if masked else LONGEST_CONTEXT, opening)
     losses = {}
     for length in (None, *_other_lengths(config, dataset)):
-        parts = _padded([reader(batch, True) for batch in _held_out(dataset, length)])
+        batches = list(_held_out(dataset, length))
+        read = [reader(batch, True) for batch in batches]
+        parts = _padded(read)
         if parts[1].any():
-            losses[f"@{length}" if length else ""] = (model.losses(*parts), _bytes_per_token(dataset, *parts))
+            losses[f"@{length}" if length else ""] = model.losses(*parts), _bytes_per_token(dataset, batches, read)
     counted = int((training[:, 1:] != PADDING).sum())
     part = ", the first of its training" if tokens > limit else ""
     found = RunFloors(_named(losses), note=f"counted on {counted:,} training tokens{part}")
@@ -212,10 +214,25 @@ def _padded(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.
     return sides[0], sides[1]
 
 
-def _bytes_per_token(dataset: Dataset, rows: np.ndarray, scored: np.ndarray) -> float:
-    """Returns the bytes of text per scored token; 0 where tokens do not stand for bytes."""
-    sizes, chosen = dataset.tokenizer.token_bytes(), rows[scored & (rows != PADDING)]
-    return float(sizes[chosen[chosen < len(sizes)]].sum() / max(len(chosen), 1))
+def _bytes_per_token(
+    dataset: Dataset, batches: Sequence[Arrays], read: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> float:
+    """Returns the bytes of the documents per scored token; 0 where they are not known.
+
+    Args:
+        dataset: the data.
+        batches: of the evaluation.
+        read: rows of each batch, and which of their tokens are scored.
+    """
+    table, total, count = dataset.tokenizer.token_bytes(), 0, 0
+    for batch, (rows, scored) in zip(batches, read, strict=True):
+        chosen = rows[scored & (rows != PADDING)]
+        count += len(chosen)
+        if BYTES not in batch:
+            total += int(table[chosen[chosen < len(table)]].sum())
+        else:  # Of every token of a row, or of its targets.
+            total += int((batch[BYTES][scored] if batch[BYTES].shape == scored.shape else batch[BYTES]).sum())
+    return total / max(count, 1)
 
 
 def _named(losses: Mapping[str, tuple[list[float], float]]) -> dict[str, dict[str, float]]:

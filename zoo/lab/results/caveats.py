@@ -10,6 +10,7 @@ from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
+from zoo.lab.results.token_caveats import token_caveats
 from zoo.training.records.extension import recorded_extensions
 
 # Entries of meta.json that should be the same in all runs of a comparison.
@@ -61,6 +62,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         # Older runs did not record all of it.
         if len({_fingerprint(key, run.meta[key]) for run in described if run.meta.get(key) is not None}) > 1
     ]
+    found += token_caveats(described)
     if len(kinds := sorted({numerics(run.meta) for run in described})) > 1:
         found.append(
             f"the runs were computed by different executors and are not compared with each other: {', '.join(kinds)}"

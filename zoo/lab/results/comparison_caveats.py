@@ -16,6 +16,7 @@ from zoo.lab.planning.arm import SIZE_TOLERANCE
 from zoo.lab.planning.evaluations import fingerprint_differences, values_by_arm
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict, as_text
+from zoo.lab.results.token_caveats import token_caveats
 from zoo.nested import flatten
 from zoo.training.records.run_folder import read_json_object
 
@@ -42,7 +43,7 @@ def comparison_caveats(arms: list[Arm], runs: list[RunRecord], metric: str) -> l
             lines.append(
                 f"arms differ in {words}: {_grouped({k: text or 'not recorded' for k, text in found.items()})}"
             )
-    return lines
+    return [*lines, *token_caveats(runs)]
 
 
 def _evaluation_caveats(first: Mapping[str, RunRecord], metric: str) -> list[str]:

@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data import LabelledDataset, TextDataset, TranslationDataset
-from zoo.data.rows.token_streams import Stream
 from zoo.models.functional import Params, Stats
 from zoo.objectives import Objective
 from zoo.training.executor import SingleExecutor, StepExecutor
@@ -90,8 +88,8 @@ def scores_of(objective: Objective, parts: Parts, measure: Measure | None = None
 
     Returns:
         For text {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information
-        per UTF-8 byte of text, and the objective's other means}; for a task {"loss": its mean, the
-        objective's other means, and the scores of `measure`}.
+        per UTF-8 byte of the documents, and the objective's other means}; for a task {"loss": its
+        mean, the objective's other means, and the scores of `measure`}.
     """
     total = {name: float(np.sum([np.float64(sums[name]) for sums, _ in parts])) for name in parts[0][0]}
 
@@ -107,32 +105,6 @@ def scores_of(objective: Objective, parts: Parts, measure: Measure | None = None
         "bits_per_byte": ratio("loss", "bytes") / float(np.log(2)),
         **means,
     }
-
-
-def bits_per_text_byte(kind: str, bos_id: int, streams: Sequence[Stream], loss: float) -> float:
-    """Returns the bits per byte of a text whose tokens do not stand for exactly its bytes.
-
-    These are the bits of all its tokens, divided by its bytes: the loss of a causal model times the
-    number of its targets, which are all tokens but the first. A masked model is scored as if every
-    token of the text were hidden.
-
-    Args:
-        kind: `objective.kind`.
-        bos_id: the token that opens documents, which no masked model predicts.
-        streams: the text, with its number of bytes.
-        loss: nats per scored token.
-
-    Returns:
-        nan where targets are not the tokens of the text, one by one.
-    """
-    size = sum(stream.text_bytes or 0 for stream in streams)
-    if kind not in OBJECTIVE_KINDS.having("whole_rows") or not size:
-        return float("nan")
-    if kind in OBJECTIVE_KINDS.having("causal"):
-        targets = sum(len(stream) - 1 for stream in streams)
-    else:
-        targets = sum(int((stream.tokens != bos_id).sum()) for stream in streams)
-    return loss * targets / size / float(np.log(2))
 
 
 def _real_rows(parts: Parts) -> Outputs:

@@ -12,6 +12,7 @@ from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import is_step, write_json
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension
+from zoo.training.records.recorded_tokens import differing_tokens
 from zoo.training.records.run_folder import RunFolder, recorded_executor
 
 
@@ -76,6 +77,10 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
         ("the text of data.held_out", *(_fingerprint_in(part, "held_out") for part in (before, now))),
         ("the text of data.source", before.get("fingerprint"), now["fingerprint"]),
         ("the tokenizer", *(_fingerprint_in(part, "tokenizer") for part in (before, now))),
+        *(
+            (f"the hash of the {part} tokens (same text, same tokenizer)", old, new)
+            for part, old, new in differing_tokens(before, now)
+        ),
     ):
         if old != new:
             old = str(old)
