@@ -251,6 +251,8 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
 
 def _print_counts(dataset, rows: int, batch_size: int, measured, overlap) -> None:
     print(f"source      {dataset.description}")
+    for line in dataset.summary().get("warnings", []):
+        print(f"warning     {line}")
     tokenizer = dataset.tokenizer
     print(f"tokenizer   {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     held_out = dataset.held_out_texts

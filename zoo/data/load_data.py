@@ -96,7 +96,7 @@ def source_fingerprint(config: Any) -> str:
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:
-    """Returns the token stream of a text file (plain or .gz), read as the config reads text.
+    """Returns the token stream of a text file (plain or compressed), read as the config reads text.
 
     Raises:
         ConfigError: no such file.

@@ -136,6 +136,9 @@ class TextDataset(UnlabelledDataset):
             found = parts[0] | found
         else:
             found["parts"] = [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]
+        texts = [part.source for part in self.parts] + ([self.held_out.documents] if self.held_out else [])
+        if warnings := [line for text in texts for line in text.warnings]:
+            found["warnings"] = warnings
         if not self.held_out:
             return found
         documents = self.held_out.documents

@@ -254,7 +254,7 @@ def start(loaded: Loaded, program: Program) -> Started:
     kernels = attention_kernels(config, Platform.here())
     for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, kernels, folder.path):
         log(line)
-    for line in undivided_dimensions(config, loaded.mesh):
+    for line in [*dataset.summary().get("warnings", []), *undivided_dimensions(config, loaded.mesh)]:
         log(f"warning    {line}")
     check_memory(least_memory(config, program.abstract_state, loaded.mesh))
     constants = program.constants(config.seed, config)

@@ -3,14 +3,19 @@
 import gzip
 import json
 import sys
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from zoo import config as configs
+from zoo.data.sources import file_content
+from zoo.data.sources.columns import near_column
+from zoo.data.sources.file_content import BLOCK_BYTES
 from zoo.data.sources.source import read_documents
-from zoo.data.sources.text_files import BLOCK_BYTES
+from zoo.data.sources.tables import TABLES
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 RECORDS = [
@@ -189,3 +194,166 @@ def test_a_missing_package_is_reported_in_one_line(tmp_path, sources, monkeypatc
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r'data.source: "parquet" needs the package pyarrow: pip install pyarrow'):
         open_documents(sources[2])
+
+
+NESTED = [
+    {"id": 1, "meta": {"text": "first", "note": {"body": "x"}}},
+    {"id": 2, "meta": {"text": "second", "note": {"body": "y"}}},
+]
+
+
+@pytest.fixture
+def nested(tmp_path):
+    write_lines(tmp_path / "a.jsonl", NESTED)
+    (tmp_path / "a.json").write_text(json.dumps(NESTED))
+    pq.write_table(pa.Table.from_pylist(NESTED), tmp_path / "a.parquet")
+    (tmp_path / "hub").mkdir()
+    write_lines(tmp_path / "hub" / "train.jsonl", NESTED)
+    return [
+        f"{kind}:{tmp_path}/{name}"
+        for kind, name in (("jsonl", "a.jsonl"), ("jsonl", "a.json"), ("parquet", "a.parquet"), ("hf", "hub"))
+    ]
+
+
+def test_a_column_may_lie_within_another_for_every_kind(nested):
+    for source in nested:
+        assert texts(open_documents(source, column="meta.text")) == ["first", "second"]
+        assert texts(open_documents(source, column="meta.note.body")) == ["x", "y"]
+
+
+def test_a_name_with_a_dot_may_be_that_of_a_column_itself(tmp_path):
+    records = [{"meta.text": "dotted", "meta": {"text": "nested"}}]
+    assert texts(open_documents(f"jsonl:{write_lines(tmp_path / 'a.jsonl', records)}", column="meta.text")) == [
+        "dotted"
+    ]
+
+
+def test_a_missing_parent_leaves_no_text(tmp_path):
+    rows = [{"meta": {"text": "first"}}, {"meta": None}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    write_lines(tmp_path / "a.jsonl", rows)
+    for source, problem in (
+        (f"parquet:{tmp_path}/a.parquet", "is null, not text"),
+        (f"jsonl:{tmp_path}/a.jsonl", 'what is at "meta" is null, not an object with "text"'),
+    ):
+        with pytest.raises(DataError, match=problem):
+            open_documents(source, column="meta.text").index  # noqa: B018
+        assert texts(open_documents(source, column="meta.text", bad_text="skip")) == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        ("meta", "an object|struct<.*>"),
+        ("id", "a number|int64"),
+        ("tokens", "a list|list<.*>"),
+        ("meta.id", "a number|int64"),
+    ],
+)
+def test_a_column_that_holds_no_text_is_named_so(tmp_path, column, problem):
+    rows = [{"id": 1, "tokens": [1, 2], "meta": {"id": 3, "text": "x"}}]
+    write_lines(tmp_path / "a.jsonl", rows)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for source in (f"jsonl:{tmp_path}/a.jsonl", f"parquet:{tmp_path}/a.parquet"):
+        with pytest.raises((ConfigError, DataError), match=f'"{column}" (is|holds) ({problem}), not text'):
+            open_documents(source, column=column).index  # noqa: B018
+
+
+def test_a_part_of_what_has_no_parts_is_named(tmp_path):
+    rows = [{"id": 1, "tokens": [1, 2]}]
+    source = f"jsonl:{write_lines(tmp_path / 'a.jsonl', rows)}"
+    with pytest.raises(DataError, match='what is at "tokens" is a list, not an object with "text"'):
+        open_documents(source, column="tokens.text").index  # noqa: B018
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=r'no column "tokens.text": "tokens" holds list<.*>, which has no fields'):
+        open_documents(f"parquet:{tmp_path}/a.parquet", column="tokens.text").index  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("column", "columns", "suggested"),
+    [
+        ("meta.text", ["text", "text_id", "meta.id", "meta"], None),
+        ("meta.txt", ["text", "meta.text", "meta.id"], "meta.text"),
+        ("mata.text", ["text", "meta.text", "meta.id"], "meta.text"),
+        ("text", ["id", "meta", "meta.text"], "meta.text"),
+        ("texts", ["text", "meta.text"], "text"),
+        ("body", ["id", "meta.text"], None),
+    ],
+)
+def test_a_suggestion_is_a_typo_and_never_another_field(column, columns, suggested):
+    assert near_column(column, columns) == (f' (did you mean "{suggested}"?)' if suggested else "")
+
+
+ARRAYS = {
+    "on one line": lambda records: json.dumps(records),
+    "on many lines": lambda records: json.dumps(records, indent=2),
+    "with CRLF": lambda records: json.dumps(records, indent=2).replace("\n", "\r\n"),
+    "with a byte order mark": lambda records: "\ufeff" + json.dumps(records, ensure_ascii=False),
+    "an object per line": lambda records: "[" + ",\n".join(map(json.dumps, records)) + "\n]\n",
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("block", [None, 7], ids=["at once", "in small blocks"])
+def test_an_array_of_objects_reads_like_lines(tmp_path, monkeypatch, name, block):
+    if block:
+        monkeypatch.setattr(file_content, "BLOCK_BYTES", block)
+    (tmp_path / "a.json").write_bytes(ARRAYS[name](RECORDS).encode())
+    lines = open_documents(f"jsonl:{write_lines(tmp_path / 'b.jsonl', RECORDS)}")
+    array = open_documents(f"jsonl:{tmp_path}/a.json")
+    assert texts(array) == TEXTS
+    assert array.fingerprint == lines.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('[{"text": "x"}, {"text": "y"]', "element 2: not JSON: Expecting"),
+        ('[{"text": "x"} {"text": "y"}]', "element 1: not JSON: '{' after it instead of"),
+        ('[{"text": "x"}', "element 1: not JSON: the end of the file after it"),
+        ('[{"text": "x"}, {"te', "element 2: not JSON: Unterminated string"),
+        ('[{"text": "x"},', "not JSON: the array does not end"),
+        ('[{"text": "x"}] x', "not JSON: after the array, 'x' instead of"),
+        ('[{"text": "x"}, 3]', "element 2: a number instead of an object"),
+        ('[{"txt": "x"}]', r'element 1: no column "text" \(did you mean "txt"\?\)'),
+        ('[{"text": ["x"]}]', 'element 1: what is at "text" is a list, not text'),
+        ('[{"text": "x\\ud83d"}]', r"element 1: not UTF-8: lone surrogate U\+D83D"),
+        ("[]", "the text is empty"),
+        ('{\n  "text": "x"\n}', "line 1: not JSON: .*; a value over several lines must be an array of objects"),
+    ],
+)
+def test_a_wrong_array_is_reported_where_it_is_wrong(tmp_path, content, problem):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(DataError, match=problem) as error:
+        open_documents(f"jsonl:{tmp_path}/a.json").index  # noqa: B018
+    assert "\n" not in str(error.value)
+
+
+def test_elements_of_an_array_are_replaced_and_skipped_as_lines_are(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'[{"text": "before"}, 3, {"text": "x\xe9y"}, {"text": null}]')
+    assert texts(open_documents(f"jsonl:{tmp_path}/a.json", bad_text="skip")) == ["before"]
+    (tmp_path / "a.json").write_bytes(b'[{"text": "before"}, {"text": "x\xe9y"}]')
+    assert texts(open_documents(f"jsonl:{tmp_path}/a.json", bad_text="replace")) == ["before", "x\ufffdy"]
+
+
+def test_an_array_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_content, "BLOCK_BYTES", 1 << 12)
+    with open(tmp_path / "a.json", "w") as file:
+        file.write("[" + ",".join(json.dumps({"text": f"{number} " * 50}) for number in range(20_000)) + "]")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in open_documents(f"jsonl:{tmp_path}/a.json").read(BadTextPolicy("error"))) == 20_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < (tmp_path / "a.json").stat().st_size / 20
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_byte_order_marks_and_line_ends_of_tables_are_no_content(tmp_path, mark, end):
+    (tmp_path / "a.jsonl").write_bytes((mark + end.join(map(json.dumps, RECORDS))).encode())
+    assert texts(open_documents(f"jsonl:{tmp_path}/a.jsonl")) == TEXTS
+    (tmp_path / "a.csv").write_bytes((mark + end.join(['"text",label', '"first",x', "second,y", ""])).encode())
+    records = TABLES["csv"](f"{tmp_path}/a.csv", configs.default().data, "csv").records(BadTextPolicy("error"))
+    assert [record for _, record in records] == [{"text": "first", "label": "x"}, {"text": "second", "label": "y"}]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.data.reading import texts_of
-from zoo.data.sources import text_files
+from zoo.data.sources import file_content, text_files
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_documents, read_text_file
 from zoo.data.sources.text_files import file_pieces
@@ -111,6 +111,42 @@ def test_a_separator_of_a_literal_backslash_and_n_is_refused(tmp_path):
         texts_of(read(f"text:{tmp_path}", r"\n\n"))
     (tmp_path / "b.txt").write_text(r"one\n\ntwo")
     assert len(texts_of(read(f"text:{tmp_path}", r"\n\n"))) == 3
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("written", ["\n\n", "\r\n\r\n"])
+@pytest.mark.parametrize("small", [False, True])
+def test_a_separator_matches_whatever_the_line_ends_are(tmp_path, monkeypatch, end, written, small):
+    if small:
+        in_small_blocks(monkeypatch)
+    paragraphs = [f"paragraph {number}{end}of two lines" for number in range(60)]
+    (tmp_path / "a.txt").write_bytes((end * 2).join(paragraphs).encode())
+    found = read(f"text:{tmp_path}/a.txt", written)
+    assert texts_of(found) == tuple(paragraphs)
+    assert not found.warnings
+
+
+def test_a_separator_without_newlines_leaves_carriage_returns_alone(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"a\r\n\rb<end>c\rd")
+    assert texts_of(read(f"text:{tmp_path}/a.txt", "<end>")) == ("a\r\n\rb", "c\rd")
+    assert texts_of(read(f"text:{tmp_path}/a.txt", "\r")) == ("a", "b<end>c", "d")
+    # One line end is not two, and a lone carriage return is none beside line feeds.
+    assert len(texts_of(read(f"text:{tmp_path}/a.txt", "\n\n"))) == 1
+
+
+def test_a_separator_that_occurs_nowhere_is_warned_of(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo")
+    (tmp_path / "b.txt").write_text("three<end>four\n\nfive")
+    (tmp_path / "c.txt").write_text("one paragraph\nof two lines\n\n")
+    found = read(f"text:{tmp_path}", "<end>")
+    assert found.count == 4
+    (warning,) = found.warnings
+    assert (
+        "data.document_separator occurs nowhere in a.txt, which has several paragraphs; it is one document" in warning
+    )
+    assert not read(f"text:{tmp_path}").warnings
+    (tmp_path / "d.txt").write_text("six\n \nseven")
+    assert "nowhere in a.txt, d.txt, which have several" in read(f"text:{tmp_path}", "<end>").warnings[0]
 
 
 def test_fingerprint_depends_on_content_and_document_boundaries(tmp_path):
@@ -268,6 +304,11 @@ def test_wikitext_reads_from_gzip(real_text):
 BLOCK = 64
 
 
+def in_small_blocks(monkeypatch):
+    for module in (file_content, text_files):
+        monkeypatch.setattr(module, "BLOCK_BYTES", BLOCK)
+
+
 def pieces(path, separator, policy="error"):
     """The documents that blocks of a few bytes give, and the number of pieces."""
     documents = Documents(lambda told: file_pieces(path, separator, told), "test", policy)
@@ -282,7 +323,7 @@ def pieces(path, separator, policy="error"):
     separator=st.sampled_from(["", "<end>", "\n"]),
 )
 def test_a_file_read_in_blocks_is_the_file(tmp_path, monkeypatch, words, separator):
-    monkeypatch.setattr(text_files, "BLOCK_BYTES", BLOCK)
+    in_small_blocks(monkeypatch)
     text = "".join(words)
     (tmp_path / "a.txt").write_bytes(text.encode())
     expected = [part for part in (text.split(separator) if separator else [text]) if part.strip()]
@@ -291,7 +332,7 @@ def test_a_file_read_in_blocks_is_the_file(tmp_path, monkeypatch, words, separat
 
 
 def test_a_long_document_comes_in_pieces_that_no_token_spans(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "BLOCK_BYTES", BLOCK)
+    in_small_blocks(monkeypatch)
     text = "".join(f"line {number} of a long text\n" for number in range(200))
     (tmp_path / "a.txt").write_text(text)
     found, count = pieces(tmp_path / "a.txt", "<end>")

@@ -14,8 +14,9 @@ import numpy as np
 
 from zoo.data.labelled.task_files import LABELLED_TABLES
 from zoo.data.sources import builtin_tasks
+from zoo.data.sources.columns import MISSING
 from zoo.data.sources.records import record_text
-from zoo.data.sources.tables import MISSING, Record, Table, column_text, column_value, held_out_config, label_text
+from zoo.data.sources.tables import Record, Table, column_text, column_value, held_out_config, label_text
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean, shortened, shown
 

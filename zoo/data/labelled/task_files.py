@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from zoo.data.sources.file_content import file_blocks, with_compressed
 from zoo.data.sources.records import numbered_lines
 from zoo.data.sources.tables import TABLES, Record, Table
-from zoo.data.sources.text_files import find_files
+from zoo.data.sources.text_files import BYTE_ORDER_MARK, find_files
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
@@ -69,12 +70,12 @@ def squad(argument: str, data: Any, kind: str) -> Table:
     Raises:
         ConfigError: no such files.
     """
-    files = find_files(argument, kind, "train-v1.1.json", (".json",))
+    files = find_files(argument, kind, "train-v1.1.json", with_compressed(".json"))
 
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             try:
-                content = json.loads(path.read_bytes())
+                content = json.loads(b"".join(file_blocks(path)).removeprefix(BYTE_ORDER_MARK))
             except (ValueError, RecursionError) as error:
                 problem = " ".join(str(error).split())[:100]
                 raise DataError(f'"{path}": not in the format of SQuAD: not JSON: {problem}') from error

@@ -56,7 +56,7 @@ def delimited_records(
     record's first.
 
     Args:
-        path: the file, plain or .gz.
+        path: the file, plain or compressed.
         kind: "csv", with commas and quotes, or "tsv", with tabs only.
         header: whether the first record names the columns; otherwise they are numbered from 0.
         policy: for records that cannot be read.

@@ -12,7 +12,7 @@ import numpy as np
 
 from zoo.data.sources.near_duplicates import cached_clusters, clusters, held_out_clusters, text_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, listed
 
 # From this many documents on, validation consists of whole documents.
 _WHOLE_DOCUMENTS_FROM = 20
@@ -35,12 +35,15 @@ class DocumentIndex:
         digests: sha256 of each document's UTF-8 text, bytes [documents].
         characters, bytes: size of each document, int64 [documents].
         left_out: how often each kind of bad text was skipped or replaced.
+        undivided: files of several paragraphs that are one document each, because
+            `data.document_separator` does not occur in them.
     """
 
     digests: Sequence[bytes]
     characters: np.ndarray
     bytes: np.ndarray
     left_out: Counter[str]
+    undivided: Sequence[str] = ()
 
     @classmethod
     def of(cls, pieces: Iterable[Piece], policy: BadTextPolicy) -> Self:
@@ -57,12 +60,12 @@ class DocumentIndex:
             characters[-1] += len(text)
             sizes[-1] += len(content)
         digests += [hashes.digest()] if hashes else []
-        return cls(digests, np.array(characters, np.int64), np.array(sizes, np.int64), policy.counts)
+        return cls(digests, np.array(characters, np.int64), np.array(sizes, np.int64), policy.counts, policy.undivided)
 
     def select(self, kept: np.ndarray) -> Self:
         """Returns the index of some of the documents; `kept` is bool [documents]."""
         digests = [digest for digest, keep in zip(self.digests, kept, strict=True) if keep]
-        return type(self)(digests, self.characters[kept], self.bytes[kept], self.left_out)
+        return type(self)(digests, self.characters[kept], self.bytes[kept], self.left_out, self.undivided)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +149,17 @@ class Documents:
     def bytes(self) -> int:
         """Number of UTF-8 bytes in all documents."""
         return int(self.index.bytes.sum())
+
+    @property
+    def warnings(self) -> list[str]:
+        """Lines about what may be a mistake in the config."""
+        if not (files := self.index.undivided):
+            return []
+        several = len(files) > 1
+        return [
+            f"{self.name}: data.document_separator occurs nowhere in {listed(files, 3)}, which "
+            f"{'have several paragraphs each; each is' if several else 'has several paragraphs; it is'} one document"
+        ]
 
     @property
     def description(self) -> str:

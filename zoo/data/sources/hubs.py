@@ -5,16 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.data.sources.columns import columns_of, missing_column
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.sources.records import (
-    BATCH,
-    as_pieces,
-    check_column,
-    import_optional,
-    missing_column,
-    record_text,
-    table_pieces,
-)
+from zoo.data.sources.records import BATCH, as_pieces, check_column, import_optional, table_pieces, text_at
 from zoo.data.sources.text_files import path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean, one_line
@@ -35,7 +28,8 @@ def hugging_face(argument: str, data: Any) -> Documents:
     def read(policy: BadTextPolicy) -> Iterator[Piece]:
         if records.features is not None:
             check_column(data.column, records.features.arrow_schema, f'"{data.source}"')
-            tables = records.select_columns([data.column])
+            names = records.features.arrow_schema.names
+            tables = records.select_columns([data.column if data.column in names else data.column.split(".")[0]])
         else:
             tables = records
         batches = _checked(tables.with_format("arrow").iter(BATCH), data)
@@ -137,7 +131,7 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:
         for where, record in tfds_rows(records, data.source):
-            yield from as_pieces([record_text(record[data.column], data.column, where, policy)])
+            yield from as_pieces([text_at(record, data.column, where, policy)])
 
     details = [builder.info.full_name, f"split {data.hub.split}", _other_column(data)]
     return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
@@ -186,7 +180,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
                 f'data.hub.split: "{argument}" has no split "{hub.split}"{did_you_mean(hub.split, splits)}; '
                 f"one of {', '.join(splits)}"
             )
-        columns = list(builder.info.features)
+        columns = list(columns_of(builder.info.features))
         for column in needed:
             if column not in columns:
                 raise ConfigError(f'data.column: "{data.source}": {missing_column(column, columns)}')

@@ -1,35 +1,29 @@
-"""Documents from one column of records: lines of JSON, Parquet files and other Arrow tables."""
+"""Documents from one column of records: JSON objects, Parquet files and other Arrow tables."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from zoo.data.sources.columns import MISSING, columns_of, kind_of, missing_column, value_at
 from zoo.data.sources.documents import Documents, Piece
+from zoo.data.sources.file_content import file_blocks, with_compressed
+from zoo.data.sources.json_arrays import array_values, begins_array
 from zoo.data.sources.text_files import find_files, line_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean, listed, one_line
+from zoo.errors import ConfigError, DataError, one_line
 
 # Records per Arrow batch: few enough for texts of a megabyte each.
 BATCH = 256
-JSON_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
-_JSON_TYPES = {
-    dict: "an object",
-    list: "a list",
-    str: "text",
-    bool: "a truth value",
-    int: "a number",
-    float: "a number",
-    type(None): "null",
-}
+JSON_ENDINGS = with_compressed(".jsonl", ".ndjson", ".json")
 
 
 def json_lines(argument: str, data: Any) -> Documents:
-    """Returns the text at `data.column` of each line's JSON object.
+    """Returns the text at `data.column` of JSON objects, one per line or all of them in one array.
 
-    Files are plain or .gz; of a folder, those with an ending of JSON lines.
+    Files are plain or compressed; of a folder, those with an ending of JSON.
 
     Raises:
         ConfigError: no such files.
@@ -38,10 +32,7 @@ def json_lines(argument: str, data: Any) -> Documents:
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:
         for where, record in json_objects(files, policy):
-            if data.column in record:
-                yield from as_pieces([record_text(record[data.column], data.column, where, policy)])
-            else:
-                policy.skip_record(f'without "{data.column}"', where, missing_column(data.column, record))
+            yield from as_pieces([text_at(record, data.column, where, policy)])
 
     return Documents(read, source_name(data, files), data.bad_text)
 
@@ -59,28 +50,53 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
 
 
 def json_objects(files: Iterable[Path], policy: BadTextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (location, object) for each line of JSON that is neither empty nor skipped.
+    """Yields (location, object) for the JSON objects of files, which are neither empty nor skipped.
+
+    A file has one object per line, or holds one array of objects.
 
     Raises:
-        DataError: a line that is not UTF-8, not JSON or not an object, unless the policy skips it.
+        DataError: a line that is not UTF-8, not JSON or not an object, unless the policy skips it;
+            an array that is not JSON.
     """
     for path in files:
-        for number, line, offset in numbered_lines(path):
-            where = f'"{path}": line {number}'
-            content = policy.decode(line, where, offset)
-            if content is None or not content.strip():
-                continue
-            try:
-                record = json.loads(content)
-            except (ValueError, RecursionError) as error:
-                policy.skip_record("not JSON", where, f"not JSON: {error}")
-                continue
+        is_array = begins_array(next(file_blocks(path), b""))
+        for where, record in _array_values(path) if is_array else _line_values(path, policy):
             if isinstance(record, dict):
                 yield where, record
             else:
-                policy.skip_record(
-                    "not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with named values"
-                )
+                policy.skip_record("not an object", where, f"{kind_of(record)} instead of an object with named values")
+
+
+def _array_values(path: Path) -> Iterator[tuple[str, Any]]:
+    return ((f'"{path}": element {number}', value) for number, value in array_values(path))
+
+
+def _line_values(path: Path, policy: BadTextPolicy) -> Iterator[tuple[str, Any]]:
+    for number, line, offset in numbered_lines(path):
+        where = f'"{path}": line {number}'
+        content = policy.decode(line, where, offset)
+        if content is None or not content.strip():
+            continue
+        try:
+            yield where, json.loads(content)
+        except (ValueError, RecursionError) as error:
+            lines = "; a value over several lines must be an array of objects" if content.strip() == "{" else ""
+            policy.skip_record("not JSON", where, f"not JSON: {error}{lines}")
+
+
+def text_at(record: Mapping[str, Any], column: str, where: str, policy: BadTextPolicy) -> str | None:
+    """Returns the text in a column of a record, or None if the record is skipped.
+
+    Raises:
+        DataError: no such column, or as `record_text`, unless the policy skips the record.
+    """
+    value, problem = value_at(record, column)
+    if value is not MISSING:
+        return record_text(value, column, where, policy)
+    if problem.startswith("no column"):
+        problem = missing_column(column, columns_of(record))
+    policy.skip_record(f'without "{column}"', where, problem)
+    return None
 
 
 def record_text(value: Any, column: str, where: str, policy: BadTextPolicy) -> str | None:
@@ -92,8 +108,7 @@ def record_text(value: Any, column: str, where: str, policy: BadTextPolicy) -> s
     if isinstance(value, bytes):
         return policy.decode(value, where)
     if not isinstance(value, str):
-        kind = _JSON_TYPES.get(type(value), f"of type {type(value).__name__}")
-        policy.skip_record(f'no text at "{column}"', where, f'what is at "{column}" is {kind}, not text')
+        policy.skip_record(f'no text at "{column}"', where, f'what is at "{column}" is {kind_of(value)}, not text')
         return None
     return policy.check(value, where)
 
@@ -147,17 +162,39 @@ def parquet_file(path: Path) -> Iterator[Any]:
 
 
 def check_column(column: str, schema: Any, where: str) -> None:
-    """Checks that an Arrow schema has a column of text.
+    """Checks that an Arrow schema has a column of text, which may be nested.
 
     Raises:
         ConfigError: naming the columns that exist.
     """
-    if column not in schema.names:
-        raise ConfigError(f"data.column: {where}: {missing_column(column, schema.names)}")
-    if not _is_text(schema.field(column).type):
-        texts = [name for name in schema.names if _is_text(schema.field(name).type)]
+    kinds = dict(_columns(schema))
+    if column not in kinds:
+        outer = column
+        while outer := outer.rpartition(".")[0]:
+            if outer in kinds:
+                break
+        problem = missing_column(column, kinds)
+        if outer and not _is_struct(kinds[outer]):
+            problem = f'no column "{column}": "{outer}" holds {kinds[outer]}, which has no fields'
+        raise ConfigError(f"data.column: {where}: {problem}")
+    if not _is_text(kinds[column]):
+        texts = [name for name, kind in kinds.items() if _is_text(kind)]
         others = f"; columns of text: {', '.join(texts)}" if texts else "; no column does"
-        raise ConfigError(f'data.column: {where}: "{column}" holds {schema.field(column).type}, not text{others}')
+        raise ConfigError(f'data.column: {where}: "{column}" holds {kinds[column]}, not text{others}')
+
+
+def _columns(fields: Iterable[Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (name, type) of Arrow fields, including nested ones."""
+    for field in fields:
+        yield f"{outer}{field.name}", field.type
+        if _is_struct(field.type):
+            yield from _columns(field.type, f"{outer}{field.name}.")
+
+
+def _is_struct(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_struct(kind)
 
 
 def table_pieces(
@@ -172,10 +209,14 @@ def table_pieces(
         policy: for bad text.
     """
     import pyarrow
+    import pyarrow.compute
 
     number = 0
     for table in tables:
-        values = table.column(column)
+        outer, *inner = [column] if column in table.schema.names else column.split(".")
+        values = table.column(outer)
+        if inner:
+            values = pyarrow.compute.struct_field(values, inner)
         if pyarrow.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
         # As bytes: Arrow does not check that text is UTF-8, and would fail without saying where.
@@ -198,14 +239,6 @@ def _is_text(kind: Any) -> bool:
         types.is_null,
     )
     return any(test(kind) for test in tests)
-
-
-def missing_column(column: str, columns: Iterable[str]) -> str:
-    """Describes a missing column and those that exist."""
-    names = [str(name) for name in columns]
-    return f'no column "{column}"{did_you_mean(column, names)}; ' + (
-        f"data.column could be {listed(names, 20)}" if names else "it has none at all"
-    )
 
 
 def source_name(data: Any, files: list[Path]) -> str:

@@ -110,7 +110,7 @@ def read_held_out(data: Any, training: Sequence[Documents]) -> Documents | None:
 
 
 def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error") -> Documents:
-    """Opens one text file, plain or .gz.
+    """Opens one text file, plain or compressed.
 
     A byte order mark is removed; newlines are preserved.
 
@@ -129,7 +129,7 @@ def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error
 
 
 def _text(argument: str, data: Any) -> Documents:
-    """Opens a text file, plain or .gz, or all files of a folder or glob pattern, sorted by path."""
+    """Opens a text file, or all files of a folder or glob pattern, sorted by path."""
     files = find_files(argument, "text", "corpus/*.txt")
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:

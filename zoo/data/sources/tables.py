@@ -7,16 +7,16 @@ from typing import Any
 import ml_collections
 import numpy as np
 
+from zoo.data.sources.columns import MISSING, columns_of, value_at
 from zoo.data.sources.delimited_records import delimited_records
+from zoo.data.sources.file_content import with_compressed
 from zoo.data.sources.hubs import open_hugging_face, open_tfds, tfds_rows
 from zoo.data.sources.records import BATCH, JSON_ENDINGS, import_optional, json_objects, parquet_file, record_text
 from zoo.data.sources.text_files import find_files
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, ZooError, did_you_mean, listed, one_line
+from zoo.errors import ConfigError, DataError, ZooError, listed, one_line
 
 Record = Mapping[str, Any]
-# Returned by `column_value` for a record that is skipped.
-MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Table:
 
 
 def delimited(argument: str, data: Any, kind: str) -> Table:
-    """Reads lines of fields: csv with commas and quotes, tsv with tabs only; plain or .gz.
+    """Reads lines of fields: csv with commas and quotes, tsv with tabs only; plain or compressed.
 
     Raises:
         ConfigError: no such files.
     """
-    files = find_files(argument, kind, f"train.{kind}", (f".{kind}", f".{kind}.gz"))
+    files = find_files(argument, kind, f"train.{kind}", with_compressed(f".{kind}"))
 
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
@@ -48,7 +48,7 @@ def delimited(argument: str, data: Any, kind: str) -> Table:
 
 
 def json_records(argument: str, data: Any, kind: str) -> Table:
-    """Reads one JSON object per line; files are plain or .gz.
+    """Reads one JSON object per line, or one array of objects per file; plain or compressed.
 
     Raises:
         ConfigError: no such files.
@@ -164,8 +164,6 @@ def held_out_config(data: Any) -> Any:
 def column_value(record: Record, column: str, path: str, where: str, policy: BadTextPolicy) -> Any:
     """Returns a record's value in a column, which may be nested; `MISSING` if the record is skipped.
 
-    "translation.en" is the value at "en" of the value at "translation".
-
     Args:
         record: the record.
         column: its name.
@@ -176,23 +174,12 @@ def column_value(record: Record, column: str, path: str, where: str, policy: Bad
     Raises:
         ConfigError: there is no such column, unless the policy skips it; names those that exist.
     """
-    value: Any = record
-    for name in (column,) if column in record else column.split("."):
-        if not isinstance(value, Mapping) or name not in value:
-            there = list(columns_of(record))
-            problem = f'no column "{column}"{did_you_mean(column, there)}; there are {listed(there)}'
-            policy.skip_without_column(column, ConfigError(f"{path}: {where}: {problem}"))
-            return MISSING
-        value = value[name]
+    value, problem = value_at(record, column)
+    if value is MISSING:
+        if problem.startswith("no column"):
+            problem += f"; there are {listed(columns_of(record))}"
+        policy.skip_without_column(column, ConfigError(f"{path}: {where}: {problem}"))
     return value
-
-
-def columns_of(record: Record, outer: str = "") -> Iterator[str]:
-    """Yields the columns of a record, including nested ones."""
-    for name, value in record.items():
-        yield f"{outer}{name}"
-        if isinstance(value, Mapping):
-            yield from columns_of(value, f"{outer}{name}.")
 
 
 def column_text(record: Record, column: str, path: str, where: str, policy: BadTextPolicy) -> str | None:

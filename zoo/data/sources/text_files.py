@@ -2,24 +2,21 @@
 
 import difflib
 import glob
-import gzip
 import os
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from zoo.data.sources.documents import Piece
+from zoo.data.sources.file_content import BLOCK_BYTES, COMPRESSED, file_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, why_no_file
+from zoo.errors import ConfigError, why_no_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Large enough to keep a tokenizer's threads busy, small enough not to matter for memory.
-BLOCK_BYTES = 1 << 22
 # Byte-level BPE and WordPiece never merge across the boundary of a visible character and the space
 # or newline after it, so cutting there changes no token.
 SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
+_BLANK_LINE = re.compile(r"\S[^\S\r\n]*(?:\r?\n|\r)[^\S\r\n]*(?:\r?\n|\r)\s*\S")
 
 
 def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] = ("",)) -> list[Path]:
@@ -72,26 +69,15 @@ def path_suggestion(path: Path) -> str:
 
 
 def line_blocks(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yields whole lines of a plain or .gz file: (number of the first line, byte offset, bytes).
+    """Yields whole lines of a file, decompressed: (number of the first line, byte offset, bytes).
 
     A long line is a block of its own. A byte order mark is removed.
 
     Raises:
-        ConfigError: the file cannot be read.
-        DataError: a broken .gz.
+        ConfigError, DataError: as `file_blocks`.
     """
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            yield from _lines(file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f'"{path}": not a complete gzip file: {error}') from error
-    except OSError as error:
-        raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
     rest, line, offset = [], 1, 0
-    while block := file.read(BLOCK_BYTES):
+    for block in file_blocks(path):
         if not offset and not rest and block.startswith(BYTE_ORDER_MARK):
             offset, block = len(BYTE_ORDER_MARK), block.removeprefix(BYTE_ORDER_MARK)
         end = block.rfind(b"\n") + 1
@@ -109,26 +95,44 @@ def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[P
 
     Args:
         path: path of the file.
-        separator: divides documents; "" for one document.
-        policy: for bad text.
+        separator: divides documents; "" for one document. Its newlines match the line ends of the
+            file, which are CRLF or LF; or CR, where there is no LF.
+        policy: for bad text; its `undivided` gets a file of several paragraphs in which the separator
+            does not occur.
 
     Raises:
         ConfigError: it cannot be read.
-        DataError: bad text, if the policy is `error`; a broken .gz.
+        DataError: bad text, if the policy is `error`; a broken compressed file.
     """
-    opens, text = True, ""
+    opens, text, divided, paragraphs, line_feeds = True, "", False, False, False
+    split, longest = None, len(separator)
     for block in _texts(path, policy):
+        line_feeds = line_feeds or "\n" in block
+        if split is None and "\n" in separator and ("\r" in block or "\r" in separator):
+            split, longest = _splitter(separator, line_feeds)
         text += block
-        *ended, text = text.split(separator) if separator else [text]
+        *ended, text = split(text) if split else text.split(separator) if separator else [text]
         for document in ended:
             yield Piece(opens, document)
             opens = True
+        divided |= bool(ended)
+        if separator and not (divided or paragraphs):
+            paragraphs = _BLANK_LINE.search(text) is not None
         # A possible beginning of a separator stays in the buffer.
-        end = _cut(text, len(text) - len(separator))
+        end = _cut(text, len(text) - longest)
         if end:
             yield Piece(opens, text[:end])
             opens, text = False, text[end:]
+    if paragraphs and not divided:
+        policy.undivided.append(path.name)
     yield Piece(opens, text)
+
+
+def _splitter(separator: str, has_line_feeds: bool) -> tuple[Callable[[str], list[str]], int]:
+    """Returns what divides a text of any line ends, and the length of the longest match."""
+    lines = re.split("\r?\n", separator)
+    pattern = re.compile(("\r?\n" if has_line_feeds else "\r").join(map(re.escape, lines)))
+    return pattern.split, sum(map(len, lines)) + 2 * (len(lines) - 1)
 
 
 def _cut(text: str, limit: int) -> int:
@@ -155,7 +159,7 @@ def _texts(path: Path, policy: BadTextPolicy) -> Iterator[str]:
         except UnicodeDecodeError:
             pass
         end = offset + len(block)
-        of_text = " of the decompressed text" if path.suffix == ".gz" else ""
+        of_text = " of the decompressed text" if path.suffix in COMPRESSED else ""
         for number, content in enumerate(block.removesuffix(b"\n").split(b"\n"), line):
             content += b"\n" * (offset + len(content) < end)
             text = policy.decode(content, f'"{path}": line {number}{of_text}', offset)

@@ -17,12 +17,14 @@ class BadTextPolicy:
         counts: how often each kind of bad text was replaced or skipped.
         missing_column: the first error about a column that a record does not have, if such records
             were skipped. It is a mistake in the config if no record is left.
+        undivided: files of several paragraphs in which `data.document_separator` does not occur.
     """
 
     def __init__(self, policy: str):
         self.policy = policy
         self.counts: Counter[str] = Counter()
         self.missing_column: ConfigError | None = None
+        self.undivided: list[str] = []
 
     def decode(self, content: bytes, where: str, offset: int = 0) -> str | None:
         """Decodes bytes; returns None for text that is skipped.

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from zoo.data.sources.builtin_tasks import BuiltinTask, classification, labels_as_text, translation
+from zoo.data.sources.columns import MISSING
 from zoo.data.sources.records import numbered_lines, record_text
-from zoo.data.sources.tables import MISSING, TABLES, Record, Table, column_value, held_out_config
+from zoo.data.sources.tables import TABLES, Record, Table, column_value, held_out_config
 from zoo.data.sources.text_files import path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
@@ -175,7 +176,7 @@ def _builtin_pairs(argument: str, data: Any, kind: str) -> Table:
 
 
 def _parallel(argument: str, data: Any, kind: str) -> Table:
-    """Reads two text files, plain or .gz, whose lines correspond: "train.{en,de}.gz", source first.
+    """Reads two text files whose lines correspond: "train.{en,de}.gz", source first.
 
     Raises:
         ConfigError: no such files.
