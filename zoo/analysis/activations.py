@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
 from zoo.errors import ConfigError, DataError
 from zoo.layers.context import Context
@@ -59,13 +60,16 @@ class StackActivations:
     probabilities: dict[str, Maps]
 
 
-def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, begin: bool = True, end: bool = True) -> EncodedTexts:
+def encode_texts(
+    texts: Sequence[str], tokenizer: Tokenizer, begin: bool = True, end: bool = True, frame: TextFrame | None = None
+) -> EncodedTexts:
     """Encodes each text as a row: the document token, the text, and the separator if there is one.
 
     Args:
         texts: at least one.
         tokenizer: that of the model which reads the rows.
         begin, end: whether to add the document token and the separator.
+        frame: the special tokens of an imported model, which it has instead of these.
 
     Raises:
         DataError: the tokenizer cannot encode a text, or makes no tokens from it.
@@ -75,6 +79,8 @@ def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, begin: bool = True,
         raise DataError(f"the tokenizer makes no tokens from {empty[0]!r}")
     before = [tokenizer.bos_id] if begin else []
     after = [tokenizer.separator_id] if end and tokenizer.separator_id < tokenizer.vocab_size else []
+    if frame is not None:
+        before, after = list(frame.before), list(frame.after)
     rows = [[*before, *found.ids.tolist(), *after] for found in offsets]
     tokens = np.full((len(rows), max(map(len, rows))), -1, np.int32)
     for row, ids in zip(tokens, rows, strict=True):

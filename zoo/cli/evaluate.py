@@ -248,7 +248,7 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
 
     generator = TextGenerator(
         trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer,
-        PromptReading(trained.trained_length, limited=True),
+        PromptReading(trained.trained_length, limited=True, frame=trained.text_frame),
     )  # fmt: skip
     fits = generator.longest_sequence([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_uncacheable() is None

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     trained = load_trained(args.run, args.step)
     generator = TextGenerator(
         trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer,
-        PromptReading(trained.trained_length, special_tokens=args.special_tokens),
+        PromptReading(trained.trained_length, special_tokens=args.special_tokens, frame=trained.text_frame),
     )  # fmt: skip
     new_tokens = args.max_new_tokens
     if new_tokens is None:

@@ -15,6 +15,7 @@ from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.data.tokenizers.marian_files import MarianTokenizer
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
@@ -39,11 +40,13 @@ class PromptReading:
         limited: without a cache, the decoder reads at most the last `trained_length` tokens;
             otherwise as many as with one, or as its table of positions has.
         special_tokens: special tokens that a prompt spells are read as such.
+        frame: the special tokens around a text, of an imported run.
     """
 
     trained_length: float | None = None
     limited: bool = False
     special_tokens: bool = False
+    frame: TextFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,10 @@ class TextGenerator:
     special token: where the model opens another document, or at a pretrained tokenizer's own end
     token.
 
+    An imported model reads a prompt as its published class does, whatever its objective
+    (`PromptReading.frame`): the encoder of T5 `text </s>` and its decoder <pad>, BART's encoder
+    `<s> text </s>`, GPT-2 the text alone. Its texts end where the class ends them.
+
     Args:
         config: resolved, of the run.
         tokenizer: the run's tokenizer.
@@ -111,8 +118,12 @@ class TextGenerator:
             self.trained_length = math.inf
         self._encode_text = read_special_tokens(tokenizer) if reading.special_tokens else tokenizer.encode
         self._fills_blanks = self._has("spans") or self._has("denoising")
-        self.sentinels = config.objective.sentinels if self._has("spans") else 0
-        self.vocab_size = tokenizer.vocab_size + self.sentinels
+        self._frame = reading.frame if source_tokenizer is None else None
+        size, sentinels = tokenizer.vocab_size, config.objective.sentinels if self._has("spans") else 0
+        # The sentinels of an objective are the last ids, the first one last.
+        self._blanks = self._frame.blanks if self._frame else tuple(range(size + sentinels - 1, size - 1, -1))
+        self._ends = frozenset(self._frame.ends if self._frame else ()) or tokenizer.special_ids
+        self.vocab_size = max(size, *(id + 1 for id in self._blanks)) if self._blanks else size
         limit = int(self.trained_length) if reading.limited and math.isfinite(self.trained_length) else None
         self.generator: Generator | UnmaskingGenerator
         if self._has("any_share"):
@@ -197,11 +208,12 @@ class TextGenerator:
     def _continues(self) -> bool:
         """Whether the text continues its prompt, rather than fills blanks or translates."""
         translates = self.objective.kind == "translation" or self.source_tokenizer is not None
-        return not (self._fills_blanks or translates)
+        writes_apart = self._frame is not None and bool(self._frame.decoder)
+        return not (self._fills_blanks or translates or writes_apart)
 
     def _request(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._encode_prompt(prompt) for prompt in prompts]
-        table = stop_table(self.vocab_size, self.tokenizer.special_ids, stop, self.tokenizer.pieces)
+        table = stop_table(self.vocab_size, self._ends, stop, self.tokenizer.pieces)
         return {
             "prompts": [row for _, row in read],
             "max_new_tokens": max_new_tokens,
@@ -217,14 +229,14 @@ class TextGenerator:
         if self.source_tokenizer is not None:
             return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
         opens = self.tokenizer.bos_id
+        if self._frame is not None:
+            tokens = self._frame.around(self._encode_blanks(prompt) if self._blanks else self._encode(prompt))
+            # Without a token there is nothing to continue.
+            tokens = tokens or [opens]
+            return tokens, list(self._frame.decoder) if self.generator.has_encoder else tokens
         if self._fills_blanks:
             text = prompt if self._has("denoising") or BLANK.search(prompt) else prompt + "<0>"
-            # Parts alternate: text, number of a blank, text, ...
-            parts = [
-                self._blank_ids(int(part)) if place % 2 else self._encode(part)
-                for place, part in enumerate(BLANK.split(text))
-            ]
-            return [opens, *itertools.chain(*parts), opens], [opens]
+            return [opens, *self._encode_blanks(text), opens], [opens]
         if self.objective.kind == "translation":
             source = self.tokenizer.source_side.encode(prompt).tolist()
             return [*source, opens], [self.tokenizer.start_id]
@@ -232,6 +244,15 @@ class TextGenerator:
         # A prompt with special tokens may begin with this one.
         tokens = tokens if tokens[:1] == [opens] else [opens, *tokens]
         return tokens, tokens[-1:] if self.generator.has_encoder else tokens
+
+    def _encode_blanks(self, text: str) -> list[int]:
+        """Encodes a text in which "<0>", "<1>", ... are blanks."""
+        # Parts alternate: text, number of a blank, text, ...
+        parts = (
+            self._blank_ids(int(part)) if place % 2 else self._encode(part)
+            for place, part in enumerate(BLANK.split(text))
+        )
+        return [*itertools.chain(*parts)]
 
     def _encode(self, text: str) -> list[int]:
         try:
@@ -258,11 +279,10 @@ class TextGenerator:
     def _blank_ids(self, number: int) -> list[int]:
         if self._has("denoising"):
             return [self.tokenizer.mask_id]
-        if number >= self.sentinels:
-            raise ConfigError(
-                f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>"
-            )
-        return [self.vocab_size - 1 - number]
+        if number >= len(self._blanks):
+            of = "the model's" if self._frame else f"objective.sentinels={len(self._blanks)},"
+            raise ConfigError(f"blank <{number}> is past the last of {of} <{len(self._blanks) - 1}>")
+        return [self._blanks[number]]
 
     def _completion(
         self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
@@ -270,7 +290,7 @@ class TextGenerator:
         ids = tokens[:length].tolist()
         text = self._continuation(prompt, ids) if self._continues else self._decode_blanks(ids)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
-        over = bool(ids) and ids[-1] in self.tokenizer.special_ids
+        over = bool(ids) and ids[-1] in self._ends
         return Completion(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
 
     def _continuation(self, prompt: str, ids: list[int]) -> str:
@@ -285,8 +305,8 @@ class TextGenerator:
 
     def _decode_blanks(self, ids: list[int]) -> str:
         """Decodes tokens without their prompt; sentinels are not tokens of the tokenizer."""
-        text = ""
-        for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
+        numbers, text = {id: number for number, id in enumerate(self._blanks)}, ""
+        for is_blank, group in itertools.groupby(ids, numbers.__contains__):
             run = list(group)
-            text += "".join(f"<{self.vocab_size - 1 - id}>" for id in run) if is_blank else self.tokenizer.decode(run)
+            text += "".join(f"<{numbers[id]}>" for id in run) if is_blank else self.tokenizer.decode(run)
         return text

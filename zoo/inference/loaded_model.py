@@ -16,9 +16,10 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.pipeline.show import token_name
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.decoding.sampling import Sampling
-from zoo.decoding.text_generator import Completion, TextGenerator
+from zoo.decoding.text_generator import Completion, PromptReading, TextGenerator
 from zoo.errors import ConfigError
 from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_examples
 from zoo.layers.context import Context
@@ -56,8 +57,9 @@ def load(folder: str | Path, step: str = "latest") -> "LoadedModel":
 class LoadedModel:
     """A model with its tokenizer. Texts are strings; results are numpy arrays on the host.
 
-    Encoders read [CLS] text [SEP]; decoders read the text after the token that opens a document.
-    `tokens` shows what is read. All layers of a text are held at once, so texts should be short.
+    Encoders read [CLS] text [SEP]; decoders read the text after the token that opens a document. An
+    imported model reads what its published class and tokenizer put around a text. `tokens` shows what
+    is read. All layers of a text are held at once, so texts should be short.
 
     Args:
         run: the run.
@@ -158,8 +160,8 @@ class LoadedModel:
                 f"model.architecture={self.config.model.architecture} predicts no next token; fill_mask is for "
                 "encoders, generate for encoder-decoders"
             )
-        row = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(text).tolist()]], np.int32)
-        return self._most_probable(self._logits(row)[0, -1], count)
+        row = self._frame.around(self.tokenizer.encode(text).tolist()) or [self.tokenizer.bos_id]
+        return self._most_probable(self._logits(np.array([row], np.int32))[0, -1], count)
 
     def fill_mask(self, text: str, count: int = 10) -> list[list[TokenProbability]]:
         """Returns the most probable tokens for each "[MASK]" in a text, the most probable first.
@@ -174,10 +176,10 @@ class LoadedModel:
         parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
         if len(parts) == 1:
             raise ConfigError(f"{text!r} hides no token: write {MASK} in place of one")
-        row = [self.tokenizer.bos_id, *parts[0]]
+        row = [*parts[0]]
         for part in parts[1:]:
             row += [self.tokenizer.mask_id, *part]
-        row += [self.tokenizer.separator_id] if self.config.data.row_format != "packed" else []
+        row = self._frame.around(row)
         scores = self._logits(np.array([row], np.int32))[0]
         places = [place for place, token in enumerate(row) if token == self.tokenizer.mask_id]
         return [self._most_probable(scores[place], count) for place in places]
@@ -246,14 +248,24 @@ class LoadedModel:
     @cached_property
     def _generator(self) -> TextGenerator:
         run = self.run
-        return TextGenerator(run.config, run.tokenizer, run.model, run.params, run.stats, run.source_tokenizer)
+        return TextGenerator(
+            run.config, run.tokenizer, run.model, run.params, run.stats, run.source_tokenizer,
+            PromptReading(frame=run.text_frame),
+        )  # fmt: skip
 
     @cached_property
     def _task_predictions(self) -> TaskPredictor:
         return TaskPredictor(self.run, self.folder)
 
     def _encode(self, texts: Sequence[str]) -> EncodedTexts:
-        return encode_texts(texts, self.run.source_tokenizer or self.tokenizer, end=self._ends_rows)
+        tokenizer = self.run.source_tokenizer or self.tokenizer
+        return encode_texts(texts, tokenizer, end=self._ends_rows, frame=self.run.text_frame)
+
+    @cached_property
+    def _frame(self) -> TextFrame:
+        """What stands around a text that is read on its own."""
+        tokenizer, ends = self.tokenizer, self.config.data.row_format != "packed"
+        return self.run.text_frame or TextFrame((tokenizer.bos_id,), (tokenizer.separator_id,) if ends else ())
 
     @property
     def _ends_rows(self) -> bool:

@@ -11,14 +11,14 @@ import numpy as np
 from zoo import config as configs
 from zoo.config import BY_PATH, ResolvedConfig, plugins
 from zoo.config.fields import TASKS
-from zoo.data.tokenizers.added_tokens import COMPANIONS
-from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.added_tokens import COMPANIONS, SETTINGS_FILE
+from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer, ByteTokenizer
 from zoo.data.tokenizers.marian_files import FILES as MARIAN_FILES
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
-from zoo.files import write_json
+from zoo.files import read_object_or_empty, write_json
 from zoo.interop.checkpoint_source import CheckpointSource
 from zoo.interop.class_registry import ALIASES, importer_of, named_class, read_settings
 from zoo.interop.families.bilm import open_elmo
@@ -26,6 +26,7 @@ from zoo.interop.families.fairseq import open_fairseq
 from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.settings.importer import SettingsError
+from zoo.interop.text_frames import frame_of
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
 from zoo.models import cost
@@ -86,10 +87,12 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
 
     names = (*TOKENIZER_NAMES, *MARIAN_FILES[:2], "merges.txt", *COMPANIONS)
     known = [folder / file for file in names if (folder / file).is_file()]
-    tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else None
+    tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else _byt5(folder)
     source = tokenizer and tokenizer.source_side
     metadata: dict[str, Any] = {"trained_length": length}
     metadata |= {"ignored": left_out} if left_out else {}
+    frame = frame_of(folder, settings, tokenizer, fields.get("model.architecture") == "encoder_decoder")
+    metadata |= {} if frame is None else {"text_frame": frame.to_record()}
     if (folder / "tokenizer_config.json").is_file():
         metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
     return CheckpointContents(
@@ -103,6 +106,12 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         (importer.note,) if importer.note else (),
         extra_tokenizers={} if tokenizer in (None, source) else {SOURCE_TOKENIZER_FILE: source},
     )
+
+
+def _byt5(folder: Path) -> Tokenizer | None:
+    """Returns ByT5's tokenizer, which has no vocabulary to store, where the settings name it."""
+    named = read_object_or_empty(folder / SETTINGS_FILE).get("tokenizer_class")
+    return ByT5Tokenizer() if named == "ByT5Tokenizer" else None
 
 
 def trained_length(class_name: str, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> int | None:
@@ -189,7 +198,9 @@ def import_run(
         used = read_pretrained(tokenizer) if tokenizer else contents.tokenizer or _byte_tokenizer(contents)
         # A new run that starts from this one reads the run's own copy, wherever the run is moved.
         tokenizer_fields = {"data.tokenizer.kind": "bytes"}
-        if not isinstance(used, ByteTokenizer):
+        if isinstance(used, ByT5Tokenizer):
+            tokenizer_fields = {"data.tokenizer.kind": "byt5"}
+        elif not isinstance(used, ByteTokenizer):
             tokenizer_fields = {"data.tokenizer.kind": "file", "data.tokenizer.path": "."}
         config = configs.override(configs.default(), {**contents.fields, **tokenizer_fields, **(changes or {})})
         config = configs.resolve(config, used.model_vocab_size(config.objective, config.data.row_format))

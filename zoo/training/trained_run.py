@@ -1,6 +1,7 @@
 """A trained run, loaded read-only on the devices of this machine."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from flax import nnx
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
-from zoo.files import read_json
+from zoo.files import read_object_or_empty
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics
 from zoo.objectives import Objective, make_objective
@@ -42,6 +44,8 @@ class TrainedRun:
             translation models).
         trained_length: of an imported run, the largest number of tokens of a row in its training, as
             its file says; infinite if it does not. None if the run was trained here.
+        text_frame: of an imported run, the special tokens around its texts; None if the run was
+            trained here or its files do not tell.
     """
 
     config: ResolvedConfig
@@ -54,6 +58,7 @@ class TrainedRun:
     tokenizer: Any
     source_tokenizer: Any = None
     trained_length: float | None = None
+    text_frame: TextFrame | None = None
 
 
 def read_settings(folder: Path) -> tuple[ResolvedConfig, Tokenizer]:
@@ -101,6 +106,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     model, objective = make_model(config), make_objective(config, tokenizer)
     program = make_program(config, model, objective, mesh)
     weights, number = read_weights(folder, program.abstract_state, step)
+    imported = _imported(folder)
     source = read_pretrained(folder / SOURCE_TOKENIZER_FILE) if (folder / SOURCE_TOKENIZER_FILE).is_file() else None
     return TrainedRun(
         config=config,
@@ -112,16 +118,21 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         program=program,
         tokenizer=tokenizer,
         source_tokenizer=source,
-        trained_length=_imported_length(folder),
+        trained_length=_imported_length(imported),
+        text_frame=TextFrame.from_record(imported.get("text_frame")),
     )
 
 
-def _imported_length(folder: Path) -> float | None:
-    """Returns the `trained_length` of a run, which its import recorded."""
-    try:
-        length = read_json(folder / "meta.json")["imported"]["trained_length"]
-    except (OSError, ValueError, KeyError, TypeError):
+def _imported(folder: Path) -> Mapping[str, Any]:
+    """Returns what the import of a run recorded; empty if it was trained here."""
+    record = read_object_or_empty(folder / "meta.json").get("imported")
+    return record if isinstance(record, dict) else {}
+
+
+def _imported_length(imported: Mapping[str, Any]) -> float | None:
+    if "trained_length" not in imported:
         return None
+    length = imported["trained_length"]
     return math.inf if length is None else length
 
 

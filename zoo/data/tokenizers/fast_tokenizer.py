@@ -70,6 +70,10 @@ class FastTokenizer(Tokenizer):
             self, self.encode_batch, [token.content for token in added.values()]
         )
 
+    def id_of(self, token: str) -> int | None:
+        """Returns the id of a token by its name, special or not; None if there is none."""
+        return self._model.token_to_id(token)
+
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
 

@@ -1,0 +1,156 @@
+"""What a published checkpoint reads around a text: files of its tokenizer and of its generation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoo.data.tokenizers.added_tokens import SETTINGS_FILE, AddedTokens
+from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer
+from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
+from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
+from zoo.data.tokenizers.text_frame import TextFrame
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.files import read_object_or_empty
+
+GENERATION_FILE = "generation_config.json"
+# A token that a slow tokenizer puts before or after a text: its role, and its usual name.
+CLS, SEP = ("cls_token", "[CLS]"), ("sep_token", "[SEP]")
+BOS, EOS = ("bos_token", "<s>"), ("eos_token", "</s>")
+OF_FAIRSEQ = (("cls_token", "<s>"),), (("sep_token", "</s>"),)
+# By class of tokenizer: the tokens before and after a text, where no tokenizer.json says so.
+TEMPLATES = (
+    dict.fromkeys(("Bert", "DistilBert", "Electra", "MobileBert", "RoFormer", "Albert"), ((CLS,), (SEP,)))
+    | dict.fromkeys(("Roberta", "Bart", "Longformer", "LED", "XLMRoberta", "Camembert"), OF_FAIRSEQ)
+    | dict.fromkeys(("T5", "MT5", "ByT5"), ((), (EOS,)))
+    | dict.fromkeys(("GPT2", "CodeGen", "OpenAIGPT"), ((), ()))
+    | {
+        "CLIP": ((("bos_token", "<|startoftext|>"),), (("eos_token", "<|endoftext|>"),)),
+        "Llama": ((BOS,), ()),
+        "Gemma": ((("bos_token", "<bos>"),), ()),
+    }
+)
+# Classes of tokenizers that put these tokens around a text whatever tokenizer.json says.
+FOLLOW_FLAGS = {"Llama": BOS, "CodeLlama": BOS, "Gemma": ("bos_token", "<bos>"), "Cohere": ("bos_token", "<BOS_TOKEN>")}
+MBARTS, DEFAULT_LANGUAGE = ("MBart", "MBart50"), "en_XX"
+CLASS_OF_MODEL = {
+    "bert": "Bert", "distilbert": "DistilBert", "electra": "Electra", "roformer": "RoFormer", "albert": "Albert",
+    "roberta": "Roberta", "bart": "Bart", "longformer": "Longformer", "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert", "t5": "T5", "mt5": "MT5", "umt5": "T5", "gpt2": "GPT2", "openai-gpt": "OpenAIGPT",
+    "llama": "Llama", "mistral": "Llama", "gemma": "Gemma", "gemma2": "Gemma", "gemma3_text": "Gemma", "mbart": "MBart",
+}  # fmt: skip
+# What the model's class takes where config.json says nothing.
+SPANS = {"eos_token_id": 1, "pad_token_id": 0, "decoder_start_token_id": 0}
+DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "t5": SPANS,
+    "mt5": SPANS,
+    "umt5": SPANS,
+    "bart": {"eos_token_id": 2, "decoder_start_token_id": 2},
+    "mbart": {"eos_token_id": 2},
+}
+# ByT5 counts its blanks down from the last byte; the bytes 248 to 255 occur in no text.
+BYTE_BLANKS = tuple(range(258, 250, -1))
+
+
+class _Around(NamedTuple):
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+def frame_of(folder: Path, settings: Mapping[str, Any], tokenizer: Tokenizer | None, both: bool) -> TextFrame | None:
+    """Returns the frame of a checkpoint's texts; None if its files do not tell.
+
+    Args:
+        folder: of the checkpoint.
+        settings: its config.json.
+        tokenizer: its tokenizer.
+        both: the model has an encoder and a decoder that read one vocabulary.
+    """
+    if tokenizer is None or tokenizer.source_side is not tokenizer:
+        return None
+    given = read_object_or_empty(folder / SETTINGS_FILE)
+    model_type = str(settings.get("model_type", ""))
+    # transformers takes one file or the other.
+    chosen = read_object_or_empty(folder / GENERATION_FILE) or {**DEFAULTS.get(model_type, {}), **settings}
+    name = str(given.get("tokenizer_class") or settings.get("tokenizer_class") or "")
+    name = name.removesuffix("Fast").removesuffix("Tokenizer")
+    around = _around(folder, given, name, CLASS_OF_MODEL.get(model_type, ""), tokenizer)
+    if around is None:
+        return None
+    ends, start = chosen.get("eos_token_id"), chosen.get("decoder_start_token_id")
+    forced = chosen.get("forced_bos_token_id")
+    decoder: tuple[int, ...] = ()
+    if both:
+        start = tokenizer.start_id if start is None else start
+        decoder = (int(start), *(() if forced is None else (int(forced),)))
+    return TextFrame(
+        *around,
+        decoder,
+        tuple(ends) if isinstance(ends, list) else () if ends is None else (int(ends),),
+        _blanks(tokenizer, given) if both else (),
+    )
+
+
+def _around(folder: Path, given: Mapping[str, Any], name: str, of_model: str, tokenizer: Tokenizer) -> _Around | None:
+    roles = AddedTokens.beside(folder / SETTINGS_FILE).roles
+
+    def ids(tokens: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        named = (_id_of(tokenizer, roles.get(role, usual)) for role, usual in tokens)
+        return tuple(id for id in named if id is not None)
+
+    if name in MBARTS:
+        language = ids((("src_lang", str(given.get("src_lang") or DEFAULT_LANGUAGE)),))
+        return _Around(language, ids((EOS,))) if name == "MBart50" else _Around((), (*ids((EOS,)), *language))
+    file = folder / "tokenizer.json"
+    if name not in FOLLOW_FLAGS and file.is_file():
+        return _written(file)
+    if name in ("", "PreTrained", "PreTrainedTokenizer"):
+        name = of_model
+    if name not in TEMPLATES and name not in FOLLOW_FLAGS:
+        return None
+    before, after = TEMPLATES.get(name, ((), ()))
+    begin = FOLLOW_FLAGS.get(name, BOS)
+    if given.get("add_bos_token", name in FOLLOW_FLAGS):
+        before = (begin,)
+    elif name in FOLLOW_FLAGS:
+        before = ()
+    after = (EOS,) if given.get("add_eos_token") else after
+    return _Around(ids(before), ids(after))
+
+
+def _written(file: Path) -> _Around | None:
+    """Returns what the post-processor of a tokenizer.json puts around a text."""
+    from tokenizers import Tokenizer as Model
+
+    model = keep_own_tokens(Model.from_file(str(file)))
+    for text in ("a", "the", "1"):
+        whole, own = model.encode(text).ids, model.encode(text, add_special_tokens=False).ids
+        for place in range(len(whole) - len(own) + 1 if own else 0):
+            if whole[place : place + len(own)] == own:
+                return _Around(tuple(whole[:place]), tuple(whole[place + len(own) :]))
+    return None
+
+
+def _id_of(tokenizer: Tokenizer, name: str) -> int | None:
+    if isinstance(tokenizer, FastTokenizer):
+        return tokenizer.id_of(name)
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return tokenizer.ids.get(name)
+    return tokenizer.bos_id if name == EOS[1] else None
+
+
+def _blanks(tokenizer: Tokenizer, given: Mapping[str, Any]) -> tuple[int, ...]:
+    if isinstance(tokenizer, ByT5Tokenizer):
+        return BYTE_BLANKS
+
+    def named() -> Iterator[int]:
+        number = 0
+        while (id := _id_of(tokenizer, f"<extra_id_{number}>")) is not None:
+            yield id
+            number += 1
+
+    found = tuple(named())
+    if found or not isinstance(tokenizer, SentencePieceTokenizer):
+        return found
+    # T5's class puts them after the pieces, the first one last.
+    extra = int(given.get("extra_ids", 100 if given.get("tokenizer_class", "T5").startswith("T5") else 0))
+    return tuple(range(tokenizer.vocab_size + extra - 1, tokenizer.vocab_size - 1, -1))
