@@ -79,6 +79,7 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
         config = configs.override(
             config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}
         )
+    _warn_of_edit(known.config, known.workdir)
     configs.resolve(config)  # Problems of the config are reported before JAX is imported.
     from zoo.training.runtime import allocator, processes
 
@@ -94,6 +95,21 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     if known.json and main_process:
         print(json.dumps({"workdir": str(known.workdir)} | status | _last_scores(known.workdir), indent=2))
     return 0
+
+
+def _warn_of_edit(config: str, workdir: Path) -> None:
+    """Warns where the config of another run is used that was edited in that run's folder; for the
+    run's own folder it is refused.
+    """
+    path = Path(config)
+    folder = path if path.is_dir() else path.parent
+    if path.name not in ("config.json", folder.name) or folder.resolve() == workdir.resolve():
+        return
+    from zoo.training.records.record_faults import config_edit
+    from zoo.training.records.run_folder import RunFolder
+
+    if (folder / "meta.json").is_file() and (line := config_edit(RunFolder(folder, strict=False))):
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def _last_scores(workdir: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zoo.config import LOSS_TERMS, used_loss_terms
+from zoo.config import LOSS_TERMS, declared_loss_terms
 from zoo.lab.measures import (
     MEASURE_PREFIX,
     MEASURES,
@@ -155,7 +155,7 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
         names = tuple(name for name in names if name != "generator_loss")
     if flat["objective.next_sentence"]:
         names += ("next_loss", "next_accuracy")
-    names += used_loss_terms(flat)
+    names += declared_loss_terms(flat)
     averages = {"ema": "optimizer.ema_steps", "tail": "optimizer.tail_average"}
     prefixes = ("eval", *(f"eval/{name}" for name, path in averages.items() if flat[path]))
     return tuple(f"{prefix}/{name}" for prefix in prefixes for name in names)

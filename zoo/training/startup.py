@@ -55,8 +55,8 @@ from zoo.training.records.resume_checks import (
     check_same_origin,
     check_same_run,
     check_same_teacher,
-    missing_from_done,
     restore_config,
+    warnings_of,
 )
 from zoo.training.records.run_folder import RunFolder
 from zoo.training.records.run_record import parameters_sha256, write_run_record
@@ -185,13 +185,14 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     if extension := check_same_run(folder, config):
         check_teacher(config)
         done = None
-    if done is not None:
-        for line in (*missing_from_done(folder), f"{workdir} is done already: {done['step']} steps"):
-            request.log(line)
-    else:
+    if done is None:
         check_checkpoints(folder)
         check_curves(folder)
         check_same_executor(folder, executor)
+    for line in warnings_of(folder, config):
+        request.log(line)
+    if done is not None:
+        request.log(f"{workdir} is done already: {done['step']} steps")
     return Checked(
         request=request,
         config=config,

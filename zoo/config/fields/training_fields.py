@@ -100,7 +100,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         str,
         "random numbers of dropout",
         {
-            "threefry": "each row of a batch has masks of its own, the same on any device and mesh and in any micro-batch",
+            "threefry": "each row has masks of its own, the same on any device and mesh and in any micro-batch",
             "rbg": "the device's own generator, faster on a GPU or TPU; masks depend on device, mesh and micro-batches",
         },
     ),

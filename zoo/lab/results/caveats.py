@@ -80,6 +80,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:
             found.append(f"runs of the arm {arm.label} differ in fields other than the seed: {', '.join(keys)}")
+    found += [f"{run.folder.name}: {line}" for run in (*sweep.runs, *sweep.prerequisites) for line in run.faults]
     found += [
         f"{run.folder.name}: {count(run.unreadable_lines, 'line')} of metrics.jsonl could not be read and were skipped"
         for run in sweep.runs
