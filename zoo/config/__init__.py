@@ -31,6 +31,7 @@ from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, by_role, i
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
+    chosen_differences,
     default,
     difference,
     from_flat,
@@ -73,6 +74,7 @@ __all__ = [
     "by_role",
     "call_with_argument",
     "check_one_program",
+    "chosen_differences",
     "declared_loss_terms",
     "default",
     "derivable",

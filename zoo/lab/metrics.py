@@ -66,9 +66,10 @@ _STEPS_TO = Metric(False, "steps")
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
 # Metrics that objectives of plug-ins report in addition to those of tokens.
 METRICS_OF: dict[str, list[str]] = {}
+OF_REPLACED_TOKENS = ("loss", "accuracy", "replaced_accuracy", "generator_loss", "generator_accuracy")
 # Metrics of objectives other than of tokens alone.
 _OF_OBJECTIVES = {
-    "replaced_tokens": ("loss", "accuracy", "replaced_accuracy", "generator_loss", "generator_accuracy"),
+    "replaced_tokens": OF_REPLACED_TOKENS,
     "classification": ("loss", "accuracy", "macro_f1", "matthews", "f1"),
     "regression": ("loss", "pearson", "spearman"),
     "tagging": ("loss", "accuracy", "word_accuracy", "entity_precision", "entity_recall", "entity_f1"),
