@@ -43,6 +43,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--processes", metavar="N", type=int, help="number of processes that train this run together")
     made.add_argument("--process", metavar="N", type=int, help="index of this process, from 0")
     made.add_argument(
+        "--allow",
+        choices=("seen_text",),
+        help="seen_text: accept held-out text that the run of training.start_from, or the teacher, was trained on",
+    )
+    made.add_argument(
         "--tracker",
         metavar="NAME,...",
         help="metric trackers besides the run's own files: tensorboard, wandb, trackio, or none",
@@ -79,6 +84,8 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
         config = configs.override(
             config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}
         )
+    if known.allow:
+        config = configs.override(config, {"training.allow_seen_text": True})
     _warn_of_edit(known.config, known.workdir)
     configs.resolve(config)  # Problems of the config are reported before JAX is imported.
     from zoo.training.runtime import allocator, processes

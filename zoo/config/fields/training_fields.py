@@ -70,6 +70,13 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         when=("model.architecture", ("decoder", "encoder")),
     ),
     Field(
+        "training.allow_seen_text",
+        False,
+        bool,
+        "accept held-out text that the run of training.start_from, or the teacher, was trained on",
+        added=True,
+    ),
+    Field(
         "training.trained_layers",
         AUTO,
         int,

@@ -18,6 +18,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict, as_text
 from zoo.lab.results.token_caveats import token_caveats
 from zoo.nested import flatten
+from zoo.training.records.ancestry import inherited_tokens
 from zoo.training.records.run_folder import read_json_object
 
 
@@ -77,7 +78,8 @@ def _tokens(run: RunRecord) -> float:
     flat = flatten(run.config)
     try:
         stages = flat.get("data.batch_stages", ())
-        return sum_before(stages, flat["training.steps"], flat["data.batch_size"]) * flat["data.sequence_length"]
+        own = sum_before(stages, flat["training.steps"], flat["data.batch_size"]) * flat["data.sequence_length"]
+        return own + inherited_tokens(run.meta)
     except (KeyError, TypeError, ValueError):
         return 0
 

@@ -11,6 +11,8 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import is_step, write_json
+from zoo.nested import flatten
+from zoo.training.records.ancestry import NAME, seen_held_out_text
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension
 from zoo.training.records.record_faults import check_unedited, lost_checkpoint, lost_records, other_masks
 from zoo.training.records.recorded_tokens import differing_tokens
@@ -94,6 +96,17 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
 def _fingerprint_in(record: dict[str, Any], part: str) -> Any:
     """Returns the fingerprint of a part of a data set's record, or None if it has no such part."""
     return record[part].get("fingerprint") if isinstance(record.get(part), dict) else None
+
+
+def check_unseen_text(config: ResolvedConfig, dataset: data.TextDataset) -> None:
+    """Refuses a run whose held-out text was training text of the run that it starts from, or of its
+    teacher.
+
+    Raises:
+        ConfigError: naming that run and how the texts overlap, unless `training.allow_seen_text`.
+    """
+    if not config.training.allow_seen_text and (lines := seen_held_out_text(flatten(config), dataset.summary())):
+        raise ConfigError([f"{line}; take other text, or allow it: --allow {NAME}" for line in lines])
 
 
 def check_same_origin(folder: RunFolder, origin: dict[str, Any] | None) -> None:
