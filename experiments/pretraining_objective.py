@@ -143,5 +143,6 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 claim="V30",
             ),
         ),
+        allow=("tokens",),
         size=size,
     )

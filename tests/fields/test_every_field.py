@@ -50,6 +50,7 @@ TESTED_ELSEWHERE = {
     "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.eval_lengths": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "training.start_layers": "tests/training/checkpoints/test_start_layers.py::test_layers_are_those_that_are_named_bit_for_bit",
+    "training.allow_seen_text": "tests/training/records/test_ancestry.py::test_held_out_text_that_a_parent_was_trained_on_is_refused",
     "training.start_from": "tests/training/checkpoints/test_start.py::test_starts_from_the_parameters_and_statistics_of_another_run",
     "objective.chunk_tokens": "tests/objectives/losses/test_token_chunks.py::test_the_field_sets_the_chunks_of_a_program",
     "mesh.data": "tests/training/sharding/test_mesh.py::test_a_mesh_that_does_not_fit_is_refused_by_name",

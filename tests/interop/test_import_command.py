@@ -21,6 +21,7 @@ from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import AUTO
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
+from zoo.interop.families.gemma import gemma_deviations
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
 from zoo.training.trained_run import load_trained
@@ -341,3 +342,12 @@ def test_help_of_import_and_export(command, words, capsys):
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert all(word in out for word in words)
+
+
+def test_notes_of_an_import_and_deliberate_deviations_are_recorded(tmp_path):
+    settings = {"hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}
+    meta = json.loads((imported(tmp_path, "gemma", **settings) / "meta.json").read_text())
+    (note,) = meta["imported"]["notes"]
+    assert note.startswith("hidden_act=gelu is not read: hidden_activation=gelu_pytorch_tanh takes its place")
+    assert gemma_deviations(settings | {"hidden_act": "gelu_pytorch_tanh"}) == ()
+    assert gemma_deviations({"hidden_activation": None, "hidden_act": "gelu_pytorch_tanh"}) == ()

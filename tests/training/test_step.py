@@ -46,7 +46,7 @@ def one_step(program, batch, seed=0):
 
 @pytest.mark.parametrize("parts", by_default([4], [2, 4, 8], pytest.mark.slow(reason="other numbers of equal parts")))
 def test_accumulation_equals_the_full_batch_on_ragged_rows(parts):
-    # With a large epsilon Adam's first update is proportional to the gradient, like SGD's. The masks of
+    # With a large epsilon Adam's first update is proportional to the gradient, like SGD's. Masks of
     # dropout belong to rows.
     fields = {"optimizer__epsilon": 1.0, "model__dropout": 0.3, "model__attention__dropout": 0.3}
     whole_state, whole = one_step(program_of(**fields), ragged_batch())

@@ -43,6 +43,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--processes", metavar="N", type=int, help="number of processes that train this run together")
     made.add_argument("--process", metavar="N", type=int, help="index of this process, from 0")
     made.add_argument(
+        "--allow",
+        choices=("seen_text",),
+        help="seen_text: accept held-out text that the run of training.start_from, or the teacher, was trained on",
+    )
+    made.add_argument(
         "--tracker",
         metavar="NAME,...",
         help="metric trackers besides the run's own files: tensorboard, wandb, trackio, or none",
@@ -79,6 +84,9 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
         config = configs.override(
             config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}
         )
+    if known.allow:
+        config = configs.override(config, {"training.allow_seen_text": True})
+    _warn_of_edit(known.config, known.workdir)
     configs.resolve(config)  # Problems of the config are reported before JAX is imported.
     from zoo.training.runtime import allocator, processes
 
@@ -94,6 +102,21 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     if known.json and main_process:
         print(json.dumps({"workdir": str(known.workdir)} | status | _last_scores(known.workdir), indent=2))
     return 0
+
+
+def _warn_of_edit(config: str, workdir: Path) -> None:
+    """Warns where the config of another run is used that was edited in that run's folder; for the
+    run's own folder it is refused.
+    """
+    path = Path(config)
+    folder = path if path.is_dir() else path.parent
+    if path.name not in ("config.json", folder.name) or folder.resolve() == workdir.resolve():
+        return
+    from zoo.training.records.record_faults import config_edit
+    from zoo.training.records.run_folder import RunFolder
+
+    if (folder / "meta.json").is_file() and (line := config_edit(RunFolder(folder, strict=False))):
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def _last_scores(workdir: Path) -> dict[str, Any]:

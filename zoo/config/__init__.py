@@ -9,6 +9,7 @@ from zoo.config.hyperparameters import (
     LOSS_TERMS,
     batch_key,
     check_one_program,
+    declared_loss_terms,
     held_out_key,
     is_traced,
     loss_weight_path,
@@ -30,6 +31,7 @@ from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, by_role, i
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
+    chosen_differences,
     default,
     difference,
     from_flat,
@@ -72,6 +74,8 @@ __all__ = [
     "by_role",
     "call_with_argument",
     "check_one_program",
+    "chosen_differences",
+    "declared_loss_terms",
     "default",
     "derivable",
     "difference",

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.config.fields import BY_PATH
 from zoo.config.kinds import KIND_TABLES, OBJECTIVE_KINDS
-from zoo.config.scopes import field_at, is_group, scoped, split_path
+from zoo.config.scopes import field_at, is_group, scoped, scopes_in, split_path, values_in
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
@@ -48,6 +48,20 @@ def used_loss_terms(flat: Mapping[str, Any]) -> tuple[str, ...]:
     if flat["training.trained_layers"] == 0:
         return ()
     return tuple(name for name in LOSS_TERMS if any(flat[path] for path in loss_weight_paths(name, flat)))
+
+
+def declared_loss_terms(flat: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the terms of the loss that some part of the model computes, whatever their weights:
+    those that the kinds in use declare. They are evaluated in every run, so that arms that differ in
+    a weight have the same metrics.
+
+    There is none where only the head is trained: the body may not run in an evaluation.
+    """
+    if flat["training.trained_layers"] == 0:
+        return ()
+    parts = [flat, *(values_in(scope, flat) for scope in scopes_in(flat) if not is_group(scope))]
+    fields = {name: field for name, path in LOSS_TERMS.items() if (field := BY_PATH.get(path)) is not None}
+    return tuple(name for name, field in fields.items() if any(field.is_read(part) for part in parts))
 
 
 def _field_of(path: str) -> str:

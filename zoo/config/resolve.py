@@ -15,7 +15,7 @@ from zoo.config.field_values import checked_value
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.kinds.attention_kinds import KEYS, width_fields
-from zoo.config.scopes import field_at, is_group, scoped, scopes_in, unknown_field
+from zoo.config.scopes import derivable, field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError
 from zoo.nested import flatten, unflatten
 
@@ -275,6 +275,22 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tu
     """Returns {path: (value in one, value in other)} for the fields that differ."""
     a, b = flatten(one), flatten(other)
     return {path: (a.get(path), b.get(path)) for path in {**a, **b} if a.get(path) != b.get(path)}
+
+
+def chosen_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Returns the fields besides the seed that can change a result and in which two configs differ.
+
+    Fields whose values follow from others are left out, unless only they differ. Stored configs may
+    lack fields that were added later; these have their defaults.
+    """
+    added = {field.path: field.default for field in FIELDS if field.added}
+    # Compared as JSON: 1, 1.0 and True are three settings, although Python calls them equal.
+    a, b = (
+        {path: json.dumps(value, sort_keys=True) for path, value in result_relevant(added | flatten(side)).items()}
+        for side in (one, other)
+    )
+    paths = [path for path in {**a, **b} if path != "seed" and a.get(path) != b.get(path)]
+    return [path for path in paths if not derivable(path)] or paths
 
 
 def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -144,6 +144,7 @@ class TextDataset(UnlabelledDataset):
         documents = self.held_out.documents
         return found | {
             "fingerprint": joined_fingerprint([*(part["fingerprint"] for part in parts), documents.fingerprint]),
+            **({"source_fingerprint": parts[0]["fingerprint"]} if len(parts) == 1 else {}),
             "held_out": {
                 "fingerprint": documents.fingerprint,
                 "description": documents.description,

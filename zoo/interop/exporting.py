@@ -28,6 +28,8 @@ from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.training.checkpoints.warm_start import read_weights
+from zoo.training.records.record_faults import check_unedited
+from zoo.training.records.run_folder import RunFolder
 
 # Fields that act only in training and may be changed by an export.
 IN_TRAINING = (
@@ -85,6 +87,7 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
         raise ConfigError(
             [f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong]
         )
+    check_unedited(RunFolder(folder))
     tokenizer = load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
     if config.objective.kind in TASKS and (labels := _labels(folder)):

@@ -103,7 +103,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         (folder / "config.json", *files, *known),
         tokenizer,
         metadata,
-        (importer.note,) if importer.note else (),
+        tuple(filter(None, (importer.note, *importer.deviations(settings)))),
         extra_tokenizers={} if tokenizer in (None, source) else {SOURCE_TOKENIZER_FILE: source},
     )
 
@@ -246,6 +246,7 @@ def _metadata(
             "revision": source.revision,
             "files": {path.name: sha256(path) for path in contents.files},
             "config": dict(contents.settings),
+            **({"notes": list(contents.notes)} if contents.notes else {}),
             **contents.extra_metadata,
         },
         # A run of the same task with the same labels takes over the head, too.

@@ -41,6 +41,7 @@ DIFFERENCES = {
     "rows": "the rows that are scored: how many, how they are cut, what hides in them",
     "targets": "the tokens or labels that count",
     "context": "what these are predicted from",
+    "seen_text": "held-out text that the run which an arm starts or learns from was trained on",
 }
 MATCHED_SIZES = ("parameters", "flops")
 

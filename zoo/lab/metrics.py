@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zoo.config import LOSS_TERMS, used_loss_terms
+from zoo.config import LOSS_TERMS, declared_loss_terms
 from zoo.lab.measures import (
     MEASURE_PREFIX,
     MEASURES,
@@ -66,9 +66,10 @@ _STEPS_TO = Metric(False, "steps")
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
 # Metrics that objectives of plug-ins report in addition to those of tokens.
 METRICS_OF: dict[str, list[str]] = {}
+OF_REPLACED_TOKENS = ("loss", "accuracy", "replaced_accuracy", "generator_loss", "generator_accuracy")
 # Metrics of objectives other than of tokens alone.
 _OF_OBJECTIVES = {
-    "replaced_tokens": ("loss", "accuracy", "replaced_accuracy", "generator_loss", "generator_accuracy"),
+    "replaced_tokens": OF_REPLACED_TOKENS,
     "classification": ("loss", "accuracy", "macro_f1", "matthews", "f1"),
     "regression": ("loss", "pearson", "spearman"),
     "tagging": ("loss", "accuracy", "word_accuracy", "entity_precision", "entity_recall", "entity_f1"),
@@ -155,7 +156,7 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
         names = tuple(name for name in names if name != "generator_loss")
     if flat["objective.next_sentence"]:
         names += ("next_loss", "next_accuracy")
-    names += used_loss_terms(flat)
+    names += declared_loss_terms(flat)
     averages = {"ema": "optimizer.ema_steps", "tail": "optimizer.tail_average"}
     prefixes = ("eval", *(f"eval/{name}" for name, path in averages.items() if flat[path]))
     return tuple(f"{prefix}/{name}" for prefix in prefixes for name in names)

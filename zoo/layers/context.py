@@ -254,8 +254,8 @@ class Context(ForwardMode):
 
         Values of the same name add up over the layers and sides of the model. Training adds their
         sum times the weight of the term to the loss; training and evaluation report the sum as a
-        metric of this name, apart from the cross-entropy. In generation, and where the weight is 0,
-        nothing reads the value, and it is no part of the compiled program.
+        metric of this name, apart from the cross-entropy. In generation, and in training where the
+        weight is 0, nothing reads the value, and it is no part of the compiled program.
 
         Args:
             name: name of the term, whose weight is a field of the config

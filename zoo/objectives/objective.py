@@ -51,7 +51,8 @@ class Objective:
     Attributes:
         constants: host arrays that stay the same for a whole run; they are copied to the devices
             once and passed to `sums`.
-        means: the metrics: by name, which of the sums is divided by which.
+        means: the metrics: by name, which of the sums is divided by which. Training has no sums of
+            the terms of layers that have no weight (`zoo.objectives.layer_terms`).
         target_weight: weight of one scored target; the targets of one token add up to 1.
         outputs: names of arrays with rows first that an evaluation returns among its sums, for
             scores that are not means.
@@ -103,7 +104,7 @@ class Objective:
     def all_normalizers(self, batch: Batch) -> Sums:
         """Returns W_k of each term of the loss: the objective's own and those that layers add."""
         return self.normalizers(batch) | (
-            self.layer_terms.normalizers(self.num_rows(batch)) if self.layer_terms.means else {}
+            self.layer_terms.normalizers(self.num_rows(batch)) if self.layer_terms.trained else {}
         )
 
     def num_rows(self, batch: Batch) -> Int[Array, ""]:
@@ -229,12 +230,14 @@ class Objective:
         mode = replace(
             mode,
             no_padding=mode.training and self.packed_without_padding and self.config.data.row_format == "packed",
-            losses={} if self.layer_terms.means else None,
+            losses={} if self.layer_terms.computed(mode.training) else None,
         )
         losses, sums = self.score(model, batch, constants, mode)
         if mode.losses is not None:
             rows = self.num_rows(batch).astype(jnp.float32)
-            added = self.layer_terms.score(mode.losses, rows, lambda path: self.hyperparameter(path, constants))
+            added = self.layer_terms.score(
+                mode.losses, rows, lambda path: self.hyperparameter(path, constants), mode.training
+            )
             losses, sums = losses | added[0], sums | added[1]
         return losses, (
             sums | {"tokens": self.num_tokens(batch).astype(jnp.float32)},

@@ -45,6 +45,7 @@ from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
 from zoo.training.mesh import make_mesh, undivided_dimensions
+from zoo.training.records.ancestry import seen_tokens
 from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
 from zoo.training.records.resume_checks import (
@@ -55,8 +56,9 @@ from zoo.training.records.resume_checks import (
     check_same_origin,
     check_same_run,
     check_same_teacher,
-    missing_from_done,
+    check_unseen_text,
     restore_config,
+    warnings_of,
 )
 from zoo.training.records.run_folder import RunFolder
 from zoo.training.records.run_record import parameters_sha256, write_run_record
@@ -185,13 +187,14 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     if extension := check_same_run(folder, config):
         check_teacher(config)
         done = None
-    if done is not None:
-        for line in (*missing_from_done(folder), f"{workdir} is done already: {done['step']} steps"):
-            request.log(line)
-    else:
+    if done is None:
         check_checkpoints(folder)
         check_curves(folder)
         check_same_executor(folder, executor)
+    for line in warnings_of(folder, config):
+        request.log(line)
+    if done is not None:
+        request.log(f"{workdir} is done already: {done['step']} steps")
     return Checked(
         request=request,
         config=config,
@@ -228,6 +231,8 @@ def load(checked: Checked, datasets: data.SharedDatasets) -> Loaded:
     if isinstance(dataset, data.TranslationDataset):
         translation = TranslationEvaluator(config, dataset, model, checked.records)
     check_same_data(checked.folder, dataset)
+    if not checked.folder.steps:
+        check_unseen_text(config, dataset)
     # Only ELMo's softmax uses token ids, and task models do not have it.
     reads_ids = config.model.architecture != "elmo" or config.objective.kind not in TASKS
     if reads_ids and not checked.folder.steps:
@@ -357,11 +362,14 @@ def restore_or_initialise(
     else:
         weights, step = read_weights(Path(folder), program.abstract_state, replaceable=replaceable)
     fresh = [part for part in state["params"] if part not in weights["params"]]
+    tokens = seen_tokens(Path(folder))
     log(
-        f"starting from the parameters of {folder} at step {step}"
+        f"starting from the parameters of {folder} at step {step}, which have seen "
+        f"{'an unknown number of' if tokens is None else f'{tokens:,}'} tokens"
         + (f"; fresh values for {', '.join(fresh)}" if fresh else "")
     )
     origin = {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
+    origin |= {} if tokens is None else {"tokens": tokens}
     return state | {name: state[name] | values for name, values in weights.items()}, Progress(), origin
 
 

@@ -22,6 +22,8 @@ from zoo.models.functional import Params, Stats, initialise, initialise_statisti
 from zoo.objectives import Objective, make_objective
 from zoo.training.checkpoints.warm_start import read_weights
 from zoo.training.mesh import make_mesh
+from zoo.training.records.record_faults import check_unedited
+from zoo.training.records.run_folder import RunFolder
 from zoo.training.runtime.compilation_cache import use_compilation_cache
 from zoo.training.step import Program, make_program
 
@@ -66,7 +68,7 @@ def read_settings(folder: Path) -> tuple[ResolvedConfig, Tokenizer]:
     has no teacher.
 
     Raises:
-        ConfigError: there is no such run, or it has no checkpoints yet.
+        ConfigError: there is no such run, it has no checkpoints yet, or its config.json was edited.
     """
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not a run: it has no config.json")
@@ -78,6 +80,7 @@ def read_settings(folder: Path) -> tuple[ResolvedConfig, Tokenizer]:
         raise ConfigError(f"{folder} has no checkpoints yet")
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(f"{folder} has no tokenizer.json")
+    check_unedited(RunFolder(folder))
     tokenizer = data.load_tokenizer(folder)
     config = configs.without_teacher(configs.load(str(folder / "config.json")))
     needed = tokenizer.model_vocab_size(config.objective, config.data.row_format)

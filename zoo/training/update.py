@@ -89,7 +89,9 @@ class UpdateStep:
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
         new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
         means = {
-            name: sums[total] / jnp.maximum(sums[weight], 1) for name, (total, weight) in self._objective.means.items()
+            name: sums[total] / jnp.maximum(sums[weight], 1)
+            for name, (total, weight) in self._objective.means.items()
+            if total in sums
         }
         rate = make_schedule(self._config, constants["hyperparameters"])(state["step"])
         metrics = {

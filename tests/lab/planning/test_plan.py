@@ -511,3 +511,23 @@ def test_shipped_experiments_expand(spec):
     assert plan.experiment.contrasts
     assert plan.experiment.claim
     assert not [warning for warning in plan.warnings if "budget" in warning]
+
+
+def test_pairs_that_differ_in_several_fields_are_listed_with_the_fields():
+    plan = make_plan(fake.experiment())
+    # The arms of its contrast differ in one field.
+    assert plan.differences == []
+    assert "differences" not in plan.record()
+    together = {"both": {"no": {}, "yes": {"model.norm.placement": "post", "model.dtype": "bfloat16"}}}
+    (line,) = make_plan(unrestricted(together)).differences
+    assert sorted(line.partition(" in 2 fields: ")[2].split(", ")) == ["model.dtype", "model.norm.placement"]
+
+
+def test_generators_that_differ_are_a_warning():
+    settings = {"model.architecture": "encoder", "objective.kind": "replaced_tokens"}
+    factors = {"rate": levels("optimizer.learning_rate", 1e-3, 1e-4)}
+    joint = unrestricted(factors, base=config.override(fake.experiment().base, settings))
+    (line,) = [one for one in make_plan(joint).warnings if "their own generators" in one]
+    assert "by optimizer.learning_rate" in line
+    uniform = config.override(joint.base, {"model.generator.num_layers": 0})
+    assert not any("their own generators" in one for one in make_plan(unrestricted(factors, base=uniform)).warnings)

@@ -49,6 +49,8 @@ def staged(**changes):
             "contrasts": (),
             "claim": None,
             "prerequisites": {"body": Prerequisite(body())},
+            # The prerequisite's tokens are part of the budget of the arms that start from it.
+            "allow": ("tokens",),
             **changes,
         }
     )
@@ -309,3 +311,12 @@ def test_a_plan_with_prerequisites_trains(tmp_path):
     assert before != after
     origin = read_json(tmp_path / plan.runs[1].folder / "meta.json")["started_from"]
     assert origin["folder"] == str(tmp_path / plan.prerequisites[0].folder)
+
+
+def test_tokens_and_texts_of_a_prerequisite_count():
+    experiment = staged()
+    plan = make_plan(experiment)
+    body = plan.prerequisites[0].arm
+    first = next(arm for arm in plan.arms if arm.config.training.start_from)
+    assert first.inherited_tokens == body.tokens > 0
+    assert first.tokens == body.tokens + first.steps * first.tokens_per_step

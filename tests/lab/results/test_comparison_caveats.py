@@ -5,6 +5,7 @@ import json
 import pytest
 
 from zoo import config
+from zoo.lab.planning.evaluations import generator_differences
 from zoo.lab.results.comparison import load_comparison
 from zoo.lab.results.verdict import judge
 
@@ -41,6 +42,8 @@ def test_differences_in_what_is_scored_are_caveats(run):
         "arms are scored on different rows",
         "arms are scored on different targets",
         "arms predict what is scored from different contexts",
+        "architecture=encoder, kind=masked differs from architecture=decoder, kind=causal in 2 fields: "
+        "model.architecture, objective.kind",
     ]
     post = run("c", {"model.norm.placement": "post"})
     assert caveats(causal, post) == []
@@ -65,7 +68,8 @@ def test_differences_in_size_and_conditions_are_caveats(run, tmp_path):
     other = run("sweep/b", longer, **meta(1100, "cudnn", "y"))
     record = {"tuning": {"field": "optimizer.learning_rate", "chosen": {"b": 0.1}}}
     (tmp_path / "sweep/experiment.json").write_text(json.dumps(record))
-    lines = caveats(one, other)
+    *lines, fields = caveats(one, other)
+    assert sorted(fields.partition(" in 2 fields: ")[2].split(", ")) == ["model.dtype", "training.steps"]
     assert [line.split(": ")[0] for line in lines] == [
         f"arms differ in {what}"
         for what in (
@@ -122,3 +126,28 @@ def test_other_tokens_of_the_same_text_and_tokenizer_are_a_caveat(run):
     assert not [line for line in caveats(one, same, longer, unknown) if words in line]
     (line,) = [line for line in caveats(one, same, other) if words in line]
     assert line == f"{words} in other than in one: they did not read the same, and their losses are of other tokens"
+
+
+ELECTRA = {"model.architecture": "encoder", "objective.kind": "replaced_tokens"}
+
+
+def test_generators_that_differ_are_a_caveat_on_metrics_that_depend_on_them(run):
+    one, other = run("a", ELECTRA), run("b", ELECTRA | {"optimizer.learning_rate": 1e-4})
+    (line,) = caveats(one, other)
+    assert line.startswith(
+        "arms are scored by eval/loss on tokens that their own generators make, and these differ (by "
+    )
+    assert "optimizer.learning_rate" in line
+    # Draws that no network makes, and a depth that the generator does not have.
+    uniform = {"model.generator.num_layers": 0}
+    assert caveats(run("c", ELECTRA | uniform), run("d", ELECTRA | uniform | {"optimizer.learning_rate": 1e-4})) == []
+    assert not any("their own generators" in line for line in caveats(one, run("e", ELECTRA | {"model.num_layers": 3})))
+    pair = {name: config.default() for name in "ab"}
+    assert generator_differences(pair | {"b": config.override(config.default(), ELECTRA)}, "eval/macro_f1") is None
+
+
+def test_fields_in_which_arms_differ_are_counted_and_named(run):
+    changes = {"model.dtype": "bfloat16", "optimizer.ema_steps": 10, "model.norm.placement": "post"}
+    (line,) = (line for line in caveats(run("a", {}), run("b", changes)) if " differs from " in line)
+    named = line.partition(" in 3 fields: ")[2].split(", ")
+    assert sorted(named) == sorted(changes)

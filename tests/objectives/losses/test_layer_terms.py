@@ -27,8 +27,8 @@ from tests.support.building import (
     scanned_and_rematerialised,
     tiny,
 )
-from zoo.config import LOSS_TERMS, is_traced, program_key, used_loss_terms
-from zoo.config.fields import BY_PATH
+from zoo.config import LOSS_TERMS, declared_loss_terms, is_traced, program_key, used_loss_terms
+from zoo.config.fields import BY_PATH, FIELDS, Field
 from zoo.lab.metrics import written_metrics
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
@@ -159,7 +159,7 @@ def test_term_of_weight_0_is_not_computed(scan):
 
 def test_parts_are_weighted_by_their_rows():
     terms = LayerTerms(tiny({WEIGHT: 0.5}))
-    parts = [terms.score({("model", TERM): jnp.float32(value)}, jnp.float32(rows), lambda path: 0.5)
+    parts = [terms.score({("model", TERM): jnp.float32(value)}, jnp.float32(rows), lambda path: 0.5, True)
              for value, rows in ((2.0, 3), (10.0, 1), (99.0, 0))]  # fmt: skip
     normalizers = terms.normalizers(jnp.float32(4))
     assert sum(float(sum_of_means(losses, normalizers)) for losses, _ in parts) == 0.5 * (2 * 3 + 10) / 4
@@ -237,12 +237,13 @@ def scores(*changes):
     return evaluate(program, state["params"], state["stats"], iter(batches), program.constants(0))
 
 
-def test_evaluation_reports_terms_separately_from_the_loss():
+def test_evaluation_reports_terms_separately_from_the_loss_and_also_without_a_weight():
     plain, found = scores((WEIGHT, 0.0)), scores()
-    assert set(found) == {*plain, TERM}
-    assert {name: found[name] for name in plain} == pytest.approx(plain, rel=1e-6)
+    assert found == pytest.approx(plain, rel=1e-6)
     # Two layers, each above 1.
     assert found[TERM] > 2
+    perplexity = np.exp(found["loss"])
+    assert found["perplexity"] == pytest.approx(perplexity)
 
 
 @pytest.mark.promise(reason="whole steps are compiled")
@@ -336,7 +337,25 @@ def test_term_weights_are_program_arguments_in_every_scope():
     assert used_loss_terms(one) == (TERM,)
     assert used_loss_terms(none) == ()
     assert f"eval/{TERM}" in written_metrics(one)
-    assert f"eval/{TERM}" not in written_metrics(none)
+    assert f"eval/{TERM}" in written_metrics(none)
+    assert f"eval/{TERM}" not in written_metrics(flatten(tiny(TASK | {"training.trained_layers": 0})))
+
+
+def test_terms_of_kinds_that_are_not_in_use_are_not_declared(monkeypatch):
+    field = Field("model.ffn.of_gated", 0.0, float, "x", minimum=0, when=("model.ffn.kind", ("swiglu",)))
+    monkeypatch.setitem(LOSS_TERMS, "gated", "model.ffn.of_gated")
+    FIELDS.add(field)
+    try:
+        one, other = (flatten(tiny({"model.ffn.kind": kind})) for kind in ("swiglu", "gelu"))
+        sides = flatten(tiny(ENCODER_DECODER | {"model.decoder.ffn.kind": "swiglu"}))
+        assert [declared_loss_terms(flat) for flat in (one, other, sides)] == [
+            (TERM, "gated"),
+            (TERM,),
+            (TERM, "gated"),
+        ]
+        assert used_loss_terms(one) == ()
+    finally:
+        FIELDS.remove("model.ffn.of_gated")
 
 
 def test_every_term_has_a_config_field():

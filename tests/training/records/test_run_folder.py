@@ -16,9 +16,16 @@ from tests.support.small_runs import curves, lines, small, stop_requested_at
 from zoo import config as configs
 from zoo.errors import ConfigError, Preempted
 from zoo.files import read_json, write_json
+from zoo.interop.exporting import load_exportable
+from zoo.lab.results.run_records import load_run
+from zoo.nested import flatten, unflatten
 from zoo.training import startup, trainer
+from zoo.training.checkpoints.warm_start import check_start_from, check_teacher, read_weights
+from zoo.training.records import record_faults
+from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.run_folder import RunFolder
 from zoo.training.startup import RunRequest, check
+from zoo.training.trained_run import read_settings
 from zoo.training.trainer import run
 
 PACKAGE = str(Path(trainer.__file__).parents[1])
@@ -91,21 +98,23 @@ def folder(stopped, tmp_path):
 
 
 def test_resumed_run_reads_each_record_once(folder, reads):
-    """config.json is read once more before the folder is locked, to refuse other folders; checkpoints
+    """config.json is read once more before the folder is locked, to refuse other folders, and once as
+    it was written, for its identity; metrics.jsonl once for gaps and once to be continued; checkpoints
     are listed again where one is restored.
     """
     with reads.of_start(folder):
         assert run(small(), folder, quiet)["state"] == "done"
-    once = dict.fromkeys(("meta.json", "status.json", "metrics.jsonl"), 1)
-    assert reads.counts == once | {"config.json": 2, "checkpoints": 2}
+    once = dict.fromkeys(("meta.json", "status.json"), 1)
+    assert reads.counts == once | {"config.json": 3, "metrics.jsonl": 2, "checkpoints": 2}
 
 
-def test_finished_run_reads_only_config_and_status(tmp_path, reads):
+def test_finished_run_reads_only_its_records(tmp_path, reads):
     write_json(tmp_path / "config.json", configs.to_plain(configs.resolve(small())))
     write_json(tmp_path / "status.json", {"state": "done", "step": 12, "steps": 12, "reason": None})
     with reads.of_start(tmp_path):
         assert run(small(), tmp_path, quiet)["state"] == "done"
-    assert reads.counts == {"config.json": 2, "status.json": 1}
+    # There is no meta.json with an identity to compare config.json with.
+    assert reads.counts == {"config.json": 3, "status.json": 1}
 
 
 def test_folder_is_read_under_its_lock(tmp_path, monkeypatch):
@@ -256,8 +265,118 @@ def test_finished_run_reports_missing_records(tmp_path):
     printed = []
     with contextlib.ExitStack() as stack:
         check(RunRequest(small(), tmp_path, printed.append), "single", stack)
+    unknown = "nothing tells whether its config, data, start and software are those that it began with"
     assert [line.split(" is done")[1] for line in printed] == [
+        f", but its meta.json is gone or empty: {unknown}",
         ", but its metrics.jsonl is gone",
         ", but its checkpoints are gone",
         " already: 12 steps",
     ]
+
+
+def edited(folder, **changes):
+    """Changes fields in the config.json of a run."""
+    flat = flatten(read_json(folder / "config.json"))
+    write_json(
+        folder / "config.json", unflatten(flat | {path.replace("__", "."): new for path, new in changes.items()})
+    )
+
+
+def test_edited_config_is_refused_wherever_the_run_is_read(folder, tmp_path):
+    edited(folder, optimizer__learning_rate=0.5)
+    was = f"{folder / 'config.json'} was edited after the run had begun: its identity is"
+    assert was in refused(folder, optimizer__learning_rate=0.5)
+    # With the config of before, too: the folder says something else than what was trained.
+    assert was in refused(folder)
+    for read in (
+        lambda: read_settings(folder),
+        lambda: load_exportable(folder),
+        lambda: check_start_from(configs.resolve(small(training__start_from=str(folder)))),
+        lambda: check_teacher(configs.resolve(small(objective__distillation__teacher=str(folder)))),
+    ):
+        with pytest.raises(ConfigError, match="was edited after the run had begun"):
+            read()
+    assert was in load_run(folder).faults[0]
+
+
+def test_edits_that_change_no_result_are_none(folder):
+    edited(folder, training__eval_every=3, mesh__data=1, optimizer__clip_norm=0)
+    assert type(read_json(folder / "config.json")["optimizer"]["clip_norm"]) is int
+    assert record_faults.config_edit(RunFolder(folder)) is None
+    assert not load_run(folder).faults
+
+
+def test_interrupted_extension_is_no_edit_and_shorter_config_is_one(folder):
+    meta, longer = read_json(folder / "meta.json"), configs.identity(configs.resolve(small(training__steps=20)))
+    write_json(folder / "meta.json", meta | {"identity": longer})
+    assert "was edited" in record_faults.config_edit(RunFolder(folder))
+    extension = Extension(12, 20, 4)
+    record_extension(folder, meta, configs.resolve(small(training__steps=20)), extension)
+    assert record_faults.config_edit(RunFolder(folder)) is None
+
+
+def resumed(folder, **changes):
+    """Returns the warnings of a resumed run, without its folder."""
+    printed = []
+    assert run(small(**changes), folder, printed.append)["state"] == "done"
+    return [line.partition(f"warning: {folder} ")[2] for line in printed if line.startswith("warning: ")]
+
+
+def test_lost_meta_and_lost_rows_have_a_line_each(folder):
+    (folder / "meta.json").write_text("")
+    rows = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in rows if '"step": 2,' not in line]
+    assert len(kept) < len(rows)
+    (folder / "metrics.jsonl").write_text("".join(kept))
+    first, second = resumed(folder)
+    assert first.startswith("goes on from step 4, but its meta.json is gone or empty: nothing tells whether")
+    assert second == "goes on from step 4, but its metrics.jsonl has no training rows between steps 1 and 3"
+    assert read_json(folder / "meta.json")["written_again"] == 4
+    assert load_run(folder).faults == (
+        "meta.json was lost, and written again at step 4",
+        "its metrics.jsonl has no training rows between steps 1 and 3",
+    )
+
+
+def test_emptied_metrics_have_a_line(folder):
+    (folder / "metrics.jsonl").write_text("")
+    assert resumed(folder) == ["goes on from step 4, but its metrics.jsonl has no rows"]
+    shutil.rmtree(folder / "checkpoints" / "12")
+    printed = []
+    run(small(), folder, printed.append)
+    newest = RunFolder(folder).newest
+    wanted = f"{folder} is done with 12 steps, but its newest checkpoint is that of step {newest}; restore"
+    assert any(line.startswith(f"warning: {wanted}") for line in printed)
+    with pytest.raises(ConfigError, match=wanted):
+        read_weights(folder, {})
+
+
+@pytest.mark.parametrize(
+    ("steps", "steady", "gaps"),
+    [
+        ([0, 1, 10, 20, 30], True, []),
+        ([0, 1, 10, 30, 40], True, [(10, 30)]),
+        ([0, 1, 10, 30, 40], False, [(10, 30)]),
+        # The interval fell from 20 to 10 when the run was resumed.
+        ([0, 1, 20, 40, 50, 60], False, []),
+        ([0, 1, 20, 40, 50, 60], True, [(1, 20), (20, 40)]),
+        ([0, 30, 40, 50], True, [(0, 30)]),
+    ],
+)
+def test_gaps_are_distances_beyond_the_interval(steps, steady, gaps):
+    assert list(record_faults._gaps(steps, 10, steady)) == gaps
+
+
+def test_masks_of_an_older_version_have_a_line(tmp_path):
+    (tmp_path / "checkpoints" / "4").mkdir(parents=True)
+    config = small(model__dropout=0.1)
+    for meta, expected in (
+        ({"executor": "single"}, True),
+        ({"dropout_masks": "rows"}, False),
+        ({"executor": "single", "resumed": [{"step": 2, "dropout_masks": "rows"}]}, False),
+    ):
+        write_json(tmp_path / "meta.json", meta)
+        line = record_faults.other_masks(RunFolder(tmp_path), config)
+        assert (line is not None) == expected
+        assert not expected or "from step 4 on each row has masks of its own" in line
+        assert record_faults.other_masks(RunFolder(tmp_path), small()) is None

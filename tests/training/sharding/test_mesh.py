@@ -62,8 +62,8 @@ GROUPS = CLIPPED | {
 MESH = {"mesh.fsdp": 2, "mesh.tensor": 2}
 # Fields of a run, and what differs on eight devices. In the two kinds of attention the halves of a
 # pair of heads are on different devices, and heads share a vector on all devices; the weights of
-# the diffusion's loss differ between rows. Masks of dropout belong to rows, so that neither devices nor
-# the parts of a batch change them.
+# the diffusion's loss differ between rows. Masks of dropout belong to rows, and
+# neither devices nor the parts of a batch change them.
 CASES = {
     "rows": (CLIPPED, {}),
     "two means": (PAIRS, {}),

@@ -78,7 +78,7 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT,...",
         default="",
         help="differences between arms to allow besides the factors: tokens, parameters, flops, levels; or in what is "
-        "scored: text, tokenizer, rows, targets, context",
+        "scored: text, tokenizer, rows, targets, context; or held-out text that was trained on before: seen_text",
     )
     group.add_argument(
         "--match",

@@ -102,4 +102,5 @@ NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "training.checkpoint_every",
     "training.keep_checkpoints",
     "training.trackers",
+    "training.allow_seen_text",
 )

@@ -70,6 +70,13 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         when=("model.architecture", ("decoder", "encoder")),
     ),
     Field(
+        "training.allow_seen_text",
+        False,
+        bool,
+        "accept held-out text that the run of training.start_from, or the teacher, was trained on",
+        added=True,
+    ),
+    Field(
         "training.trained_layers",
         AUTO,
         int,
@@ -100,7 +107,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         str,
         "random numbers of dropout",
         {
-            "threefry": "each row of a batch has masks of its own, the same on any device and mesh and in any micro-batch",
+            "threefry": "each row has masks of its own, the same on any device and mesh and in any micro-batch",
             "rbg": "the device's own generator, faster on a GPU or TPU; masks depend on device, mesh and micro-batches",
         },
     ),

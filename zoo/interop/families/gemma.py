@@ -51,6 +51,19 @@ def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def gemma_deviations(hf: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns a line where `hidden_act` is not what is computed, though a version of the class may
+    compute it.
+    """
+    used, other = hf.get("hidden_activation"), hf.get("hidden_act")
+    if used is None or other in (None, used):
+        return ()
+    return (
+        f"hidden_act={other} is not read: hidden_activation={used} takes its place, as the authors' code has it; "
+        "versions of transformers that read hidden_act compute something else",
+    )
+
+
 def _gemma(settings: SettingsReader) -> dict[str, Any]:
     settings.expect(None, False, use_bidirectional_attention="a decoder sees no later token")
     return {"model.norm.unit_offset": True, "model.embedding.scale": "sqrt_dim"}
@@ -137,6 +150,7 @@ CLASSES = {
         model_type="gemma",
         prefix="model",
         custom_settings={"hidden_act": SETTINGS["hidden_activation"]},
+        deviations=gemma_deviations,
     ),
     "Gemma2ForCausalLM": Importer(gemma2_config, rules, GEMMA2, model_type="gemma2", prefix="model"),
     "Gemma3ForCausalLM": Importer(gemma3_config, rules, GEMMA3, model_type="gemma3_text", prefix="model"),

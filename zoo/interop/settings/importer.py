@@ -29,7 +29,9 @@ class Importer:
         model_type: name of the family in `config.json`; empty for a class outside transformers.
         prefix: prefix of all tensors except those of the heads; files may omit it.
         zero_if_missing: tensors that a file may lack and that are 0 then.
-        note: a line that the import prints.
+        note: a line that the import prints and records.
+        deviations: from a `config.json` to lines about settings that are deliberately read otherwise
+            than some version of the class reads them, which the import prints and records.
         custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
             differently.
     """
@@ -44,6 +46,7 @@ class Importer:
     zero_if_missing: tuple[str, ...] = ()
     custom_settings: Mapping[str, Setting] = field(default_factory=dict)
     note: str = ""
+    deviations: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda settings: ()
 
 
 class SettingsError(ConfigError):

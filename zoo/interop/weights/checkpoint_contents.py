@@ -23,7 +23,7 @@ class CheckpointContents:
         files: all files that belong to it.
         tokenizer: its tokenizer; None if it has no readable one.
         extra_metadata: further entries of the run's record of where it came from.
-        notes: lines to print at the import.
+        notes: lines that the import prints and records.
         extra_tokenizers: further tokenizers, by the name of their file in a run.
     """
 

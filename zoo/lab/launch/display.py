@@ -86,6 +86,8 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
     )
     for what, text in _common(plan.arms, experiment).items():
         line(f"{what}{' of every arm' if len(plan.arms) > 1 else ''}: {text}")
+    for text in plan.differences:
+        line(text)
     console.print()
     for warning in plan.warnings:
         line(f"warning: {warning}", "yellow")

@@ -17,6 +17,7 @@ from zoo.lab.planning.prerequisites import references
 from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
+from zoo.training.records.record_faults import config_edit
 from zoo.training.records.run_folder import FolderState, RunFolder
 
 
@@ -100,6 +101,8 @@ def _difference(folder: Path, run: PlannedRun) -> str:
     """Returns how the run in `folder` differs from `run`; empty without a difference or a run."""
     there = RunFolder(folder)
     try:
+        if edited := config_edit(read_folder(folder)):
+            return f"holds a run whose config.json is not that of its start: {edited}"
         found = there.resolved_config
         if found is None:
             return "holds a run without its config.json" if (folder / "status.json").exists() else ""

@@ -19,6 +19,7 @@ class PlannedArm:
         overrides: changes to the base config, flat.
         config: the resolved config, with the first seed.
         parameters: counts by part; "total" is all of them.
+        inherited_tokens: tokens that the run which it starts from has seen; 0 if that is not known.
     """
 
     name: str
@@ -27,6 +28,7 @@ class PlannedArm:
     config: config.ResolvedConfig
     parameters: dict[str, int]
     flops_per_token: float
+    inherited_tokens: int = 0
 
     @property
     def tokens_per_step(self) -> int:
@@ -38,9 +40,11 @@ class PlannedArm:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the whole training, with fewer rows during `data.batch_stages`."""
+        """Tokens of the whole training, with fewer rows during `data.batch_stages`, and those that its
+        initial parameters have seen.
+        """
         data = self.config.data
-        return sum_before(data.batch_stages, self.steps, data.batch_size) * data.sequence_length
+        return sum_before(data.batch_stages, self.steps, data.batch_size) * data.sequence_length + self.inherited_tokens
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from zoo import config
@@ -13,6 +14,7 @@ from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
 from zoo.lab.planning.prerequisites import incompatible_starts, prerequisite_vocab_size, references, unknown_references
 from zoo.lab.planning.size_matching import find_matching_value
 from zoo.nested import flatten
+from zoo.training.records.ancestry import ALLOWED, NAME, START, seen_tokens
 
 
 class ArmResolver:
@@ -93,6 +95,8 @@ class ArmResolver:
     def _resolve(self, name: str, settings: Mapping[str, Any]) -> PlannedArm | None:
         """Returns an arm with its cost; None if it starts from a prerequisite that has problems."""
         unresolved = config.override(settings, {"seed": self._experiment.seeds[0]})
+        if NAME in self._experiment.allow:
+            unresolved = config.override(unresolved, {ALLOWED: True})
         if lines := unknown_references(unresolved, self.prerequisites):
             raise ConfigError(lines)
         if any(self.prerequisites[needed] is None for needed in references(unresolved).values()):
@@ -103,7 +107,14 @@ class ArmResolver:
         if lines := list(incompatible_starts(resolved, sources)):
             raise ConfigError(lines)
         cost = count_cost(resolved)
-        return PlannedArm(name, {}, {}, resolved, dict(cost.parameters), float(cost.flops_per_token))
+        sizes = dict(cost.parameters), float(cost.flops_per_token)
+        return PlannedArm(name, {}, {}, resolved, *sizes, self._inherited_tokens(resolved))
+
+    def _inherited_tokens(self, resolved: config.ResolvedConfig) -> int:
+        needed, folder = references(resolved).get(START), resolved.training.start_from
+        if needed is not None:
+            return self.prerequisites[needed].tokens
+        return (seen_tokens(Path(folder)) or 0) if folder else 0
 
     def _resolve_config(self, unresolved: Mapping[str, Any], vocab_size: int | None) -> config.ResolvedConfig:
         resolved = config.resolve(unresolved, vocab_size)

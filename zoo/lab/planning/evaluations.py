@@ -1,13 +1,16 @@
 """Compares what the evaluations of arms score: metrics of one name may measure different things."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from zoo.config import chosen_differences
 from zoo.data.pipeline.evaluation_fingerprint import EvaluationFingerprint, evaluation_fingerprint
 from zoo.errors import listed
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.measures import measure_name
-from zoo.lab.metrics import is_per_token
+from zoo.lab.metrics import OF_REPLACED_TOKENS, base_name, is_per_token
 from zoo.lab.planning.arm import PlannedArm
+from zoo.nested import flatten
 
 _WHAT = {
     "text": "are scored on different texts",
@@ -40,6 +43,64 @@ def evaluation_differences(experiment: Experiment, arms: list[PlannedArm]) -> di
         for what, line in fingerprint_differences(prints, metric).items():
             found[what].append(line)
     return found
+
+
+def generator_differences(configs: Mapping[str, Mapping[str, Any]], metric: str) -> str | None:
+    """Returns a line if a metric scores what networks make that are trained with the arms, and these
+    networks differ: the generators of replaced-token detection (Clark et al. 2020).
+
+    A generator has the model's fields but for its depth and width, its rate and its training.
+
+    Args:
+        configs: by the name of the arm; the first is compared with all others.
+        metric: what is compared.
+    """
+    flats = {name: flatten(settings) for name, settings in configs.items()}
+    if base_name(metric) not in OF_REPLACED_TOKENS or not metric.startswith("eval/"):
+        return None
+    if not any(
+        flat.get("objective.kind") == "replaced_tokens" and flat.get("model.generator.num_layers")
+        for flat in flats.values()
+    ):
+        return None
+    (_, first), *others = configs.items()
+    paths = dict.fromkeys(path for _, other in others for path in chosen_differences(first, other))
+    paths.pop("model.num_layers", None)
+    if not paths:
+        return None
+    return (
+        f"arms are scored by {metric} on tokens that their own generators make, and these differ (by "
+        f"{listed(paths)}): a better generator is harder to tell from text; any models compare by the score of a task "
+        "that they are fine-tuned on"
+    )
+
+
+def generator_warnings(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
+    """Returns a line for each metric that compares arms with different generators."""
+    configs = {arm.name: arm.config for arm in arms}
+    compared = {experiment.metric: list(configs)}
+    for contrast in named_contrasts(experiment):
+        if contrast.a.metric == contrast.b.metric != experiment.metric:
+            compared.setdefault(contrast.a.metric, [contrast.a.arm]).append(contrast.b.arm)
+    lines = (generator_differences({name: configs[name] for name in names}, one) for one, names in compared.items())
+    return [line for line in lines if line]
+
+
+def field_differences(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
+    """Returns a line for each pair of arms that differ in more than one field, with the fields: the
+    arms of each contrast, or without contrasts the first arm and each other.
+    """
+    configs = {arm.name: arm.config for arm in arms}
+    pairs = [(contrast.b.arm, contrast.a.arm) for contrast in named_contrasts(experiment)]
+    pairs = pairs or [(arms[0].name, arm.name) for arm in arms[1:]]
+    lines = (several_fields(one, configs[one], other, configs[other]) for one, other in dict.fromkeys(pairs))
+    return [line for line in lines if line]
+
+
+def several_fields(one: str, config: Mapping[str, Any], other: str, its: Mapping[str, Any]) -> str | None:
+    """Returns in which fields two arms differ; None if it is at most one."""
+    paths = chosen_differences(config, its)
+    return f"{other} differs from {one} in {len(paths)} fields: {listed(paths, 12)}" if len(paths) > 1 else None
 
 
 def fingerprint_differences(prints: Mapping[str, EvaluationFingerprint], metric: str) -> dict[str, str]:

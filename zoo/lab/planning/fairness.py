@@ -11,6 +11,9 @@ from zoo.lab.declarations import DIFFERENCES
 from zoo.lab.experiment import Experiment
 from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
 from zoo.lab.planning.evaluations import evaluation_differences
+from zoo.lab.planning.prerequisites import references
+from zoo.nested import flatten
+from zoo.training.records.ancestry import NAME, START, Texts, seen_held_out_text, seen_text
 
 
 def fairness_warnings(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
@@ -43,6 +46,7 @@ def unfair_differences(experiment: Experiment, arms: list[PlannedArm]) -> dict[s
         found["levels"] += _unequal_levels(factor, {level: changes for level, changes in levels.items() if changes})
         for name, size in (("tokens", lambda arm: arm.tokens), *SIZE_OF.items()):
             found[name] += _unequal_sizes(factor, arms, DIFFERENCES[name], size)
+    found[NAME] += _seen_text(experiment, arms)
     for what, lines in evaluation_differences(experiment, arms).items():
         found[what] += lines
     return found
@@ -101,3 +105,21 @@ def _unequal_sizes(factor: str, arms: list[PlannedArm], what: str, size: Callabl
         f'factor "{factor}" changes {what} by up to {worst:.1%}: from {size(low):,.0f} ({low.levels[factor]}) '
         f"to {size(high):,.0f} ({high.levels[factor]})"
     ]
+
+
+def _seen_text(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
+    """Returns a line for each way in which arms are scored on text that they were trained on before,
+    by the names of their sources: contents are compared when a run starts.
+    """
+    found: dict[str, list[str]] = {}
+    for arm in arms:
+        flat = flatten(arm.config)
+        if name := references(arm.config).get(START):
+            before = Texts.of_fields(flatten(experiment.prerequisites[name].config))
+            why = seen_text(Texts.of_fields(flat), before)
+            lines = [f"held-out text was training text of the prerequisite run {name}: {why}"] if why else []
+        else:
+            lines = seen_held_out_text(flat)
+        for line in lines:
+            found.setdefault(line, []).append(arm.name)
+    return [f"arm {' and arm '.join(names)}: {line}" for line, names in found.items()]

@@ -14,6 +14,7 @@ from zoo.lab.declarations import PREREQUISITE_PREFIX
 from zoo.lab.experiment import Experiment, named_contrasts, required_measures
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
+from zoo.lab.planning.evaluations import field_differences, generator_warnings
 from zoo.lab.planning.fairness import fairness_warnings
 from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
@@ -52,6 +53,11 @@ class Plan:
     def plugins(self) -> tuple[str, ...]:
         """The plug-ins of its runs, as the field `plugins` names them."""
         return tuple(dict.fromkeys(entry for run in self.in_order for entry in run.config.plugins))
+
+    @property
+    def differences(self) -> list[str]:
+        """A line for each pair of arms that differ in several fields (`field_differences`)."""
+        return field_differences(self.experiment, self.arms) if len(self.arms) > 1 else []
 
     @property
     def noise(self) -> dict[str, Any]:
@@ -122,6 +128,7 @@ class Plan:
                 | {"margin": float(contrast.margin)}
                 for contrast in named_contrasts(experiment)
             ],
+            **({"differences": lines} if (lines := self.differences) else {}),
             "warnings": self.warnings,
         }
 
@@ -148,6 +155,7 @@ def make_plan(experiment: Experiment) -> Plan:
     first, runs = _plan_runs(experiment, prerequisites, arms)
     warnings = [
         *fairness_warnings(experiment, arms),
+        *generator_warnings(experiment, arms),
         *untuned_arm_warnings(experiment),
         *tuned_elsewhere_warnings(experiment),
     ]

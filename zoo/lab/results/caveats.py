@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.errors import listed
 from zoo.lab.formatting import count
+from zoo.lab.planning.evaluations import several_fields
 from zoo.lab.results.instability import instability_caveats
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
@@ -48,6 +49,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
     found += instability_caveats(sweep)
+    found += _differences_of_contrasts(sweep)
     if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
         found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {listed(empty, 6)}")
     if undone := [run for run in sweep.prerequisites if run.state != "done"]:
@@ -80,6 +82,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:
             found.append(f"runs of the arm {arm.label} differ in fields other than the seed: {', '.join(keys)}")
+    found += [f"{run.folder.name}: {line}" for run in (*sweep.runs, *sweep.prerequisites) for line in run.faults]
     found += [
         f"{run.folder.name}: {count(run.unreadable_lines, 'line')} of metrics.jsonl could not be read and were skipped"
         for run in sweep.runs
@@ -93,3 +96,14 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         if run.disordered_lines
     ]
     return found
+
+
+def _differences_of_contrasts(sweep: SweepResults) -> list[str]:
+    """Returns a line for each contrast of two arms whose runs differ in several fields."""
+    lines = []
+    for contrast in sweep.contrasts:
+        runs = [next((run for run in sweep.runs_of(side.arm) if run.config), None) for side in (contrast.b, contrast.a)]
+        if None not in runs and contrast.a.arm != contrast.b.arm:
+            (one, config), (other, its) = ((sweep.arm(run.arm).label, run.config) for run in runs)
+            lines.append(several_fields(one, config, other, its))
+    return list(dict.fromkeys(filter(None, lines)))

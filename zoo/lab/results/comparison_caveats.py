@@ -13,11 +13,12 @@ from zoo.data.pipeline.batch_stages import sum_before
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.errors import ConfigError, DataError
 from zoo.lab.planning.arm import SIZE_TOLERANCE
-from zoo.lab.planning.evaluations import fingerprint_differences, values_by_arm
+from zoo.lab.planning.evaluations import fingerprint_differences, generator_differences, several_fields, values_by_arm
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict, as_text
 from zoo.lab.results.token_caveats import token_caveats
 from zoo.nested import flatten
+from zoo.training.records.ancestry import inherited_tokens
 from zoo.training.records.run_folder import read_json_object
 
 
@@ -31,6 +32,8 @@ def comparison_caveats(arms: list[Arm], runs: list[RunRecord], metric: str) -> l
     """
     first = {arm.label: next(run for run in runs if run.arm == arm.name) for arm in arms}
     lines = _evaluation_caveats(first, metric) if metric.startswith("eval/") else []
+    settings = {label: run.config for label, run in first.items()}
+    lines += [line] if (line := generator_differences(settings, metric)) else []
     for words, value in _SIZES.items():
         sizes = {label: size for label, run in first.items() if (size := value(run))}
         if len(sizes) > 1 and max(sizes.values()) > (1 + SIZE_TOLERANCE) * min(sizes.values()):
@@ -43,7 +46,9 @@ def comparison_caveats(arms: list[Arm], runs: list[RunRecord], metric: str) -> l
             lines.append(
                 f"arms differ in {words}: {_grouped({k: text or 'not recorded' for k, text in found.items()})}"
             )
-    return [*lines, *token_caveats(runs)]
+    lines += token_caveats(runs)
+    (one, reference), *others = settings.items()
+    return lines + [line for other, its in others if (line := several_fields(one, reference, other, its))]
 
 
 def _evaluation_caveats(first: Mapping[str, RunRecord], metric: str) -> list[str]:
@@ -73,7 +78,8 @@ def _tokens(run: RunRecord) -> float:
     flat = flatten(run.config)
     try:
         stages = flat.get("data.batch_stages", ())
-        return sum_before(stages, flat["training.steps"], flat["data.batch_size"]) * flat["data.sequence_length"]
+        own = sum_before(stages, flat["training.steps"], flat["data.batch_size"]) * flat["data.sequence_length"]
+        return own + inherited_tokens(run.meta)
     except (KeyError, TypeError, ValueError):
         return 0
 

@@ -14,7 +14,9 @@ from zoo.errors import ConfigError
 from zoo.files import is_step, number_in
 from zoo.lab.measures import read_measured
 from zoo.lab.metrics import higher_is_better
+from zoo.lab.results.schema import as_list
 from zoo.nested import flatten, unflatten
+from zoo.training.records.record_faults import MASKS, config_edit, missing_rows
 from zoo.training.records.run_folder import RunFolder
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
@@ -36,6 +38,7 @@ class RunRecord:
 
     Attributes:
         rows, unreadable_lines, disordered_lines: the content of metrics.jsonl (`Curves`).
+        faults: a line for each fault of its records (`zoo.training.records.record_faults`).
     """
 
     folder: Path
@@ -47,6 +50,7 @@ class RunRecord:
     rows: list[dict[str, float]] = field(default_factory=list)
     unreadable_lines: int = 0
     disordered_lines: int = 0
+    faults: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -142,7 +146,23 @@ def read_run(folder: Path, problems: list[str]) -> RunRecord:
     if measured := read_measured(folder, status):
         rows = _add_measured(rows, run_step(status, rows), measured)
     seed = config.get("seed") if type(config.get("seed")) is int else 0
-    return RunRecord(folder, "", seed, config, meta, status, rows, curves.unreadable_lines, curves.disordered_lines)
+    lines = curves.unreadable_lines, curves.disordered_lines
+    return RunRecord(folder, "", seed, config, meta, status, rows, *lines, faults=_faults(found))
+
+
+def _faults(folder: RunFolder) -> tuple[str, ...]:
+    """Returns the faults of records that reading each file by itself does not show."""
+    found = [line] if (line := config_edit(folder)) else []
+    if folder.state.name == "done" and not folder.meta:
+        found.append("meta.json is gone or empty: data, software and device are not compared")
+    if written := folder.meta.get("written_again"):
+        found.append(f"meta.json was lost, and written again at step {written}")
+    masks = [entry for entry in as_list(folder.meta.get("resumed")) if isinstance(entry, dict) and MASKS in entry]
+    if masks and MASKS not in folder.meta:
+        found.append(
+            f"masks of dropout are drawn by row from step {masks[0].get('step')} on, and before for a micro-batch"
+        )
+    return (*found, *missing_rows(folder))
 
 
 def _add_measured(rows: list[dict[str, float]], step: int, measured: dict[str, float | None]) -> list[dict[str, float]]:

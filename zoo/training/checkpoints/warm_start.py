@@ -12,6 +12,8 @@ from zoo.files import read_json
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.integrity import find_damage
 from zoo.training.checkpoints.tree_differences import NOTHING_REPLACEABLE, ReplaceableParts
+from zoo.training.records.record_faults import config_edit, lost_checkpoint
+from zoo.training.records.run_folder import RunFolder
 
 WEIGHTS = ("params", "stats")
 
@@ -58,10 +60,10 @@ def check_teacher(config: ResolvedConfig) -> None:
 
 
 def check_trained_run(folder: str, field: str) -> None:
-    """Checks that a folder holds a run with parameters.
+    """Checks that a folder holds a run with parameters, and with the config that it was trained with.
 
     Raises:
-        ConfigError: naming the field and what is missing.
+        ConfigError: naming the field and what is missing; config.json was edited.
     """
     for name, problem in (
         ("config.json", "is not a run"),
@@ -70,6 +72,8 @@ def check_trained_run(folder: str, field: str) -> None:
     ):
         if not (Path(folder) / name).exists():
             raise ConfigError(f"{field}={folder} {problem}: there is no {Path(folder) / name}")
+    if line := config_edit(RunFolder(Path(folder), strict=False)):
+        raise ConfigError(f"{field}={folder}: {line}")
 
 
 def check_same_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
@@ -128,12 +132,15 @@ def read_weights(
         ({"params", "stats"}, the step of the checkpoint).
 
     Raises:
-        ConfigError: for every parameter that is missing, unexpected or of another shape.
+        ConfigError: for every parameter that is missing, unexpected or of another shape; the latest
+            checkpoint is wanted of a run that is done, and the one of its end is gone.
         DataError: the checkpoint is damaged.
     """
     checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
     try:
         number = checkpoints.resolve_step(step)
+        if step == "latest" and (line := lost_checkpoint(RunFolder(folder, strict=False))):
+            raise ConfigError(f"{line}, or take the older one by --step {number} where a command has it")
         if (reason := find_damage(checkpoints.folder / str(number))) is not None:
             raise DataError(f"checkpoint {number} of {folder} is damaged: {reason}")
         try:

@@ -11,7 +11,10 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import is_step, write_json
+from zoo.nested import flatten
+from zoo.training.records.ancestry import NAME, seen_held_out_text
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension
+from zoo.training.records.record_faults import check_unedited, lost_checkpoint, lost_records, other_masks
 from zoo.training.records.recorded_tokens import differing_tokens
 from zoo.training.records.run_folder import RunFolder, recorded_executor
 
@@ -23,8 +26,8 @@ def check_same_run(folder: RunFolder, config: ResolvedConfig) -> Extension | Non
         How `training.steps` grows, if the run is to be trained longer.
 
     Raises:
-        ConfigError: one line for every result-relevant field that differs; the run cannot be
-            trained longer.
+        ConfigError: one line for every result-relevant field that differs; its config.json was edited;
+            the run cannot be trained longer.
     """
     workdir = folder.path
     try:
@@ -34,6 +37,7 @@ def check_same_run(folder: RunFolder, config: ResolvedConfig) -> Extension | Non
         raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
     if before is None:
         return None
+    check_unedited(folder)
     changed = configs.difference(
         configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config))
     )
@@ -92,6 +96,17 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
 def _fingerprint_in(record: dict[str, Any], part: str) -> Any:
     """Returns the fingerprint of a part of a data set's record, or None if it has no such part."""
     return record[part].get("fingerprint") if isinstance(record.get(part), dict) else None
+
+
+def check_unseen_text(config: ResolvedConfig, dataset: data.TextDataset) -> None:
+    """Refuses a run whose held-out text was training text of the run that it starts from, or of its
+    teacher.
+
+    Raises:
+        ConfigError: naming that run and how the texts overlap, unless `training.allow_seen_text`.
+    """
+    if not config.training.allow_seen_text and (lines := seen_held_out_text(flatten(config), dataset.summary())):
+        raise ConfigError([f"{line}; take other text, or allow it: --allow {NAME}" for line in lines])
 
 
 def check_same_origin(folder: RunFolder, origin: dict[str, Any] | None) -> None:
@@ -215,13 +230,15 @@ def check_checkpoints(folder: RunFolder) -> None:
         )
 
 
-def missing_from_done(folder: RunFolder) -> list[str]:
-    """Returns a line for each record that is gone from a run that is done."""
-    return [
-        f"warning: {folder.path} is done, but {what} gone"
-        for what, present in (
-            ("its metrics.jsonl is", (folder.path / "metrics.jsonl").exists()),
-            ("its checkpoints are", bool(folder.steps)),
-        )
-        if not present
+def warnings_of(folder: RunFolder, config: ResolvedConfig) -> list[str]:
+    """Returns a line for each fault in the records of a run that is resumed, or done already."""
+    done, lines = folder.final_status is not None, []
+    if done or folder.newest:
+        ends = "is done, but {}" if done else f"goes on from step {folder.newest}, but {{}}"
+        lines += [f"warning: {folder.path} {ends.format(what)}" for what in lost_records(folder)]
+    if done and not folder.steps:
+        lines.append(f"warning: {folder.path} is done, but its checkpoints are gone")
+    lines += [
+        f"warning: {line}" for line in (lost_checkpoint(folder), None if done else other_masks(folder, config)) if line
     ]
+    return lines

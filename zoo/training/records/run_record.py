@@ -19,8 +19,10 @@ from zoo.config import ResolvedConfig, plugins
 from zoo.files import write_json
 from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.models import cost
+from zoo.nested import flatten
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.records.processor import processor_name
+from zoo.training.records.record_faults import MASKS, OF_ROWS, draws_masks_by_row
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -100,7 +102,8 @@ def write_run_record(
     """Writes config.json, meta.json, the texts of plug-ins and the tokenizer.
 
     A resumed run appends its software and hardware to the "resumed" list of meta.json and leaves
-    the rest as it was at the start.
+    the rest as it was at the start, except for the identity, which is that of config.json as it is
+    written now.
 
     Args:
         folder: where the files go.
@@ -114,9 +117,11 @@ def write_run_record(
     """
     plugins.store(folder, config.plugins)
     write_json(folder / "config.json", configs.to_plain(config))
+    masks = {MASKS: OF_ROWS} if draws_masks_by_row(flatten(config)) else {}
     if step and before:
-        resumption = {"step": step, "executor": executor, **environment()}
-        write_json(folder / "meta.json", before | {"resumed": [*before.get("resumed", []), resumption]})
+        resumption = {"step": step, "executor": executor, **environment(), **masks}
+        resumed = [*before.get("resumed", []), resumption]
+        write_json(folder / "meta.json", before | {"identity": configs.identity(config), "resumed": resumed})
         return
     write_json(
         folder / "meta.json",
@@ -124,6 +129,9 @@ def write_run_record(
             "identity": configs.identity(config),
             "executor": executor,
             **environment(),
+            **masks,
+            # Of a run whose meta.json was lost, this is not the record of its start.
+            **({"written_again": step} if step else {}),
             "data": dataset.summary(),
             "parameters": size.parameters,
             "flops_per_token": size.flops_per_token,
