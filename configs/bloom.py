@@ -7,8 +7,8 @@ Sizes: 560m (559,214,592 parameters), 1b1 (1,065,314,304), 1b7 (1,722,408,960), 
 7b1 (7,069,016,064) and 176b (176,247,271,424); tiny and smoke for a CPU. Rates, batches of rows of
 2048 tokens, 341 billion tokens (176b: 366), 375 million of them warm-up, Adam with betas 0.9 and
 0.95, decay 0.1 and clipping at 1 are Table 3 of the paper; its cosine ends at 1e-5 (176b: 6e-6)
-after 410 billion tokens, here with the last step. 176b begins from a deviation of 0.0048 by its
-launch script.
+after 410 billion tokens, here with the last step. Initial values and epsilon are those of the
+authors' launch scripts.
 """
 
 from zoo.config import default, override, sized
@@ -37,7 +37,7 @@ SIZES = {
     "1b7": _size(2048, 24, 16, 512, 2e-4),
     "3b": _size(2560, 30, 32, 512, 1.6e-4),
     "7b1": _size(4096, 30, 32, 512, 1.2e-4),
-    "176b": _size(14336, 70, 112, 2048, 6e-5, 366e9, 6e-6) | {"model.init.std": 0.0048},
+    "176b": _size(14336, 70, 112, 2048, 6e-5, 366e9, 6e-6),
 }
 
 
@@ -54,7 +54,7 @@ def get_config(argument: str = "560m"):
             "model.ffn.kind": "gelu",
             "model.ffn.gelu_approximation": "tanh",
             "model.tie_embeddings": True,
-            "model.init.std": 0.02,
+            "model.init.std": 0.0048,
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",

@@ -5,7 +5,7 @@
 Sizes, with the head for masked tokens: base (66,985,530 parameters); tiny and smoke for a CPU.
 Stated by the paper (section 3): 6 layers of BERT-base, batches of up to 4000 rows, masks drawn
 anew, no next sentence. From the authors' training script: rate 5e-4 after 5 % of the steps, linear
-decay, Adam's epsilon 1e-6, no weight decay, gradients clipped at 5, three passes over the text,
+decay, Adam's betas 0.9 and 0.98 and epsilon 1e-6, no weight decay, gradients clipped at 5, three passes over the text,
 which are about 6500 updates. What is published was distilled from BERT and began from every other
 of its layers, as configs/distill.py does with any run; here the model is trained on masked tokens
 alone. The model's 30,522 ids hold [MASK].
@@ -45,6 +45,7 @@ def get_config(argument: str = "base"):
             "training.microbatch_size": 200,
             "training.steps": 6500,
             "optimizer.learning_rate": 5e-4,
+            "optimizer.beta2": 0.98,
             "optimizer.epsilon": 1e-6,
             "optimizer.clip_norm": 5.0,
             "schedule.kind": "linear",

@@ -68,6 +68,7 @@ def get_config(argument: str = "2b"):
             "optimizer.learning_rate": 3e-4,
             "optimizer.weight_decay": 0.1,
             "optimizer.beta2": 0.95,
+            "optimizer.epsilon": 1e-5,
             "optimizer.clip_norm": 1.0,
             "schedule.kind": "cosine",
             "schedule.warmup_steps": 2000,

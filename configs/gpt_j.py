@@ -5,11 +5,14 @@ RoPE on neighbouring pairs of the first 64 of 256 dimensions of each head, no bi
 
 Sizes: 6b (6,050,882,784 parameters); tiny and smoke for a CPU. Shape, rate and the 383,500 steps of
 512 rows of 2048 tokens are those of the authors' code and model card. Their schedule ends at a tenth of
-the rate after 300,000 steps and stays there; this one reaches it at the last step.
+the rate after 300,000 steps and stays there; this one reaches it at the last step. Adam has optax's betas
+there. Initial values have the variance 1 / fan-in; their output matrices begin at 2 / (L sqrt(D)), here
+at 1 / sqrt(2 L) of the others.
 """
 
 from zoo.config import default, override, sized
 
+VOCABULARY = 50_400
 SIZES = {"6b": {"model.dim": 4096, "model.num_layers": 28, "model.attention.num_heads": 16}}
 
 
@@ -31,11 +34,13 @@ def get_config(argument: str = "6b"):
             "model.ffn.gelu_approximation": "tanh",
             "model.tie_embeddings": False,
             "model.head.bias": True,
-            "model.init.std": 0.02,
+            "model.init.kernel": "lecun_normal",
+            "model.init.embedding_std": VOCABULARY**-0.5,
+            "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
-            "data.tokenizer.vocab_size": 50400,
+            "data.tokenizer.vocab_size": VOCABULARY,
             "data.sequence_length": 2048,
             "data.batch_size": 512,
             "training.steps": 383_500,
@@ -43,7 +48,6 @@ def get_config(argument: str = "6b"):
             "training.checkpoint_every": 1000,
             "optimizer.learning_rate": 0.00012,
             "optimizer.weight_decay": 0.1,
-            "optimizer.beta2": 0.95,
             "optimizer.clip_norm": 1.0,
             "schedule.kind": "cosine",
             "schedule.warmup_steps": 3000,

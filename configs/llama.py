@@ -7,7 +7,7 @@ Sizes: 7b (6,738,415,616 parameters), 13b (13,015,864,320), 33b (32,528,943,616)
 (65,285,660,672); of the second generation v2-7b and v2-13b (as many as before), v2-34b
 (33,743,970,304) and v2-70b (68,976,648,192), the last two with 8 key/value heads; tiny and smoke
 for a CPU. Optimizer and schedule are Table 2 and section 2.3 of the first paper and section 2.2 of
-the second.
+the second; only that one states epsilon, 1e-5.
 """
 
 from zoo.config import default, override, sized
@@ -25,7 +25,13 @@ def _size(dim: int, layers: int, heads: int, hidden: int, **more) -> dict:
 
 # The two large ones read 1.4 T tokens, the others 1.0 T (Table 2).
 LONGER = {"optimizer.learning_rate": 1.5e-4, "training.steps": 334_000}
-SECOND = {"model.norm.epsilon": 1e-5, "data.sequence_length": 4096, "data.batch_size": 1024, "training.steps": 500_000}
+SECOND = {
+    "model.norm.epsilon": 1e-5,
+    "data.sequence_length": 4096,
+    "data.batch_size": 1024,
+    "training.steps": 500_000,
+    "optimizer.epsilon": 1e-5,
+}
 SIZES = {
     "7b": _size(4096, 32, 32, 11008),
     "13b": _size(5120, 40, 40, 13824),

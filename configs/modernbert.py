@@ -9,9 +9,10 @@ either side, and rotate by base 10,000; global ones by base 160,000 (10,000 befo
 longer). The embedding is normalised, so that the first layer has no norm before its attention
 (section 2.1 and Table 4). This is the first phase of training (section 2.2 and Table 3): 1.7 trillion
 tokens in rows of 1024, 30 % of the tokens hidden, StableAdamW in place of clipping by the gradient's
-norm, a warm-up over 3 billion tokens, then a constant rate. Not done: batches that grow at first, rows
-of 8192 afterwards, and for large the start from tiled weights of base and the lower rate of its second
-half.
+norm, a decay that is not multiplied by the rate (appendix A.4), a warm-up over 3 billion tokens (large:
+2 billion), then a constant rate. Not done: batches that grow at first, dropout of 0.1 on the output of
+attention alone, rows of 8192 afterwards, and for large the start from tiled weights of base and the
+lower rate of its second half.
 """
 
 from zoo.config import default, override, sized
@@ -31,7 +32,13 @@ def _size(dim: int, layers: int, heads: int, hidden: int) -> dict:
 SIZES = {
     "base": _size(768, 22, 12, 1152),
     "large": _size(1024, 28, 16, 2624)
-    | {"optimizer.learning_rate": 5e-4, "data.batch_size": 4928, "training.microbatch_size": 56},
+    | {
+        "optimizer.learning_rate": 5e-4,
+        "data.batch_size": 4928,
+        "training.microbatch_size": 56,
+        "training.steps": 340_600,
+        "schedule.warmup_steps": 396,
+    },
 }
 
 
@@ -76,6 +83,7 @@ def get_config(argument: str = "base"):
             "optimizer.kind": "stable_adamw",
             "optimizer.learning_rate": 8e-4,
             "optimizer.weight_decay": 1e-5,
+            "optimizer.weight_decay_form": "independent",
             "optimizer.beta1": 0.9,
             "optimizer.beta2": 0.98,
             "optimizer.epsilon": 1e-6,

@@ -6,7 +6,7 @@ three of four layers.
 Sizes: 7b (7,298,011,136 parameters) and 32b (32,233,522,176); tiny and smoke for a CPU. Shapes are those
 of the published checkpoints. Rows, batches, rates, the z-loss and the warm-up are those of the authors'
 pre-training scripts (OLMo-core, `scripts/official/OLMo3`); the 7b was first scheduled for the 5 trillion
-tokens that stand here. The embedding has no weight decay there. The middle stage, and the last one for
+tokens that stand here. Norms are decayed there, the embedding is not. The middle stage, and the last one for
 long texts, in which YaRN stretches the layers without a window, are not part of this.
 """
 
@@ -59,7 +59,7 @@ def get_config(argument: str = "7b"):
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.weight_decay": 0.1,
-            **by_role(embedding={"weight_decay": 0.0}),
+            **by_role(embedding={"weight_decay": 0.0}, vector={"weight_decay": 0.1}),
             "optimizer.beta2": 0.95,
             "optimizer.clip_norm": 1.0,
             "objective.z_loss": 1e-5,

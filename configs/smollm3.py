@@ -7,7 +7,8 @@ Sizes: 3b (3,075,098,624 parameters); tiny and smoke for a CPU. The shape is tha
 checkpoint. The authors' post states rows of 4096 tokens with documents kept apart, 2.36 million tokens
 per update, 11.2 trillion in all, a rate of 2e-4 that is constant after 2000 steps and falls linearly to
 0 over the last tenth, and a base of 5e4 in this stage; the checkpoint, made for longer rows afterwards,
-has 5e6. The embedding has no weight decay.
+has 5e6. Steps, those of the decay (522,000), initial values and epsilon are those of the authors'
+configuration, where norms are decayed and the embedding is not.
 """
 
 from zoo.config import by_role, default, override, sized
@@ -41,6 +42,7 @@ def get_config(argument: str = "3b"):
             "model.ffn.bias": False,
             "model.tie_embeddings": True,
             "model.init.std": 0.02,
+            "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
@@ -48,15 +50,15 @@ def get_config(argument: str = "3b"):
             "data.sequence_length": 4096,
             "data.isolate_documents": True,
             "data.batch_size": 576,
-            "training.steps": 4_750_000,
+            "training.steps": 4_720_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.learning_rate": 0.0002,
             "optimizer.weight_decay": 0.1,
-            **by_role(embedding={"weight_decay": 0.0}),
+            **by_role(embedding={"weight_decay": 0.0}, vector={"weight_decay": 0.1}),
             "optimizer.beta2": 0.95,
             "optimizer.clip_norm": 1.0,
-            "schedule.decay_fraction": 0.1,
+            "schedule.decay_fraction": 522_000 / 4_720_000,
             "schedule.kind": "wsd",
             "schedule.warmup_steps": 2000,
             "schedule.final_fraction": 0.0,

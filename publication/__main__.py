@@ -6,6 +6,7 @@ python -m publication rejudge                     # judge all archived sweeps by
 python -m publication performance runs/gpu        # GPU measurements into docs/performance.md
 python -m publication error-rates                 # error rates on simulated sweeps
 python -m publication variants                    # the list of variants, and their costs
+python -m publication recipes                     # the page of published recipes
 """
 
 import argparse
@@ -13,13 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import error_rates, noise_record, performance_page, rejudge, variants
+from publication import error_rates, noise_record, performance_page, published_recipes, rejudge, variants
 from publication.page_tables import refresh_page
 from publication.results_index import build
 from zoo.arguments import Parser
 from zoo.cli import plugin_options
 from zoo.cli.sweeps import results
-from zoo.errors import reported
+from zoo.errors import ConfigError, reported
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TESTS, EXPERIMENTS = ROOT / "docs" / "results", ROOT / "tests" / "claims", ROOT / "experiments"
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     performance_page.add_parser(commands)
     listing = commands.add_parser("variants", help="write docs/variants.md and zoo/variants/computed.json")
     listing.set_defaults(handler=write_variants)
+    recipes = commands.add_parser("recipes", help="write docs/published_recipes.md")
+    recipes.set_defaults(handler=write_recipes)
     rates = commands.add_parser("error-rates", help="simulate sweeps, and write the tables of docs/comparisons.md")
     rates.set_defaults(handler=write_error_rates)
     options = parser.parse_args(arguments)
@@ -76,6 +79,19 @@ def write_variants(options: argparse.Namespace) -> int:
     """Writes the files about variants, and prints their paths."""
     del options
     print("\n".join(map(str, variants.write())))
+    return 0
+
+
+def write_recipes(options: argparse.Namespace) -> int:
+    """Writes the page of published recipes, unless a preset differs from them, and prints its path.
+
+    Raises:
+        ConfigError: values that are not those of their presets, or items without a row.
+    """
+    del options
+    if found := list(published_recipes.problems(published_recipes.read(), published_recipes.presets())):
+        raise ConfigError([f"{published_recipes.DATA}: {problem}" for problem in found])
+    print(published_recipes.write())
     return 0
 
 

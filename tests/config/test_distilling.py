@@ -119,10 +119,12 @@ def test_distilbert_has_the_published_loss_weights_and_layers(tmp_path):
     assert (terms.kl, terms.hard, terms.cosine, terms.temperature) == (5.0, 2.0, 1.0, 2.0)
     assert (student.model.num_layers, tuple(student.training.start_layers)) == (6, (0, 2, 4, 7, 9, 11))
     optimizer, schedule = student.optimizer, student.schedule
-    assert (optimizer.learning_rate, optimizer.epsilon, optimizer.clip_norm) == (5e-4, 1e-6, 5.0)
+    assert (optimizer.learning_rate, optimizer.beta2, optimizer.epsilon, optimizer.clip_norm) == (5e-4, 0.98, 1e-6, 5.0)
     assert (schedule.kind, schedule.warmup_steps / student.training.steps) == ("linear", 0.05)
     plain = configs.resolve(distill_config(f"from={folder}"), 300)
-    assert {key.rpartition(".")[2] for key in configs.difference(student, plain)} == {"kl", "hard", "start_layers"}
+    assert {key.rpartition(".")[2] for key in configs.difference(student, plain)} == {
+        *("kl", "hard", "beta2", "start_layers")
+    }
     six = teacher(tmp_path / "six")
     with pytest.raises(ConfigError, match="from layers 0, 2, 4, 7, 9, 11 of 12, and the teacher has 6; choose model"):
         distill_config(f"distilbert,from={six}")

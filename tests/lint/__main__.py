@@ -22,7 +22,6 @@ def main() -> int:
         pages.navigation(),
         pages.versions(zoo.__version__),
         pages.notebooks(),
-        pages.optimizer_table(),
         variants.equations(VARIANTS),
         variants.names(VARIANTS),
         variants.papers(VARIANTS),

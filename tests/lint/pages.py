@@ -1,4 +1,4 @@
-"""Rules for pages: links, the navigation of the site, versions, notebooks, and tables of settings."""
+"""Rules for pages: links, the navigation of the site, versions and notebooks."""
 
 import json
 import re
@@ -56,21 +56,3 @@ def notebooks(folder: Path = ROOT / "docs" / "notebooks", root: Path = ROOT) -> 
             yield at(path, "the first text of the notebook is no title", 1, root)
         if any(cell.get("outputs") or cell.get("execution_count") for cell in cells):
             yield at(path, "the notebook has stored outputs; clear them", 1, root)
-
-
-def optimizer_table(page: Path = ROOT / "docs" / "optimizers.md", root: Path = ROOT) -> Iterator[Problem]:
-    """Finds configs whose optimizer or schedule is not the one that the page's table states, and
-    configs that it lacks although theirs is not AdamW.
-    """
-    from zoo import config as configs
-
-    text = page.read_text(encoding="utf-8")
-    rows = re.finditer(r"^\| `(\w+)` \| `(\w+)`.* \| (?:`(\w+)`|that of T5).* \| ", text, re.MULTILINE)
-    listed = {row[1]: ((row[2], row[3] or "inverse_sqrt"), line_of(text, row.start())) for row in rows}
-    for file in sorted(set((ROOT / "configs").glob("*.py")) - {ROOT / "configs" / "distill.py"}):  # It needs a run.
-        config = configs.load(str(file))
-        found = config.optimizer.kind, config.schedule.kind
-        usual = found[0] == "adamw" and found[1] not in ("polynomial", "wsd")
-        stated, line = listed.get(file.stem, (found if usual else None, 1))
-        if found != stated:
-            yield at(page, f"configs/{file.name} has {' with '.join(found)}; the table does not say so", line, root)

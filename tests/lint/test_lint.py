@@ -107,16 +107,6 @@ def test_notebooks_with_outputs_are_found(tmp_path):
     ]
 
 
-def test_wrong_optimizers_in_the_table_are_found(tmp_path):
-    page = tmp_path / "optimizers.md"
-    page.write_text((ROOT / "docs" / "optimizers.md").read_text().replace("| `t5` | `adafactor`", "| `t5` | `lamb`"))
-    assert [str(problem).split(":", 1)[1] for problem in pages.optimizer_table(page, tmp_path)] == [
-        f"{line}: configs/t5.py has adafactor with inverse_sqrt; the table does not say so"
-        for line, text in enumerate(page.read_text().splitlines(), 1)
-        if text.startswith("| `t5` |")
-    ]
-
-
 def test_letters_without_an_explanation_and_texts_without_a_formula_are_found():
     wrong = replace(BY_NAME["grouped-query"], equation="out = softmax(q k^T) v, over Q heads", details=())
     assert [problem.text for problem in variants.equations([wrong, replace(wrong, equation="shared heads")])] == [

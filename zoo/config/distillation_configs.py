@@ -24,14 +24,15 @@ _TUNED = {
     "training.steps": 1000,
 }
 _LAYERS = "training.start_layers"
-# Additions of the authors' training script for DistilBERT: weights of the terms, and the layers of a
-# teacher with twelve.
+# Additions of the authors' training script for DistilBERT: weights of the terms, the decay of the
+# second moment, and the layers of a teacher with twelve.
 _RECIPES: dict[str, dict[str, Any]] = {
     "distilbert": {
         "objective.distillation.kl": 5.0,
         "objective.distillation.hard": 2.0,
         "objective.distillation.cosine": 1.0,
         "objective.distillation.temperature": 2.0,
+        "optimizer.beta2": 0.98,
         "model.num_layers": 6,
         _LAYERS: (0, 2, 4, 7, 9, 11),
     }
