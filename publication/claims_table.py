@@ -174,9 +174,10 @@ def claims_table(
             shown = listed.asked_by(claim, record["name"])
             rows.append(_row(shown, f"**{record['verdict']}**", record["effect"], record["device"], link))
         if exact:
-            # A note is about trained models.
+            # Beside runs or measurements a note is about those.
+            shown = claim | ({"note": ""} if own_verdicts or found else {})
             link = f"[{len(exact)} test{'s' * (len(exact) > 1)}](#exact-claims)"
-            rows.append(_row(claim | {"note": ""}, "**exact**", "", "", link))
+            rows.append(_row(shown, "**exact**", "", "", link))
         elif not own_verdicts and not found:
             page = claim["page"]
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))

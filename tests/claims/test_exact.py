@@ -180,6 +180,32 @@ def test_p6_rope_s_bound_decays_with_the_distance():
     np.testing.assert_allclose(over_ranges(1.0 + 1e-9), 65 / 2, rtol=1e-5)
 
 
+def test_p6_the_scores_under_the_bound_need_not_decay():
+    """P6: only the bound decays. Random queries and keys of K components of variance 1 score sqrt(K)
+    in root mean square at every distance, and a query can score one key highest at any distance.
+    """
+    scheme, lengths = rope({"model.attention.head_dim": 128}), 2048
+    drawn = np.random.default_rng(0).normal(size=(2, 1, 2000, 1, 128)).astype(np.float32)
+    places, zeros = jnp.arange(lengths)[None], jnp.zeros((1, lengths), int)
+
+    def scores(q, k, distance):
+        return jnp.einsum("bthk,bthk->bt", *scheme.rotate(q, k, distance, zeros[:, : q.shape[1]]))
+
+    # The third distance is beyond every row of LLaMA 1.
+    found = [call(scores, *drawn, jnp.full((1, 2000), distance)) for distance in (0, 16, 2000)]
+    sizes = [np.sqrt(np.square(score).mean()) for score in found]
+    np.testing.assert_allclose(sizes, 128**0.5, rtol=0.02)
+    assert np.allclose(sizes, [11.25, 11.23, 11.31], atol=0.01)  # docs/errors_of_the_sources.md
+    # The key itself as the query, turned back by 1,500 positions.
+    key = drawn[1][:, :1]
+    query = call(lambda x: scheme.rotate(x, x, jnp.full((1, 1), -1500), jnp.zeros((1, 1), int))[0], key)
+    one, other = (jnp.repeat(x, lengths, axis=1) for x in (query, key))
+    (by_distance,) = call(scores, one, other, places)
+    assert by_distance.argmax() == 1500
+    assert by_distance[1500] == pytest.approx(np.square(key).sum(), rel=1e-4)
+    assert np.allclose(by_distance[[1500, 0]], [142.8, 1.5], atol=0.1)  # docs/errors_of_the_sources.md
+
+
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_p9_an_appended_token_changes_nothing_before_it(kind):
     """P9: "Under RoPE a token appended at the end changes no earlier key", and so for every

@@ -111,11 +111,14 @@ def test_a_note_stands_beside_the_verdict(output):
         writer.writerow([*COLUMNS.split(","), "note"])
         writer.writerow([*CLAIMS[0], "of the small one alone"])
         writer.writerow(["S2", "", "two names", "us", "", "", "check", "", ""])
+        writer.writerow([*CLAIMS[2], "", "", "", "of a bound alone"])
     (tests := output / "tests").mkdir()
-    (tests / "test_exact.py").write_text("def test_a1_it_is_so():\n")
+    (tests / "test_exact.py").write_text("def test_a1_it_is_so():\ndef test_a4_it_is_so():\n")
     page = build(output, tests).read_text()
     assert "| a \\| b | x 2020 | **exact** | " in page
     assert "| a \\| b | x 2020 | **supported**: of the small one alone | " in page
+    # A claim without runs has a note about its tests.
+    assert "| a property | z 2022 | **exact**: of a bound alone | " in page
     assert "| agrees: 3 against 4 nats |" in page
     assert "\nListed below and not counted, as a check of the method: S2.\n" in page
 
