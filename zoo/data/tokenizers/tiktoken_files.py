@@ -103,7 +103,8 @@ def read_tiktoken(path: Path) -> Any:
         names = ", ".join(vocabulary.name for vocabulary in PUBLISHED.values())
         raise ConfigError(
             f"data.tokenizer.path={path}: a tiktoken file of {len(ranks):,} ranks, which is none of {names}; such a "
-            "file has no special tokens: add tokenizer_config.json with bos_token, or save the tokenizer as tokenizer.json"
+            "file has no special tokens: add tokenizer_config.json with bos_token, or save the tokenizer as "
+            "tokenizer.json"
         )
     special = {**(known.special if known else {}), **{token.content: id for id, token in added.by_id.items()}}
     return tiktoken_model(ranks, known.pattern if known else CL100K, special, [*(known.special if known else {})])
