@@ -37,7 +37,7 @@ O200K = "|".join(
 
 
 class Vocabulary(NamedTuple):
-    """What a published vocabulary has beside its ranks.
+    """Pattern and special tokens of a published vocabulary, which its file lacks.
 
     Attributes:
         name: of the vocabulary.
