@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.data.tokenizers.added_tokens import COMPANIONS
 from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
 from zoo.errors import ConfigError, did_you_mean, one_line
 
@@ -19,8 +20,8 @@ KINDS = {
 # cannot contain code.
 FETCHED = (
     "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json",
-    "model-*.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
-    "vocab.json", "merges.txt", *SENTENCEPIECE_NAMES,
+    "model-*.safetensors", "tokenizer.json", "vocab.txt",
+    "vocab.json", "merges.txt", "*.tiktoken", *SENTENCEPIECE_NAMES, *COMPANIONS,
 )  # fmt: skip
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 

@@ -86,8 +86,9 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         return read
 
     names = (*TOKENIZER_NAMES, *MARIAN_FILES[:2], "merges.txt", *COMPANIONS)
-    known = [folder / file for file in names if (folder / file).is_file()]
-    tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else _byt5(folder)
+    known = [folder / file for file in names if (folder / file).is_file()] + sorted(folder.glob("*.tiktoken"))
+    has_tokenizer = any(path.name in TOKENIZER_NAMES or path.suffix == ".tiktoken" for path in known)
+    tokenizer = read_pretrained(folder) if has_tokenizer else _byt5(folder)
     source = tokenizer and tokenizer.source_side
     metadata: dict[str, Any] = {"trained_length": length}
     metadata |= {"ignored": left_out} if left_out else {}

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.support.small_tokenizers import saved
 from zoo import config, data
 from zoo.lab.floors import run_floors as module
 from zoo.lab.floors.ngrams import WittenBell
@@ -69,6 +70,17 @@ def test_a_decoder_has_the_floors_of_its_own_rows(floors):
     assert bigram["eval/perplexity"] == pytest.approx(math.exp(losses[1]))
     assert bigram["eval/bits_per_byte"] == pytest.approx(losses[1] / math.log(2) / share)
     assert found.note == "counted on 640 training tokens"
+
+
+def test_floors_per_byte_count_the_bytes_of_the_documents(floors, tmp_path):
+    path = str(saved(tmp_path / "tokenizer", "wordpiece"))
+    found, dataset, _ = floors(data__tokenizer__kind="file", data__tokenizer__path=path, training__eval_batches=0)
+    assert not dataset.tokenizer.lossless
+    targets = held_out_rows(dataset)[:, 1:]
+    (text,) = dataset.held_out_texts
+    size = text.documents.bytes / (targets >= 0).sum()
+    for scores in found.scores.values():
+        assert scores["eval/bits_per_byte"] == pytest.approx(scores["eval/loss"] / math.log(2) / size)
 
 
 def test_rows_that_a_run_reads_again_are_counted_once(floors):

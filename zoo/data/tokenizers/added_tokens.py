@@ -35,7 +35,7 @@ class AddedToken(NamedTuple):
 
 @dataclass(frozen=True)
 class AddedTokens:
-    """What the files beside a tokenizer say of its tokens.
+    """Tokens that are added to a tokenizer, by the files beside it.
 
     Attributes:
         by_id: added tokens with the ids that they must have.

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.tokenizer import Tokenizer, text_chunks, training_chunks
+from zoo.data.tokenizers.tokenizer import Tokenizer, interruptible, text_chunks, training_chunks
 from zoo.errors import ConfigError, DataError
 
 
@@ -47,7 +47,7 @@ class BytePairTokenizer(Tokenizer):
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, initial_alphabet=alphabet)
-        model.train_from_iterator(training_chunks(training), trainer)
+        interruptible(lambda: model.train_from_iterator(training_chunks(training), trainer))
         tokenizer = cls(model)
         if tokenizer.vocab_size < size:
             raise DataError(

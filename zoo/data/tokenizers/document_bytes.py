@@ -108,10 +108,11 @@ class ByteCount:
 
 def difference_line(record: dict[str, Any]) -> str:
     """Returns a record of `ByteCount` in one line."""
-    first = record["first"]
+    first, counted = record["first"], f"{record['documents']:,} document{'s' * (record['documents'] != 1)}"
     return (
         f"the tokens stand for {record['bytes_of_tokens']:,} bytes and the documents have {record['bytes']:,}; "
-        f"{record['documents']:,} documents differ, first number {first['document']} at byte {first['byte']:,}: "
+        f"{counted} {'differs' if record['documents'] == 1 else 'differ'}, first in document {first['document']} at "
+        f"byte {first['byte']:,}: "
         f"{first['text']!r} is decoded to {first['decoded']!r}"
     )
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.added_tokens import AddedTokens
 from zoo.data.tokenizers.sentencepiece_files import ModelTokenizer, load_model
 from zoo.data.tokenizers.tokenizer import TokenOffsets
 from zoo.errors import ConfigError, DataError
@@ -112,7 +113,7 @@ def read_marian(path: Path) -> MarianTokenizer:
         path: one of the three files.
 
     Raises:
-        ConfigError: the languages have lists of their own.
+        ConfigError: the languages have lists of their own, or an added token is not in the list.
         DataError: a file is damaged.
     """
     folder = path.parent
@@ -124,6 +125,12 @@ def read_marian(path: Path) -> MarianTokenizer:
     ids = read_json(folder / LIST_FILE)
     if not isinstance(ids, dict) or not all(isinstance(id, int) for id in ids.values()):
         raise DataError(f"{LIST_FILE} does not map tokens to ids")
+    for id, token in AddedTokens.beside(path).by_id.items():
+        if ids.get(token.content) != id:
+            raise ConfigError(
+                f"data.tokenizer.path={folder}: the added token {token.content!r} with the id {id} is not in "
+                f"{LIST_FILE}, which is not supported; add it there, or remove it"
+            )
     return MarianTokenizer(
         {"source": (folder / SOURCE_FILE).read_bytes(), "target": (folder / TARGET_FILE).read_bytes()}, ids
     )

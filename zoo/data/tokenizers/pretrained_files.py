@@ -7,7 +7,8 @@ from typing import Any
 from zoo.data.tokenizers.added_tokens import SETTINGS_FILE, AddedTokens
 from zoo.data.tokenizers.marian_files import FILES as MARIAN_FILES
 from zoo.data.tokenizers.marian_files import SOURCE_FILE, TARGET_FILE, is_marian, read_marian
-from zoo.data.tokenizers.sentencepiece_files import PIECES, SentencePieceTokenizer, read_sentencepiece
+from zoo.data.tokenizers.sentencepiece_files import PIECES, read_sentencepiece
+from zoo.data.tokenizers.tiktoken_files import is_tiktoken, read_tiktoken
 from zoo.data.tokenizers.tokenizer_settings import (
     BYTE_LEVEL_CLASSES,
     CLIP_CLASS,
@@ -43,8 +44,8 @@ LISTED_SPECIALS = (
 # Tokens that tell CLIP's vocabulary from GPT-1's.
 WORD_END_KINDS = {"<|startoftext|>": CLIP_CLASS, "\n</w>": GPT1_CLASS}
 READABLE_FILES = (
-    "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, or Marian's source.spm, target.spm "
-    "and vocab.json"
+    "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, a .tiktoken file, or Marian's "
+    "source.spm, target.spm and vocab.json"
 )
 
 
@@ -120,14 +121,17 @@ def read_byte_pair_merges(path: Path) -> Any:
     return _with_special_tokens(model, vocabulary)
 
 
-def read_sentencepiece_model(path: Path) -> SentencePieceTokenizer:
-    """Reads SentencePiece's `.model`, whose ids are those of its pieces, or XLM-R's or CamemBERT's.
+def read_model_file(path: Path) -> Any:
+    """Reads SentencePiece's `.model`, whose ids are those of its pieces, or XLM-R's or CamemBERT's; or
+    a file of tiktoken, which is often named as one.
 
     Raises:
         ConfigError: see `read_settings`; or the file is named as those of XLM-R, mBART and CamemBERT,
             which number the pieces in ways of their own, and nothing says whose it is.
         DataError: it is damaged.
     """
+    if is_tiktoken(path):
+        return read_tiktoken(path)
     settings, added = read_settings(path, {*SENTENCEPIECE_CLASSES, *SHIFTED_CLASSES}), AddedTokens.beside(path)
     name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
     if name in SENTENCEPIECE_CLASSES or path.name != SHIFTED_NAME:
@@ -170,9 +174,10 @@ def find_reader(path: Path) -> tuple[Path, Callable[[Path], Any]]:
             "tokenizer.json": read_library_json,
             "vocab.txt": read_wordpiece_vocabulary,
             "vocab.json": read_byte_pair_merges,
-            **dict.fromkeys(SENTENCEPIECE_NAMES, read_sentencepiece_model),
+            **dict.fromkeys(SENTENCEPIECE_NAMES, read_model_file),
         }
-        found = next((path / name for name in readers if (path / name).is_file()), None)
+        named = (path / name for name in readers if (path / name).is_file())
+        found = next(named, next(iter(sorted(path.glob("*.tiktoken"))), None))
         if found is None:
             raise ConfigError(
                 f"data.tokenizer.path={path}: the folder has no readable tokenizer; expected {READABLE_FILES}"
@@ -193,8 +198,8 @@ def find_reader(path: Path) -> tuple[Path, Callable[[Path], Any]]:
                 f"data.tokenizer.path={path}: Marian's files are {', '.join(MARIAN_FILES)}; one is missing"
             )
         return path, read_marian
-    if path.suffix == ".model":
-        return path, read_sentencepiece_model
+    if path.suffix in (".model", ".tiktoken"):
+        return path, read_model_file
     if path.suffix != ".json":
         raise ConfigError(f"data.tokenizer.path={path}: unknown kind of file; expected {READABLE_FILES}")
     return path, read_library_json

@@ -9,6 +9,8 @@ It is not text, so no text can imitate it.
 
 import hashlib
 import json
+import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -32,6 +34,10 @@ SOURCE_TOKENIZER_FILE = "source_tokenizer.json"
 _SENTENCE_BEGIN, _SENTENCE_END, _TOKEN_BEGIN, _TOKEN_END, _TOKEN_PADDING = 257, 258, 259, 260, 261
 # Characters that the `tokenizers` library encodes at once, in one thread.
 _CHUNK = 1 << 14
+# Words of more characters are cut when a tokenizer is trained.
+_LONGEST_WORD = 1 << 13
+_LONG_STRETCH = re.compile(rf"\S{{{_LONGEST_WORD}}}|\s{{{_LONGEST_WORD}}}")
+_POLL_SECONDS = 0.2
 
 
 class TokenOffsets(NamedTuple):
@@ -320,8 +326,38 @@ def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> Token
 
 
 def training_chunks(training: Documents) -> Iterator[str]:
-    """Yields the text that a tokenizer is trained on, in chunks."""
-    return (chunk for piece in training.pieces() for chunk in text_chunks(piece.text))
+    """Yields the text that a tokenizer is trained on, in chunks.
+
+    Stretches of more than `_LONGEST_WORD` characters with or without white space are cut there: the
+    time that trainers take grows with the square of a word's length.
+    """
+    for piece in training.pieces():
+        for chunk in text_chunks(piece.text):
+            start = 0
+            for match in _LONG_STRETCH.finditer(chunk):
+                yield chunk[start : match.end()]
+                start = match.end()
+            yield chunk[start:]
+
+
+def interruptible(compute: Callable[[], None]) -> None:
+    """Runs a function in a thread of its own, so that the program can be interrupted while a library
+    computes without returning to Python. Raises what it raises.
+    """
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            compute()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_POLL_SECONDS)
+    if raised:
+        raise raised[0]
 
 
 def text_chunks(text: str) -> Iterator[str]:

@@ -83,8 +83,9 @@ def read_pretrained(path: str | Path) -> Tokenizer:
 
     Files are the `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, the `vocab.json`
     with `merges.txt` of GPT-2, CLIP or GPT-1, a SentencePiece `.model` (that of XLM-R or CamemBERT
-    included), Marian's three files (the target's side), or the `tokenizer.json` of a run, of any kind.
-    Tokens that the files beside them add have their ids (`zoo.data.tokenizers.added_tokens`).
+    included), a file of tiktoken, Marian's three files (the target's side), or the `tokenizer.json` of
+    a run, of any kind. Tokens that the files beside them add have their ids
+    (`zoo.data.tokenizers.added_tokens`).
 
     Raises:
         ConfigError: no such file, or none that can be read.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
-from zoo.data.tokenizers.tokenizer import num_extra_ids, training_chunks
+from zoo.data.tokenizers.tokenizer import interruptible, num_extra_ids, training_chunks
 from zoo.errors import DataError
 
 # Increased whenever the same text yields another tokenizer, so that no old cache is used.
@@ -99,7 +99,7 @@ class WordPieceTokenizer(TrainedTokenizer):
             limit_alphabet=len(first),
             show_progress=False,
         )
-        model.train_from_iterator(training_chunks(training), trainer)
+        interruptible(lambda: model.train_from_iterator(training_chunks(training), trainer))
         model = untrained(model.get_vocab())
         model.add_special_tokens(list(cls.special_tokens))
         return model
@@ -173,22 +173,24 @@ def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
     model = io.BytesIO()
     lines = (f"▁{word.translate(_HIDDEN)}\t{count}" for word, count in sorted(words.items()))
     try:
-        sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=lines,
-            input_format="tsv",
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=size + 1,
-            unk_id=0,
-            bos_id=-1,
-            eos_id=-1,
-            pad_id=-1,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            hard_vocab_limit=False,
-            num_threads=1,
-            minloglevel=2,
+        interruptible(
+            lambda: sentencepiece.SentencePieceTrainer.Train(
+                sentence_iterator=lines,
+                input_format="tsv",
+                model_writer=model,
+                model_type="unigram",
+                vocab_size=size + 1,
+                unk_id=0,
+                bos_id=-1,
+                eos_id=-1,
+                pad_id=-1,
+                normalization_rule_name="identity",
+                add_dummy_prefix=False,
+                remove_extra_whitespaces=False,
+                hard_vocab_limit=False,
+                num_threads=1,
+                minloglevel=2,
+            )
         )
     except RuntimeError as error:
         problem = " ".join(str(error).split())

@@ -1,0 +1,61 @@
+"""Tokenizers are trained on very long words in time that grows linearly, and can be interrupted."""
+
+import _thread
+import random
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.tokenizer import interruptible, training_chunks
+from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
+
+LETTERS = 250_000
+
+
+def long_word():
+    generator = random.Random(0)
+    return "".join(generator.choice("abcdefgh") for _ in range(LETTERS))
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_a_very_long_word_is_trained_on_in_linear_time(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path))
+    text = f"the cat sat on a mat {long_word()} and more words of text"
+    documents = Documents.of([text], "a long word")
+    settings = SimpleNamespace(
+        kind=kind, vocab_size={"bpe": 300, "wordpiece": 60, "unigram": 275}[kind], lowercase=True
+    )
+    begun = time.process_time()
+    tokenizer = tokenizer_class(kind).build(settings, documents, documents)
+    # Uncut, it takes ten times as long.
+    assert time.process_time() - begun < 12
+    assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
+
+
+def test_only_long_stretches_are_cut():
+    short, spaces = "a b\n" * 9000, " " * 40_000
+    for text in (short, "x" * 40_000, f"{short}{'ab' * 30_000}{spaces}\n{short}"):
+        chunks = [*training_chunks(Documents.of([f"t{text}"], "text"))]
+        assert "".join(chunks) == f"t{text}"
+        assert max(max((len(word) for word in chunk.split()), default=0) for chunk in chunks) <= 1 << 13
+    whole = [*training_chunks(Documents.of([f"t {'word-' * 1500} end"], "text"))]
+    assert whole == [f"t {'word-' * 1500} end"]
+
+
+def test_training_can_be_interrupted_and_passes_errors_on():
+    released = threading.Event()
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(lambda: released.wait(30))
+    released.set()
+    assert time.monotonic() - begun < 20
+
+    def fail():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        interruptible(fail)
