@@ -158,7 +158,7 @@ class LoadedModel:
                 f"model.architecture={self.config.model.architecture} predicts no next token; fill_mask is for "
                 "encoders, generate for encoder-decoders"
             )
-        row = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(text).tolist()]], np.int32)
+        row = np.array([[*self.tokenizer.opening_ids, *self.tokenizer.encode(text).tolist()]], np.int32)
         return self._most_probable(self._logits(row)[0, -1], count)
 
     def fill_mask(self, text: str, count: int = 10) -> list[list[TokenProbability]]:
@@ -174,7 +174,7 @@ class LoadedModel:
         parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
         if len(parts) == 1:
             raise ConfigError(f"{text!r} hides no token: write {MASK} in place of one")
-        row = [self.tokenizer.bos_id, *parts[0]]
+        row = [*self.tokenizer.opening_ids, *parts[0]]
         for part in parts[1:]:
             row += [self.tokenizer.mask_id, *part]
         row += [self.tokenizer.separator_id] if self.config.data.row_format != "packed" else []
