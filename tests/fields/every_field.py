@@ -76,6 +76,8 @@ def teacher():
 # Values to compare with where the default is unsuitable. Functions are called on demand.
 COMPARED_VALUES = {
     "data.tokenizer.vocab_size": 270,
+    "data.tokenizer.ids": 310,
+    "data.tokenizer.document_id": 32,
     "data.tokenizer.path": vocabulary,
     "data.bad_text": "replace",
     "data.hub.subset": "one",
