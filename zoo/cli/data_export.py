@@ -18,7 +18,6 @@ def add_parser(actions: Any) -> None:
         help="write the training and held-out tokens as files of nanoGPT, llm.c, Megatron or NumPy",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
