@@ -122,13 +122,24 @@ def source_fingerprint(config: Any) -> str:
     Raises:
         ConfigError, DataError: as `load`.
     """
+    sources, held_out = content_fingerprints(config)
+    return joined_fingerprint([*sources, *([held_out] if held_out else [])])
+
+
+def content_fingerprints(config: Any) -> tuple[list[str], str]:
+    """Returns the fingerprint of each source of a resolved config, and that of `data.held_out`; empty
+    if there is none, or if it is part of the examples or pairs.
+
+    Raises:
+        ConfigError, DataError: as `load`.
+    """
     if config.objective.kind in TASKS:
-        return read_task(config)[0].fingerprint
+        return [read_task(config)[0].fingerprint], ""
     if config.objective.kind == "translation":
-        return fingerprint_of_pairs(*read_split_pairs(config.data))
-    texts = [documents for _, documents in read_components(config.data)]
+        return [fingerprint_of_pairs(*read_split_pairs(config.data))], ""
+    texts = [source for _, source in read_components(config.data)]
     held_out = read_held_out(config.data, texts)
-    return joined_fingerprint([documents.fingerprint for documents in [*texts, *([held_out] if held_out else [])]])
+    return [text.fingerprint for text in texts], held_out.fingerprint if held_out else ""
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:

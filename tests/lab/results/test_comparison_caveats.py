@@ -122,3 +122,18 @@ def test_other_tokens_of_the_same_text_and_tokenizer_are_a_caveat(run):
     assert not [line for line in caveats(one, same, longer, unknown) if words in line]
     (line,) = [line for line in caveats(one, same, other) if words in line]
     assert line == f"{words} in other than in one: they did not read the same, and their losses are of other tokens"
+
+
+def test_equal_texts_under_other_names_are_no_caveat(run):
+    record = {"fingerprint": "f", "tokenizer": {"fingerprint": "t"}}
+    one = run("one", {"data.source": "text:data/a.txt"}, data=record)
+    for name, source in (("two", "text:./data/a.txt"), ("three", "text:/data/a.txt.gz")):
+        assert caveats(one, run(name, {"data.source": source, "seed": 1}, data=record)) == []
+    cases = {
+        "other content": ({}, record | {"fingerprint": "g"}),
+        "another share": ({"data.validation_fraction": 0.2}, record),
+        "no record": ({}, {"tokenizer": {"fingerprint": "t"}}),
+    }
+    for name, (changes, data) in cases.items():
+        other = run(name, {"data.source": "text:./data/a.txt", **changes}, data=data)
+        assert any("are scored on different texts" in line for line in caveats(one, other))
