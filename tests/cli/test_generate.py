@@ -2,12 +2,15 @@
 
 import functools
 import json
+from argparse import Namespace
 
 import pytest
 
 from tests.support.small_runs import OBJECTIVES, small
 from tests.support.untrained import untrained
 from zoo.cli import main
+from zoo.cli.generate import _prompts
+from zoo.cli.predict import _examples
 from zoo.decoding.text_generator import TextGenerator
 from zoo.terminal import escape
 from zoo.training import trained_run
@@ -181,3 +184,13 @@ def test_models_that_do_not_generate_are_refused(kind, tmp_path, capsys):
     printed = generate(capsys, folder, "--prompt", "x", code=2)
     assert "does not continue a text token by token" in printed.err
     assert len(printed.err.splitlines()) == 1
+
+
+def test_prompts_and_texts_are_the_lines_of_their_files(tmp_path):
+    """A line ends at a line feed, as for `wc -l`, and at no form feed or U+2028."""
+    file = tmp_path / "lines.txt"
+    file.write_bytes("\ufeffone\u2028one\r\ntwo\x0ctwo\n\nfour\tsecond\n".encode())
+    prompts = _prompts(Namespace(prompt=["zero"], prompts=file))
+    assert prompts == ["zero", "one\u2028one", "two\x0ctwo", "", "four\tsecond"]
+    examples = _examples(Namespace(text=[], second=[], file=file))
+    assert examples == ["one\u2028one", "two\x0ctwo", ("four", "second")]

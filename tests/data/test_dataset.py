@@ -190,7 +190,7 @@ def test_loading_bytes_does_not_import_jax(text_config):
         "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), "
         "objective=n(kind='causal'), data=n("
         "source='stdlib', row_format='packed', bad_text='error', document_separator='', held_out='', split='documents', validation_fraction=0.1, training_fraction=1.0, mixture_exponent=1.0, "
-        "sequence_length=8, tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
+        "sequence_length=8, tokenizer=n(kind='bytes', document_id='auto')))); print('jax' in sys.modules)"
     )
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -12,6 +12,7 @@ from tests.support.sample_data import (
     pairs,
     questions,
     records,
+    stored_tokens,
     table,
     tagged,
     text,
@@ -75,12 +76,16 @@ def teacher():
 # Values to compare with where the default is unsuitable. Functions are called on demand.
 COMPARED_VALUES = {
     "data.tokenizer.vocab_size": 270,
+    "data.tokenizer.ids": 310,
+    "data.tokenizer.document_id": 32,
     "data.tokenizer.path": vocabulary,
     "data.bad_text": "replace",
     "data.hub.subset": "one",
     "data.mixture": lambda: mixture(1, 9),
 }
 # Streamed, so that nothing is kept in the library's own cache.
+# Ids that may be read in pairs of bytes or in fours.
+STORED = {"data.source": stored_tokens, "data.tokenizer.kind": "unknown", "data.document_separator": ""}
 HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": True}
 # Other fields that must be set for a field to be read.
 NEEDS = {
@@ -177,6 +182,9 @@ NEEDS = {
     "data.hub.split": HUB | {"data.hub.subset": "one"},
     "data.hub.subset": HUB,
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},
+    "data.tokenizer.ids": STORED,
+    "data.tokenizer.document_id": STORED | {"data.isolate_documents": True, "data.tokenizer.ids": 300},
+    "data.token_dtype": STORED | {"data.tokenizer.ids": 300},
     "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
     "schedule.final_fraction": {"schedule.kind": "cosine"},
@@ -276,6 +284,8 @@ OTHER_VALUES = {
     "data.validation_fraction": 0.3,
     "data.tokenizer.kind": "characters",
     "data.tokenizer.vocab_size": 280,
+    "data.tokenizer.ids": 300,
+    "data.tokenizer.document_id": 3,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
     "data.sequence_length": 8,
     "optimizer.clip_norm": 1e-3,
@@ -298,6 +308,7 @@ OTHER_VALUES = {
 NEEDED_BY_CHOICE = {
     ("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")
 }
+NEEDED_BY_CHOICE["data.tokenizer.kind", "unknown"] = STORED | {"data.tokenizer.ids": 300}
 NEEDED_BY_CHOICE["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 NEEDED_BY_CHOICE["objective.kind", "span"] = SPANS
 NEEDED_BY_CHOICE |= {

@@ -110,7 +110,7 @@ def test_predict_command(decoder, tmp_path, capsys):
     [
         ([], "there is no text"),
         (["--text", "a", "--second", "b", "--second", "c"], "pairs need as many of each"),
-        (["--file", "nowhere.txt"], "cannot be read"),
+        (["--file", "nowhere.txt"], "does not exist"),
         (["--text", "a", "--embed", "--similarity"], "either --embed or --similarity"),
         (["--text", "a", "--second", "b"], "takes single texts"),
         (["--text", "a", "--top", "0"], "--top"),

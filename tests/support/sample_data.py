@@ -6,6 +6,8 @@ import string
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from zoo.files import cache_directory
 
 
@@ -67,6 +69,15 @@ def records():
     words = text().read_text().split("\n\n")
     path.write_text("\n".join(json.dumps({"text": line, "reversed": line[::-1]}) for line in words))
     return f"jsonl:{path}"
+
+
+@functools.cache
+def stored_tokens():
+    """Returns a source of token ids below 256, of four bytes each, with the id 3 between documents."""
+    path = text().with_name("tokens.bin")
+    ids = np.frombuffer(b"\3".join(text().read_bytes().split(b"\n\n")), np.uint8)
+    ids.astype("<u4").tofile(path)
+    return f"tokens:{path}"
 
 
 @functools.cache

@@ -77,7 +77,7 @@ def encode_texts(
     offsets = tuple(tokenizer.encode_with_offsets(texts))
     if empty := [text for text, found in zip(texts, offsets, strict=True) if not len(found.ids)]:
         raise DataError(f"the tokenizer makes no tokens from {empty[0]!r}")
-    before = [tokenizer.bos_id] if begin else []
+    before = tokenizer.opening_ids if begin else []
     after = [tokenizer.separator_id] if end and tokenizer.separator_id < tokenizer.vocab_size else []
     if frame is not None:
         before, after = list(frame.before), list(frame.after)

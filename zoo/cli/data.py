@@ -1,4 +1,4 @@
-"""`zoo data show`: the batches that the model of a config reads."""
+"""`zoo data`: the batches that the model of a config reads."""
 
 import argparse
 import dataclasses
@@ -6,6 +6,8 @@ import itertools
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from zoo.cli import data_export
 
 if TYPE_CHECKING:
     from zoo.config import ResolvedConfig
@@ -24,10 +26,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "data",
-        help="show the data that a model reads",
+        help="show the data that a model reads, or write their tokens to files",
         epilog=EXAMPLES,
         formatter_class=raw,
-        description="Shows data as a model reads them.",
+        description="Shows data as a model reads them, or writes their tokens for other programs.",
     )
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser(
@@ -44,6 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     show.add_argument("--second", metavar="TEXT", help="with --text: the second text of a pair")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
+    data_export.add_parser(actions)
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -82,19 +85,19 @@ def run_show(args: argparse.Namespace) -> int:
     swapped = config.data.row_format == "swapped_pairs"
     formatter = BatchFormatter(dataset.tokenizer, not spans, objective.sentinels if spans else 0, swapped)
     rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
-    documents = [part.train.index for part in dataset.parts]
-    sizes = [int(size) for index in documents for size in index.bytes.tolist()]
+    trained, held_out = [part.train for part in dataset.parts], [text.documents for text in dataset.held_out_texts]
+    texts = [text for text in trained if isinstance(text, Documents)]
+    sizes = [int(size) for text in texts for size in text.index.bytes.tolist()]
     counts = dataset.batching.row_count([part.train_stream for part in dataset.parts])
-    overlap = verbatim_overlap(
-        Documents.joined([part.train for part in dataset.parts]),
-        Documents.joined([text.documents for text in dataset.held_out_texts]),
-    )
+    # Of stored tokens there is no text to compare.
+    all_text = all(isinstance(text, Documents) for text in (*trained, *held_out))
+    overlap = verbatim_overlap(Documents.joined(texts), Documents.joined(held_out)) if all_text else None
     if args.json:
         print(
             json.dumps(
                 {
                     "data": dataset.summary(),
-                    "overlap": dataclasses.asdict(overlap),
+                    "overlap": overlap and dataclasses.asdict(overlap),
                     "rows_per_epoch": counts,
                     "padding": measured.padding,
                     "tokens_per_row": float(measured.lengths.mean()),
@@ -109,8 +112,9 @@ def run_show(args: argparse.Namespace) -> int:
     _print_counts(dataset, counts, size, measured, overlap)
     import numpy as np
 
-    for title, values, bins in (("document bytes", np.array(sizes), 10), ("tokens of a row", measured.lengths, 6)):
-        _print_histogram(title, histogram(values, bins))
+    if sizes:
+        _print_histogram("document bytes", histogram(np.array(sizes), 10))
+    _print_histogram("tokens of a row", histogram(measured.lengths, 6))
     _print_rows(dataset, args, ((place, formatter.row(*row)) for place, row in enumerate(rows)))
     return 0
 
@@ -130,7 +134,7 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     ends = config.data.row_format != "packed" or config.objective.kind in TASKS
     has_separator = config.data.row_format != "packed" or tokenizer.separator_id < tokenizer.vocab_size
     separators = [tokenizer.separator_id] if has_separator else []
-    ids = [tokenizer.bos_id, *tokenizer.encode(args.text).tolist(), *(separators if ends or args.second else [])]
+    ids = [*tokenizer.opening_ids, *tokenizer.encode(args.text).tolist(), *(separators if ends or args.second else [])]
     segments = [0] * len(ids)
     if args.second is not None:
         ids += [*tokenizer.encode(args.second).tolist(), *separators]
@@ -260,17 +264,18 @@ def _print_counts(dataset, rows: int, batch_size: int, measured, overlap) -> Non
         ("training", [part.train for part in dataset.parts], dataset.train_tokens),
         ("held out", [text.documents for text in held_out], dataset.validation_tokens),
     ):
-        size = sum(part.bytes for part in documents)
-        count = sum(part.count for part in documents)
+        known = {"documents": [part.count for part in documents], "bytes": [part.bytes for part in documents]}
+        sums = {name: None if None in values else sum(values) for name, values in known.items()}
+        shown = "".join(f"{number:,} {name}, " for name, number in sums.items() if number is not None)
+        ratio = f", {sums['bytes'] / tokens:.2f} bytes per token" if sums["bytes"] is not None else ""
+        print(f"{label:11s} {shown}{tokens:,} tokens{ratio}")
+    if overlap is not None:
         print(
-            f"{label:11s} {count:,} documents, {size:,} bytes, {tokens:,} tokens, {size / tokens:.2f} bytes per token"
+            f"copied      {overlap.windows:.1%} of the held-out windows of 64 bytes and {overlap.lines:.1%} of the "
+            "lines of 20 characters or more occur in the training text"
         )
     for line in dataset.changed_text:
         print(f"tokens      {line}")
-    print(
-        f"copied      {overlap.windows:.1%} of the held-out windows of 64 bytes and {overlap.lines:.1%} of the lines "
-        "of 20 characters or more occur in the training text"
-    )
     print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
     print(
         f"a row       {measured.slots} positions, {measured.padding:.1%} padding; {measured.predicted:.1f} tokens "

@@ -118,11 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     if args.translate:
         result["translations"] = translations(trained, pairs)
-    if args.sample and config.model.architecture in ("decoder", "encoder_decoder"):
-        result["sample"] = sampled_text(trained, args)
-    elif args.sample:
+    if args.sample and (problem := why_no_sample(trained, args)):
         result["sample"] = None
-        print(f"no sample: model.architecture={config.model.architecture} does not generate text", file=sys.stderr)
+        print(f"no sample: {problem}", file=sys.stderr)
+    elif args.sample:
+        result["sample"] = sampled_text(trained, args)
     if args.json:
         print(json.dumps(result, indent=2))
     else:
@@ -239,6 +239,15 @@ def text_streams(trained, args: argparse.Namespace):
     dataset = data.load(config)
     check_same_data(RunFolder(args.run), dataset)
     return [text.stream for text in dataset.held_out_texts]
+
+
+def why_no_sample(trained, args: argparse.Namespace) -> str:
+    """Returns why the run writes no text after the prompt, or an empty string."""
+    if (architecture := trained.config.model.architecture) not in ("decoder", "encoder_decoder"):
+        return f"model.architecture={architecture} does not generate text"
+    if not args.prompt and not trained.tokenizer.opens_documents:
+        return "nothing opens a document of stored tokens whose tokenizer is unknown; give ids as --prompt"
+    return ""
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:

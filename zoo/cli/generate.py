@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError, DataError, why_no_file
+from zoo.errors import ConfigError
 
 DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt; so does an encoder trained by
 masked_diffusion, with --max-new-tokens tokens in random order. An encoder-decoder reads the prompt; by
@@ -126,12 +126,9 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     """Returns the prompts of the flags, then those of the file."""
     prompts = list(args.prompt)
     if args.prompts is not None:
-        if not args.prompts.is_file():
-            raise ConfigError(f"--prompts {args.prompts} {why_no_file(args.prompts)}")
-        try:
-            prompts += args.prompts.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError as error:
-            raise DataError(f"--prompts {args.prompts} is not UTF-8: {error}") from error
+        from zoo.data.sources.text_files import read_lines
+
+        prompts += read_lines(args.prompts, "--prompts")
     if not prompts:
         raise ConfigError("there is no prompt: give --prompt TEXT or --prompts FILE")
     return prompts

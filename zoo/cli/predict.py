@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.arguments import at_least
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError
 
 DESCRIPTION = """Applies a trained run to texts. What it prints depends on what the run was trained for: the label of
 a text or of a pair with its probability, a number, the tag of each word, the answer to a question, the tokens that
@@ -72,12 +72,9 @@ def _examples(args: argparse.Namespace) -> list[str | tuple[str, str]]:
         raise ConfigError(f"{len(args.text)} --text and {len(args.second)} --second: pairs need as many of each")
     examples: list[Any] = list(zip(args.text, args.second, strict=True)) if args.second else list(args.text)
     if args.file is not None:
-        try:
-            lines = args.file.read_text(encoding="utf-8").split("\n")
-        except OSError as error:
-            raise ConfigError(f"--file {args.file} cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise DataError(f"--file {args.file} is not UTF-8: {error}") from error
+        from zoo.data.sources.text_files import read_lines
+
+        lines = read_lines(args.file, "--file")
         examples += [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines if line.strip()]
     if not examples:
         raise ConfigError("there is no text: give --text TEXT or --file FILE")

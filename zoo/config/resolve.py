@@ -223,7 +223,8 @@ def _loaded_plugins(value: Any) -> Any:
 
 def _tokenizer_ids(flat: Mapping[str, Any]) -> int | None:
     """Returns how many ids the tokenizer and the objective need, or None where only the data know."""
-    ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
+    sizes = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"], "unknown": flat["data.tokenizer.ids"]}
+    ids = sizes.get(flat["data.tokenizer.kind"])
     if not ids:
         return None
     objective = flat["objective.kind"]

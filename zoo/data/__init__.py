@@ -5,7 +5,14 @@
 """
 
 from zoo.data.labelled import LabelledDataset, label_count
-from zoo.data.load_data import encode_text_file, load, source_fingerprint, vocabulary_size, with_num_classes
+from zoo.data.load_data import (
+    content_fingerprints,
+    encode_text_file,
+    load,
+    source_fingerprint,
+    vocabulary_size,
+    with_num_classes,
+)
 from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream
 from zoo.data.shared_datasets import SharedDatasets
@@ -22,6 +29,7 @@ __all__ = [
     "TextDataset",
     "Tokenizer",
     "TranslationDataset",
+    "content_fingerprints",
     "encode_text_file",
     "label_count",
     "load",

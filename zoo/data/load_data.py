@@ -1,5 +1,7 @@
 """Entry points: from a config to its data set and its vocabulary size."""
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_components, read_held_out, read_text_file
+from zoo.data.sources.stored_tokens import StoredTokens
 from zoo.data.text_dataset import TextDataset, TokenizedSource, TokenizedText, joined_fingerprint
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
@@ -42,38 +45,71 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
     if config.objective.kind == "translation":
         return load_translation(config)
     data = config.data
-    tokenizer_type = tokenizer_class(data.tokenizer.kind)
     components = read_components(data)
-    held_out = read_held_out(data, [documents for _, documents in components])
-    splits = [
-        (documents, None) if held_out else documents.split(data.validation_fraction, data.split == "clustered")
-        for _, documents in components
-    ]
-    tokenizer = tokenizer_type.build(
-        data.tokenizer,
-        Documents.joined([documents for _, documents in components]),
-        Documents.joined([train for train, _ in splits]),
+    held_out = read_held_out(data, [source for _, source in components])
+
+    def split(source: Documents | StoredTokens) -> tuple[Any, Any]:
+        return (source, None) if held_out else source.split(data.validation_fraction, data.split == "clustered")
+
+    # A tokenizer is trained on the training part of texts. Stored tokens are divided after it is
+    # known, because its token between documents says where.
+    splits = {place: split(source) for place, (_, source) in enumerate(components) if isinstance(source, Documents)}
+    tokenizer = _build_tokenizer(
+        data.tokenizer, [components[place][1] for place in splits], [train for train, _ in splits.values()]
     )
     batching = Batching(config, tokenizer)
+    # No text says what the bytes of stored tokens are, and a mean over the others would mislead.
+    known_bytes = tokenizer.lossless or not any(isinstance(source, StoredTokens) for _, source in components)
     parts = []
-    for (weight, source), (train, validation) in zip(components, splits, strict=True):
+    for place, (weight, source) in enumerate(components):
+        if isinstance(source, StoredTokens):
+            source = _read_by(tokenizer, source, config)
+            splits[place] = split(source)
+        train, validation = splits[place]
         train = train.subset(data.training_fraction)
         texts = {"train": train} | ({"validation": validation} if validation else {})
-        streams = cached_streams(tokenizer, texts, batching.with_sentences, scored=("validation",))
+        streams = _streams(tokenizer, texts, batching.with_sentences, {"validation"} if known_bytes else ())
         weight *= len(streams["train"]) ** data.mixture_exponent
         tokenized = TokenizedText(validation, streams["validation"]) if validation else None
         parts.append(TokenizedSource(weight, source, train, streams["train"], tokenized))
+    if isinstance(held_out, StoredTokens):
+        held_out = _read_by(tokenizer, held_out, config)
     given = held_out and TokenizedText(held_out, _held_out_stream(tokenizer, held_out, batching, data))
     dataset = TextDataset(tokenizer, batching, tuple(parts), given)
     batching.check([part.train_stream for part in parts], [text.stream for text in dataset.held_out_texts])
     return dataset
 
 
-def _held_out_stream(tokenizer: Tokenizer, held_out: Documents, batching: Batching, data: Any) -> Stream:
+def _build_tokenizer(settings: Any, sources: Sequence[Documents], training: Sequence[Documents]) -> Tokenizer:
+    """Makes the tokenizer of `data.tokenizer`; there are no texts where all tokens are stored."""
+    source, training = (
+        Documents.joined(texts) if texts else Documents.of((), "no text") for texts in (sources, training)
+    )
+    tokenizer = tokenizer_class(settings.kind).build(settings, source, training)
+    return tokenizer if settings.document_id == configs.AUTO else tokenizer.with_document_id(settings.document_id)
+
+
+def _read_by(tokenizer: Tokenizer, source: StoredTokens, config: Any) -> StoredTokens:
+    """Returns stored tokens as those of a tokenizer."""
+    found = source.read_by(tokenizer.vocab_size, tokenizer.bos_id if tokenizer.opens_documents else None)
+    if config.data.isolate_documents:
+        found.check_boundaries()
+    return found
+
+
+def _streams(
+    tokenizer: Tokenizer, texts: Mapping[str, Documents | StoredTokens], with_sentences: bool, scored: Collection[str]
+) -> dict[str, Stream]:
+    """Returns the token streams of named parts of a source; see `cached_streams`."""
+    stored = {name: Stream(text.tokens) for name, text in texts.items() if isinstance(text, StoredTokens)}
+    return stored or cached_streams(tokenizer, dict(texts), with_sentences, scored)
+
+
+def _held_out_stream(tokenizer: Tokenizer, held_out: Documents | StoredTokens, batching: Batching, data: Any) -> Stream:
     """Tokenises a held-out text of its own, which may have characters that the training text lacks."""
     try:
         texts = {"validation": held_out}
-        return cached_streams(tokenizer, texts, batching.with_sentences, scored=texts)["validation"]
+        return _streams(tokenizer, texts, batching.with_sentences, texts)["validation"]
     except DataError as error:
         raise DataError([f"data.held_out={data.held_out}: {problem}" for problem in error.problems]) from error
 
@@ -86,13 +122,24 @@ def source_fingerprint(config: Any) -> str:
     Raises:
         ConfigError, DataError: as `load`.
     """
+    sources, held_out = content_fingerprints(config)
+    return joined_fingerprint([*sources, *([held_out] if held_out else [])])
+
+
+def content_fingerprints(config: Any) -> tuple[list[str], str]:
+    """Returns the fingerprint of each source of a resolved config, and that of `data.held_out`; empty
+    if there is none, or if it is part of the examples or pairs.
+
+    Raises:
+        ConfigError, DataError: as `load`.
+    """
     if config.objective.kind in TASKS:
-        return read_task(config)[0].fingerprint
+        return [read_task(config)[0].fingerprint], ""
     if config.objective.kind == "translation":
-        return fingerprint_of_pairs(*read_split_pairs(config.data))
-    texts = [documents for _, documents in read_components(config.data)]
+        return [fingerprint_of_pairs(*read_split_pairs(config.data))], ""
+    texts = [source for _, source in read_components(config.data)]
     held_out = read_held_out(config.data, texts)
-    return joined_fingerprint([documents.fingerprint for documents in [*texts, *([held_out] if held_out else [])]])
+    return [text.fingerprint for text in texts], held_out.fingerprint if held_out else ""
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:
@@ -106,9 +153,11 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
     if not documents.count:
         raise DataError(f'"{path}": the text is empty')
     try:
-        return tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
+        stream = tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
     except DataError as error:
         raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
+    # The bytes of numbers are not those of what they stand for.
+    return stream if tokenizer.reads_text else replace(stream, sizes=None, difference=None)
 
 
 def vocabulary_size(config: Any) -> int:
@@ -130,7 +179,8 @@ def vocabulary_size(config: Any) -> int:
     if config.objective.kind in TASKS:
         source, training = task_documents(config)
     else:
-        source = training = Documents.joined([documents for _, documents in read_components(config.data)])
+        texts = [source for _, source in read_components(config.data) if isinstance(source, Documents)]
+        return _build_tokenizer(settings, texts, texts).model_vocab_size(config.objective, config.data.row_format)
     return tokenizer_type.build(settings, source, training).model_vocab_size(config.objective, config.data.row_format)
 
 

@@ -11,14 +11,15 @@ from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.token_streams import Stream
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.stored_tokens import StoredTokens
 from zoo.data.tokenizers.document_bytes import difference_line
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
 class TokenizedText(NamedTuple):
-    """Documents and their tokens, memory-mapped."""
+    """Documents and their tokens, memory-mapped; of stored tokens, these alone."""
 
-    documents: Documents
+    documents: Documents | StoredTokens
     stream: Stream
 
 
@@ -28,15 +29,15 @@ class TokenizedSource:
 
     Attributes:
         weight: its share of the training rows, in any unit.
-        source: its documents.
+        source: its documents, or its tokens where these are stored.
         train: those that are trained on.
         train_stream: their tokens, memory-mapped.
         validation: those that are held out; None if another text is (`TextDataset.held_out`).
     """
 
     weight: float
-    source: Documents
-    train: Documents
+    source: Documents | StoredTokens
+    train: Documents | StoredTokens
     train_stream: Stream
     validation: TokenizedText | None
 
@@ -122,7 +123,7 @@ class TextDataset(UnlabelledDataset):
                 "train_tokens": len(part.train_stream),
                 "train_bytes": part.train.bytes,
                 **_stream_record("train", part.train_stream),
-                "bad_text": dict(part.source.index.left_out),
+                "bad_text": dict(part.source.left_out),
                 **(_validation_record(part.validation) if part.validation else {}),
             }
             for part in self.parts
@@ -148,7 +149,7 @@ class TextDataset(UnlabelledDataset):
             "held_out": {
                 "fingerprint": documents.fingerprint,
                 "description": documents.description,
-                "bad_text": dict(documents.index.left_out),
+                "bad_text": dict(documents.left_out),
                 **_validation_record(self.held_out),
             },
         }

@@ -242,7 +242,11 @@ class TextGenerator:
             return [*source, opens], [self.tokenizer.start_id]
         tokens = self._encode(prompt)
         # A prompt with special tokens may begin with this one.
-        tokens = tokens if tokens[:1] == [opens] else [opens, *tokens]
+        tokens = tokens if tokens[:1] == [opens] else [*self.tokenizer.opening_ids, *tokens]
+        if not tokens:
+            raise ConfigError(
+                "--prompt is empty, and the run knows no token that opens a document; give ids, as --prompt 17"
+            )
         return tokens, tokens[-1:] if self.generator.has_encoder else tokens
 
     def _encode_blanks(self, text: str) -> list[int]:

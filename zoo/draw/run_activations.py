@@ -140,7 +140,7 @@ def _encode(tokenizer, text: str, begin: bool, end: bool, max_tokens: int | None
     found = rows.offsets[0]
     names = [text[start:stop].strip() or "␣" for start, stop in zip(found.starts, found.stops, strict=True)]
     ids = rows.tokens[0].tolist()
-    names = ["[begin]"] * begin + names
+    names = ["[begin]"] * (begin and tokenizer.opens_documents) + names
     names += ["[end]"] * (len(ids) - len(names))
     return (ids, names) if max_tokens is None else (ids[:max_tokens], names[:max_tokens])
 

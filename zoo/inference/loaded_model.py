@@ -160,7 +160,7 @@ class LoadedModel:
                 f"model.architecture={self.config.model.architecture} predicts no next token; fill_mask is for "
                 "encoders, generate for encoder-decoders"
             )
-        row = self._frame.around(self.tokenizer.encode(text).tolist()) or [self.tokenizer.bos_id]
+        row = self._frame.around(self.tokenizer.encode(text).tolist()) or list(self.tokenizer.opening_ids)
         return self._most_probable(self._logits(np.array([row], np.int32))[0, -1], count)
 
     def fill_mask(self, text: str, count: int = 10) -> list[list[TokenProbability]]:
@@ -265,7 +265,7 @@ class LoadedModel:
     def _frame(self) -> TextFrame:
         """What stands around a text that is read on its own."""
         tokenizer, ends = self.tokenizer, self.config.data.row_format != "packed"
-        return self.run.text_frame or TextFrame((tokenizer.bos_id,), (tokenizer.separator_id,) if ends else ())
+        return self.run.text_frame or TextFrame(tuple(tokenizer.opening_ids), (tokenizer.separator_id,) if ends else ())
 
     @property
     def _ends_rows(self) -> bool:

@@ -13,7 +13,7 @@ from tests.data.reading import texts_of
 from zoo.data.sources import file_content, text_files
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_documents, read_text_file
-from zoo.data.sources.text_files import file_pieces
+from zoo.data.sources.text_files import file_pieces, read_lines
 from zoo.errors import ConfigError, DataError
 
 
@@ -370,3 +370,22 @@ def test_bad_text_is_reported_with_its_line(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"good\nfine\nb\xffd\n")
     with pytest.raises(DataError, match=r"line 3: not UTF-8: byte 0xff at byte offset 11"):
         read(f"text:{tmp_path}/a.txt")
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path):
+    lines = ["one\u2028still one\x0c\x85", "", "two\rstill two", "three\r"]
+    for name, content in (
+        ("plain", "\n".join(lines)),
+        ("ended", "".join(f"{line}\n" for line in lines)),
+        ("crlf", "\ufeff" + "".join(f"{line}\r\n" for line in lines)),
+    ):
+        (tmp_path / name).write_bytes(content.encode())
+        expected = [*lines[:3], "three\r" if name == "crlf" else "three"]
+        assert read_lines(tmp_path / name, "--prompts") == expected
+    (tmp_path / "packed.txt").write_bytes(gzip.compress("é\nb".encode()))
+    assert read_lines(tmp_path / "packed.txt", "--prompts") == ["é", "b"]
+    with pytest.raises(ConfigError, match=r"--prompts .*gone does not exist"):
+        read_lines(tmp_path / "gone", "--prompts")
+    (tmp_path / "latin").write_bytes(b"a\n\xe9\n")
+    with pytest.raises(DataError, match=r"--prompts .*latin is not UTF-8: line 2"):
+        read_lines(tmp_path / "latin", "--prompts")

@@ -1,5 +1,6 @@
 """Expansion of an experiment into a plan, with its errors and warnings."""
 
+import gzip
 import re
 import shlex
 from pathlib import Path
@@ -306,6 +307,21 @@ def test_warnings(factors, texts):
     assert len(found) == len(texts)
     for warning, text in zip(found, texts):
         assert text in warning
+
+
+def test_equal_texts_under_other_names_are_one_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"line {number} of a text\n" for number in range(200))
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "b.txt").write_text(text.upper())
+    (tmp_path / "copy").write_bytes(gzip.compress(text.encode()))
+    same = {"text": levels("data.source", "text:a.txt", "text:./a.txt", f"text:{tmp_path}/copy")}
+    assert make_plan(unrestricted(same)).warnings == []
+    held_out = levels("data.held_out", "text:b.txt", f"text:{tmp_path}/b.txt")
+    assert make_plan(unrestricted({"text": held_out}, base=base(data__source="text:a.txt"))).warnings == []
+    assert make_plan(unrestricted(same, base=base(data__tokenizer__kind="characters"))).warnings == []
+    other = {"text": levels("data.source", "text:a.txt", "text:b.txt")}
+    assert "scored on different texts" in make_plan(unrestricted(other)).warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,18 @@ def test_fields_in_which_arms_differ_are_counted_and_named(run):
     (line,) = (line for line in caveats(run("a", {}), run("b", changes)) if " differs from " in line)
     named = line.partition(" in 3 fields: ")[2].split(", ")
     assert sorted(named) == sorted(changes)
+
+
+def test_equal_texts_under_other_names_are_no_caveat(run):
+    record = {"fingerprint": "f", "tokenizer": {"fingerprint": "t"}}
+    one = run("one", {"data.source": "text:data/a.txt"}, data=record)
+    for name, source in (("two", "text:./data/a.txt"), ("three", "text:/data/a.txt.gz")):
+        assert caveats(one, run(name, {"data.source": source, "seed": 1}, data=record)) == []
+    cases = {
+        "other content": ({}, record | {"fingerprint": "g"}),
+        "another share": ({"data.validation_fraction": 0.2}, record),
+        "no record": ({}, {"tokenizer": {"fingerprint": "t"}}),
+    }
+    for name, (changes, data) in cases.items():
+        other = run(name, {"data.source": "text:./data/a.txt", **changes}, data=data)
+        assert any("are scored on different texts" in line for line in caveats(one, other))

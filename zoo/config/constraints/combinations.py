@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.constraints.attention_constraints import check_cross
-from zoo.config.constraints.data_constraints import check_examples, check_offsets, check_stages
+from zoo.config.constraints.data_constraints import check_examples, check_offsets, check_stages, check_stored_tokens
 from zoo.config.constraints.generator_constraints import check_generator
 from zoo.config.constraints.group_constraints import check_groups, check_kinds
 from zoo.config.constraints.layer_constraints import check_layers
@@ -53,6 +53,7 @@ def validate_combination(
     yield from check_generator(flat, scopes)
     yield from check_teacher(flat)
     yield from check_examples(flat)
+    yield from check_stored_tokens(flat)
     yield from check_task(flat)
     yield from check_offsets(flat)
     yield from check_stages(flat)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from zoo.config.fields import BY_PATH, TASKS
+from zoo.config.fields import AUTO, BY_PATH, TASKS, chosen
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.errors import shown
 
@@ -22,6 +22,8 @@ EXAMPLES_OF: dict[str, tuple[str, ...] | None] = {
     "tfds": None,
     "parallel": ("translation",),
 }
+# Kinds of tokenizers that are made of the training text, so that its tokens depend on it.
+TRAINED_TOKENIZERS = ("characters", "words", "bpe", "wordpiece", "unigram")
 
 
 def check_examples(flat: dict[str, Any]) -> Iterator[str]:
@@ -91,6 +93,42 @@ def _check_held_out(flat: dict[str, Any], source: str) -> Iterator[str]:
             f"data.validation_fraction={fraction:g} has no effect: the held-out examples are given; leave it at "
             f"{default:g}"
         )
+
+
+def check_stored_tokens(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of tokens that another program has made, and of an unknown tokenizer."""
+    kind, kinds = flat["data.tokenizer.kind"], chosen(flat, "data.source")
+    if kind == "unknown":
+        yield from _check_unknown(flat, kinds)
+    if "tokens" not in kinds:
+        return
+    if kind in TRAINED_TOKENIZERS:
+        yield (
+            f"data.tokenizer.kind={kind} is made of a text, and tokens: has none; name the tokenizer of the tokens by "
+            "data.tokenizer.kind=file and data.tokenizer.path, or take data.tokenizer.kind=unknown"
+        )
+    if (rows := flat["data.row_format"]) != "packed":
+        yield f"data.row_format={rows} divides a text into sentences, and tokens: has none; use packed"
+    if flat["data.split"] == "clustered" and not flat["data.held_out"]:
+        yield "data.split=clustered compares texts, and tokens: has none; use documents, or name data.held_out"
+
+
+def _check_unknown(flat: dict[str, Any], kinds: Sequence[str]) -> Iterator[str]:
+    shown, objective = "data.tokenizer.kind=unknown", flat["objective.kind"]
+    if others := [kind for kind in kinds if kind not in ("tokens", "mixture")]:
+        yield f"{shown} reads stored tokens alone (data.source=tokens:PATH), not {', '.join(dict.fromkeys(others))}"
+    if not flat["data.tokenizer.ids"]:
+        yield f"{shown} needs data.tokenizer.ids, the number of ids of the tokenizer that made the tokens"
+    if flat["objective.whole_words"]:
+        yield f"{shown} does not tell which tokens form a word; leave objective.whole_words at False"
+    if flat["model.architecture"] == "elmo":
+        yield f"{shown} does not tell the characters of tokens, which model.architecture=elmo reads"
+    if flat["data.tokenizer.document_id"] != AUTO:
+        return
+    needing = [f"objective.kind={objective}"] if objective not in OBJECTIVE_KINDS.having("whole_rows") else []
+    needing += ["data.isolate_documents=True"] if flat["data.isolate_documents"] else []
+    for field in needing:
+        yield f"{field} needs the token between documents: set data.tokenizer.document_id, which {shown} does not know"
 
 
 def check_stages(flat: dict[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from zoo.config.fields.conditions import (
     HUB,
     LABEL_OBJECTIVES,
     MASKED,
+    STORED,
     TASK_OBJECTIVES,
     TEXT_OBJECTIVES,
     TFDS,
@@ -25,7 +26,8 @@ DATA_FIELDS: tuple[Field, ...] = (
         "stdlib",
         str,
         "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, "
-        "`jsonl:PATH`, `parquet:PATH` (a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), "
+        "`jsonl:PATH`, `parquet:PATH` (a file, folder or glob), `tokens:PATH` (ids of nanoGPT, llm.c, Megatron or "
+        "NumPy), `hf:NAME` (Hugging Face; or a folder), "
         "`tfds:NAME`, `synthetic:TASK`, or `mixture`; labelled examples: also `csv:PATH`, `tsv:PATH`, "
         "`conll:PATH`, `squad:PATH`, and `stdlib` is a built-in task; pairs of texts: `stdlib:translation`, "
         "`stdlib:classification` (labels as texts), `parallel:PATH.{en,de}`, and the sources with columns",
@@ -134,10 +136,20 @@ DATA_FIELDS: tuple[Field, ...] = (
         },
     ),
     Field(
+        "data.token_dtype",
+        "uint16",
+        str,
+        "type of the ids in `tokens:` files that do not tell it",
+        {"uint16": "two bytes, as nanoGPT writes them", "uint32": "four bytes"},
+        when=STORED,
+        added=True,
+    ),
+    Field(
         "data.document_separator",
         "",
         str,
-        "string that separates documents in a text file; empty: a file is one document",
+        "string that separates documents in a text file, whose line ends may be others than its own; empty: a file is "
+        "one document",
     ),
     Field("data.validation_fraction", 0.1, float, "share of the text that is held out", above=0, maximum=0.9),
     Field(
@@ -185,7 +197,28 @@ DATA_FIELDS: tuple[Field, ...] = (
             "wordpiece": "pieces of words, with [CLS], [SEP] and [MASK], trained in the same way (BERT)",
             "unigram": "the likeliest division into pieces, trained in the same way (T5)",
             "file": "a published one, read from `path`",
+            "unknown": "that of stored tokens, if nobody knows it: text is ids between spaces",
         },
+    ),
+    Field(
+        "data.tokenizer.ids",
+        0,
+        int,
+        "V, number of ids of an unknown tokenizer, e.g. 50257 for GPT-2; must be given",
+        minimum=0,
+        maximum=2**24,
+        when=("data.tokenizer.kind", ("unknown",)),
+        added=True,
+    ),
+    Field(
+        "data.tokenizer.document_id",
+        AUTO,
+        int,
+        "id of the token between documents of stored tokens, e.g. 50256 for GPT-2",
+        minimum=0,
+        auto="the token with which the tokenizer opens a document; of an unknown tokenizer, unknown",
+        when=STORED,
+        added=True,
     ),
     Field(
         "data.tokenizer.path",

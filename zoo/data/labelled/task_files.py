@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.sources.file_content import file_blocks, with_compressed
-from zoo.data.sources.records import numbered_lines
 from zoo.data.sources.tables import TABLES, Record, Table
-from zoo.data.sources.text_files import BYTE_ORDER_MARK, find_files
+from zoo.data.sources.text_files import BYTE_ORDER_MARK, find_files, numbered_lines
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,20 @@ from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
 from zoo.data.rows.token_streams import Stream
+from zoo.data.sources.stored_tokens import TokenArray
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import DataError
+
+
+class _BytesOf(NamedTuple):
+    """The bytes of stored tokens, [tokens], of which those that are asked for are read."""
+
+    tokens: TokenArray
+    table: np.ndarray
+
+    def take(self, indices: np.ndarray, mode: str) -> np.ndarray:
+        """Returns the bytes of tokens by index."""
+        return self.table[self.tokens.take(indices, mode)]
 
 
 class Batching:
@@ -87,8 +99,11 @@ class Batching:
     def _with_sizes(self, stream: Stream) -> Stream:
         """Returns a stream with the bytes of its tokens, beside others that have them."""
         if stream.sizes is None and stream not in self._sized:
-            sizes = self._tokenizer.token_bytes().astype(np.int32).take(stream.tokens)
-            self._sized[stream] = replace(stream, sizes=sizes)
+            table = self._tokenizer.token_bytes().astype(np.int32)
+            stored = isinstance(stream.tokens, TokenArray)
+            self._sized[stream] = replace(
+                stream, sizes=_BytesOf(stream.tokens, table) if stored else table.take(stream.tokens)
+            )
         return self._sized.get(stream, stream)
 
     def _make_rows(self, stream: Stream, length: int) -> Rows:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from zoo import config as configs
+from zoo.config.constraints.data_constraints import TRAINED_TOKENIZERS
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.pipeline.batching import Batching
@@ -50,8 +51,6 @@ _NOT_TEXT = frozenset(
     )
 )
 _ALL = "all of them"
-# Tokenizers whose tokens depend on the training text.
-_TRAINED = ("characters", "words", "bpe", "wordpiece", "unigram")
 # Fields that choose the texts of a source, by its kind; all read `data.bad_text`.
 _HUB = tuple(f"data.hub.{name}" for name in ("revision", "subset", "split", "folder"))
 _READ_BY = {
@@ -60,6 +59,7 @@ _READ_BY = {
     "parquet": ("data.column",),
     "hf": ("data.column", *_HUB),
     "tfds": ("data.column", *_HUB),
+    "tokens": ("data.token_dtype",),
 }
 # Labels of another term than the loss of tokens; no model reads them.
 _OTHER_LABELS = ("next",)
@@ -285,7 +285,7 @@ def _tokenizer(flat: Mapping[str, Any]) -> str:
         if path.startswith("data.tokenizer.") and value != _plain_default(path)
     }
     kind = settings.pop("kind", configs.BY_PATH["data.tokenizer.kind"].default)
-    if _given_text(flat) and kind in _TRAINED:
+    if _given_text(flat) and kind in TRAINED_TOKENIZERS:
         settings |= {
             path: value
             for path, value in _text_fields(flat).items()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from zoo.data.sources.records import numbered_lines
+from zoo.data.sources.text_files import numbered_lines
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError
 

@@ -151,6 +151,11 @@ class Documents:
         return int(self.index.bytes.sum())
 
     @property
+    def left_out(self) -> Counter[str]:
+        """How often each kind of bad text was skipped or replaced."""
+        return self.index.left_out
+
+    @property
     def warnings(self) -> list[str]:
         """Lines about what may be a mistake in the config."""
         if not (files := self.index.undivided):

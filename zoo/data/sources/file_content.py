@@ -89,7 +89,7 @@ def with_compressed(*endings: str) -> tuple[str, ...]:
 
 def compression_of(head: bytes) -> str | None:
     """Returns the ending of the compression that the first bytes of a file show, or None."""
-    if head.startswith(b"\x1f\x8b"):
+    if head.startswith(b"\x1f\x8b\x08"):
         return ".gz"
     # A zstd file may begin with a frame to be skipped, as those written in parallel do.
     if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):

@@ -11,7 +11,7 @@ from zoo.data.sources.columns import MISSING, columns_of, kind_of, missing_colum
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.sources.file_content import file_blocks, with_compressed
 from zoo.data.sources.json_arrays import array_values, begins_array
-from zoo.data.sources.text_files import find_files, line_blocks
+from zoo.data.sources.text_files import find_files, numbered_lines
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, one_line
 
@@ -35,18 +35,6 @@ def json_lines(argument: str, data: Any) -> Documents:
             yield from as_pieces([text_at(record, data.column, where, policy)])
 
     return Documents(read, source_name(data, files), data.bad_text)
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Yields (number, content, byte offset) of each line."""
-    for first, offset, block in line_blocks(path):
-        start = 0
-        # Not split(): it would make an object per line of a block of many megabytes.
-        for number in range(first, first + block.count(b"\n") + (not block.endswith(b"\n"))):
-            end = block.find(b"\n", start)
-            end = len(block) if end < 0 else end
-            yield number, block[start:end], offset + start
-            start = end + 1
 
 
 def json_objects(files: Iterable[Path], policy: BadTextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:

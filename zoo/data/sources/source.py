@@ -13,6 +13,7 @@ from zoo.data.sources.documents import Documents, Piece
 from zoo.data.sources.hubs import hugging_face, tensorflow_datasets
 from zoo.data.sources.records import json_lines, parquet
 from zoo.data.sources.standard_library import standard_library
+from zoo.data.sources.stored_tokens import StoredTokens, stored_tokens
 from zoo.data.sources.synthetic import synthetic
 from zoo.data.sources.tables import held_out_config
 from zoo.data.sources.text_files import file_pieces, find_files, path_suggestion
@@ -29,11 +30,11 @@ class SourceReader(NamedTuple):
     """
 
     usage: str
-    read: Callable[[str, Any], Documents]
+    read: Callable[[str, Any], Documents | StoredTokens]
 
 
-def read_documents(data: Any) -> Documents:
-    """Opens the source that `data.source` names; its text is not read yet.
+def read_documents(data: Any) -> Documents | StoredTokens:
+    """Opens the source that `data.source` names; its text or tokens are not read yet.
 
     Args:
         data: the `data` part of a config.
@@ -49,7 +50,7 @@ def read_documents(data: Any) -> Documents:
     return SOURCES[kind].read(argument, data)
 
 
-def read_components(data: Any) -> list[tuple[float, Documents]]:
+def read_components(data: Any) -> list[tuple[float, Documents | StoredTokens]]:
     """Opens the sources of a config, with weights: those of `data.mixture`, or `data.source`.
 
     Raises:
@@ -83,12 +84,13 @@ def read_components(data: Any) -> list[tuple[float, Documents]]:
     return components
 
 
-def read_held_out(data: Any, training: Sequence[Documents]) -> Documents | None:
+def read_held_out(data: Any, training: Sequence[Documents | StoredTokens]) -> Documents | StoredTokens | None:
     """Opens the held-out text that `data.held_out` names; returns None if it is empty.
 
     Args:
         data: the `data` part of a config.
-        training: the training texts, which are read too.
+        training: the training texts, which are read too. Of stored tokens, only the names of files
+            and the fingerprints are compared.
 
     Raises:
         ConfigError: as `read_documents`.
@@ -98,15 +100,29 @@ def read_held_out(data: Any, training: Sequence[Documents]) -> Documents | None:
         return None
     try:
         held_out = read_documents(held_out_config(data))
-        digests = held_out.index.digests
+        digests = _digests(held_out)
     except ConfigError as error:
         raise ConfigError([problem.replace("data.source", "data.held_out", 1) for problem in error.problems]) from error
-    if set(digests) <= {digest for documents in training for digest in documents.index.digests}:
+    both = _paths(held_out) & {path for text in training for path in _paths(text)}
+    if both:
+        raise DataError(
+            f'data.held_out={data.held_out}: "{min(both)}" is also a training file, so the score would be that of '
+            "memory; name the training files so that data.source leaves it out"
+        )
+    if set(digests) <= {digest for text in training for digest in _digests(text)}:
         raise DataError(
             f"data.held_out={data.held_out}: all of it is also training text, so the score would be that of memory; "
             "leave it out of data.source, or name another text"
         )
     return held_out
+
+
+def _digests(text: Documents | StoredTokens) -> Sequence[Any]:
+    return [text.fingerprint] if isinstance(text, StoredTokens) else text.index.digests
+
+
+def _paths(text: Documents | StoredTokens) -> set[Path]:
+    return {file.path.resolve() for file in text.files} if isinstance(text, StoredTokens) else set()
 
 
 def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error") -> Documents:
@@ -153,6 +169,7 @@ SOURCES = {
     "stdlib": SourceReader("stdlib", standard_library),
     "text": SourceReader("text:PATH", _text),
     "jsonl": SourceReader("jsonl:PATH", json_lines),
+    "tokens": SourceReader("tokens:PATH", stored_tokens),
     "parquet": SourceReader("parquet:PATH", parquet),
     "hf": SourceReader("hf:NAME_OR_FOLDER", hugging_face),
     "tfds": SourceReader("tfds:NAME", tensorflow_datasets),

@@ -10,7 +10,7 @@ from pathlib import Path
 from zoo.data.sources.documents import Piece
 from zoo.data.sources.file_content import BLOCK_BYTES, COMPRESSED, file_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, why_no_file
+from zoo.errors import ConfigError, DataError, why_no_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Byte-level BPE and WordPiece never merge across the boundary of a visible character and the space
@@ -88,6 +88,39 @@ def line_blocks(path: Path) -> Iterator[tuple[int, int, bytes]]:
         rest.append(block[end:])
     if whole := b"".join(rest):
         yield line, offset, whole
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
+    """Yields (number, content, byte offset) of each line."""
+    for first, offset, block in line_blocks(path):
+        start = 0
+        # Not split(): it would make an object per line of a block of many megabytes.
+        for number in range(first, first + block.count(b"\n") + (not block.endswith(b"\n"))):
+            end = block.find(b"\n", start)
+            end = len(block) if end < 0 else end
+            yield number, block[start:end], offset + start
+            start = end + 1
+
+
+def read_lines(path: Path, flag: str) -> list[str]:
+    """Returns the lines of a file that a flag names, plain or compressed, without their ends.
+
+    A line ends at a line feed, before which a carriage return may stand, and at no other character.
+    A byte order mark is removed.
+
+    Raises:
+        ConfigError: the file does not exist, or cannot be read.
+        DataError: a line that is not UTF-8; a file without text.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{flag} {path} {why_no_file(path)}")
+    lines = []
+    for number, content, _ in numbered_lines(path):
+        try:
+            lines.append(content.removesuffix(b"\r").decode())
+        except UnicodeDecodeError as error:
+            raise DataError(f"{flag} {path} is not UTF-8: line {number}: {error}") from error
+    return lines
 
 
 def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[Piece]:

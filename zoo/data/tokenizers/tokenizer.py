@@ -7,6 +7,7 @@ comparable across all tokenizers. One special token, which stands for no bytes, 
 It is not text, so no text can imitate it.
 """
 
+import copy
 import hashlib
 import json
 import re
@@ -65,11 +66,15 @@ class Tokenizer(ABC):
         separator_id: id of the token that ends sentences and segments: the tokenizer's own [SEP] or
             </s>, or the first id that neither the tokenizer nor [MASK] uses.
         special_ids: ids that stand for no text.
+        opens_documents: whether there is a `bos_id`, which a tokenizer that is not known may lack.
+        reads_text: whether it turns text into ids and back.
+        document_id: the `bos_id` that `with_document_id` has set; None if it is the tokenizer's own.
         lossless: the tokens of a text stand for exactly its bytes, those of their pieces.
     """
 
     kind: ClassVar[str]
-    lossless = True
+    lossless = opens_documents = reads_text = True
+    document_id: int | None = None
 
     def __init__(
         self, pieces: Sequence[bytes], bos_id: int, mask_id: int | None = None, separator_id: int | None = None
@@ -80,6 +85,27 @@ class Tokenizer(ABC):
         self.mask_id = self.vocab_size if mask_id is None else mask_id
         self.separator_id = max(self.vocab_size, self.mask_id + 1) if separator_id is None else separator_id
         self.special_ids = frozenset({bos_id})
+
+    @property
+    def opening_ids(self) -> list[int]:
+        """The ids that a document begins with: `bos_id`, or none."""
+        return [self.bos_id] if self.opens_documents else []
+
+    def with_document_id(self, id: int) -> Self:
+        """Returns the tokenizer with another token between documents, for tokens that were made so.
+
+        Raises:
+            ConfigError: it has no such id.
+        """
+        if not 0 <= id < self.vocab_size:
+            raise ConfigError(f"data.tokenizer.document_id={id} is not one of the tokenizer's {self.vocab_size:,} ids")
+        if id == self.bos_id:
+            return self
+        found = copy.copy(self)
+        found.__dict__.pop("fingerprint", None)
+        found.bos_id, found.special_ids = id, self.special_ids | {id}
+        found.document_id = id
+        return found
 
     @property
     def start_id(self) -> int:
@@ -249,12 +275,17 @@ class Tokenizer(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """sha256 (hex) of the definition; tokenizers with equal fingerprints encode identically."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.to_json() | self._own_document_id, sort_keys=True).encode()).hexdigest()
 
     def save(self, folder: str | Path) -> None:
         """Writes `tokenizer.json` into `folder`, for `load_tokenizer`."""
         Path(folder).mkdir(parents=True, exist_ok=True)
-        write_json(Path(folder) / TOKENIZER_FILE, {"kind": self.kind} | self.to_json())
+        write_json(Path(folder) / TOKENIZER_FILE, {"kind": self.kind} | self.to_json() | self._own_document_id)
+
+    @property
+    def _own_document_id(self) -> dict[str, int]:
+        """What `with_document_id` has set, as part of the definition."""
+        return {} if self.document_id is None else {"document_id": self.document_id}
 
     @classmethod
     def load_or_train(cls, key: str, train: Callable[[], Self]) -> Self:

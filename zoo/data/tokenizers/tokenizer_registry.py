@@ -17,6 +17,7 @@ from zoo.data.tokenizers.pretrained_files import READABLE_FILES, find_reader, re
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.tokenizer import Tokenizer, parse_saved
 from zoo.data.tokenizers.trained import UnigramTokenizer, WordPieceTokenizer
+from zoo.data.tokenizers.unknown import UnknownTokenizer
 from zoo.data.tokenizers.word_level import WordTokenizer
 from zoo.errors import ConfigError, DataError, did_you_mean, one_line
 
@@ -52,6 +53,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
         PretrainedTokenizer,
         SentencePieceTokenizer,
         MarianTokenizer,
+        UnknownTokenizer,
     )
 }
 
@@ -75,7 +77,8 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
 
 
 def _from_saved(content: dict[str, Any]) -> Tokenizer:
-    return tokenizer_class(content["kind"]).from_json(content)
+    found, id = tokenizer_class(content["kind"]).from_json(content), content.get("document_id")
+    return found if id is None else found.with_document_id(id)
 
 
 def read_pretrained(path: str | Path) -> Tokenizer:

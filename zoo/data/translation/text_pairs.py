@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from zoo.data.sources.builtin_tasks import BuiltinTask, classification, labels_as_text, translation
 from zoo.data.sources.columns import MISSING
-from zoo.data.sources.records import numbered_lines, record_text
+from zoo.data.sources.records import record_text
 from zoo.data.sources.tables import TABLES, Record, Table, column_value, held_out_config
-from zoo.data.sources.text_files import path_suggestion
+from zoo.data.sources.text_files import numbered_lines, path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 

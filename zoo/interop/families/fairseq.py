@@ -170,10 +170,11 @@ def read_dictionary(path: Path) -> list[str]:
         DataError: any other line, or a token that occurs twice.
     """
     try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        # Not text mode, in which a carriage return within a token would end a line.
+        lines = path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
     except ValueError as error:
         raise DataError(f"{path}: not UTF-8") from error
-    parts = [line.removesuffix(" #fairseq:overwrite").rsplit(" ", 1) for line in lines]
+    parts = [line.removesuffix("\r").removesuffix(" #fairseq:overwrite").rsplit(" ", 1) for line in lines]
     wrong = [number for number, part in enumerate(parts, 1) if len(part) != 2 or not part[1].isdecimal()]
     if wrong:
         raise DataError(f"{path}: line {wrong[0]} is not a token and its count")

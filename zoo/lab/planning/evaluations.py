@@ -1,11 +1,14 @@
 """Compares what the evaluations of arms score: metrics of one name may measure different things."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from zoo.config import chosen_differences
+from zoo.config.fields import chosen
+from zoo.data import content_fingerprints
 from zoo.data.pipeline.evaluation_fingerprint import EvaluationFingerprint, evaluation_fingerprint
-from zoo.errors import listed
+from zoo.errors import ConfigError, DataError, listed
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.measures import measure_name
 from zoo.lab.metrics import OF_REPLACED_TOKENS, base_name, is_per_token
@@ -19,6 +22,8 @@ _WHAT = {
     "targets": "are scored on different targets",
     "context": "predict what is scored from different contexts",
 }
+# Sources that name files, whose content can be compared before anything is trained.
+_FILES = {"text", "jsonl", "parquet", "tokens", "csv", "tsv", "conll", "squad", "parallel", "mixture"}
 
 
 def evaluation_differences(experiment: Experiment, arms: list[PlannedArm]) -> dict[str, list[str]]:
@@ -40,6 +45,7 @@ def evaluation_differences(experiment: Experiment, arms: list[PlannedArm]) -> di
             continue
         length = metric.partition("@")[2]
         prints = {name: evaluation_fingerprint(configs[name], int(length) if length else None) for name in members}
+        prints = with_equal_texts(prints, lambda name: _contents(configs[name]))
         for what, line in fingerprint_differences(prints, metric).items():
             found[what].append(line)
     return found
@@ -101,6 +107,55 @@ def several_fields(one: str, config: Mapping[str, Any], other: str, its: Mapping
     """Returns in which fields two arms differ; None if it is at most one."""
     paths = chosen_differences(config, its)
     return f"{other} differs from {one} in {len(paths)} fields: {listed(paths, 12)}" if len(paths) > 1 else None
+
+
+def with_equal_texts(
+    prints: Mapping[str, EvaluationFingerprint], contents: Callable[[str], tuple[Any, Any] | None]
+) -> dict[str, EvaluationFingerprint]:
+    """Returns evaluations in which equal texts and equal tokenizers are described equally.
+
+    A text may have several names: relative, absolute, or that of a compressed copy.
+
+    Args:
+        prints: by the name of the arm.
+        contents: returns what identifies the text that an arm is scored on, and its tokenizer; None
+            if that is not known. It is called where descriptions differ.
+    """
+    if all(len({getattr(each, part) for each in prints.values()}) == 1 for part in ("text", "tokenizer")):
+        return dict(prints)
+    texts: dict[Any, str] = {}
+    tokenizers: dict[Any, str] = {}
+    found = {}
+    for name, each in prints.items():
+        if (keys := contents(name)) is not None:
+            text, tokenizer = texts.setdefault(keys[0], each.text), tokenizers.setdefault(keys[1], each.tokenizer)
+            each = replace(each, text=text, tokenizer=tokenizer)
+        found[name] = each
+    return found
+
+
+def scored_text(flat: Mapping[str, Any], source: Any, held_out: str) -> Any:
+    """Returns what identifies the text that a config is scored on.
+
+    Args:
+        flat: the resolved config.
+        source: fingerprint of its source, or of each.
+        held_out: fingerprint of `data.held_out`; empty if there is none.
+    """
+    return held_out or (source, flat["data.validation_fraction"], flat["data.split"])
+
+
+def _contents(config: Any) -> tuple[Any, Any] | None:
+    """Returns what `with_equal_texts` asks for, from the files of a config that reads files."""
+    flat = flatten(config)
+    if not set(chosen(flat, "data.source")) <= _FILES:
+        return None
+    try:
+        sources, held_out = content_fingerprints(config)
+    except (ConfigError, DataError):
+        return None
+    settings = tuple((path, value) for path, value in flat.items() if path.startswith("data.tokenizer."))
+    return scored_text(flat, tuple(sources), held_out), (tuple(sources), held_out, settings)
 
 
 def fingerprint_differences(prints: Mapping[str, EvaluationFingerprint], metric: str) -> dict[str, str]:

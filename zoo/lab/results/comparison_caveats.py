@@ -13,7 +13,14 @@ from zoo.data.pipeline.batch_stages import sum_before
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.errors import ConfigError, DataError
 from zoo.lab.planning.arm import SIZE_TOLERANCE
-from zoo.lab.planning.evaluations import fingerprint_differences, generator_differences, several_fields, values_by_arm
+from zoo.lab.planning.evaluations import (
+    fingerprint_differences,
+    generator_differences,
+    scored_text,
+    several_fields,
+    values_by_arm,
+    with_equal_texts,
+)
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict, as_text
 from zoo.lab.results.token_caveats import token_caveats
@@ -58,7 +65,20 @@ def _evaluation_caveats(first: Mapping[str, RunRecord], metric: str) -> list[str
             prints[label] = evaluation_fingerprint(_resolved(run.config))
         except (ConfigError, DataError, KeyError, TypeError, ValueError) as error:
             unknown.append(f"{run.folder}: what its evaluation scores cannot be told from config.json ({error})")
-    return [*fingerprint_differences(prints, metric).values(), *unknown] if prints else unknown
+    if not prints:
+        return unknown
+    prints = with_equal_texts(prints, lambda label: _contents(first[label]))
+    return [*fingerprint_differences(prints, metric).values(), *unknown]
+
+
+def _contents(run: RunRecord) -> tuple[Any, Any] | None:
+    """Returns what `with_equal_texts` asks for, as the run has recorded it."""
+    record = as_dict(run.meta.get("data"))
+    source, tokenizer = as_text(record.get("fingerprint")), _tokenizer_fingerprint(run)
+    if not source or not tokenizer:
+        return None
+    held_out = as_text(as_dict(record.get("held_out")).get("fingerprint"))
+    return scored_text(flatten(_resolved(run.config)), source, held_out), tokenizer
 
 
 def _resolved(config: Mapping[str, Any]) -> configs.ResolvedConfig:
