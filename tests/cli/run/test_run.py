@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-PRE0, POST0 = "norm=pre,warm-up=0-seed0", "norm=post,warm-up=0-seed0"
+PRE0, POST0 = "norm=pre+warm-up=0-seed0", "norm=post+warm-up=0-seed0"
 
 
 def tree(folder):
@@ -112,7 +112,7 @@ def test_seeds_can_be_added(zoo, folder):
     code, out, _ = zoo("norms.py", "--seeds", "0,5")
     assert code == 0
     assert "4 of 8 runs were done already" in out
-    assert attempts(folder)["norm=pre,warm-up=0-seed0"] == attempts(folder)["norm=pre,warm-up=0-seed5"] == 1
+    assert attempts(folder)["norm=pre+warm-up=0-seed0"] == attempts(folder)["norm=pre+warm-up=0-seed5"] == 1
 
 
 def test_a_failed_run_is_reported_and_retried_by_the_next_command(zoo, folder):

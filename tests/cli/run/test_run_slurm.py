@@ -12,7 +12,7 @@ import pytest
 from zoo import config
 
 stages = config.import_file(Path(__file__).with_name("test_run_stages.py"), "helper")
-RUNS = [f"norm={norm},warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in ("pre", "post") for steps in (0, 10)]
+RUNS = [f"norm={norm}+warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in ("pre", "post") for steps in (0, 10)]
 
 
 @pytest.fixture
