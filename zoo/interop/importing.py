@@ -1,5 +1,6 @@
 """Makes a run of a checkpoint of another library; its folder is like that of any finished run."""
 
+import contextlib
 import hashlib
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -74,6 +75,8 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     rows = BY_PATH["data.sequence_length"].default
     fields = {"data.sequence_length": min(rows, length or rows)} | fields
     files = weight_files(folder)
+    with contextlib.closing(open_tensors(folder)) as named:
+        renamed = named.note
 
     def weights(config: ResolvedConfig) -> ParamsAndStats:
         tensors = open_tensors(folder)
@@ -90,6 +93,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     source = tokenizer and tokenizer.source_side
     metadata: dict[str, Any] = {"trained_length": length}
     metadata |= {"ignored": left_out} if left_out else {}
+    metadata |= {"renamed": renamed} if renamed else {}
     if (folder / "tokenizer_config.json").is_file():
         metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
     return CheckpointContents(
@@ -100,7 +104,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         (folder / "config.json", *files, *known),
         tokenizer,
         metadata,
-        (importer.note,) if importer.note else (),
+        tuple(filter(None, (importer.note, renamed))),
         extra_tokenizers={} if tokenizer in (None, source) else {SOURCE_TOKENIZER_FILE: source},
     )
 

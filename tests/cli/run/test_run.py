@@ -102,7 +102,8 @@ def test_a_repeated_command_trains_nothing(zoo, folder):
     code, out, _ = zoo("norms.py")
     assert code == 0
     assert "8 of 8 runs were done already" in out
-    assert "start" not in out
+    assert "start   " not in out
+    assert "--config.training.start_from=runs/norms/norm=" in out
     assert set(attempts(folder).values()) == {1}
     assert (folder / "runs/norms/report.html").exists()
 
