@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import logging
 import math
 import os
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -194,6 +196,30 @@ def _object_in(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def can_be_created(folder: Path) -> bool:
+    """Returns whether a folder exists or could be made, and files be written there."""
+    there = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def keep_matplotlib_quiet() -> None:
+    """Gives Matplotlib a folder for its caches where its own cannot be written, as in a home that is
+    read-only.
+
+    To be called before it is imported: it would warn in every process, and list all fonts anew.
+    """
+    homes = (("XDG_CONFIG_HOME", ".config"), ("XDG_CACHE_HOME", ".cache"))
+    own = [Path(os.environ.get(name) or Path.home() / folder) / "matplotlib" for name, folder in homes]
+    if "MPLCONFIGDIR" in os.environ or all(map(can_be_created, own)):
+        return
+    folder = cache_directory() / "matplotlib"
+    if not can_be_created(folder):
+        folder = Path(tempfile.gettempdir()) / f"zoo-matplotlib-{os.getuid()}"
+    os.environ["MPLCONFIGDIR"] = str(folder)
+    # It says at the first use that it lists the fonts.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def cache_directory() -> Path:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+from pathlib import Path
 
 import jax
 import ml_dtypes
@@ -22,6 +23,7 @@ from zoo.cli.main import main
 from zoo.config import AUTO
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.interop.families.gemma import gemma_deviations
+from zoo.interop.weights import torch_files
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
 from zoo.training.trained_run import load_trained
@@ -280,9 +282,40 @@ BAD_SOURCES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "module._orig_mod."])
+def test_names_that_a_wrapper_has_prefixed_are_read_with_a_note(prefix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    assert zoo("import", f"hf:{source}", "--out", "plain")[0] == 0
+
+    def rename(found):
+        for name in list(found):
+            found[prefix + name] = found.pop(name)
+
+    tensors(source, rename)
+    code, out, errors = zoo("import", f"hf:{source}", "--out", "wrapped")
+    assert (code, errors) == (0, [])
+    assert "was left out of the names of" in out
+    records = [json.loads(Path(run, "meta.json").read_text())["imported"] for run in ("plain", "wrapped")]
+    assert "renamed" not in records[0]
+    assert records[1]["renamed"] in out
+    digests = {json.loads(Path(run, "status.json").read_text())["parameters_sha256"] for run in ("plain", "wrapped")}
+    assert len(digests) == 1
+
+
+def test_names_of_another_class_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    tensors(source, lambda found: [found.update({f"net.{name}": found.pop(name)}) for name in list(found)])
+    code, out, errors = zoo("import", f"hf:{source}", "--out", "run")
+    assert (code, out, len(errors)) == (3, "", 1)
+    assert "tensors has a name of this class, such as transformer.wte.weight; rename the tensors" in errors[0]
+
+
 @pytest.mark.parametrize("name", BAD_SOURCES)
 def test_failed_imports_report_the_error_and_write_nothing(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch_files, "can_read_pickles", lambda: False)
     source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
     damage, code, words = BAD_SOURCES[name]
     damage(source)

@@ -107,7 +107,11 @@ def test_rope_scaling():
     assert fields({"type": "linear", "factor": 2.0}) == {"kind": "linear", "factor": 2.0}
     assert fields({"rope_type": "dynamic", "factor": 2.0}) == {"kind": "dynamic", "factor": 2.0, "original_length": 512}
     yarn = {"kind": "yarn", "factor": 4.0, "original_length": 512, "low": 1, "high": 32}
-    assert fields({"rope_type": "yarn", "factor": 4.0}) == yarn
+    assert (
+        fields({"rope_type": "yarn", "factor": 4.0})
+        == fields({"type": "yarn", "factor": 4.0, "finetuned": True})
+        == yarn
+    )
     assert fields({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.1386294361119891, "original_max_position_embeddings": 64,
                    "beta_slow": 2.0}) == yarn | {"original_length": 64, "low": 2.0}  # fmt: skip
 

@@ -9,6 +9,7 @@ import pytest
 
 from zoo.errors import ConfigError, DataError
 from zoo.interop.weights import tensor_files as reading
+from zoo.interop.weights import torch_files
 from zoo.interop.weights.tensor_files import TensorFiles, open_tensors, write_tensors
 
 A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1.5, -2.0], np.float32)
@@ -102,6 +103,12 @@ def test_non_finite_values_and_wrong_dtypes_are_reported_together(tmp_path):
         "tensor wide is of type F64, expected F32, F16, BF16"]  # fmt: skip
 
 
+@pytest.fixture
+def without_torch(monkeypatch):
+    """No torch is installed, whatever the environment has."""
+    monkeypatch.setattr(torch_files, "can_read_pickles", lambda: False)
+
+
 def whole(folder):
     return write(folder / "model.safetensors", a=A).read_bytes()
 
@@ -122,7 +129,7 @@ def whole(folder):
     (lambda folder: write(sharded(folder) / "model-2.safetensors", a=A, b=B), DataError, "tensor a is in model-1.safetensors too"),
     (lambda folder: (sharded(folder) / "model-2.safetensors").write_bytes(b"x"), DataError, "model-2.safetensors: not a whole safetensors"),
 ])  # fmt: skip
-def test_unreadable_weight_files_are_rejected(tmp_path, make, error, problem):
+def test_unreadable_weight_files_are_rejected(tmp_path, make, error, problem, without_torch):
     make(tmp_path)
     with pytest.raises(error, match=problem) as refused:
         open_tensors(tmp_path)

@@ -2,8 +2,10 @@
 ended by their ids.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -137,6 +139,18 @@ class Cluster:
                 )
                 raise AssertionError(f"{'ended: ' + ', '.join(dead) if dead else 'too slow'}\n{logs}")
             time.sleep(0.1)
+
+    @contextlib.contextmanager
+    def lost(self, node: str):
+        """A node that the controller has lost: its daemon is stopped, and its processes go on."""
+        daemon = next(one for one in self._processes if one.args[0] == "slurmd" and one.args[-1] == node)
+        daemon.send_signal(signal.SIGSTOP)
+        try:
+            self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+            yield
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+            self.call("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
     def close(self) -> None:
         """Cancels all jobs and ends the daemons."""

@@ -61,6 +61,11 @@ def states(zoo, sweep):
     return {run["folder"]: run for run in json.loads(zoo("status", sweep, "--json"))["runs"]}
 
 
+def jobs(sweep):
+    """The ids of the jobs that were submitted for a sweep."""
+    return [job["id"] for job in json.loads((sweep / "slurm/jobs.json").read_text())["jobs"]]
+
+
 def queue_is_empty(slurm):
     return not slurm.call("squeue", "--noheader").strip()
 
@@ -107,6 +112,42 @@ def test_a_stopped_job_resumes_from_its_last_step(slurm, zoo, tmp_path):
     assert states(zoo, "stopped")["long-seed0"]["state"] == "done"
     assert f"continuing from step {step} of 2000" in (run / "log.txt").read_text()
     assert curves(run) == curves(tmp_path / "straight/long-seed0")
+
+
+def test_a_task_that_fails_before_its_run_records_anything_shows_its_own_error(slurm, zoo, tmp_path):
+    zoo("run", "it.py:13", "--slurm", "--output", "bad", "--sbatch=--begin=now+3600")
+    run, job = tmp_path / "bad/long-seed0", jobs(tmp_path / "bad")[0]
+    # A held job waits, and is not submitted again.
+    slurm.call("scontrol", "hold", job)
+    assert "in SLURM's queue: JobHeld" in states(zoo, "bad")["long-seed0"]["reason"]
+    assert "in the queue already" in zoo("run", "it.py:13", "--slurm", "--output", "bad")
+    record = json.loads((run / "config.json").read_text())
+    record["data"]["source"] = "text:gone.txt"
+    (run / "config.json").write_text(json.dumps(record))
+    slurm.call("scontrol", "release", job)
+    slurm.call("scontrol", "update", f"jobid={job}", "StartTime=now")
+    slurm.until(lambda: queue_is_empty(slurm))
+    found = states(zoo, "bad")["long-seed0"]
+    assert found["state"] == "failed"
+    assert "gone.txt" in found["reason"]
+    assert "srun" not in found["reason"]
+
+
+def test_a_run_on_a_lost_node_keeps_its_status_while_its_job_is_requeued_elsewhere(slurm, zoo, tmp_path):
+    zoo("run", "it.py:4000", "--slurm", "--output", "lost")
+    run, job = tmp_path / "lost/long-seed0", jobs(tmp_path / "lost")[0]
+    slurm.until(lambda: (run / "metrics.jsonl").exists() and len((run / "metrics.jsonl").read_bytes()) > 0)
+    node = slurm.call("squeue", "--noheader", "--format=%N", f"--job={job}").strip()
+    with slurm.lost(node):
+        # The second attempt finds the run in use, and waits in the queue again.
+        slurm.until(lambda: "is in use by process" in (run / "log.txt").read_text())
+        while not queue_is_empty(slurm) and "done: 4000 steps" not in (run / "log.txt").read_text():
+            found = states(zoo, "lost")["long-seed0"]
+            assert found["state"] in ("running", "done"), found
+        slurm.until(lambda: queue_is_empty(slurm))
+    assert states(zoo, "lost")["long-seed0"]["state"] == "done"
+    assert "continuing" not in (run / "log.txt").read_text()
+    assert len(jobs(tmp_path / "lost")) == 1
 
 
 def test_two_nodes_give_the_curves_of_one_process(slurm, zoo, tmp_path):

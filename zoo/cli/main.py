@@ -8,6 +8,7 @@ import zoo
 from zoo.arguments import Parser
 from zoo.cli import plugin_options
 from zoo.errors import ConfigError, did_you_mean, reported, shown
+from zoo.files import keep_matplotlib_quiet
 
 # Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
 # `--help` is fast.
@@ -74,6 +75,7 @@ def usage() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand and returns its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    keep_matplotlib_quiet()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0 if arguments else 2

@@ -30,6 +30,7 @@ from zoo.config.loading import (
 from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, by_role, is_selected
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
+    InvalidCombination,
     ResolvedConfig,
     chosen_differences,
     default,
@@ -69,6 +70,7 @@ __all__ = [
     "REST",
     "ROLES",
     "Field",
+    "InvalidCombination",
     "ResolvedConfig",
     "batch_key",
     "by_role",

@@ -22,6 +22,19 @@ from zoo.nested import flatten, unflatten
 ResolvedConfig = ml_collections.FrozenConfigDict
 
 
+class InvalidCombination(ConfigError):
+    """Values that are right one by one and cannot be combined.
+
+    Args:
+        problems: one line for each.
+        fields: the flat config, with what could be derived of it.
+    """
+
+    def __init__(self, problems: list[str], fields: dict[str, Any]):
+        super().__init__(problems)
+        self.fields = fields
+
+
 def default() -> ml_collections.ConfigDict:
     """Returns a fresh config with every field at its default and with the plug-ins that are loaded,
     locked against unknown names.
@@ -266,7 +279,7 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
     scopes.get("model.encoder", {}).pop("model.attention.cross_kv_heads", None)
     problems += validate_combination(flat, scopes, vocab_size)
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        raise InvalidCombination(list(dict.fromkeys(problems)), flat)
     for scope, changes in scopes.items():
         flat |= {scoped(scope, path): changes[path] for path in sorted(changes)}
     return flat

@@ -1,5 +1,6 @@
 """Makes a run of a checkpoint of another library; its folder is like that of any finished run."""
 
+import contextlib
 import hashlib
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -75,6 +76,8 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     rows = BY_PATH["data.sequence_length"].default
     fields = {"data.sequence_length": min(rows, length or rows)} | fields
     files = weight_files(folder)
+    with contextlib.closing(open_tensors(folder)) as named:
+        renamed = named.note
 
     def weights(config: ResolvedConfig) -> ParamsAndStats:
         tensors = open_tensors(folder)
@@ -94,6 +97,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     metadata |= {"ignored": left_out} if left_out else {}
     frame = frame_of(folder, settings, tokenizer, fields.get("model.architecture") == "encoder_decoder")
     metadata |= {} if frame is None else {"text_frame": frame.to_record()}
+    metadata |= {"renamed": renamed} if renamed else {}
     if (folder / "tokenizer_config.json").is_file():
         metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
     return CheckpointContents(
@@ -104,7 +108,7 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         (folder / "config.json", *files, *known),
         tokenizer,
         metadata,
-        tuple(filter(None, (importer.note, *importer.deviations(settings)))),
+        tuple(filter(None, (importer.note, renamed, *importer.deviations(settings)))),
         extra_tokenizers={} if tokenizer in (None, source) else {SOURCE_TOKENIZER_FILE: source},
     )
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-PRE0, POST0 = "norm=pre,warm-up=0-seed0", "norm=post,warm-up=0-seed0"
+PRE0, POST0 = "norm=pre+warm-up=0-seed0", "norm=post+warm-up=0-seed0"
 
 
 def tree(folder):
@@ -102,7 +102,8 @@ def test_a_repeated_command_trains_nothing(zoo, folder):
     code, out, _ = zoo("norms.py")
     assert code == 0
     assert "8 of 8 runs were done already" in out
-    assert "start" not in out
+    assert "start   " not in out
+    assert "--config.training.start_from=runs/norms/norm=" in out
     assert set(attempts(folder).values()) == {1}
     assert (folder / "runs/norms/report.html").exists()
 
@@ -112,7 +113,7 @@ def test_seeds_can_be_added(zoo, folder):
     code, out, _ = zoo("norms.py", "--seeds", "0,5")
     assert code == 0
     assert "4 of 8 runs were done already" in out
-    assert attempts(folder)["norm=pre,warm-up=0-seed0"] == attempts(folder)["norm=pre,warm-up=0-seed5"] == 1
+    assert attempts(folder)["norm=pre+warm-up=0-seed0"] == attempts(folder)["norm=pre+warm-up=0-seed5"] == 1
 
 
 def test_a_failed_run_is_reported_and_retried_by_the_next_command(zoo, folder):

@@ -10,11 +10,11 @@ def attempts(folder):
 
 
 NOISE = {
-    "post,warm-up=0": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6],
-    "pre,warm-up=0": [2.0] * 8,
+    "post+warm-up=0": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6],
+    "pre+warm-up=0": [2.0] * 8,
     # The other arms tell how large the noise is.
-    "post,warm-up=10": [3.0, 3.1, 2.9, 3.0, 3.05, 2.95, 3.0, 3.1],
-    "pre,warm-up=10": [3.0, 2.9, 3.1, 3.0, 2.95, 3.05, 3.1, 3.0],
+    "post+warm-up=10": [3.0, 3.1, 2.9, 3.0, 3.05, 2.95, 3.0, 3.1],
+    "pre+warm-up=10": [3.0, 2.9, 3.1, 3.0, 2.95, 3.05, 3.1, 3.0],
 }
 
 
@@ -57,8 +57,8 @@ def test_seeds_are_added_until_the_verdict_is_decided(zoo, folder, noise):
 
 def test_a_sweep_goes_on_for_the_claims_that_are_open(zoo, folder, monkeypatch):
     """One claim is refuted by the first seeds, which says nothing about the other."""
-    losses = {"post,warm-up=0": [2.0, 2.1, 2.05, 2.02], "pre,warm-up=0": [3.0, 3.1, 3.07, 3.01]}
-    losses |= {"post,warm-up=10": [3.0, 3.3, 2.9, 3.1], "pre,warm-up=10": [3.1, 3.0, 3.2, 2.9]}
+    losses = {"post+warm-up=0": [2.0, 2.1, 2.05, 2.02], "pre+warm-up=0": [3.0, 3.1, 3.07, 3.01]}
+    losses |= {"post+warm-up=10": [3.0, 3.3, 2.9, 3.1], "pre+warm-up=10": [3.1, 3.0, 3.2, 2.9]}
     named = {f"norm={arm}-seed{seed}": loss for arm, found in losses.items() for seed, loss in enumerate(found)}
     monkeypatch.setenv("FAKE_LOSSES", json.dumps(named))
     file = (folder / "norms.py").read_text().replace("fake_run.experiment(size=size)", "with_two_claims(fake_run)")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HELPER = Path(__file__).parents[2] / "lab" / "fake_run.py"
-PRE0 = "norm=pre,warm-up=0-seed0"
+PRE0 = "norm=pre+warm-up=0-seed0"
 
 
 def attempts(folder):

@@ -1,5 +1,6 @@
 """`zoo run --slurm` and `zoo status`, with stand-ins for the commands of SLURM."""
 
+import contextlib
 import json
 import math
 import os
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from zoo import config
+from zoo.training.runtime.folder_lock import lock_run_folder
 
 stages = config.import_file(Path(__file__).with_name("test_run_stages.py"), "helper")
-RUNS = [f"norm={norm},warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in ("pre", "post") for steps in (0, 10)]
+RUNS = [f"norm={norm}+warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in ("pre", "post") for steps in (0, 10)]
 
 
 @pytest.fixture
@@ -226,6 +228,11 @@ def test_status_of_a_sweep_in_the_queue(zoo, cluster, tmp_path):
     lines = out.splitlines()
     assert lines[2].split() == [RUNS[1], "running", "12/40", "8", "min", "ago", "100_1"]
     assert lines[-1] == "norms: 1 running, 1 waiting, 2 preempted, 2 failed, 1 diverged, 1 done"
+    # So does a process that holds the run, on whichever node it is.
+    cluster.queue("100_5|PENDING|BeginTime")
+    with contextlib.closing(lock_run_folder(sweep / RUNS[5])), contextlib.closing(lock_run_folder(sweep / RUNS[3])):
+        found = run_statuses(zoo)
+    assert (found[RUNS[3]]["state"], found[RUNS[5]]["state"]) == ("running", "running")
     # The queue takes precedence over the files of a run, so a resubmitted run is not failed.
     cluster.queue("100_2|RUNNING|None", "100_3|RUNNING|None")
     found = run_statuses(zoo)

@@ -11,7 +11,7 @@ from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo import data
 
-RUN = "norm=pre,warm-up=0-seed0"
+RUN = "norm=pre+warm-up=0-seed0"
 
 
 @pytest.mark.parametrize("part", ["text", "tokenizer"])

@@ -93,10 +93,10 @@ def test_format_quantity(value, text):
 def test_plan_with_states(plan):
     screen = Console(file=io.StringIO(), width=160)
     states = {run.folder: FolderState("new") for run in plan.runs}
-    states["norm=pre,warm-up=10-seed0"] = FolderState("unfinished", 1250)
-    states["norm=post,warm-up=0-seed0"] = FolderState("done", 40)
-    states["norm=post,warm-up=0-seed1"] = FolderState("done", 40)
-    states["norm=post,warm-up=10-seed0"] = FolderState("failed", 3)
+    states["norm=pre+warm-up=10-seed0"] = FolderState("unfinished", 1250)
+    states["norm=post+warm-up=0-seed0"] = FolderState("done", 40)
+    states["norm=post+warm-up=0-seed1"] = FolderState("done", 40)
+    states["norm=post+warm-up=10-seed0"] = FolderState("failed", 3)
     print_plan(screen, plan, states)
     text = screen.file.getvalue()
     lines = text.splitlines()

@@ -25,7 +25,7 @@ def test_only_new_runs_are_checked_for_related_runs(command_line, monkeypatch):
     from zoo.lab.launch import workflow
 
     checked = []
-    monkeypatch.setattr(workflow, "check_related_runs", lambda runs: checked.append(len(runs)))
+    monkeypatch.setattr(workflow, "related_run_problems", lambda runs: checked.append(len(runs)) or [])
     assert command_line("run", "norms.py")[0] == 0
     assert command_line("run", "norms.py")[0] == 0
     assert checked == [8, 0]
@@ -33,15 +33,11 @@ def test_only_new_runs_are_checked_for_related_runs(command_line, monkeypatch):
 
 @pytest.mark.parametrize(("path", "lines"), [(START, 1), (TEACHER, 1)])
 def test_a_problem_of_an_arm_is_reported_once_for_all_seeds(path, lines):
-    from types import SimpleNamespace
-
     from zoo import config
-    from zoo.errors import ConfigError
-    from zoo.lab.launch.preparation import check_related_runs
+    from zoo.lab.launch.preparation import related_run_problems
 
     settings = config.override(config.default(), {path: "/nowhere"})
-    run = SimpleNamespace(config=settings, arm=SimpleNamespace(name="a"))
-    with pytest.raises(ConfigError) as caught:
-        check_related_runs([run, run])
-    assert len(caught.value.problems) == lines
-    assert caught.value.problems[0].startswith(f"arm a: {path}=/nowhere is not a run")
+    run = ("a", settings)
+    problems = related_run_problems([run, run])
+    assert len(problems) == lines
+    assert problems[0].startswith(f"arm a: {path}=/nowhere is not a run")

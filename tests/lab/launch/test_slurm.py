@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +26,10 @@ from zoo.lab.launch.slurm import (
 )
 from zoo.lab.launch.slurm_queue import queued_jobs, read_jobs, record_job
 from zoo.lab.launch.slurm_task import record_outcome
+from zoo.lab.launch.sweep_folder import write_status
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
+from zoo.training.runtime.folder_lock import lock_run_folder
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 HOSTILE = 'it\'s "%j" $(touch hacked) `touch hacked` \\n; #'
@@ -126,7 +129,8 @@ def task(runs, tmp_path, monkeypatch):
 folder=${{@: -1}}; folder=${{folder#--workdir=}}
 sleep 0.01
 {written}
-echo noise; echo "ValueError: boom" >&2; exit {code}""",
+echo noise; echo "ValueError: boom" >&2
+echo "srun: error: n1: task 0: Exited with exit code {code}" >&2; exit {code}""",
         )
         for name in ("scontrol", "sleep"):
             program(bin, name, f'echo {name} "$@" >>{tmp_path}/calls.txt')
@@ -163,7 +167,9 @@ def test_a_task_trains_its_run_in_folders_with_hostile_names(task, tmp_path):
         str(tmp_path / HOSTILE),
         f"{sys.executable}\n-m\nzoo.cli.train\n--config={run}/config.json\n--workdir={run}\n",
     ]
-    assert (run / "log.txt").read_text() == "noise\nValueError: boom\n"
+    assert (run / "log.txt").read_text() == (
+        "noise\nValueError: boom\nsrun: error: n1: task 0: Exited with exit code 0\n"
+    )
 
 
 def test_a_preempted_run_is_requeued(task):
@@ -211,6 +217,21 @@ def test_the_status_of_an_earlier_attempt_is_ignored(task):
     code, calls, run = task(2)
     assert (code, calls) == (2, [])
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
+
+
+@pytest.mark.parametrize("status", [None, {"state": "running", "step": 3, "steps": 40}])
+def test_the_status_of_a_run_that_another_process_trains_is_left_to_it(task, status, runs, tmp_path):
+    with closing(lock_run_folder(tmp_path / f"{HOSTILE} sweep" / runs[1].folder)):
+        code, calls, run = task(2, status)
+        assert (code, calls) == (75, ["scontrol requeue 77", "sleep 600"])
+        assert (run / "status.json").exists() == (status is not None)
+        assert not write_status(run, "failed", 40, "boom")
+    assert task(2, status)[:2] == (2, [])
+    assert json.loads((run / "status.json").read_text())["state"] == "failed"
+
+
+def test_a_run_that_another_process_finished_during_the_attempt_is_done(task):
+    assert task(2, {"state": "done", "step": 40, "steps": 40})[:2] == (0, [])
 
 
 def test_a_run_without_progress_is_not_requeued_forever(task):

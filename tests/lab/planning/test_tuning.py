@@ -104,7 +104,8 @@ def tuned(zoo, kept):
 
 
 def rate_of(folder):
-    return json.loads((Path("runs/norms") / folder / "config.json").read_text())["optimizer"]["learning_rate"]
+    path = Path("runs/norms") / folder.replace(",", "+") / "config.json"
+    return json.loads(path.read_text())["optimizer"]["learning_rate"]
 
 
 def test_each_arm_trains_at_the_minimum_of_its_curve_on_seeds_not_used_for_tuning(zoo):
@@ -165,7 +166,7 @@ def test_an_arm_without_a_minimum_is_reported_and_decides_nothing(zoo):
 
 
 def test_rates_at_which_runs_diverge_are_never_chosen(zoo):
-    behaviours = {f"{PRE},learning_rate=0.01-seed1000": ["diverge"]}
+    behaviours = {f"{PRE},learning_rate=0.01-seed1000".replace(",", "+"): ["diverge"]}
     code, _, _ = zoo(*FLAGS, curves=CURVES, behaviours=behaviours)
     assert code == 0
     assert rate_of(f"{PRE}-seed0") == pytest.approx(0.004, rel=0.1)
@@ -182,7 +183,7 @@ def test_losses_of_tuning_runs_follow_the_direction_of_the_metric():
 
 
 def test_nothing_is_chosen_while_tuning_runs_are_missing(zoo):
-    behaviours = {f"{POST},learning_rate=0.003-seed1001": ["fail"]}
+    behaviours = {f"{POST},learning_rate=0.003-seed1001".replace(",", "+"): ["fail"]}
     code, out, _ = zoo(*FLAGS, curves=CURVES, behaviours=behaviours)
     assert code == 1
     assert "the disk is full" in out
@@ -210,7 +211,8 @@ def test_several_numbers_are_tuned_one_after_another(zoo):
     )
     # The losses do not depend on it: the arms are reported as not tuned.
     assert judge(load_sweep("runs/norms")).claims == {"X1": "not tuned"}
-    config_of = json.loads((Path("runs/norms/tuning-beta2") / f"{PRE},beta2=0.98-seed1000" / "config.json").read_text())
+    name = f"{PRE},beta2=0.98-seed1000".replace(",", "+")
+    config_of = json.loads((Path("runs/norms/tuning-beta2") / name / "config.json").read_text())
     assert config_of["optimizer"]["learning_rate"] == record["chosen"][PRE]
 
 
@@ -312,7 +314,7 @@ def test_a_tuned_value_applies_to_one_arm(monkeypatch):
     plan = make_plan(replace(experiment(), tuned_values={POST: {RATE: 0.003}}))
     assert {arm.name: arm.config.optimizer.learning_rate for arm in plan.arms} == {PRE: 0.001, POST: 0.003}
     assert {arm.name: arm.overrides.get(RATE) for arm in plan.arms} == {PRE: None, POST: 0.003}
-    assert plan.runs[0].folder == f"{PRE}-seed0"
+    assert plan.runs[0].folder == f"{PRE}-seed0".replace(",", "+")
 
 
 @pytest.mark.parametrize("record", ["experiment.json", "result.json"])

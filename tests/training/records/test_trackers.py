@@ -189,7 +189,7 @@ def test_run_without_trackers(fakes, tmp_path):
 @pytest.mark.parametrize(
     ("value", "printed"),
     [
-        ("wandb", "needs the package wandb, which is not installed: pip install 'ablation-zoo[wandb]'"),
+        ("wandb", "needs the package wandb, which is not installed: pip install wandb"),
         ("wandbb", '(did you mean "wandb"?)'),
     ],
 )

@@ -18,8 +18,9 @@ IMPORT_EXAMPLES = """examples:
 sources:
   {sources}
 
-Only safetensors are read: pickles are not opened, and code of a repository is not fetched. A name is looked up on
-the hub, or in its cache if the hub cannot be reached; a folder needs no network. Settings of a config.json that zoo
+Safetensors are read. Pickles are not opened, except pytorch_model.bin of a folder by torch, where that is installed,
+whose weights-only loading runs no code; code of a repository is not fetched. A name is looked up on the hub, or in its
+cache if the hub cannot be reached; a folder needs no network. Settings of a config.json that zoo
 does not support are rejected by name."""
 
 EXPORT_EXAMPLES = """examples:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean, significant
+from zoo.lab.launch.fitted_table import print_fitted
 from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.arm_effects import baseline_effects, tokens_per_parameter
 from zoo.lab.results.curves import baseline_differences, final_values
@@ -39,7 +40,7 @@ def print_results(console: Console, sweep: SweepResults) -> None:
     for line in floor_lines(sweep, sweep.metric):
         arms.add_row(Text(f"floor: {line.name}"), "", number(line.score))
     console.print()
-    console.print(arms)
+    _print(console, arms)
     _print_units(console, sweep)
     effects = [effect for effect in estimate_effects(sweep) if len(effect.what) == 1 and effect.difference.n > 1]
     if effects:
@@ -53,7 +54,7 @@ def print_results(console: Console, sweep: SweepResults) -> None:
                 interval(difference.low, difference.high),
             )
         console.print()
-        console.print(table)
+        _print(console, table)
     console.print()
 
 
@@ -74,7 +75,14 @@ def _print_units(console: Console, sweep: SweepResults) -> None:
     for arm in sweep.arms:
         table.add_row(Text(arm.label), *(texts.get(arm.name, "") for texts in shown.values()))
     console.print()
-    console.print(table)
+    _print(console, table)
+
+
+def _print(console: Console, table: Table) -> None:
+    names = [getattr(column.header, "plain", "") for column in table.columns]
+    dropped = [name for name in ("seeds", "levels", *reversed(names[1:])) if name in names]
+    results = [name for name in names if name.startswith("final ") or name == "main effect"]
+    print_fitted(console, table, [name for name in dict.fromkeys(dropped) if name not in results])
 
 
 def _table(*header: str) -> Table:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from zoo.arguments import LARGEST_INTEGER
-from zoo.errors import shortened
+from zoo.errors import LONGEST_QUOTE, shortened
 from zoo.training.runtime.device_peaks import DEVICES
 
 
@@ -137,7 +137,7 @@ def add_execution_options(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """Reads a whole number of at least 1."""
-    if not _is_count(text) or int(text) < 1:
+    if not _is_count(text) or not 1 <= int(text) <= LARGEST_INTEGER:
         raise argparse.ArgumentTypeError(f"{shortened(repr(text))} is not a positive integer")
     return int(text)
 
@@ -153,11 +153,11 @@ def seeds(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in parts)
     from zoo.lab.declarations import MAX_SEEDS
 
-    if (number := positive(text)) > MAX_SEEDS:
-        raise argparse.ArgumentTypeError(f"{number} seeds are more than {MAX_SEEDS}")
-    return tuple(range(number))
+    if int(text) > MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text} seeds are more than {MAX_SEEDS}")
+    return tuple(range(positive(text)))
 
 
 def _is_count(text: str) -> bool:
-    """Returns whether a text is a whole number from 0 to `LARGEST_INTEGER`."""
-    return text.isdecimal() and len(text) <= len(str(LARGEST_INTEGER)) and int(text) <= LARGEST_INTEGER
+    """Returns whether a text is a whole number of at least 0 that a message can quote."""
+    return text.isdecimal() and len(text) <= LONGEST_QUOTE

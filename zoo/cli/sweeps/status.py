@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import shutil
+import sys
 from pathlib import Path
 
 from zoo.terminal import escape_line
@@ -14,6 +16,9 @@ EPILOG = """examples:
   zoo status runs/norm_placement
   watch zoo status runs/norm_placement
   zoo status runs/norm_placement --json | jq .counts"""
+
+# Characters of a reason for which another column is left out.
+SHORTEST_REASON = 20
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -50,11 +55,36 @@ def run(args: argparse.Namespace) -> int:
         )
         for run in status.runs
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    rows, left_out = _fitted(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip())
+        print("  ".join(row).rstrip())
+    if left_out:
+        print(f"not shown at this width: {', '.join(left_out)} (--json has them)")
     print(f"{_line(status.name)}: " + ", ".join(f"{count} {state}" for state, count in status.counts.items()))
     return 0
+
+
+def _fitted(rows: list[tuple[str, ...]], width: int | None) -> tuple[list[list[str]], list[str]]:
+    """Returns padded rows that fit a width, without columns that do not, and the names of these.
+
+    The reason is cut before any column is left out; the run and its state always stay.
+    """
+    names, widths = rows[0], [max(map(len, column)) for column in zip(*rows, strict=True)]
+    kept, left_out = [name for name, *cells in zip(*rows, strict=True) if any(cells)], []
+    size = dict(zip(names, widths, strict=True))
+
+    def used(reason: int) -> int:
+        """Columns that the table takes with a reason of this length."""
+        return sum((min(reason, size[name]) if name == "reason" else size[name]) + 2 for name in kept) - 2
+
+    for name in ("job", "last activity", "step", "reason"):
+        if width is not None and name in kept and used(SHORTEST_REASON) > width:
+            kept.remove(name)
+            left_out.append(name)
+    if width is not None and "reason" in kept:
+        size["reason"] = min(size["reason"], width - used(0))
+    places = [names.index(name) for name in kept]
+    return [[row[place][: size[names[place]]].ljust(size[names[place]]) for place in places] for row in rows], left_out
 
 
 def _ago(seconds: float | None) -> str:

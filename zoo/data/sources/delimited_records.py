@@ -3,16 +3,17 @@
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zoo.data.sources.text_files import numbered_lines
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, listed
 
 # Characters; the default of the csv module is 128 KiB. The module takes a C long, of 32 bits on
 # some systems.
 LONGEST_FIELD = 2**31 - 1
+_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 
 
 class _Lines:
@@ -48,7 +49,7 @@ class _Lines:
 
 
 def delimited_records(
-    path: Path, kind: str, header: bool, policy: BadTextPolicy
+    path: Path, kind: str, header: bool, policy: BadTextPolicy, wanted: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields (location, {column: field}) for each record of a file.
 
@@ -60,9 +61,11 @@ def delimited_records(
         kind: "csv", with commas and quotes, or "tsv", with tabs only.
         header: whether the first record names the columns; otherwise they are numbered from 0.
         policy: for records that cannot be read.
+        wanted: names of columns that are looked for.
 
     Raises:
-        ConfigError: two columns have the same name.
+        ConfigError: two columns have the same name; the first record has none of the wanted columns
+            and looks like data.
         DataError: quotes or a number of fields that are wrong, unless the policy skips the record.
     """
     csv.field_size_limit(LONGEST_FIELD)
@@ -89,6 +92,11 @@ def delimited_records(
                 raise ConfigError(
                     f'"{path}": two columns of one name in its first line; if that is no header, set data.header=false'
                 )
+            if header and wanted and not set(wanted) & set(names) and _looks_like_data(names):
+                raise ConfigError(
+                    f'"{path}": the first line names no column "{wanted[0]}"; there are {listed(names)}; if it is no '
+                    "header, set data.header=false, which calls the columns 0, 1, 2 ..."
+                )
             if header:
                 continue
         where = f'"{path}": line {lines.record[-1][0]}'
@@ -98,6 +106,11 @@ def delimited_records(
             )
             continue
         yield where, dict(zip(names, row, strict=True))
+
+
+def _looks_like_data(names: Sequence[str]) -> bool:
+    """Returns whether a first record holds a number, an empty field or a text, which name nothing."""
+    return any(not name.strip() or len(name.split()) > 2 or _NUMBER.fullmatch(name.strip()) for name in names)
 
 
 def _quote_problem(record: list[tuple[int, str]], error: csv.Error) -> tuple[int, str]:

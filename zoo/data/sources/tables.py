@@ -17,6 +17,7 @@ from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, ZooError, listed, one_line
 
 Record = Mapping[str, Any]
+COLUMN_FIELDS = ("column", "second_column", "label_column", "source_column", "target_column")
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ def delimited(argument: str, data: Any, kind: str) -> Table:
         ConfigError: no such files.
     """
     files = find_files(argument, kind, f"train.{kind}", with_compressed(f".{kind}"))
+    wanted = [name for field in COLUMN_FIELDS if (name := getattr(data, field, ""))]
 
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
-            yield from delimited_records(path, kind, data.header, policy)
+            yield from delimited_records(path, kind, data.header, policy, wanted)
 
     return Table(records)
 

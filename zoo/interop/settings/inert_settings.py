@@ -86,6 +86,11 @@ INERT_SETTINGS = (
          "pooler_size_per_head", "pooler_type"),
         "a pooler of the authors' code that no class has", of=BERTS,
     ),
+    InertSettings(
+        ("activation",), "the class reads hidden_act", of=(*BERTS, "albert", "electra", *LLAMAS, "gpt_neox"),
+    ),
+    InertSettings(("generator_size",), "the size of the other network in pre-training", of=("electra",)),
+    InertSettings(("sliding_window_size",), "the class reads sliding_window", of=LLAMAS),
     InertSettings(("classifier_dropout_prob",), "dropout before the head of a task, in training", of=("albert",)),
     InertSettings(
         ("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"),

@@ -79,6 +79,7 @@ def rope_fields(
     inner = SettingsReader(scaling, {}, prefix="rope_scaling.")
     kind = inner.get("type")
     kind = inner.get("rope_type", kind)
+    inner.get("finetuned")  # A note of the authors, which no class reads.
     at = "model.position.scaling."
     if kind in ("linear", "dynamic", "yarn", "llama3"):
         fields |= {f"{at}kind": kind, f"{at}factor": inner.get("factor")}

@@ -268,7 +268,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     """
     shapes = tensor_shapes(rules, abstract)
     if problems := tensor_problems(rules, tensors, shapes):
-        raise DataError(problems)
+        raise DataError(_other_names(tensors, shapes) or problems)
     sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract, "/").items()}, {}
     for rule in rules:
         if isinstance(rule, ZeroParameters):
@@ -285,6 +285,16 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
                     leaves[path] = np.empty(sizes[path], tensor.dtype)
                 leaves[path][index] = part
     return unflatten(leaves, "/")
+
+
+def _other_names(tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Returns one line if no tensor has a name that the model's have; empty otherwise."""
+    if not tensors or any(name in tensors for name in shapes):
+        return ""
+    return (
+        f"none of the {len(tensors)} tensors has a name of this class, such as {next(iter(shapes))}; rename the "
+        "tensors, or give the --class that they are of"
+    )
 
 
 def tensor_problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:

@@ -17,11 +17,15 @@ from rich.text import Text
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.lab.experiment import Experiment
 from zoo.lab.formatting import significant
+from zoo.lab.launch.fitted_table import print_fitted
 from zoo.lab.launch.progress import RunProgress, SweepProgress
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.plan import Plan
 from zoo.training.records.run_folder import FolderState
 
+# Columns of a table of arms, the least important first.
+COSTS = ("embedding", "rest", "tokens/parameter", "steps", "FLOPs/token", "tokens", "parameters")
+_WHERE = "--dry-run --json has them"
 REFRESH_SECONDS = 0.5
 PLAIN_LINE_SECONDS = 15.0
 
@@ -69,21 +73,12 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
     if plan.prerequisites:
         prerequisites = list({run.arm.name: run.arm for run in plan.prerequisites}.values())
         console.print()
-        console.print(
-            _table(
-                ["trained first"],
-                [([arm.name], arm, _states(arm, plan.prerequisites, states)) for arm in prerequisites],
-                dataclasses.replace(experiment, tune=None),
-            )
-        )
+        rows = [([arm.name], arm, _states(arm, plan.prerequisites, states)) for arm in prerequisites]
+        table = _table(["trained first"], rows, dataclasses.replace(experiment, tune=None))
+        print_fitted(console, table, COSTS, _WHERE)
     console.print()
-    console.print(
-        _table(
-            list(experiment.factors),
-            [(list(arm.levels.values()), arm, _states(arm, plan.runs, states)) for arm in plan.arms],
-            experiment,
-        )
-    )
+    rows = [(list(arm.levels.values()), arm, _states(arm, plan.runs, states)) for arm in plan.arms]
+    print_fitted(console, _table(list(experiment.factors), rows, experiment), COSTS, _WHERE)
     for what, text in _common(plan.arms, experiment).items():
         line(f"{what}{' of every arm' if len(plan.arms) > 1 else ''}: {text}")
     for text in plan.differences:

@@ -1,10 +1,11 @@
 """Prepares a sweep: loads its data, finds its queued jobs, and archives an earlier sweep."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, DataError, listed
 from zoo.files import write_json
@@ -13,7 +14,6 @@ from zoo.lab.floors.record import FLOORS_FILE, RunFloors, floors_record
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import archive_folder, read_folder
 from zoo.lab.launch.sweep_lock import SweepLock
-from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.plan import Plan
 from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.results.schema import as_dict
@@ -38,8 +38,8 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[
         The data set of each run that has been loaded, by its folder; runs of equal data have one.
 
     Raises:
-        ConfigError, DataError: as `zoo.data.load`; a text or a tokenizer has changed since a run in
-            `folder` was trained on it.
+        ConfigError, DataError: with the problems of all texts, as `zoo.data.load`; a text or a
+            tokenizer has changed since a run in `folder` was trained on it.
     """
     # Imported here because most mistakes in a plan are found without it.
     from zoo import data
@@ -48,29 +48,73 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[
     datasets: dict[tuple, Any] = {}
     by_run: dict[str, Any] = {}
     changed: dict[str, list[str]] = {}
+    errors: dict[tuple, ConfigError | DataError] = {}
     for run in plan.in_order:
-        untrained = "data.tokenizer.path" in references(run.config)
-        # Without its tokenizer, a text is the same for all arms. The kind names the task.
-        key = tuple(
-            (path, value)
-            for path, value in flatten(run.config).items()
-            if path == "objective.kind"
-            or (path.startswith("data.") and not (untrained and path == "data.tokenizer.path"))
-        )
-        if key not in loaded:
-            if untrained or (read_only and run.config.objective.kind not in TASKS):
-                loaded[key] = data.source_fingerprint(run.config), None
-            else:
-                datasets[key] = data.load(run.config)
-                summary = datasets[key].summary()
-                loaded[key] = summary["fingerprint"], summary["tokenizer"]["fingerprint"]
+        key = _data_key(run.config)
+        if key not in loaded and key not in errors:
+            try:
+                if _is_read_only(run.config, read_only):
+                    loaded[key] = data.source_fingerprint(run.config), None
+                else:
+                    datasets[key] = data.load(run.config)
+                    summary = datasets[key].summary()
+                    loaded[key] = summary["fingerprint"], summary["tokenizer"]["fingerprint"]
+            except (ConfigError, DataError) as error:
+                errors[key] = error
+        if key in errors:
+            continue
         if key in datasets:
             by_run[run.folder] = datasets[key]
         for line in _data_changes(read_folder(folder / run.folder), *loaded[key]) if folder else ():
             changed.setdefault(line, []).append(run.folder)
+    if errors:
+        raise _together(errors.values())
     if changed:
         raise ConfigError([f"{listed(names, 6)} in {folder}: {line}" for line, names in changed.items()])
     return by_run
+
+
+def data_problems(configs: Iterable[ResolvedConfig], known: Sequence[str]) -> list[str]:
+    """Returns what is wrong with the data of configs, which may have other problems; without lines
+    that are part of those known.
+    """
+    from zoo import data
+
+    lines, seen = [], set()
+    for each in configs:
+        if (key := _data_key(each)) in seen:
+            continue
+        seen.add(key)
+        try:
+            (data.source_fingerprint if _is_read_only(each, True) else data.load)(each)
+        except (ConfigError, DataError) as error:
+            lines += error.problems
+        except Exception:  # A reader relies on what the other problems deny.
+            continue
+    return [line for line in dict.fromkeys(lines) if not any(line in other for other in known)]
+
+
+def _data_key(config: ResolvedConfig) -> tuple:
+    """Returns what decides which data are loaded."""
+    untrained = "data.tokenizer.path" in references(config)
+    # Without its tokenizer, a text is the same for all arms. The kind names the task.
+    return tuple(
+        (path, value)
+        for path, value in flatten(config).items()
+        if path == "objective.kind" or (path.startswith("data.") and not (untrained and path == "data.tokenizer.path"))
+    )
+
+
+def _is_read_only(config: ResolvedConfig, read_only: bool) -> bool:
+    """Returns whether a text is read and not tokenised."""
+    return "data.tokenizer.path" in references(config) or (read_only and config.objective.kind not in TASKS)
+
+
+def _together(errors: Iterable[ConfigError | DataError]) -> ConfigError | DataError:
+    """Returns errors as one; it is of bad data if all are."""
+    found = list(errors)
+    kind = DataError if all(isinstance(error, DataError) for error in found) else ConfigError
+    return kind(list(dict.fromkeys(line for error in found for line in error.problems)))
 
 
 def write_floors(plan: Plan, folder: Path, datasets: Mapping[str, Any], say: Callable[[str], None]) -> bool:
@@ -126,17 +170,18 @@ def _data_changes(folder: RunFolder, text: str, tokenizer: str | None) -> Iterat
             )
 
 
-def check_related_runs(runs: Iterable[PlannedRun]) -> None:
-    """Checks that the runs which others start from, or learn from, are there.
+def related_run_problems(runs: Iterable[tuple[str, ResolvedConfig]]) -> list[str]:
+    """Returns a line for every run that others start from, or learn from, and that is missing, with
+    the arms that need it.
 
     Prerequisite runs are trained before they are needed, and are not looked for.
 
-    Raises:
-        ConfigError: with a line for every run that is missing, with the arms that need it.
+    Args:
+        runs: the arm and the config of each.
     """
     problems: dict[str, list[str]] = {}
-    for run in runs:
-        config, reference = run.config, references(run.config)
+    for arm, config in runs:
+        reference = references(config)
         checked = [
             ("training.start_from", config.training.start_from),
             (_TEACHER, config.objective.distillation.teacher),
@@ -152,9 +197,8 @@ def check_related_runs(runs: Iterable[PlannedRun]) -> None:
                     check(config)
             except ConfigError as error:
                 for line in error.problems:
-                    problems.setdefault(line, []).append(run.arm.name)
-    if problems:
-        raise ConfigError([f"arm {' and arm '.join(dict.fromkeys(names))}: {line}" for line, names in problems.items()])
+                    problems.setdefault(line, []).append(arm)
+    return [f"arm {' and arm '.join(dict.fromkeys(names))}: {line}" for line, names in problems.items()]
 
 
 def submitted_jobs(folder: Path) -> dict[str, SubmittedJob]:

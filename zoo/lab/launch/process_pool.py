@@ -305,9 +305,11 @@ class ProcessPool:
                 reason += ", as the system does when memory runs out"
         if not changed or written != state:
             try:
-                write_status(folder, state, attempt.run.arm.steps, reason)
+                ours = write_status(folder, state, attempt.run.arm.steps, reason)
             except OSError as error:  # Probably a full disk, which ended the run too.
                 reason = f"{reason}; and status.json: {error.strerror or error}"
+                return FolderState("failed", read_folder(folder).state.step, reason), False
+            if not ours:  # Another process trains the run.
                 return FolderState("failed", read_folder(folder).state.step, reason), False
         return read_folder(folder).state, retry
 

@@ -15,6 +15,7 @@ from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.launch.sweep_lock import is_alive
 from zoo.lab.results.schema import is_inside, prerequisite_entries
 from zoo.training.records.extension import recorded_extensions
+from zoo.training.runtime.folder_lock import is_held
 
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
 
@@ -121,6 +122,8 @@ def _run_status(
 
     if state.finished:
         return found(state.name, state.reason)
+    if is_held(folder.path):
+        return found("running")
     if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"):
         return found(
             "preempted" if state.step else "waiting", f"in SLURM's queue{f': {queued.reason}' if queued.reason else ''}"

@@ -1,8 +1,8 @@
 """The last step of a SLURM job: `python -m zoo.lab.launch.slurm_task FOLDER CODE`.
 
-CODE is the exit code of srun. Writes status.json if the run could not, and exits with the exit code
-of the job: 75 if it should be requeued. Before the attempt the job has written the length of the
-run's log to the file `.attempt` in its folder.
+CODE is the exit code of srun. Writes status.json if the run could not and no other process trains
+it, and exits with the exit code of the job: 75 if it should be requeued. Before the attempt the job
+has written the length of the run's log to the file `.attempt` in its folder.
 """
 
 import os
@@ -16,6 +16,7 @@ from zoo.files import read_json, write_json
 from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.worker import classify_exit, last_line
 from zoo.training.records.run_folder import RunFolder
+from zoo.training.runtime.folder_lock import is_held
 
 ATTEMPT_FILE, STOPS_FILE = ".attempt", "attempts.json"
 # A run that is stopped this often without progress counts as failed.
@@ -27,8 +28,12 @@ def record_outcome(folder: Path, code: int) -> int:
     there, (fresh, offset) = read_folder(folder), _since_start(folder)
     status = there.status
     name = status.get("state")
-    if code == 0 and name == "done":
+    if name == "done" and (code == 0 or fresh):
         return 0
+    if is_held(folder):
+        # Another process trains the run, such as one on a node that SLURM has lost: its status is
+        # not touched, and the job waits in the queue for what becomes of it.
+        return Preempted.exit_code
     # srun kills the other processes when one fails, so the status that the run wrote itself counts
     # more than their exit codes.
     written = name if fresh and name in ("preempted", "diverged", "failed") else None

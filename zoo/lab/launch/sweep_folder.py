@@ -19,6 +19,7 @@ from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
 from zoo.training.records.record_faults import config_edit
 from zoo.training.records.run_folder import FolderState, RunFolder
+from zoo.training.runtime.folder_lock import is_held
 
 
 def read_folder(folder: Path) -> RunFolder:
@@ -38,10 +39,17 @@ def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
     return state
 
 
-def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
-    """Writes the status.json of a run that could not do so itself, with the last known step."""
+def write_status(folder: Path, state: str, steps: int, reason: str) -> bool:
+    """Writes the status.json of a run that could not do so itself, with the last known step.
+
+    Returns:
+        Whether it was written: the status of a run that another process trains is that process's.
+    """
+    if is_held(folder):
+        return False
     content = {"state": state, "step": read_folder(folder).state.step, "steps": steps, "reason": reason}
     write_json(folder / "status.json", content)
+    return True
 
 
 def check_sweep_folder(folder: Path, runs: Iterable[PlannedRun]) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from zoo.lab.formatting import number, plus_minus
 from zoo.lab.launch.display import REFRESH_SECONDS, LiveDisplay, PlainDisplay, format_duration
+from zoo.lab.launch.fitted_table import print_fitted
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.metrics import higher_is_better
@@ -185,7 +186,7 @@ def _follow_plan(
             sleep(REFRESH_SECONDS)
         else:
             return False
-    console.print(seen.table())
+    print_fitted(console, seen.table(), ["ended"], "zoo report --json has them")
     return True
 
 

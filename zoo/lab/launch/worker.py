@@ -15,6 +15,9 @@ from zoo.lab.planning.prerequisites import resolve_references
 from zoo.training.records.extension import find_extension, record_extension
 from zoo.training.records.run_folder import RunFolder
 
+# Beginnings of lines that SLURM's programs write into the output of a task.
+ADDED_BY_SLURM = ("srun: ", "slurmstepd: ", "slurmstepd-")
+
 
 def train_command(folder: Path) -> list[str]:
     """Returns the command that trains, or continues, the run in `folder`."""
@@ -55,7 +58,7 @@ def classify_exit(code: int, last_line: str) -> tuple[str, str]:
 
 def last_line(log: Path, offset: int = 0) -> str:
     """Returns the last line of a log after `offset` bytes, usually the message of an exception;
-    empty if there is none.
+    empty if there is none. What srun and SLURM's daemons add to it counts only if there is no other.
     """
     try:
         with open_file(log) as file:
@@ -64,7 +67,8 @@ def last_line(log: Path, offset: int = 0) -> str:
             lines = file.read().decode(errors="replace").split("\n")
     except (OSError, ValueError):
         return ""
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    lines = [line.strip()[:300] for line in reversed(lines) if line.strip()]
+    return next((line for line in lines if not line.startswith(ADDED_BY_SLURM)), lines[0] if lines else "")
 
 
 def _signal_name(number: int) -> str:

@@ -9,14 +9,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from zoo.config import plugins
-from zoo.errors import ConfigError, Preempted
+from zoo.config import ResolvedConfig, plugins
+from zoo.errors import ConfigError, DataError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
-from zoo.lab.launch.preparation import archive_sweep, check_related_runs, load_data, submitted_jobs, write_floors
+from zoo.lab.launch.preparation import (
+    archive_sweep,
+    data_problems,
+    load_data,
+    related_run_problems,
+    submitted_jobs,
+    write_floors,
+)
 from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
@@ -31,7 +38,7 @@ from zoo.lab.launch.sweep_folder import (
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.gpu_assignment import GpuAssignment
-from zoo.lab.planning.plan import Plan, make_plan
+from zoo.lab.planning.plan import InvalidPlan, Plan, make_plan
 from zoo.lab.planning.power import conjunction_lines, power_lines
 from zoo.lab.planning.tuning import (
     arm_names,
@@ -140,7 +147,8 @@ class SweepWorkflow:
         self._check_folder(folder, plan)
         if not self._fresh and (untuned := untuned_runs(folder, plan.in_order)):
             raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
-        self._check_gpus(plan)
+        if problems := self._gpu_problems(plan):
+            raise ConfigError(problems)
         if self._fresh and not options.dry_run:
             for sweep in (folder, *(folder / tuning_folder(experiment, tune) for tune in experiment.tunings)):
                 self._check_queue(sweep)
@@ -208,12 +216,18 @@ class SweepWorkflow:
         """Runs the experiment in `folder`; also holds the lock of `parent`, if given."""
         plan = self._plan(experiment, folder)
         self._check_folder(folder, plan)
-        self._check_gpus(plan)
         continues = folder.exists() and not self._fresh
-        if continues and (problems := find_conflicts(folder, plan.in_order)):
-            raise ConfigError([*problems, _other_folder_hint(folder)])
-        check_related_runs(self._new_runs(plan, folder))
-        datasets = load_data(plan, folder if continues else None, read_only=self._options.dry_run)
+        problems = [*self._gpu_problems(plan), *related_run_problems(self._new_configs(plan, folder))]
+        if continues and (conflicts := find_conflicts(folder, plan.in_order)):
+            problems += [*conflicts, _other_folder_hint(folder)]
+        try:
+            datasets = load_data(plan, folder if continues else None, read_only=self._options.dry_run)
+        except (ConfigError, DataError) as error:
+            if not problems:
+                raise
+            problems += error.problems
+        if problems:
+            raise ConfigError(problems)
         if self._options.dry_run:
             return self._show_dry_run(plan, folder, continues)
         self._check_queue(folder)
@@ -246,12 +260,18 @@ class SweepWorkflow:
 
     def _plan(self, experiment: Experiment, folder: Path) -> Plan:
         """Plans the experiment, with the names of the runs that its folder holds."""
-        plan = make_plan(experiment)
+        try:
+            plan = make_plan(experiment)
+        except InvalidPlan as error:
+            error.problems += related_run_problems(error.configs.items())
+            error.problems += data_problems(error.configs.values(), error.problems)
+            raise
         return plan if self._fresh else plan.in_folder(folder)
 
-    def _new_runs(self, plan: Plan, folder: Path) -> list[PlannedRun]:
-        """Returns the runs that have not started: only these read other runs to start from."""
-        return [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
+    def _new_configs(self, plan: Plan, folder: Path) -> list[tuple[str, ResolvedConfig]]:
+        """Returns (arm, config) of the runs that have not started: only these read other runs."""
+        new = [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
+        return [(run.arm.name, run.config) for run in new]
 
     def _begin(self, plan: Plan, folder: Path) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
@@ -365,10 +385,9 @@ class SweepWorkflow:
         # Kept, because listing GPUs can take seconds.
         return GpuAssignment(self._options.jobs or 1, visible_gpus())
 
-    def _check_gpus(self, plan: Plan) -> None:
-        """Rejects runs whose mesh is larger than the GPUs that a process here would have."""
-        if not self._options.slurm and (problems := self._assignment.problems(plan.in_order)):
-            raise ConfigError(problems)
+    def _gpu_problems(self, plan: Plan) -> list[str]:
+        """Returns lines for runs whose mesh is larger than the GPUs that a process here would have."""
+        return [] if self._options.slurm else list(self._assignment.problems(plan.in_order))
 
     def _check_queue(self, folder: Path) -> dict[str, SubmittedJob]:
         """Returns the sweep's jobs in SLURM's queue, which `SlurmLauncher` leaves there.

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo import config
 from zoo.config.fields import TASKS
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 from zoo.lab.experiment import Experiment, arm_name
 from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
 from zoo.lab.planning.prerequisites import incompatible_starts, prerequisite_vocab_size, references, unknown_references
@@ -22,7 +22,9 @@ class ArmResolver:
 
     Attributes:
         prerequisites: the prerequisite runs by name; None for one with problems.
-        problems: problems of the prerequisite runs.
+        problems: problems of the prerequisite runs, and after `arms` those of the arms too.
+        sketches: arms with problems, with what of their configs could be resolved, and without sizes.
+        only_data: whether all problems are of the content of data.
     """
 
     def __init__(self, experiment: Experiment):
@@ -31,19 +33,20 @@ class ArmResolver:
         self._vocab_sizes: dict[str, int] = {}
         self.prerequisites: dict[str, PlannedArm | None] = {}
         self.problems: list[str] = []
+        self.sketches: list[PlannedArm] = []
+        self.only_data = True
         # A prerequisite may start from one that is declared before it.
         for name, prerequisite in experiment.prerequisites.items():
             try:
                 self.prerequisites[name] = self._resolve(name, prerequisite.config)
             except ConfigError as error:
                 self.prerequisites[name] = None
+                self.only_data = False
                 self.problems += [f'prerequisite run "{name}": {line}' for line in error.problems]
 
     def arms(self) -> list[PlannedArm]:
-        """Returns every combination of levels as an arm, size-matched if required.
-
-        Raises:
-            ConfigError: with the problems of all prerequisites and all arms.
+        """Returns every combination of levels that has no problems as an arm, size-matched if the
+        experiment asks for it.
         """
         experiment, arms = self._experiment, []
         problems: dict[str, list[str]] = {}
@@ -51,19 +54,22 @@ class ArmResolver:
         for levels, changes in products:
             name = arm_name(levels) or experiment.name
             changes |= experiment.tuned_values.get(name, {})
+            settings = config.override(experiment.base, changes)
             try:
-                arm = self._resolve(name, config.override(experiment.base, changes))
-            except ConfigError as error:
+                arm = self._resolve(name, settings)
+            except (ConfigError, DataError) as error:
                 problems[name] = error.problems
+                self.only_data &= isinstance(error, DataError)
+                if (found := _resolved_in_part(settings)) is not None:
+                    self.sketches.append(PlannedArm(name, levels, changes, found, {}, 0.0))
                 continue
             if arm is not None:
                 # Levels may be given as text; the record has values of the field's type.
                 flat = flatten(arm.config)
                 overrides = {path: _as_json(flat[path]) for path in changes}
                 arms.append(replace(arm, levels=levels, overrides=overrides))
-        if self.problems or problems:
-            raise ConfigError([*self.problems, *_merge_by_problem(problems, len(products))])
-        return self._match_sizes(arms) if experiment.match and arms else arms
+        self.problems += _merge_by_problem(problems, len(products))
+        return self._match_sizes(arms) if experiment.match and arms and not self.problems else arms
 
     def _match_sizes(self, arms: list[PlannedArm]) -> list[PlannedArm]:
         """Returns the arms with the size of the first; the adjusted field becomes an override."""
@@ -88,9 +94,9 @@ class ArmResolver:
                 problems[arm.name] = [
                     f"match: {path} {line}" if line.startswith("does") else line for line in error.problems
                 ]
-        if problems:
-            raise ConfigError(_merge_by_problem(problems, len(arms)))
-        return matched
+        self.only_data &= not problems
+        self.problems += _merge_by_problem(problems, len(arms))
+        return arms if problems else matched
 
     def _resolve(self, name: str, settings: Mapping[str, Any]) -> PlannedArm | None:
         """Returns an arm with its cost; None if it starts from a prerequisite that has problems."""
@@ -129,6 +135,16 @@ class ArmResolver:
                 self._vocab_sizes[key] = data.vocabulary_size(resolved)
             resolved = config.resolve(unresolved, vocab_size=self._vocab_sizes[key])
         return data.with_num_classes(resolved)
+
+
+def _resolved_in_part(settings: Mapping[str, Any]) -> config.ResolvedConfig | None:
+    """Returns what can be resolved of a config, without its data; None if values are wrong."""
+    try:
+        return config.resolve(settings)
+    except config.InvalidCombination as error:
+        return config.from_flat(error.fields)
+    except ConfigError:
+        return None
 
 
 def count_cost(resolved: config.ResolvedConfig) -> Any:

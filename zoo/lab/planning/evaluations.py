@@ -33,15 +33,15 @@ def evaluation_differences(experiment: Experiment, arms: list[PlannedArm]) -> di
     Compared are all arms by the experiment's metric, and both arms of each contrast by its own. A
     contrast of two metrics, say of two lengths, is meant to differ.
     """
-    names = [arm.name for arm in arms]
-    compared = dict.fromkeys([(experiment.metric, tuple(names))])
+    configs = {arm.name: arm.config for arm in arms}
+    compared = dict.fromkeys([(experiment.metric, tuple(configs))])
     for contrast in named_contrasts(experiment):
         if contrast.a.metric == contrast.b.metric != experiment.metric:
             compared[contrast.a.metric, (contrast.a.arm, contrast.b.arm)] = None
-    configs = {arm.name: arm.config for arm in arms}
     found: dict[str, list[str]] = {what: [] for what in _WHAT}
     for metric, members in compared:
-        if measure_name(metric):
+        # An arm whose config has problems is missing here.
+        if measure_name(metric) or not members or any(name not in configs for name in members):
             continue
         length = metric.partition("@")[2]
         prints = {name: evaluation_fingerprint(configs[name], int(length) if length else None) for name in members}

@@ -6,7 +6,6 @@ from typing import Any
 from zoo import config
 from zoo.config.fields import has_condition
 from zoo.config.scopes import GROUPS, KINDS, SIDES
-from zoo.errors import ConfigError
 from zoo.lab.declarations import DIFFERENCES
 from zoo.lab.experiment import Experiment
 from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
@@ -17,15 +16,16 @@ from zoo.training.records.ancestry import NAME, START, Texts, seen_held_out_text
 
 
 def fairness_warnings(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
-    """Returns a line for every difference between arms that `experiment.allow` names.
+    """Returns a line for every difference between arms that `experiment.allow` names."""
+    found = unfair_differences(experiment, arms)
+    return [line for kind, lines in found.items() if kind in experiment.allow for line in lines]
 
-    Raises:
-        ConfigError: with a line for every difference that it does not name.
-    """
-    found = [(kind, line) for kind, lines in unfair_differences(experiment, arms).items() for line in lines]
-    if refused := [f"{line}; {_remedy(kind, experiment)}" for kind, line in found if kind not in experiment.allow]:
-        raise ConfigError(refused)
-    return [line for _, line in found]
+
+def refused_differences(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
+    """Returns a line for every difference between arms that `experiment.allow` does not name."""
+    found = unfair_differences(experiment, arms)
+    refused = {kind: lines for kind, lines in found.items() if kind not in experiment.allow}
+    return [f"{line}; {_remedy(kind, experiment)}" for kind, lines in refused.items() for line in lines]
 
 
 def _remedy(kind: str, experiment: Experiment) -> str:
@@ -44,8 +44,10 @@ def unfair_differences(experiment: Experiment, arms: list[PlannedArm]) -> dict[s
     found: dict[str, list[str]] = {name: [] for name in DIFFERENCES}
     for factor, levels in experiment.factors.items():
         found["levels"] += _unequal_levels(factor, {level: changes for level, changes in levels.items() if changes})
-        for name, size in (("tokens", lambda arm: arm.tokens), *SIZE_OF.items()):
-            found[name] += _unequal_sizes(factor, arms, DIFFERENCES[name], size)
+        found["tokens"] += _unequal_sizes(factor, arms, DIFFERENCES["tokens"], lambda arm: arm.tokens)
+        for name, size in SIZE_OF.items():
+            sized = [arm for arm in arms if arm.parameters]
+            found[name] += _unequal_sizes(factor, sized, DIFFERENCES[name], size)
     found[NAME] += _seen_text(experiment, arms)
     for what, lines in evaluation_differences(experiment, arms).items():
         found[what] += lines

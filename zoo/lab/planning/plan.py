@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 from zoo.lab.declarations import PREREQUISITE_PREFIX
 from zoo.lab.experiment import Experiment, named_contrasts, required_measures
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
 from zoo.lab.planning.evaluations import field_differences, generator_warnings
-from zoo.lab.planning.fairness import fairness_warnings
+from zoo.lab.planning.fairness import fairness_warnings, refused_differences
 from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
@@ -137,21 +137,43 @@ def _run_record(run: PlannedRun, arm_key: str) -> dict[str, Any]:
     return {"folder": run.folder, arm_key: run.arm.name, "seed": run.seed, "identity": run.identity}
 
 
+class InvalidPlan(ConfigError):
+    """The problems of an experiment.
+
+    Args:
+        problems: one line for each.
+        configs: by arm, those whose data and whose related runs can be looked for all the same.
+        exit_code: that of bad data if all problems are.
+    """
+
+    def __init__(self, problems: list[str], configs: Mapping[str, config.ResolvedConfig], exit_code: int):
+        super().__init__(problems)
+        self.configs, self.exit_code = configs, exit_code
+
+
 def make_plan(experiment: Experiment) -> Plan:
     """Plans an experiment and checks every arm and every prerequisite run.
 
     Raises:
-        ConfigError: with the problems of all arms: invalid configs, duplicate arms, metrics that
+        InvalidPlan: with the problems of all arms: invalid configs, duplicate arms, metrics that
             an arm will not write, parameters that an arm cannot start from, unfair differences.
     """
     resolver = ArmResolver(experiment)
     arms, prerequisites = resolver.arms(), resolver.prerequisites
-    if problems := [
-        *unused_prerequisites(prerequisites, arms),
-        *duplicate_arms(arms),
-        *missing_metrics(experiment, arms),
-    ]:
-        raise ConfigError(problems)
+    problems = [*resolver.problems, *duplicate_arms(arms)]
+    if not problems:
+        problems += unused_prerequisites(prerequisites, arms)
+    try:
+        problems += _comparison_problems(experiment, [*arms, *resolver.sketches])
+    except Exception:
+        if not resolver.sketches:
+            raise
+        # A check relies on what the problems of an arm deny.
+        problems += _comparison_problems(experiment, arms)
+    if problems:
+        only_data = resolver.only_data and len(problems) == len(resolver.problems)
+        configs = {arm.name: arm.config for arm in (*arms, *resolver.sketches)}
+        raise InvalidPlan(problems, configs, (DataError if only_data else ConfigError).exit_code)
     first, runs = _plan_runs(experiment, prerequisites, arms)
     warnings = [
         *fairness_warnings(experiment, arms),
@@ -160,6 +182,13 @@ def make_plan(experiment: Experiment) -> Plan:
         *tuned_elsewhere_warnings(experiment),
     ]
     return Plan(experiment, arms, runs, warnings, first)
+
+
+def _comparison_problems(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
+    """Returns lines for metrics that an arm does not write, and for unfair differences of arms."""
+    sized = all(arm.parameters for arm in arms)
+    refused = refused_differences(experiment, arms) if sized or not experiment.match else []
+    return [*missing_metrics(experiment, arms), *refused]
 
 
 def _plan_runs(

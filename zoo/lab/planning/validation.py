@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from zoo import config
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.errors import did_you_mean
-from zoo.lab.experiment import Experiment, named_contrasts
+from zoo.lab.experiment import Experiment, arm_name, named_contrasts
 from zoo.lab.measures import MEASURE_PREFIX, measure_name, why_unavailable
 from zoo.lab.metrics import base_name, steps_to_arm, written_metrics
 from zoo.lab.planning.arm import PlannedArm
+from zoo.lab.planning.arm_resolution import arm_overrides
 from zoo.lab.planning.prerequisites import references
 from zoo.nested import flatten
 
@@ -40,15 +41,18 @@ def _settings(arm: PlannedArm) -> str:
 def missing_metrics(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
     """Returns a line for every required metric that the evaluation of an arm will not write."""
     by_name = {arm.name: arm for arm in arms}
+    planned = [arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment)]
     required = [(f'arm "{arm.name}"', arm, experiment.metric) for arm in arms]
     for contrast in named_contrasts(experiment):
         for side in (contrast.a, contrast.b):
+            if side.arm not in by_name:
+                continue  # An arm whose config has problems.
             required.append((f'contrast "{contrast.name}"', by_name[side.arm], side.metric))
     required += [(f'arm "{arm.name}"', arm, MEASURE_PREFIX + name) for arm in arms for name in experiment.measures]
     lines = [
-        f"{where}: no metric {metric}: no arm has this name; the arms are {', '.join(by_name)}"
+        f"{where}: no metric {metric}: no arm has this name; the arms are {', '.join(planned)}"
         for where, _, metric in required
-        if (needed := steps_to_arm(metric)) and needed not in by_name
+        if (needed := steps_to_arm(metric)) and needed not in planned
     ]
     lines += [line for where, arm, metric in required if (line := _why_missing(where, arm, metric))]
     return list(dict.fromkeys(lines))

@@ -109,7 +109,7 @@ class Trackio(WeightsAndBiases):
         )
 
 
-# Name -> (required package, class). The names are those of the extras in pyproject.toml.
+# Name -> (required package, class).
 TRACKERS = {
     "tensorboard": ("tensorboardX", TensorBoard),
     "wandb": ("wandb", WeightsAndBiases),
@@ -138,8 +138,7 @@ def check_trackers(names: Iterable[str]) -> None:
         elif not is_installed(name):
             package = TRACKERS[name][0]
             problems.append(
-                f"training.trackers={name} needs the package {package}, which is not installed: "
-                f"pip install 'ablation-zoo[{name}]'"
+                f"training.trackers={name} needs the package {package}, which is not installed: pip install {package}"
             )
     if problems:
         raise ConfigError(problems)

@@ -3,17 +3,20 @@
 import fcntl
 import os
 import platform
+import time
 from pathlib import Path
 from typing import BinaryIO
 
 from zoo.errors import ConfigError, listed, not_writable
-from zoo.files import file_above, foreign_entries, read_json
+from zoo.files import file_above, foreign_entries, open_file, read_json
 
 # Files that a run may leave before its config.json, and after.
 RECORDS = (
     *(".lock", "config.json", "meta.json", "status.json", "metrics.jsonl", "dynamics.jsonl", "tokenizer.json"),
     *("log.txt", "plugins", "checkpoints", "quarantine"),
 )
+# How often, and how many seconds apart, a held lock is tried before it counts as another run's.
+LOOKS, SECONDS = 5, 0.1
 
 
 def check_run_folder(workdir: Path) -> None:
@@ -55,6 +58,31 @@ def _read_config(workdir: Path) -> dict | None:
     return record if isinstance(record, dict) else {}
 
 
+def _try_lock(file: BinaryIO) -> bool:
+    """Locks a file; a process that only looks (`is_held`) is waited for."""
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(SECONDS)
+        else:
+            return True
+    return False
+
+
+def is_held(workdir: Path) -> bool:
+    """Returns whether a process, here or on another machine with the folder, trains the run."""
+    try:
+        with open_file(workdir / ".lock") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    except (OSError, ValueError):  # No lock file, or a file system without locks.
+        return False
+    return False
+
+
 def lock_run_folder(workdir: Path) -> BinaryIO:
     """Creates `workdir` where necessary and locks it, so that no two runs write into one folder.
 
@@ -73,9 +101,7 @@ def lock_run_folder(workdir: Path) -> BinaryIO:
         file = (workdir / ".lock").open("ab+", buffering=0)
     except OSError as error:
         raise not_writable(workdir, error, "--workdir") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _try_lock(file):
         file.seek(0)
         raise ConfigError(
             f"--workdir {workdir} is in use by {file.read().decode().strip() or 'another process'}"

@@ -1,0 +1,49 @@
+"""Tables that fit a terminal: columns are dropped by name, and those that tell rows apart stay."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+# Far more columns than any table needs.
+UNLIMITED = 100_000
+
+
+def print_fitted(console: Console, table: Table, dropped_first: Sequence[str], where: str = "--json has them") -> None:
+    """Prints a table without the columns that do not fit, and a line that names them.
+
+    Other columns are folded at the width of the console, so that nothing of them is lost.
+
+    Args:
+        console: whose width decides.
+        table: the table.
+        dropped_first: headers of the columns that may be left out, the least important first.
+        where: where the columns can be read, for the line.
+    """
+    left_out = []
+    for name in dropped_first:
+        if _width(console, table) <= console.width:
+            break
+        kept = [column for column in table.columns if _header(column.header) != name]
+        left_out += [name] if len(kept) < len(table.columns) else []
+        table.columns[:] = kept
+    for column in table.columns:
+        column.overflow = "fold"
+        if _width(console, table) > console.width:
+            column.no_wrap = False
+    console.print(table)
+    if left_out:
+        console.print(
+            Text(f"not shown at {console.width} columns: {', '.join(left_out)} ({where})", "dim"), soft_wrap=True
+        )
+
+
+def _header(header: object) -> str:
+    return header.plain if isinstance(header, Text) else str(header)
+
+
+def _width(console: Console, table: Table) -> int:
+    """Returns how wide a table is without any wrapping."""
+    return Measurement.get(console, console.options.update_width(UNLIMITED), table).maximum
