@@ -51,20 +51,22 @@ def test_the_error_names_classes_that_read_the_model_type():
     settings = full_settings("meta-llama/Llama-2-7b-hf")
     with pytest.raises(ConfigError, match=r"model_type='llama': GemmaForCausalLM .* LlamaForCausalLM.* read it"):
         read_settings("GemmaForCausalLM", settings)
-    with pytest.raises(ConfigError, match=r"model_type='helium': LlamaForCausalLM .* no class reads that type"):
-        read_settings("LlamaForCausalLM", full_settings("kyutai/helium-1-preview-2b"))
+    with pytest.raises(ConfigError, match=r"model_type='starcoder2': LlamaForCausalLM .* no class reads that type"):
+        read_settings("LlamaForCausalLM", full_settings("bigcode/starcoder2-3b"))
 
 
 def test_the_class_name_gives_the_family_without_a_model_type():
     check_family("BertForMaskedLM", {"architectures": ["BertForSequenceClassification"]})
     check_family("BertForMaskedLM", {})
-    with pytest.raises(ConfigError, match=r"architectures='HeliumForCausalLM': LlamaForCausalLM is of another family"):
-        read_settings("LlamaForCausalLM", {"architectures": ["HeliumForCausalLM"]})
+    with pytest.raises(
+        ConfigError, match=r"architectures='Starcoder2ForCausalLM': LlamaForCausalLM is of another family"
+    ):
+        read_settings("LlamaForCausalLM", {"architectures": ["Starcoder2ForCausalLM"]})
 
 
 @pytest.mark.parametrize(("unknown", "model_type", "suggested"), [
     ("GPT2LMHeadModell", "gpt2", "GPT2LMHeadModel"), ("LlamForCausalLM", "llama", "LlamaForCausalLM"),
-    ("GemmaForCausalLLM", None, "GemmaForCausalLM"), ("HeliumForCausalLM", "helium", None), ("HeliumForCausalLM", None, None),
+    ("GemmaForCausalLLM", None, "GemmaForCausalLM"), ("Starcoder2ForCausalLM", "starcoder2", None), ("Starcoder2ForCausalLM", None, None),
     ("Qwen2MoeForCausalLM", "qwen2_moe", None),
 ])  # fmt: skip
 def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
@@ -76,6 +78,12 @@ def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
 
 
 # Settings of transformers 5
+
+
+def test_stretching_that_transformers_5_does_not_write_is_none():
+    name = "an Apertus that is not stretched"
+    assert "model.position.scaling.kind" not in read_settings("ApertusForCausalLM", full_settings(name))
+    assert read_settings("ApertusForCausalLM", {})["model.position.scaling.kind"] == "llama3"
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])

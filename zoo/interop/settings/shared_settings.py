@@ -169,6 +169,8 @@ def window_layers(
     types = settings.get("layer_types") or default
     if unknown := sorted(set(types) - set(table)):
         settings.reject("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
+    if "sliding_attention" in types and not window:
+        settings.reject("layer_types", "sliding_attention without a sliding_window")
     if len(types) != settings["num_hidden_layers"]:
         settings.reject("layer_types", f"expected one for each of the {settings['num_hidden_layers']} layers")
     return [(name, dict(fields)) for name, fields in (table.get(kind, table["full_attention"]) for kind in types)]
