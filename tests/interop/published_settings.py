@@ -291,6 +291,10 @@ FILES: dict[str, Published] = {
     "an EXAONE 4 without the types of its layers": refused(
         "Exaone4ForCausalLM", "exaone4", llama(2048, 4096, 30, 32, 8, sliding_window_pattern="LLLG"),
         "sliding_window_pattern='LLLG': expected a number of layers"),
+    "an Olmo 3 with two bases": Published("Olmo3ForCausalLM", "olmo3", llama(
+        4096, 11008, 32, 32, sliding_window=4096, layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 8, rope_parameters={
+            "full_attention": {"rope_theta": 5e5, "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192},
+            "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}})),
     "a Ministral": Published("MinistralForCausalLM", "ministral", llama(
         4096, 12288, 36, 32, 8, head_dim=128, rope_theta=1e8, sliding_window=32768, vocab_size=131072,
         layer_types=(["full_attention"] + ["sliding_attention"] * 3) * 9)),

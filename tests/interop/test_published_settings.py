@@ -106,6 +106,28 @@ def test_transformers_5_settings_equal_those_of_transformers_4(name):
     ) != read_settings(class_name, four)
 
 
+def test_layers_of_transformers_5_have_their_own_base():
+    full, local = ({"rope_theta": theta, "rope_type": "default"} for theta in (5e5, 1e4))
+    both = {"rope_parameters": {"full_attention": full, "sliding_attention": local}}
+    olmo = read_settings("Olmo3ForCausalLM", both)
+    assert (olmo["model.position.theta"], olmo["model.layers.kinds.local.position.theta"]) == (5e5, 1e4)
+    types = ["full_attention", "sliding_attention"] * 11
+    bert = read_settings("ModernBertForMaskedLM", both | {"layer_types": types})
+    names = ("local", "global")
+    assert [bert[f"model.layers.kinds.{name}.position.theta"] for name in names] == [1e4, 5e5]
+    assert bert["model.layers.pattern"][:4] == ("first", "local", "global", "local")
+    with pytest.raises(ConfigError, match="full_attention first"):
+        read_settings("ModernBertForMaskedLM", {"layer_types": types[::-1]})
+
+
+def test_mt5_of_transformers_5_is_untied_and_not_scaled():
+    fields = read_settings(
+        "MT5ForConditionalGeneration", {"tie_word_embeddings": True, "transformers_version": "5.1.0"}
+    )
+    assert not fields["model.tie_embeddings"]
+    assert fields["model.head.scale"] == "none"
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_t5_head_scale_of_transformers_5(tied):
     before = read_settings("T5ForConditionalGeneration", {"tie_word_embeddings": tied})

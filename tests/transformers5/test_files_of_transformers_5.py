@@ -20,6 +20,7 @@ from tests.parity.systems import SYSTEMS
 from tests.support.building import with_values
 from tests.support.checkpoints_of_others import arrays_of, zoo
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
+from zoo.errors import DataError
 from zoo.interop.class_registry import ALIASES, named_class
 from zoo.layers.context import Context
 from zoo.training.trained_run import load_trained
@@ -28,22 +29,24 @@ pytestmark = pytest.mark.transformers5
 
 # The first system of every class; the others differ from it in settings that transformers 4 shows.
 OF_CLASSES = {system.reference: system for system in reversed(SYSTEMS) if system.library == "transformers"}
-# Classes that differ between the versions, with the reason.
-DIFFERENT: dict[str, str] = {}
+# Models unlike any published checkpoint are refused by these words: a new model is tied there, which
+# its config.json does not tell from one that was not, and an untied ALBERT has another bias.
+REFUSED = {
+    "UMT5ForConditionalGeneration": "lm_head.weight is missing",
+    "MT5ForConditionalGeneration": "lm_head.weight is missing",
+    "AlbertForMaskedLM": "predictions.decoder.bias is not equal to predictions.bias",
+}
 TOLERANCE = 1e-5
 TEXTS = (
     "Wolves, 49 of them, never met the sheep.",
     " two  spaces, a\ttab and\na new line ",
     "Ærøskøbing 雪 \U0001f43a café",
-    "sheep<|endoftext|>wolves",
 )
 LINES = [f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(400)]
 
 
 @pytest.mark.parametrize("class_name", OF_CLASSES)
 def test_a_written_checkpoint_gives_the_outputs_of_its_class(class_name, tmp_path):
-    if class_name in DIFFERENT:
-        pytest.skip(DIFFERENT[class_name])
     system = OF_CLASSES[class_name]
     reference = build(system)
     reference.module.save_pretrained(tmp_path)
@@ -55,9 +58,12 @@ def test_a_written_checkpoint_gives_the_outputs_of_its_class(class_name, tmp_pat
     batch = make_batch(system, config, padded=False)
     with torch.no_grad():
         theirs = {name: output.numpy() for name, output in reference.outputs(batch, config).items()}
-    ours, _ = run_ours(
-        system, settings, arrays_of(tmp_path), batch, cotangents(theirs, batch), "einsum", False, with_gradients=False
-    )
+    weights, tensors = cotangents(theirs, batch), arrays_of(tmp_path)
+    if class_name in REFUSED:
+        with pytest.raises(DataError, match=REFUSED[class_name]):
+            run_ours(system, settings, tensors, batch, weights, "einsum", False, with_gradients=False)
+        return
+    ours, _ = run_ours(system, settings, tensors, batch, weights, "einsum", False, with_gradients=False)
     assert output_difference(ours, theirs, batch) <= TOLERANCE
 
 

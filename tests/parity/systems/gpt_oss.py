@@ -13,7 +13,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop import Importer
 from zoo.interop.families.llama import COMMON, common, rope, rules
 from zoo.interop.settings.importer import SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, window_layers
+from zoo.interop.settings.shared_settings import layer_kind_fields, unpack_rope_parameters, window_layers
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, Transform, fused
 
 EXPERTS = ("num_local_experts", "num_experts_per_tok", "router_aux_loss_coef", "output_router_logits")
@@ -22,9 +22,11 @@ WITHOUT_EXPERTS = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GptOssForCausalLM with one expert."""
-    settings = SettingsReader(hf, COMMON, "gpt_oss")
+    settings = SettingsReader(unpack_rope_parameters(hf), COMMON, "gpt_oss")
     for name in EXPERTS:
         settings.get(name)
+    settings.expect(None, 7.0, swiglu_limit="expected the bound of the published models")
+    settings.expect(None, 1.702, swiglu_alpha="expected the factor of the published models")
     fields = common(settings) | rope(settings) | {
         "model.ffn.kind": "swiglu_clamped", "model.ffn.clamp": 7.0, "model.ffn.bias": True, "model.attention.sinks": True,
     }  # fmt: skip

@@ -18,7 +18,13 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, unpack_rope_parameters, window_layers
+from zoo.interop.settings.shared_settings import (
+    layer_kind_fields,
+    rope_fields,
+    unpack_both_ropes,
+    unpack_rope_parameters,
+    window_layers,
+)
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, layers, linear, norm
 
 COMMON = {
@@ -193,16 +199,18 @@ def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def olmo3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Olmo3ForCausalLM."""
-    settings = SettingsReader(unpack_rope_parameters(hf), OLMO3, "olmo3")
+    # transformers 4 has no such setting: all layers have one base there.
+    settings = SettingsReader(unpack_both_ropes(hf, "local_rope_theta"), OLMO3, "olmo3")
+    theta, local_theta = settings["rope_theta"], settings.get("local_rope_theta")
     types = [
         "full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(settings["num_hidden_layers"])
     ]
     scaled = {path.removeprefix("model."): value for path, value in rope(settings).items() if ".scaling." in path}
+    turned = {"global": scaled, "local": {} if local_theta in (None, theta) else {"position.theta": local_theta}}
     described = [
-        (name, changes | (scaled if name == "global" else {}))
-        for name, changes in window_layers(settings, types, settings["sliding_window"])
+        (name, changes | turned[name]) for name, changes in window_layers(settings, types, settings["sliding_window"])
     ]
-    fields = common(settings) | rope_fields(settings, settings["rope_theta"], None, 0) | OLMO
+    fields = common(settings) | rope_fields(settings, theta, None, 0) | OLMO
     settings.finish()
     return fields | layer_kind_fields(described)
 

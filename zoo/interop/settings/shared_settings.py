@@ -58,6 +58,34 @@ def unpack_rope_parameters(
     return settings | moved
 
 
+def unpack_both_ropes(hf: Mapping[str, Any], local_theta: str, theta: str = "rope_theta") -> dict[str, Any]:
+    """Replaces `rope_parameters` with one dict for each type of layer, of which only that of
+    `full_attention` may stretch its positions; see `unpack_rope_parameters`.
+
+    Args:
+        hf: the content of a `config.json`.
+        local_theta: name of the setting for the base of the wavelengths in layers with a window.
+        theta: name of that of the others.
+
+    Raises:
+        ConfigError: a file that has the settings of both versions, with different values, or that
+            stretches the positions of layers with a window.
+    """
+    both = hf.get("rope_parameters")
+    if not isinstance(both, Mapping) or "full_attention" not in both:
+        return unpack_rope_parameters(hf, theta)
+    local = unpack_rope_parameters({"rope_parameters": both.get("sliding_attention")}, local_theta)
+    if "rope_scaling" in local:
+        raise ConfigError(f"rope_parameters.sliding_attention={both['sliding_attention']!r}: expected no scaling")
+    theirs = unpack_rope_parameters(dict(hf) | {"rope_parameters": both["full_attention"]}, theta)
+    (base,) = local.values() or (None,)
+    if base is not None and theirs.get(local_theta) not in (None, base):
+        raise ConfigError(
+            f"rope_parameters.sliding_attention.rope_theta={base!r}: differs from {local_theta}={theirs[local_theta]!r}"
+        )
+    return theirs | local
+
+
 def rope_fields(
     settings: SettingsReader, theta: float, scaling: Mapping[str, Any] | None, length: int
 ) -> dict[str, Any]:

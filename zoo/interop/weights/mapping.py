@@ -236,7 +236,8 @@ def from_zoo(rules: Rules, params: dict[str, Any], consume: bool = False) -> dic
     check_complete(rules, leaves)
     if consume:
         params.clear()
-    return {name: np.ascontiguousarray(tensor) for name, tensor in _written(rules, leaves)}
+    # A tensor without dimensions keeps its shape.
+    return {name: np.asarray(tensor, order="C") for name, tensor in _written(rules, leaves)}
 
 
 def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
