@@ -3,11 +3,12 @@ PYTHON ?= python3
 JOBS ?= 2
 KILLS ?= 200
 VENV := .venv
+VENV5 := .venv-transformers5
 RUN := $(VENV)/bin/python
 # Modules are cached as bytecode, whatever the environment says: tests start many processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: ablation docs test test-ci test-all test-faults lint clean
+.PHONY: ablation docs test test-ci test-all test-transformers5 test-faults lint clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -36,6 +37,17 @@ test-ci: $(VENV)/.parity  ## comparisons with other libraries and slow tests tha
 test-all: test $(VENV)/.parity  ## every test except those that need an accelerator
 	$(PYTEST) -m "(slow or promise or parity) and not gpu"
 
+# What transformers 5 needs in other versions than constraints.txt has for transformers 4.
+OTHER_VERSIONS := transformers|huggingface_hub|hf-xet|tokenizers
+$(VENV5)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV5)
+	grep -v -E '^($(OTHER_VERSIONS))==' constraints.txt > $(VENV5)/constraints.txt
+	$(VENV5)/bin/python -m pip install --disable-pip-version-check --editable '.[test,transformers5]' --constraint $(VENV5)/constraints.txt
+	@touch $@
+
+test-transformers5: $(VENV5)/.ready  ## what transformers 5 writes is read as it is meant, in an environment of its own (installs PyTorch)
+	PYTHONDONTWRITEBYTECODE= $(VENV5)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m transformers5 tests/transformers5
+
 test-faults: $(VENV)/.test  ## kills, signals, lost processes and full disks; KILLS=200 kills of a run at random moments
 	ZOO_TEST_KILLS=$(KILLS) $(PYTEST) -m "faults and not gpu" -o timeout=7200
 
@@ -53,4 +65,4 @@ lint: $(VENV)/.test  ## ruff, and docstrings, pages and records against what the
 	$(RUN) -m tests.lint
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(VENV5) build *.egg-info

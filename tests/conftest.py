@@ -8,6 +8,7 @@ The groups of tests, by marker:
 * `promise` (`.ci/run`): the same statements in other combinations and other models, and whole runs,
   processes and training steps that guard a statement of the README.
 * `parity` (`.ci/run`): comparisons with other libraries.
+* `transformers5` (`make test-transformers5`): files of transformers 5, in an environment of its own.
 * `slow` (`make test-all`): cases that add numbers to a statement that a faster test makes, such as
   thousands of random configs, and long trainings.
 * `gpu`, `faults`: an accelerator; kills, signals and full disks (`make test-faults`).
@@ -48,7 +49,10 @@ def pytest_addoption(parser):
 
 def pytest_ignore_collect(collection_path, config):
     """Leaves out comparisons with other libraries where none is run: importing those takes long."""
-    if collection_path == Path(__file__).parent / "parity" and "not parity" in config.option.markexpr:
+    here, asked = Path(__file__).parent, config.option.markexpr
+    if collection_path == here / "parity" and "not parity" in asked:
+        return True
+    if collection_path == here / "transformers5" and asked != "transformers5":
         return True
     return None
 

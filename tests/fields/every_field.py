@@ -113,6 +113,7 @@ NEEDS = {
     "model.position.scaling.original_length": YARN,
     "model.position.scaling.low": YARN,
     "model.position.scaling.high": YARN,
+    "model.position.scaling.truncate": YARN,
     "model.position.buckets": BUCKETS,
     "model.position.max_distance": BUCKETS,
     "model.position.shared": BUCKETS,

@@ -237,8 +237,70 @@ FILES: dict[str, Published] = {
     "a Mistral": Published("MistralForCausalLM", "mistral", llama(4096, 14336, 32, 32, 8)),
     "8 bits": refused("LlamaForCausalLM", "llama", llama(2048, 8192, 16, 32, 8, quantization_config={"load_in_8bit": True}),
                       "quantization_config={'load_in_8bit': True}: not known"),
-    "kyutai/helium-1-preview-2b": refused("HeliumForCausalLM", "helium", llama(2560, 7040, 24, 20),
-                                          "no importer for HeliumForCausalLM; no class of its family"),
+    "bigcode/starcoder2-3b": refused("Starcoder2ForCausalLM", "starcoder2", llama(3072, 12288, 30, 24),
+                                     "no importer for Starcoder2ForCausalLM; no class of its family"),
+    "openai/gpt-oss-20b": refused("GptOssForCausalLM", "gpt_oss", llama(
+        2880, 2880, 24, 64, 8, attention_bias=True, experts_per_token=4, head_dim=64, num_experts_per_tok=4, num_local_experts=32,
+        quantization_config={"quant_method": "mxfp4"}, swiglu_limit=7.0),
+        "GptOssForCausalLM has feed-forward layers that choose among 32 experts (num_local_experts)"),
+    "Qwen/Qwen3-30B-A3B": refused("Qwen3MoeForCausalLM", "qwen3_moe", qwen(2048, 6144, 48, 32, 4, num_experts=128),
+                                  "Qwen3MoeForCausalLM has feed-forward layers that choose among 128 experts (num_experts)"),
+    "zai-org/GLM-4.5-Air": refused("Glm4MoeForCausalLM", "glm4_moe", llama(4096, 10944, 46, 96, 8, n_routed_experts=128),
+                                   "choose among 128 experts (n_routed_experts)"),
+    **of("HeliumForCausalLM", "helium", **{
+        "kyutai/helium-1-preview-2b": llama(2560, 7040, 24, 20, attention_bias=False, head_dim=128, mlp_bias=False, pretraining_tp=1,
+                                            rms_norm_eps=1e-8, rope_theta=1e5, vocab_size=48000),
+        "Helium saved by transformers 5": llama(2560, 7040, 24, 20, head_dim=128, rms_norm_eps=1e-8, rope_theta=None, rope_parameters={
+            "rope_theta": 1e5, "rope_type": "default"}),
+    }),
+    "a Helium whose heads are not as wide as the model": refused(
+        "HeliumForCausalLM", "helium", llama(2560, 7040, 24, 20, head_dim=64), "head_dim=64: expected hidden_size / num_attention_heads = 128"),
+    **of("ApertusForCausalLM", "apertus", **{
+        "swiss-ai/Apertus-8B-2509": llama(
+            4096, 21504, 32, 32, 8, hidden_dropout=0.0, mlp_bias=False, post_norm=False, qk_norm=True, rope_theta=12000000,
+            rope_scaling=LLAMA3 | {"type": "llama3"}),
+        "swiss-ai/Apertus-70B-2509": llama(
+            8192, 43008, 80, 64, 8, hidden_dropout=0.0, mlp_bias=False, post_norm=False, qk_norm=True, rope_theta=12000000,
+            rope_scaling=LLAMA3 | {"type": "llama3"}),
+        "Apertus saved by transformers 5": llama(4096, 21504, 32, 32, 8, rope_theta=None,
+                                                 rope_parameters=LLAMA3 | {"rope_theta": 12e6}),
+    }),
+    "an Apertus that is not stretched": Published(
+        "ApertusForCausalLM", "apertus", llama(4096, 21504, 32, 32, 8, rope_theta=None, **FIVE)),
+    "an Apertus without norms of queries and keys": refused(
+        "ApertusForCausalLM", "apertus", llama(4096, 21504, 32, 32, 8, qk_norm=False), "qk_norm=False: expected True; "),
+    **of("GlmForCausalLM", "glm", **{
+        "THUDM/glm-4-9b-chat-hf": llama(4096, 13696, 40, 32, 2, attention_bias=True, head_dim=128, rms_norm_eps=1.5625e-7),
+        "THUDM/glm-edge-1.5b-chat": llama(2048, 6144, 28, 16, 4, attention_bias=False, head_dim=128, partial_rotary_factor=1.0,
+                                          vocab_size=59264),
+    }),
+    **of("Glm4ForCausalLM", "glm4", **{
+        "THUDM/GLM-4-9B-0414": llama(4096, 13696, 40, 32, 2, attention_bias=True, head_dim=128, partial_rotary_factor=0.5),
+        "THUDM/GLM-4-32B-0414": llama(6144, 23040, 61, 48, 2, attention_bias=False, head_dim=128, partial_rotary_factor=0.5),
+        "GLM-4 saved by transformers 5": llama(4096, 13696, 40, 32, 2, partial_rotary_factor=0.5, rope_theta=None, rope_parameters={
+            "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "rope_type": "default"}),
+    }),
+    **of("Exaone4ForCausalLM", "exaone4", **{
+        "LGAI-EXAONE/EXAONE-4.0-32B": llama(
+            5120, 27392, 64, 40, 8, head_dim=128, rope_theta=1e6, sliding_window=4096, sliding_window_pattern="LLLG",
+            layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 16, rope_scaling=LLAMA3 | {"factor": 16.0}),
+        "LGAI-EXAONE/EXAONE-4.0-1.2B": llama(
+            2048, 4096, 30, 32, 8, head_dim=64, rope_theta=1e6, sliding_window=None, sliding_window_pattern=None,
+            layer_types=["full_attention"] * 30, rope_scaling=LLAMA3 | {"factor": 16.0}, tie_word_embeddings=True),
+    }),
+    "an EXAONE 4 without the types of its layers": refused(
+        "Exaone4ForCausalLM", "exaone4", llama(2048, 4096, 30, 32, 8, sliding_window_pattern="LLLG"),
+        "sliding_window_pattern='LLLG': expected a number of layers"),
+    "an Olmo 3 with two bases": Published("Olmo3ForCausalLM", "olmo3", llama(
+        4096, 11008, 32, 32, sliding_window=4096, layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 8, rope_parameters={
+            "full_attention": {"rope_theta": 5e5, "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192},
+            "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}})),
+    "a Ministral": Published("MinistralForCausalLM", "ministral", llama(
+        4096, 12288, 36, 32, 8, head_dim=128, rope_theta=1e8, sliding_window=32768, vocab_size=131072,
+        layer_types=(["full_attention"] + ["sliding_attention"] * 3) * 9)),
+    "a Ministral without a window": refused(
+        "MinistralForCausalLM", "ministral", llama(4096, 12288, 36, 32, 8, sliding_window=None, layer_types=["sliding_attention"] * 36),
+        "sliding_attention without a sliding_window"),
     **of("MistralForCausalLM", "mistral", **{
         "mistralai/Mistral-7B-v0.1": llama(4096, 14336, 32, 32, 8, max_position_embeddings=32768, sliding_window=4096),
         "mistralai/Mistral-7B-v0.3": llama(4096, 14336, 32, 32, 8, vocab_size=32768, sliding_window=None, rope_theta=1e6),

@@ -15,6 +15,7 @@ from zoo.interop.weights.mapping import (
     IDENTITY,
     REVERSED,
     TRANSPOSED,
+    ConstantTensor,
     IgnoredTensors,
     Rule,
     TiedTensor,
@@ -161,6 +162,19 @@ def test_equal_tied_copies_and_ignored_tensors_are_skipped():
 def test_ignored_names_must_match_fully():
     with pytest.raises(DataError, match=r"h\.1\.mask\.weight has no place"):
         to_zoo(RULES, checkpoint() | {"h.1.mask.weight": numbers(1)}, PARAMS)
+
+
+def test_constant_tensors_are_written_and_checked():
+    fixed = ConstantTensor("h.{layer}.beta", np.float32(0.5), (0, 1))
+    rules = [*RULES, fixed]
+    written = from_zoo(rules, PARAMS)
+    assert set(written) == set(checkpoint()) | {"h.0.beta", "h.1.beta"}
+    assert written["h.1.beta"] == 0.5
+    # A file may lack them, or hold them in fewer bits.
+    for tensors in (checkpoint(), written | {"h.0.beta": np.float32(0.501)}):
+        np.testing.assert_array_equal(to_zoo(rules, tensors, PARAMS)["embedding"], numbers(5, 3))
+    with pytest.raises(DataError, match=r"tensor h\.1\.beta is 0\.75, and the model has 0\.5 there"):
+        to_zoo(rules, written | {"h.1.beta": np.float32(0.75)}, PARAMS)
 
 
 @pytest.mark.parametrize(

@@ -51,20 +51,22 @@ def test_the_error_names_classes_that_read_the_model_type():
     settings = full_settings("meta-llama/Llama-2-7b-hf")
     with pytest.raises(ConfigError, match=r"model_type='llama': GemmaForCausalLM .* LlamaForCausalLM.* read it"):
         read_settings("GemmaForCausalLM", settings)
-    with pytest.raises(ConfigError, match=r"model_type='helium': LlamaForCausalLM .* no class reads that type"):
-        read_settings("LlamaForCausalLM", full_settings("kyutai/helium-1-preview-2b"))
+    with pytest.raises(ConfigError, match=r"model_type='starcoder2': LlamaForCausalLM .* no class reads that type"):
+        read_settings("LlamaForCausalLM", full_settings("bigcode/starcoder2-3b"))
 
 
 def test_the_class_name_gives_the_family_without_a_model_type():
     check_family("BertForMaskedLM", {"architectures": ["BertForSequenceClassification"]})
     check_family("BertForMaskedLM", {})
-    with pytest.raises(ConfigError, match=r"architectures='HeliumForCausalLM': LlamaForCausalLM is of another family"):
-        read_settings("LlamaForCausalLM", {"architectures": ["HeliumForCausalLM"]})
+    with pytest.raises(
+        ConfigError, match=r"architectures='Starcoder2ForCausalLM': LlamaForCausalLM is of another family"
+    ):
+        read_settings("LlamaForCausalLM", {"architectures": ["Starcoder2ForCausalLM"]})
 
 
 @pytest.mark.parametrize(("unknown", "model_type", "suggested"), [
     ("GPT2LMHeadModell", "gpt2", "GPT2LMHeadModel"), ("LlamForCausalLM", "llama", "LlamaForCausalLM"),
-    ("GemmaForCausalLLM", None, "GemmaForCausalLM"), ("HeliumForCausalLM", "helium", None), ("HeliumForCausalLM", None, None),
+    ("GemmaForCausalLLM", None, "GemmaForCausalLM"), ("Starcoder2ForCausalLM", "starcoder2", None), ("Starcoder2ForCausalLM", None, None),
     ("Qwen2MoeForCausalLM", "qwen2_moe", None),
 ])  # fmt: skip
 def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
@@ -76,6 +78,12 @@ def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
 
 
 # Settings of transformers 5
+
+
+def test_stretching_that_transformers_5_does_not_write_is_none():
+    name = "an Apertus that is not stretched"
+    assert "model.position.scaling.kind" not in read_settings("ApertusForCausalLM", full_settings(name))
+    assert read_settings("ApertusForCausalLM", {})["model.position.scaling.kind"] == "llama3"
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])
@@ -96,6 +104,28 @@ def test_transformers_5_settings_equal_those_of_transformers_4(name):
     assert read_settings(
         class_name, five | {"rope_parameters": changed or rope | {"rope_theta": 123.0}}
     ) != read_settings(class_name, four)
+
+
+def test_layers_of_transformers_5_have_their_own_base():
+    full, local = ({"rope_theta": theta, "rope_type": "default"} for theta in (5e5, 1e4))
+    both = {"rope_parameters": {"full_attention": full, "sliding_attention": local}}
+    olmo = read_settings("Olmo3ForCausalLM", both)
+    assert (olmo["model.position.theta"], olmo["model.layers.kinds.local.position.theta"]) == (5e5, 1e4)
+    types = ["full_attention", "sliding_attention"] * 11
+    bert = read_settings("ModernBertForMaskedLM", both | {"layer_types": types})
+    names = ("local", "global")
+    assert [bert[f"model.layers.kinds.{name}.position.theta"] for name in names] == [1e4, 5e5]
+    assert bert["model.layers.pattern"][:4] == ("first", "local", "global", "local")
+    with pytest.raises(ConfigError, match="full_attention first"):
+        read_settings("ModernBertForMaskedLM", {"layer_types": types[::-1]})
+
+
+def test_mt5_of_transformers_5_is_untied_and_not_scaled():
+    fields = read_settings(
+        "MT5ForConditionalGeneration", {"tie_word_embeddings": True, "transformers_version": "5.1.0"}
+    )
+    assert not fields["model.tie_embeddings"]
+    assert fields["model.head.scale"] == "none"
 
 
 @pytest.mark.parametrize("tied", [True, False])

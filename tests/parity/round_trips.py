@@ -2,8 +2,10 @@
 lines say.
 """
 
+from tests.parity.class_cases import CASES
 from tests.support.checkpoints_of_others import EXPRESSED, OF_CLASSES
 from tests.support.stored_outputs import read
+from zoo.interop import FAMILIES
 
 INTRODUCTION = """
 ## Read and written again
@@ -25,6 +27,19 @@ Classes without a head (LlamaModel, BertModel, T5EncoderModel and others), class
 | --- | --- | --- | --- |
 """
 
+EVERY_CLASS = """
+## Every class that is read
+
+`zoo import hf:` reads these classes, which `architectures` in a `config.json` names. *Compared* says what of a class
+is compared with its code in that version of its library: the outputs and gradients of systems above; the outputs alone; or the names,
+shapes and default settings, which are those of a class above with the same rules. The same three hold for `zoo export`, which writes all of them.
+Models with experts, such as gpt-oss, are refused with a line that names the experts. `make test-transformers5` reads what
+transformers 5 writes of every class that has a system.
+
+| Class | Type | Compared | With |
+| --- | --- | --- | --- |
+"""
+
 
 def section() -> str:
     """Renders the section, with a line for every class."""
@@ -37,4 +52,16 @@ def section() -> str:
         lines.append(
             f"| {class_name} | {', '.join(f'`{name}`' for name in names)} | bit-equal | by {libraries}: equal logits |\n"
         )
-    return INTRODUCTION + "".join(lines)
+    return INTRODUCTION + "".join(lines) + EVERY_CLASS + "".join(map(_class_line, sorted(FAMILIES)))
+
+
+def _class_line(name: str) -> str:
+    systems = [system for system, record in OF_CLASSES.items() if record.reference == name]
+    compared = "names, shapes and default settings"
+    if systems:
+        compared = f"outputs and gradients: {', '.join(f'`{system}`' for system in systems)}"
+    elif name in CASES:
+        compared = "outputs"
+    library = read(systems[0] if systems else "llama")[0]["library"]
+    kind = FAMILIES[name].model_type
+    return f"| {name} | {f'`{kind}`' if kind else '–'} | {compared} | {library} |\n"

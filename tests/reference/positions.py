@@ -53,18 +53,22 @@ def dynamic(theta, rotated, scale, original, length):
     return frequencies(theta, rotated)
 
 
-def yarn(theta, rotated, scale, original, low, high):
+def yarn(theta, rotated, scale, original, low, high, truncate=True):
     """Peng et al. 2023, section 3.2, with the ramp of the authors' code, which is over the number
     of the pair.
 
-    Pair number x, a real number, makes original * theta^(-2 x / d) / (2 pi) turns.
+    Pair number x, a real number, makes original * theta^(-2 x / d) / (2 pi) turns. The authors' code
+    rounds the ends of the ramp outwards; gpt-oss (OpenAI 2025) does not (`truncate=False`).
     """
 
     def pair_with(turns):
         x = math.log(original / (2 * math.pi * turns)) / math.log(theta ** (2 / rotated))
         return x
 
-    start, end = max(math.floor(pair_with(high)), 0), min(math.ceil(pair_with(low)), rotated - 1)
+    start, end = pair_with(high), pair_with(low)
+    if truncate:
+        start, end = math.floor(start), math.ceil(end)
+    start, end = max(start, 0), min(end, rotated - 1)
     mixed = []
     for pair, frequency in enumerate(frequencies(theta, rotated)):
         if pair <= start:
@@ -114,7 +118,8 @@ def every_frequency(position, head_dim, length):
     if kind == "dynamic":
         return dynamic(theta, rotated, scale, original, length), 1.0
     if kind == "yarn":
-        return yarn(theta, rotated, scale, original, scaling.low, scaling.high), yarn_sharpening(scale)
+        ramp = yarn(theta, rotated, scale, original, scaling.low, scaling.high, scaling.truncate)
+        return ramp, yarn_sharpening(scale)
     if kind == "llama3":
         return llama3(theta, rotated, scale, original, scaling.low, scaling.high), 1.0
     assert kind == "none"

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.parity.harness import random_tensor
+from tests.parity.harness import random_tensor, resolved
 from tests.parity.systems import SYSTEMS
 from tests.support.stored_outputs import read
 from zoo.cli.main import main
-from zoo.interop import FAMILIES
+from zoo.interop import FAMILIES, importer_of
+from zoo.interop.weights.mapping import ConstantTensor
 from zoo.interop.weights.tensor_files import open_tensors, write_tensors
 
 # The systems, by name, whose class `zoo import` can read; controls have their own importers.
@@ -32,8 +33,12 @@ EXPRESSED = [name for name in OF_CLASSES if name not in NO_SETTINGS]
 
 
 def stored_tensors(name):
-    """Returns the tensors of a system's reference, as float32."""
-    return {tensor: random_tensor(tensor, tuple(shape)) for tensor, shape in read(name)[0]["tensors"].items()}
+    """Returns the tensors of a system's reference, as float32, with those that hold constants."""
+    about, system = read(name)[0], OF_CLASSES[name]
+    found = {tensor: random_tensor(tensor, tuple(shape)) for tensor, shape in about["tensors"].items()}
+    for rule in importer_of(system.reference).rules(resolved(system, about["config"]).model):
+        found |= rule.tensors() if isinstance(rule, ConstantTensor) else {}
+    return found
 
 
 def write_checkpoint(folder: Path, name: str, words: int | None = 2, **settings) -> Path:

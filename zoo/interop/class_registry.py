@@ -20,11 +20,13 @@ from zoo.interop.families import (
     t5,
     task_heads,
 )
+from zoo.interop.families.decoders import apertus, exaone, glm, helium
+from zoo.interop.families.decoders import task_heads as decoder_task_heads
 from zoo.interop.families.encoders import albert, bert, distilbert, electra, modernbert, roberta
 from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
-             performer_pytorch, t5, bodies, task_heads)  # fmt: skip
+             apertus, exaone, glm, helium, performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 
@@ -68,6 +70,13 @@ def similar_class(class_name: str, model_type: str | None = None) -> str:
     return did_you_mean(class_name, family)
 
 
+def _experts(settings: Mapping[str, Any]) -> str:
+    """Returns "32 experts (num_local_experts)" of a model that has several, else an empty string."""
+    names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    counts = {name: settings.get(name) for name in names}
+    return next((f"{n} experts ({name})" for name, n in counts.items() if isinstance(n, int) and n > 1), "")
+
+
 def named_class(settings: Mapping[str, Any], where: str = "config.json") -> str:
     """Returns the class that the content of a `config.json` names.
 
@@ -86,6 +95,11 @@ def named_class(settings: Mapping[str, Any], where: str = "config.json") -> str:
             f"{', '.join(own or sorted(FAMILIES))}"
         )
     name = ALIASES.get(names[0], names[0])
+    if name not in FAMILIES and (experts := _experts(settings)):
+        raise ConfigError(
+            f"{where}: {name} has feed-forward layers that choose among {experts}; models with experts are not "
+            "supported"
+        )
     if name not in FAMILIES:
         own = own or sorted(other for other in FAMILIES if not model_type and family_of(other) == family_of(name))
         reads = f"--class NAME reads it as one of {', '.join(own)}" if own else "no class of its family is supported"

@@ -61,6 +61,11 @@ PAPERS = (
     ),
     Paper("Gemma Team 2024 (Gemma)", "Gemma: Open Models Based on Gemini Research and Technology", "arXiv:2403.08295"),
     Paper(
+        "GLM Team 2024",
+        "ChatGLM: A Family of Large Language Models from GLM-130B to GLM-4 All Tools",
+        "arXiv:2406.12793",
+    ),
+    Paper(
         "Gloeckle et al. 2024", "Better & Faster Large Language Models via Multi-token Prediction", "arXiv:2404.19737"
     ),
     Paper("Grattafiori et al. 2024", "The Llama 3 Herd of Models", "arXiv:2407.21783"),

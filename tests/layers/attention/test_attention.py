@@ -31,6 +31,7 @@ LATENT = {"model.attention.kind": "latent", "model.attention.latent_dim": 9}
 LAYERS = {
     "plain": {},
     "grouped, window, no bias": {"model.attention.window": 3, "model.attention.num_kv_heads": 2, "model.attention.bias": False},
+    "no bias of the output": {"model.attention.output_bias": False, "model.attention.num_kv_heads": 2},
     "multi-query, xla": {"model.attention.scale": 0.7, "model.attention.head_dim": 10, "model.attention.num_kv_heads": 1,
                          "model.attention.implementation": "xla"},
     "rows": {"model.attention.window": 2, "model.attention.num_kv_heads": 2, "model.attention.implementation": "rows"},
@@ -134,7 +135,8 @@ def test_a_layer_is_the_equation(name, scheme):
     matrices = ("query", "key", "value", "output", "global_query", "global_key", "global_value")
     if config.attention.kind == "latent":  # Keys and values are products with a latent vector.
         matrices = ("query", "output", "latent", "rotary_key")
-    assert all(("bias" in part) == config.attention.bias for part_name, part in values.items() if part_name in matrices)
+    biased = {name: config.attention.bias and (name != "output" or config.attention.output_bias) for name in matrices}
+    assert all(("bias" in part) == biased[name] for name, part in values.items() if name in matrices)
     x, causal = np.random.default_rng(7).standard_normal((B, T, 16)), config.architecture == "decoder"
     attention = with_values(module, values)
     positions, documents = (PADDED, None) if "global" in name or len(scheme) % 2 else (PACKED, DOCUMENTS)

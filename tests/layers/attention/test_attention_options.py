@@ -128,6 +128,7 @@ LATENT = {KIND: "latent"}
         (LATENT | {"model.convolution.kind": "kv_shift"}, "kind=kv_shift acts on the keys"),
         (LATENT | {"model.convolution.kind": "canon"}, "leave B out of model.convolution.places"),
         ({"model.attention.gate_input": "attended"}, "gate_input=attended has no effect"),
+        ({"model.attention.bias": False, "model.attention.output_bias": False}, "output_bias=False has no effect"),
     ],
     ids=str,
 )

@@ -13,12 +13,15 @@ import torch
 import transformers
 
 from zoo.interop import FAMILIES, importer_of, resolve_like
-from zoo.interop.weights.mapping import TiedTensor, tensor_problems, tensor_shapes
+from zoo.interop.weights.mapping import ConstantTensor, TiedTensor, tensor_problems, tensor_shapes
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 
 pytestmark = pytest.mark.parity
 CLASSES = sorted(name for name in FAMILIES if hasattr(transformers, name))
+# xIELU reads a number when it is made, which a device without memory does not have.
+SMALL = {name: {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 50}
+         for name in ("ApertusForCausalLM", "ApertusModel")}  # fmt: skip
 
 
 @pytest.mark.parametrize("class_name", CLASSES)
@@ -42,12 +45,14 @@ def test_tensor_names_and_shapes_at_default_size(class_name):
     reference_class = getattr(transformers, class_name)
     layers = {name: 3 for name in ("n_layer", "n_layers", "num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers",
                                    "decoder_layers") if name in importer_of(class_name).defaults}  # fmt: skip
-    config = reference_class.config_class(**layers)
-    with torch.device("meta"):
+    config = reference_class.config_class(**layers, **SMALL.get(class_name, {}))
+    with torch.device("cpu" if class_name in SMALL else "meta"):
         theirs = reference_class(config).state_dict()
     ours = resolve_like(class_name, json.loads(config.to_json_string()), {"data.tokenizer.kind": "characters"})
     rules = importer_of(class_name).rules(ours.model)
     for rule in rules:
         if isinstance(rule, TiedTensor):
             theirs.pop(rule.name, None)
+        if isinstance(rule, ConstantTensor):
+            assert all(theirs.pop(name).shape == value.shape for name, value in rule.tensors().items())
     assert tensor_problems(rules, theirs, tensor_shapes(rules, split(make_model(ours))[1])) == []

@@ -22,6 +22,7 @@ LLAMA = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_
          "num_key_value_heads": 2, "max_position_embeddings": 24, "rms_norm_eps": 0.03}  # fmt: skip
 NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 2, "rotary_pct": 0.25,
         "max_position_embeddings": 24, "layer_norm_eps": 0.03}  # fmt: skip
+GLM = LLAMA | {"head_dim": 12, "pad_token_id": 0}
 PHI = {name: value for name, value in NEOX.items() if name != "rotary_pct"} | {"num_attention_heads": 4}
 
 
@@ -69,11 +70,20 @@ DECODERS = (
            with_rope_scaling("llama3", original_max_position_embeddings=8, low_freq_factor=0.1, high_freq_factor=0.9)),
     System("mistral", "sliding window", "MistralForCausalLM", LLAMA | {"sliding_window": 5}, length=16, published=(
         Published("configs/mistral.py:7b", 7_241_732_096),)),
+    System("ministral", "one layer with a window and one without, heads of their own width", "MinistralForCausalLM",
+           LLAMA | {"head_dim": 12, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]}, length=16,
+           published=(Published("configs/ministral.py:8b", 8_019_808_256),)),
     System("smollm3", "no positions in every other layer", "SmolLM3ForCausalLM",
            LLAMA | {"no_rope_layer_interval": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}, published=(
                Published("configs/smollm3.py:3b", 3_075_098_624),)),
+    System("smollm3-windows", "a window in the layers without positions, biases", "SmolLM3ForCausalLM",
+           LLAMA | {"no_rope_layers": [0, 1], "use_sliding_window": True, "sliding_window": 5, "attention_bias": True, "mlp_bias": True,
+                    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}, length=16),
     System("qwen3", "queries and keys normalised head by head", "Qwen3ForCausalLM", LLAMA | {"head_dim": 12}, published=(
         Published("configs/qwen3.py:0.6b", 596_049_920), Published("configs/qwen3.py:8b", 8_190_735_360))),
+    System("qwen3-windows", "a window in the last layer, biases, tied head", "Qwen3ForCausalLM",
+           LLAMA | {"head_dim": 12, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1, "attention_bias": True,
+                    "tie_word_embeddings": True}, length=16),
     System("olmo2", "norms after the sublayers, queries and keys normalised as a whole", "Olmo2ForCausalLM", LLAMA, published=(
         Published("configs/olmo2.py:1b", 1_484_916_736), Published("configs/olmo2.py:7b", 7_298_617_344))),
     System("olmo3", "local and global in turn, of which only the global ones' RoPE is scaled", "Olmo3ForCausalLM",
@@ -93,4 +103,27 @@ DECODERS = (
                     "rope_local_base_freq": 10.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0},
                     "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]},
            length=16, published=(Published("configs/gemma3.py:270m", 268_098_176), Published("configs/gemma3.py:1b", 999_885_952))),
+    System("apertus", "xIELU, queries and keys normalised head by head, LLaMA 3.1's stretching", "ApertusForCausalLM",
+           with_rope_scaling("llama3", original_max_position_embeddings=8, low_freq_factor=0.1, high_freq_factor=0.9) | {
+               "head_dim": 16}, published=(
+                   Published("configs/apertus.py:8b", 8_053_338_176), Published("configs/apertus.py:70b", 70_599_864_480))),
+    System("apertus-relu", "biases of attention, ReLU, plain RoPE, tied head", "ApertusForCausalLM",
+           LLAMA | {"rope_scaling": None, "hidden_act": "relu", "attention_bias": True, "tie_word_embeddings": True}),
+    System("glm", "half of each head rotated in neighbouring pairs, biases of queries, keys and values", "GlmForCausalLM",
+           GLM, published=(Published({}, 9_399_951_360, "GLM-4 9B of 2024"),)),
+    System("glm4", "the same with norms on both sides of the sublayers", "Glm4ForCausalLM", GLM, published=(
+        Published("configs/glm4.py:9b", 9_400_279_040), Published("configs/glm4.py:32b", 32_566_081_536))),
+    System("glm4-unbiased", "no biases, three quarters of each head rotated, YaRN", "Glm4ForCausalLM",
+           with_rope_scaling("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05) | {
+               "attention_bias": False, "partial_rotary_factor": 0.75, "pad_token_id": 0}),
+    System("exaone4", "norms after the sublayers, local layers with RoPE and global ones without positions", "Exaone4ForCausalLM",
+           with_rope_scaling("llama3", original_max_position_embeddings=8, low_freq_factor=0.1, high_freq_factor=0.9) | {
+               "num_hidden_layers": 4, "sliding_window": 5}, length=16, published=(
+                   Published("configs/exaone4.py:32b", 32_003_216_384), Published("configs/exaone4.py:1.2b", 1_279_391_488))),
+    System("exaone4-global", "every layer global and rotated, tied head", "Exaone4ForCausalLM",
+           LLAMA | {"sliding_window": None, "layer_types": ["full_attention"] * 2, "tie_word_embeddings": True}),
+    System("helium", "neighbouring pairs rotated", "HeliumForCausalLM", LLAMA | {"head_dim": 8}, published=(
+        Published("configs/helium.py:preview-2b", 2_172_643_840),)),
+    System("helium-biases", "biases of queries, keys and values, and of the feed-forward layer", "HeliumForCausalLM",
+           LLAMA | {"head_dim": 8, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
 )  # fmt: skip

@@ -166,6 +166,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         when=ATTENTION_KINDS.when("heads"),
     ),
     Field(
+        "model.attention.output_bias",
+        True,
+        bool,
+        "the output projection has a bias too; False: only those of queries, keys and values (GLM-4)",
+        when=("model.attention.bias", (True,)),
+        added=True,
+    ),
+    Field(
         "model.attention.dropout", 0.0, float, "dropout rate on the attention probabilities", minimum=0, maximum=0.99
     ),
     Field(

@@ -90,6 +90,15 @@ _ROPE: tuple[Field, ...] = (
         auto="32 for yarn, 4 for llama3",
         when=("model.position.scaling.kind", ("yarn", "llama3")),
     ),
+    Field(
+        "model.position.scaling.truncate",
+        True,
+        bool,
+        "the ramp of YaRN begins and ends at whole numbers of pairs, as in the authors' code; False: where the "
+        "rotations are exactly `high` and `low` (gpt-oss)",
+        when=("model.position.scaling.kind", ("yarn",)),
+        added=True,
+    ),
 )
 
 _BUCKETS: tuple[Field, ...] = (

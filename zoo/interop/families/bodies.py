@@ -14,10 +14,11 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.families import llama, neox, phi
+from zoo.interop.families.decoders import apertus, exaone, glm, helium
 from zoo.interop.families.encoders import albert, bert, distilbert, electra, modernbert, roberta
 from zoo.interop.settings.equivalents import given_tie
 from zoo.interop.settings.importer import Importer
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, linear
+from zoo.interop.weights.mapping import ConstantTensor, IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, linear
 
 NOTE = "a model without a head: its scores of tokens mean nothing; start another run from it"
 NO_HEAD = {
@@ -36,7 +37,8 @@ def without_prefix(rules: Rules, prefix: str) -> Rules:
             return IgnoredTensors(rule.pattern.removeprefix(re.escape(f"{prefix}.")))
         if isinstance(rule, TiedTensor):
             return TiedTensor(rule.name.removeprefix(f"{prefix}."), rule.tied_to.removeprefix(f"{prefix}."))
-        return replace(rule, name=rule.name.removeprefix(f"{prefix}.")) if isinstance(rule, Rule) else rule
+        named = isinstance(rule, Rule | ConstantTensor)
+        return replace(rule, name=rule.name.removeprefix(f"{prefix}.")) if named else rule
 
     return [changed(rule) for rule in rules]
 
@@ -100,8 +102,13 @@ CLASSES = {
     "ModernBertModel": body_of(modernbert.CLASSES["ModernBertForMaskedLM"], modernbert.encoder_rules),
     **{
         f"{name}Model": body_of(llama.CLASSES[f"{name}ForCausalLM"])
-        for name in ("Llama", "Mistral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3", "DiffLlama")
+        for name in ("Llama", "Mistral", "Ministral", "SmolLM3", "Qwen2", "Qwen3", "Olmo2", "Olmo3", "DiffLlama")
     },
     **{f"{name}Model": body_of(neox.CLASSES[f"{name}ForCausalLM"]) for name in ("GPTNeoX", "GPTJ")},
     "PhiModel": body_of(phi.CLASSES["PhiForCausalLM"]),
+    **{
+        name.replace("ForCausalLM", "Model"): body_of(importer)
+        for family in (apertus, exaone, glm, helium)
+        for name, importer in family.CLASSES.items()
+    },
 }

@@ -9,11 +9,16 @@ Gemma3ForCausalLM    Gemma 2 without a cap on scores, five local layers per glob
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.errors import ConfigError
 from zoo.interop.families.llama import COMMON, common, rope, rules
 from zoo.interop.settings.equivalents import SETTINGS
 from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, unpack_rope_parameters, window_layers
+from zoo.interop.settings.shared_settings import (
+    layer_kind_fields,
+    rope_fields,
+    unpack_both_ropes,
+    unpack_rope_parameters,
+    window_layers,
+)
 
 GEMMA = {name: value for name, value in COMMON.items() if name != "rope_scaling"} | {
     "vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
@@ -91,26 +96,9 @@ def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _unpack_both_ropes(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Replaces `rope_parameters`, here one dict for each type of layer."""
-    both = hf.get("rope_parameters")
-    if not isinstance(both, Mapping) or "full_attention" not in both:
-        return unpack_rope_parameters(hf)
-    local = unpack_rope_parameters({"rope_parameters": both.get("sliding_attention")}, "rope_local_base_freq")
-    if "rope_scaling" in local:
-        raise ConfigError(f"rope_parameters.sliding_attention={both['sliding_attention']!r}: expected no scaling")
-    theirs = unpack_rope_parameters(dict(hf) | {"rope_parameters": both["full_attention"]})
-    name, (theta,) = "rope_local_base_freq", local.values() or (None,)
-    if theta is not None and theirs.get(name) not in (None, theta):
-        raise ConfigError(
-            f"rope_parameters.sliding_attention.rope_theta={theta!r}: differs from {name}={theirs[name]!r}"
-        )
-    return theirs | local
-
-
 def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Gemma3ForCausalLM, text only."""
-    settings = SettingsReader(_unpack_both_ropes(hf), GEMMA3, "gemma3_text")
+    settings = SettingsReader(unpack_both_ropes(hf, "rope_local_base_freq"), GEMMA3, "gemma3_text")
     # The class writes this setting under another name than it reads.
     period = settings["sliding_window_pattern"]
     period = settings.get("_sliding_window_pattern", period)

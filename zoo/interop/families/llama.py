@@ -2,6 +2,7 @@
 
 LlamaForCausalLM     pre-norm, RMSNorm, RoPE in half layout, SwiGLU; RoPE scaling
 MistralForCausalLM   a sliding window of W keys, including the query's own
+MinistralForCausalLM Mistral with layers of both kinds, and a width of heads of its own
 SmolLM3ForCausalLM   no positions in every fourth layer
 Qwen2ForCausalLM     biases in the query, key and value projections; that of the output, which
                      the class lacks, is 0
@@ -12,12 +13,18 @@ Olmo3ForCausalLM     Olmo2 with a sliding window in three of four layers; only t
 DiffLlamaForCausalLM LLaMA with differential attention
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, unpack_rope_parameters, window_layers
+from zoo.interop.settings.shared_settings import (
+    layer_kind_fields,
+    rope_fields,
+    unpack_both_ropes,
+    unpack_rope_parameters,
+    window_layers,
+)
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, layers, linear, norm
 
 COMMON = {
@@ -33,6 +40,7 @@ MISTRAL = {name: value for name, value in COMMON.items() if name not in ("rope_s
     "max_position_embeddings": 131072,
     "sliding_window": 4096,
 }
+MINISTRAL = MISTRAL | {"layer_types": None}
 SMOLLM3 = COMMON | {
     "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16,
     "num_key_value_heads": 4, "max_position_embeddings": 32768, "rope_theta": 2e6, "mlp_bias": False,
@@ -51,14 +59,30 @@ DIFF_LLAMA = COMMON | {
     "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "rms_norm_eps": 1e-5, "lambda_std_dev": 0.1
 }  # fmt: skip
 LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
+# The norms of a layer, here and there, by placement.
+NORMS = {
+    "pre": {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"},
+    "reordered": {"attention_norm": "post_attention_layernorm", "ffn_norm": "post_feedforward_layernorm"},
+    "sandwich": {"attention_norm": "input_layernorm", "attention_output_norm": "post_attention_layernorm",
+                 "ffn_norm": "pre_feedforward_layernorm", "ffn_output_norm": "post_feedforward_layernorm"},
+}  # fmt: skip
 # "reordered" puts the norm behind the sublayer, inside the residual connection.
 OLMO = {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
 
 
-def common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
+def common(
+    settings: SettingsReader,
+    activation: str = "hidden_act",
+    activations: Mapping[str, Mapping[str, Any]] = GATED_ACTIVATIONS,
+) -> dict[str, Any]:
     """Returns the fields that all of them share.
 
     Positions differ; a setting that a class lacks has its neutral value.
+
+    Args:
+        settings: the config's settings.
+        activation: the setting that names the activation.
+        activations: its values, and the fields of each.
     """
     heads, bias = settings["num_attention_heads"], settings.get("attention_bias", False)
     fields = {
@@ -77,7 +101,7 @@ def common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str
         "model.ffn.hidden_dim": settings["intermediate_size"],
         "model.ffn.bias": bool(settings.get("mlp_bias", False)),
         "model.init.std": settings["initializer_range"],
-    } | settings.choose(activation, GATED_ACTIVATIONS)
+    } | dict(settings.choose(activation, activations))
     if (head_dim := settings.get("head_dim")) is not None:
         fields["model.attention.head_dim"] = head_dim
     return fields
@@ -102,6 +126,17 @@ def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MistralForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), MISTRAL, "mistral")
     fields = common(settings) | rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
+    settings.expect(False, None, attention_bias="this class has no such biases")
+    settings.finish()
+    return fields
+
+
+def ministral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for MinistralForCausalLM."""
+    settings = SettingsReader(unpack_rope_parameters(hf), MINISTRAL, "ministral")
+    depth, window = settings["num_hidden_layers"], settings["sliding_window"]
+    types = ["full_attention" if window is None else "sliding_attention"] * depth
+    fields = common(settings) | rope(settings) | layer_kind_fields(window_layers(settings, types, window))
     settings.expect(False, None, attention_bias="this class has no such biases")
     settings.finish()
     return fields
@@ -164,16 +199,18 @@ def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def olmo3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Olmo3ForCausalLM."""
-    settings = SettingsReader(unpack_rope_parameters(hf), OLMO3, "olmo3")
+    # transformers 4 has no such setting: all layers have one base there.
+    settings = SettingsReader(unpack_both_ropes(hf, "local_rope_theta"), OLMO3, "olmo3")
+    theta, local_theta = settings["rope_theta"], settings.get("local_rope_theta")
     types = [
         "full_attention" if layer % 4 == 3 else "sliding_attention" for layer in range(settings["num_hidden_layers"])
     ]
     scaled = {path.removeprefix("model."): value for path, value in rope(settings).items() if ".scaling." in path}
+    turned = {"global": scaled, "local": {} if local_theta in (None, theta) else {"position.theta": local_theta}}
     described = [
-        (name, changes | (scaled if name == "global" else {}))
-        for name, changes in window_layers(settings, types, settings["sliding_window"])
+        (name, changes | turned[name]) for name, changes in window_layers(settings, types, settings["sliding_window"])
     ]
-    fields = common(settings) | rope_fields(settings, settings["rope_theta"], None, 0) | OLMO
+    fields = common(settings) | rope_fields(settings, theta, None, 0) | OLMO
     settings.finish()
     return fields | layer_kind_fields(described)
 
@@ -187,25 +224,39 @@ def diff_llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
-    """Returns the rules of all these classes and of Gemma's; the config decides which apply.
+def gated(config: ResolvedConfig) -> Rules:
+    """Returns the rules of a gated feed-forward layer with a tensor for each of its matrices."""
+    return [
+        rule
+        for name in ("gate", "up", "down")
+        for rule in linear(f"ffn/{name}", f"model.layers.{{layer}}.mlp.{name}_proj", config.ffn.bias)
+    ]
+
+
+def rules(
+    config: ResolvedConfig,
+    output_bias: bool = True,
+    norms: Mapping[str, str] | None = None,
+    feed_forward: Callable[[ResolvedConfig], Rules] = gated,
+) -> Rules:
+    """Returns the rules of all these classes, of Gemma's and of those in `decoders`; the config
+    decides which apply.
 
     Args:
         config: the `model` part.
-        output_bias: where the other projections of attention have a bias, that of its output has.
+        output_bias: where the other projections of attention have a bias, that of its output has;
+            if not, the bias that the model has there is 0.
+        norms: names of a layer's norms, here and there; None for those of LLaMA, OLMo 2 or Gemma 2,
+            by placement.
+        feed_forward: from the config of a layer to the rules of its feed-forward layer.
     """
-    placement = config.norm.placement
-    norms = {
-        "pre": {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"},
-        "reordered": {"attention_norm": "post_attention_layernorm", "ffn_norm": "post_feedforward_layernorm"},
-        "sandwich": {"attention_norm": "input_layernorm", "attention_output_norm": "post_attention_layernorm",
-                     "ffn_norm": "pre_feedforward_layernorm", "ffn_output_norm": "post_feedforward_layernorm"},
-    }[placement]  # fmt: skip
+    norms = NORMS[config.norm.placement] if norms is None else norms
 
     def layer(config: ResolvedConfig) -> Rules:
         at, attention = "model.layers.{layer}", config.attention
         qk_norms = ("query", "key") if attention.qk_norm != "none" else ()
         lambdas = LAMBDAS if attention.kind == "differential" else ()
+        biased = attention.bias and attention.output_bias
         return [
             *(rule for ours, theirs in norms.items() for rule in norm(ours, f"{at}.{theirs}", config)),
             *(
@@ -214,17 +265,13 @@ def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
                 for rule in linear(
                     f"attention/{name}",
                     f"{at}.self_attn.{name[0]}_proj",
-                    attention.bias and (output_bias or name != "output"),
+                    biased and output_bias if name == "output" else attention.bias,
                 )
             ),
-            *([] if output_bias or not attention.bias else [ZeroParameters(("attention/output/bias",))]),
+            *([] if output_bias or not biased else [ZeroParameters(("attention/output/bias",))]),
             *(Rule(f"{at}.self_attn.{name[0]}_norm.weight", (f"attention/{name}_norm/scale",)) for name in qk_norms),
             *(Rule(f"{at}.self_attn.{name}", (f"attention/{name}",)) for name in lambdas),
-            *(
-                rule
-                for name in ("gate", "up", "down")
-                for rule in linear(f"ffn/{name}", f"{at}.mlp.{name}_proj", config.ffn.bias)
-            ),
+            *feed_forward(config),
         ]
 
     return [
@@ -241,6 +288,7 @@ def rules(config: ResolvedConfig, output_bias: bool = True) -> Rules:
 CLASSES = {
     "LlamaForCausalLM": Importer(llama_config, rules, LLAMA, model_type="llama", prefix="model"),
     "MistralForCausalLM": Importer(mistral_config, rules, MISTRAL, model_type="mistral", prefix="model"),
+    "MinistralForCausalLM": Importer(ministral_config, rules, MINISTRAL, model_type="ministral", prefix="model"),
     "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3, model_type="smollm3", prefix="model"),
     "Qwen2ForCausalLM": Importer(
         qwen2_config,

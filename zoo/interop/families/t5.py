@@ -57,8 +57,10 @@ def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
 
 def _config(hf: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
     settings = SettingsReader(rename_settings(hf, NAMES), defaults, model_type)
-    # transformers 5 writes every model as tied, and by this setting what it was before.
-    scaled, depth = settings.get("scale_decoder_outputs"), settings["num_layers"]
+    # transformers 5 writes every model as tied, and by this setting what it was before; mT5 lacks the
+    # setting there, and is what its published checkpoints are: untied, without the factor.
+    untied = model_type == "mt5" and str(hf.get("transformers_version", "")).startswith("5.")
+    scaled, depth = settings.get("scale_decoder_outputs", False if untied else None), settings["num_layers"]
     tied = settings["tie_word_embeddings"] and scaled is not False
     decoder_depth = depth if settings["num_decoder_layers"] is None else settings["num_decoder_layers"]
     fields = {

@@ -17,7 +17,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
 from zoo.interop.families.encoders import albert, bert, distilbert, electra, roberta
-from zoo.interop.settings.equivalents import ConfigView, given_tie
+from zoo.interop.settings.equivalents import ConfigView, Setting, given_tie
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import IgnoredTensors, Rules, linear
 
@@ -62,6 +62,21 @@ def task_fields(task: str, hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields | ({"model.head.pooler": True} if task == "classification" else {})
 
 
+def task_settings() -> dict[str, Setting]:
+    """Returns the settings of labels, by name, which a class with a task's head has."""
+
+    def names(view: ConfigView) -> list[str]:
+        labels = view.config.data.labels if view.config.objective.kind in ("classification", "tagging") else ()
+        return list(labels) or [f"LABEL_{id}" for id in range(view.model.head.classes)]
+
+    return {
+        "id2label": lambda view: {str(id): name for id, name in enumerate(names(view))},
+        "label2id": lambda view: {name: id for id, name in enumerate(names(view))},
+        "problem_type": lambda view: "regression" if view.config.objective.kind == "regression" else None,
+        "tie_word_embeddings": given_tie,
+    }
+
+
 def with_task(
     whole: Importer,
     task: str,
@@ -91,17 +106,9 @@ def with_task(
         unread = () if task == "classification" else (IgnoredTensors(rf"{whole.prefix}\.pooler\..*"),)
         return [*body(config), *of_head, *unread]
 
-    def names(view: ConfigView) -> list[str]:
-        labels = view.config.data.labels if view.config.objective.kind in ("classification", "tagging") else ()
-        return list(labels) or [f"LABEL_{id}" for id in range(view.model.head.classes)]
-
-    settings = {
-        "id2label": lambda view: {str(id): name for id, name in enumerate(names(view))},
-        "label2id": lambda view: {name: id for id, name in enumerate(names(view))},
-        "problem_type": lambda view: "regression" if view.config.objective.kind == "regression" else None,
-        "tie_word_embeddings": given_tie,
-    }
-    return replace(whole, read_config=read_config, rules=rules, custom_settings={**whole.custom_settings, **settings})
+    return replace(
+        whole, read_config=read_config, rules=rules, custom_settings={**whole.custom_settings, **task_settings()}
+    )
 
 
 BERT_POOLER_AND_CLASSES = (("pooler", "bert.pooler.dense"), ("classifier", "classifier"))

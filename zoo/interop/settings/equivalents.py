@@ -116,6 +116,8 @@ def rope_scaling(view: ConfigView) -> dict[str, Any] | None:
             scaling.kind
         ]
         found |= {"original_max_position_embeddings": scaling.original_length, low: scaling.low, high: scaling.high}
+    if scaling.kind == "yarn" and not scaling.truncate:
+        found["truncate"] = False
     return found
 
 

@@ -29,7 +29,24 @@ class InertSettings:
 
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
 GPTS = ("openai-gpt", "gpt2", "gptj")
-LLAMAS = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text")
+LLAMAS = (
+    "llama",
+    "mistral",
+    "smollm3",
+    "qwen2",
+    "qwen3",
+    "olmo2",
+    "olmo3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "ministral",
+    "apertus",
+    "exaone4",
+    "glm",
+    "glm4",
+    "helium",
+)
 BARTS = ("bart", "mbart", "marian")
 T5S = ("t5", "mt5", "umt5")
 
@@ -112,6 +129,9 @@ INERT_SETTINGS = (
     ),
     InertSettings(("num_steps", "custom_pipelines"), "notes of the authors", of=("gpt_neox",)),
     InertSettings(("pretraining_tp", "max_sequence_length", "use_mrope"), "read by no class any more", of=LLAMAS),
+    InertSettings(("qk_norm",), "the class always normalises queries and keys", (True,), ("apertus",)),
+    InertSettings(("post_norm",), "the class has pre-norm", (False,), ("apertus",)),
+    InertSettings(("hidden_dropout",), "dropout before the head of a task, in training", of=("apertus",)),
     InertSettings(("is_llama_config",), "the layout is LLaMA's", (True,), ("llama",)),
     InertSettings(("rope_interleaved",), "the class pairs the halves of a head", (False,), ("llama",)),
     InertSettings(

@@ -58,6 +58,34 @@ def unpack_rope_parameters(
     return settings | moved
 
 
+def unpack_both_ropes(hf: Mapping[str, Any], local_theta: str, theta: str = "rope_theta") -> dict[str, Any]:
+    """Replaces `rope_parameters` with one dict for each type of layer, of which only that of
+    `full_attention` may stretch its positions; see `unpack_rope_parameters`.
+
+    Args:
+        hf: the content of a `config.json`.
+        local_theta: name of the setting for the base of the wavelengths in layers with a window.
+        theta: name of that of the others.
+
+    Raises:
+        ConfigError: a file that has the settings of both versions, with different values, or that
+            stretches the positions of layers with a window.
+    """
+    both = hf.get("rope_parameters")
+    if not isinstance(both, Mapping) or "full_attention" not in both:
+        return unpack_rope_parameters(hf, theta)
+    local = unpack_rope_parameters({"rope_parameters": both.get("sliding_attention")}, local_theta)
+    if "rope_scaling" in local:
+        raise ConfigError(f"rope_parameters.sliding_attention={both['sliding_attention']!r}: expected no scaling")
+    theirs = unpack_rope_parameters(dict(hf) | {"rope_parameters": both["full_attention"]}, theta)
+    (base,) = local.values() or (None,)
+    if base is not None and theirs.get(local_theta) not in (None, base):
+        raise ConfigError(
+            f"rope_parameters.sliding_attention.rope_theta={base!r}: differs from {local_theta}={theirs[local_theta]!r}"
+        )
+    return theirs | local
+
+
 def rope_fields(
     settings: SettingsReader, theta: float, scaling: Mapping[str, Any] | None, length: int
 ) -> dict[str, Any]:
@@ -94,6 +122,7 @@ def rope_fields(
             f"{at}original_length": inner.get("original_max_position_embeddings") or length,
             f"{at}low": inner.get("beta_slow") or 1,
             f"{at}high": inner.get("beta_fast") or 32,
+            f"{at}truncate": bool(inner.get("truncate", True)),
         }
         _expect_yarn_s_factor(inner)
     elif kind == "llama3":
@@ -129,8 +158,6 @@ def _expect_yarn_s_factor(inner: SettingsReader) -> None:
         inner.reject("attention_factor", f"expected 0.1 ln(factor) + 1 = {expected:.6g}")
     if given is None and m and m_all and not math.isclose(of_scale(m) / of_scale(m_all), expected, rel_tol=1e-6):
         inner.reject("mscale", f"expected a sharpening of 0.1 ln(factor) + 1 = {expected:.6g}")
-    if not inner.get("truncate", True):
-        inner.reject("truncate", "expected true, the ramp's ends being whole numbers of pairs")
 
 
 def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -171,6 +198,8 @@ def window_layers(
     types = settings.get("layer_types") or default
     if unknown := sorted(set(types) - set(table)):
         settings.reject("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
+    if "sliding_attention" in types and not window:
+        settings.reject("layer_types", "sliding_attention without a sliding_window")
     if len(types) != settings["num_hidden_layers"]:
         settings.reject("layer_types", f"expected one for each of the {settings['num_hidden_layers']} layers")
     return [(name, dict(fields)) for name, fields in (table.get(kind, table["full_attention"]) for kind in types)]

@@ -132,7 +132,28 @@ class ZeroParameters:
     layers: tuple[int, ...] | None = None
 
 
-Rules = Sequence[Rule | TiedTensor | IgnoredTensors | ZeroParameters]
+@dataclass(frozen=True)
+class ConstantTensor:
+    """A tensor of a number that the other library stores and that is fixed here.
+
+    It is written; a checkpoint may lack it, and must not have another number.
+
+    Attributes:
+        name, layers: as of a `Rule`.
+        value: the number, a scalar in float32.
+    """
+
+    name: str
+    value: np.ndarray
+    layers: tuple[int, ...] | None = None
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Returns the tensors by name, one per layer."""
+        names = [self.name] if self.layers is None else [self.name.format(layer=layer) for layer in self.layers]
+        return dict.fromkeys(names, self.value)
+
+
+Rules = Sequence[Rule | TiedTensor | IgnoredTensors | ZeroParameters | ConstantTensor]
 
 
 def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> list[Rule]:
@@ -187,8 +208,14 @@ def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], 
             (f"{at}/{kind}", kind): tuple(layer for layer in depth if pattern[layer % len(pattern)] == kind)
             for kind in pattern
         }
+
+    def placed(rule: Any, prefix: str, numbers: tuple[int, ...]) -> Any:
+        if isinstance(rule, ConstantTensor):
+            return replace(rule, layers=numbers)
+        return replace(rule, paths=tuple(f"{prefix}/{path}" for path in rule.paths), layers=numbers)
+
     return [
-        replace(rule, paths=tuple(f"{prefix}/{path}" for path in rule.paths), layers=numbers)
+        placed(rule, prefix, numbers)
         for (prefix, kind), numbers in groups.items()
         if numbers
         for rule in rules_of(config if kind is None else layer_kind(config, kind))
@@ -209,7 +236,8 @@ def from_zoo(rules: Rules, params: dict[str, Any], consume: bool = False) -> dic
     check_complete(rules, leaves)
     if consume:
         params.clear()
-    return {name: np.ascontiguousarray(tensor) for name, tensor in _written(rules, leaves)}
+    # A tensor without dimensions keeps its shape.
+    return {name: np.asarray(tensor, order="C") for name, tensor in _written(rules, leaves)}
 
 
 def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
@@ -236,6 +264,8 @@ def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str,
             taken = [leaves.pop(path) for path in rule.paths]
             for index, name in enumerate(rule.names()):
                 yield name, rule.transform.join(tuple(part if rule.layers is None else part[index] for part in taken))
+        elif isinstance(rule, ConstantTensor):
+            yield from rule.tensors().items()
 
 
 def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -302,8 +332,10 @@ def tensor_problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[st
 
     Args:
         rules: the model's rules.
-        tensors: objects with a shape, by name; only tied tensors are read.
+        tensors: objects with a shape, by name.
         shapes: result of `tensor_shapes`.
+
+    Only tensors with a rule of values, tied and constant ones, are read.
     """
     problems = []
     for rule in rules:
@@ -321,6 +353,15 @@ def tensor_problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[st
             one, other = np.asarray(tensors[rule.name]), np.asarray(tensors[rule.tied_to])
             if one.shape != other.shape or not np.array_equal(one, other):
                 problems.append(f"tensor {rule.name} is not equal to {rule.tied_to}, which it is tied to")
+    constants = {
+        name: value for rule in rules if isinstance(rule, ConstantTensor) for name, value in rule.tensors().items()
+    }
+    problems += [
+        f"tensor {name} is {np.asarray(tensors[name]).tolist()}, and the model has {value:g} there"
+        for name, value in constants.items()
+        # Files hold such numbers in bfloat16 too.
+        if name in tensors and not np.allclose(np.asarray(tensors[name], np.float32), value, rtol=1e-2, atol=0)
+    ]
     copies = {rule.name for rule in rules if isinstance(rule, TiedTensor)}
     skipped = [re.compile(rule.pattern) for rule in rules if isinstance(rule, IgnoredTensors)]
     problems += [

@@ -33,8 +33,9 @@ class Attention(TokenMixer):
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
         self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
+        output_bias = attention.bias and attention.output_bias
         self.output = Linear(
-            H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer(config, gain)
+            H * self.value_dim, config.dim, ("heads", "embed"), output_bias, output_initializer(config, gain)
         )
         self.query_norm, self.key_norm = make_head_norms(config, Q, G)
         widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}

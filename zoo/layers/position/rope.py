@@ -84,12 +84,18 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Flo
     """Keeps the frequency of pairs with more than `high` rotations over `original_length`, divides it
     by `factor` for pairs with fewer than `low`, with a linear ramp over the pair index in between
     (Peng et al. 2023, section 3.2, "NTK-by-parts"). The four names are fields of `position.scaling`.
+
+    With `position.scaling.truncate` the ends of the ramp are whole numbers of pairs, rounded outwards
+    as in the authors' code; without it they are not rounded (OpenAI 2025, gpt-oss).
     """
 
     def pair(rotations: float) -> float:
         return rotated * math.log(scaling.original_length / (rotations * 2 * math.pi)) / (2 * math.log(theta))
 
-    first, last = max(math.floor(pair(scaling.high)), 0), min(math.ceil(pair(scaling.low)), rotated - 1)
+    first, last = pair(scaling.high), pair(scaling.low)
+    if scaling.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, rotated - 1)
     ramp = np.clip((np.arange(rotated // 2) - first) / max(last - first, 1e-3), 0, 1)
     frequencies = plain_frequencies(theta, rotated)
     return frequencies * (1 - ramp) + frequencies / scaling.factor * ramp

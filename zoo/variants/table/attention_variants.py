@@ -248,6 +248,14 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         details=("Switched off: the biases of W_q, W_k, W_v and W_o.",),
     ),
     Variant(
+        "no-output-bias",
+        "attention",
+        {"model.attention.output_bias": False},
+        equation="q = x W_q + b_q, likewise for k and v, and the output concat_h(a_h) W_o without a bias.",
+        paper="GLM Team 2024, section 2",
+        details=("Switched off: the bias of W_o.",),
+    ),
+    Variant(
         "learned-value-residual",
         "attention",
         {"model.attention.value_mix_learned": True},

@@ -131,6 +131,25 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         picture="positions",
     ),
     Variant(
+        "rope-yarn-exact",
+        "position",
+        {"model.position.scaling.truncate": False},
+        source="zoo.layers.position.rope:yarn_frequencies",
+        needs={
+            "model.position.kind": "rope",
+            "model.position.scaling.kind": "yarn",
+            "model.position.scaling.factor": 4.0,
+            "model.position.scaling.original_length": 256,
+        },
+        equation=(
+            "YaRN whose ramp over the pairs begins and ends where the rotations are exactly `high` and `low`: the two "
+            "numbers of pairs, d ln(L / (2 pi r)) / (2 ln theta) for r rotations over L tokens, are not rounded to "
+            "whole ones."
+        ),
+        paper="OpenAI 2025 (gpt-oss)",
+        picture="positions",
+    ),
+    Variant(
         "rope-llama3",
         "position",
         {"model.position.scaling.kind": "llama3"},

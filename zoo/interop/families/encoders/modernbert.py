@@ -15,7 +15,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop.families.encoders.bert import output_rules
 from zoo.interop.settings.equivalents import SETTINGS, ConfigView
 from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields
+from zoo.interop.settings.shared_settings import layer_kind_fields, unpack_both_ropes
 from zoo.interop.weights.mapping import Rule, Rules, fused_linear, layers, linear, norm
 
 MODERNBERT = {
@@ -41,12 +41,17 @@ def _layer_kinds(settings: SettingsReader) -> list[tuple[str, dict[str, Any]]]:
         "global": whole,
     }
     names = ["local" if layer % period else "global" for layer in range(settings["num_hidden_layers"])]
+    if (types := settings.get("layer_types")) is not None:
+        table = {"sliding_attention": "local", "full_attention": "global"}
+        if set(types) - set(table) or len(types) != len(names) or types[0] != "full_attention":
+            settings.reject("layer_types", f"expected {len(names)} of {', '.join(table)}, full_attention first")
+        names = [table.get(kind, "global") for kind in types]
     return [(name, kinds[name]) for name in ("first", *names[1:])]
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for ModernBertForMaskedLM."""
-    settings = SettingsReader(hf, MODERNBERT, "modernbert")
+    settings = SettingsReader(unpack_both_ropes(hf, "local_rope_theta", "global_rope_theta"), MODERNBERT, "modernbert")
     fields = {
         "model.architecture": "encoder",
         "model.vocab_size": settings["vocab_size"],

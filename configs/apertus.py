@@ -1,0 +1,65 @@
+"""Apertus (Apertus Team 2025): LLaMA with an RMSNorm of each head's queries and keys, and a feed-forward
+layer of two matrices with xIELU, whose shape each layer learns.
+
+    python train.py --config=configs/apertus.py:tiny --workdir=runs/apertus
+
+Sizes: 8b (8,053,338,176 parameters) and 70b (70,599,864,480); tiny and smoke for a CPU. Shapes are those
+of the published checkpoints, whose RoPE is stretched for long rows afterwards. The report (arXiv:2509.14233,
+section 2) states AdEMAMix, 15 trillion tokens in rows of 4096 with documents kept apart, a base of 5e5
+in this stage, and a constant rate that falls after 13.5 trillion tokens. Rate, batch and decay are here
+those of LLaMA 2, at 4 million tokens per update; the Goldfish loss is not part of this.
+"""
+
+from zoo.config import default, override, sized
+
+
+def _size(dim: int, layers: int, heads: int, hidden: int) -> dict:
+    return {
+        "model.dim": dim,
+        "model.num_layers": layers,
+        "model.attention.num_heads": heads,
+        "model.attention.num_kv_heads": 8,
+        "model.ffn.hidden_dim": hidden,
+    }
+
+
+SIZES = {"8b": _size(4096, 32, 32, 21504), "70b": _size(8192, 80, 64, 43008)}
+
+
+def get_config(argument: str = "8b"):
+    """Returns the config of "size" or "size,field=value,..."."""
+    base = override(
+        default(),
+        {
+            "model.norm.kind": "rmsnorm",
+            "model.norm.placement": "pre",
+            "model.norm.epsilon": 1e-5,
+            "model.position.kind": "rope",
+            "model.position.theta": 5e5,
+            "model.attention.bias": False,
+            "model.attention.qk_norm": "head",
+            "model.ffn.kind": "xielu",
+            "model.ffn.bias": False,
+            "model.tie_embeddings": False,
+            "model.init.std": 0.02,
+            "model.dtype": "bfloat16",
+            "model.remat": "full",
+            "data.tokenizer.kind": "bpe",
+            "data.tokenizer.vocab_size": 131072,
+            "data.sequence_length": 4096,
+            "data.isolate_documents": True,
+            "data.batch_size": 1024,
+            "training.steps": 3_580_000,
+            "training.eval_every": 1000,
+            "training.checkpoint_every": 1000,
+            "optimizer.kind": "ademamix",
+            "optimizer.learning_rate": 3e-4,
+            "optimizer.weight_decay": 0.1,
+            "optimizer.clip_norm": 1.0,
+            "schedule.kind": "wsd",
+            "schedule.warmup_steps": 2000,
+            "schedule.decay_fraction": 0.1,
+            "schedule.final_fraction": 0.1,
+        },
+    )
+    return sized(argument, base, SIZES)
