@@ -21,10 +21,10 @@ Stated beforehand, at the initial values and after training alike:
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
-from zoo.lab.sizes import LADDER, RATES, decoder, sized_name
+from zoo.lab.sizes import LADDER, RATES, RUNGS, decoder, sized_name
 
 MARGIN, SHRINKS = 0.5, 0.1
-DEPTHS = {**dict.fromkeys(LADDER, (4, 12)), "small": (6, 24), "gpu": (12, 48)}
+DEPTHS = {**dict.fromkeys((*LADDER, *RUNGS), (4, 12)), "small": (6, 24), "gpu": (12, 48)}
 WHEN = {"at the start": "measured/gradient_kept@initial", "after training": "measured/gradient_kept"}
 
 

@@ -20,10 +20,10 @@ Stated beforehand, at the initial values and after training alike:
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
-from zoo.lab.sizes import LADDER, RATES, decoder, sized_name
+from zoo.lab.sizes import LADDER, RATES, RUNGS, decoder, sized_name
 
 MARGIN = 0.5
-DEPTHS = {**dict.fromkeys(LADDER, (4, 12)), "small": (6, 24), "gpu": (12, 48)}
+DEPTHS = {**dict.fromkeys((*LADDER, *RUNGS), (4, 12)), "small": (6, 24), "gpu": (12, 48)}
 WHEN = {"at the start": "measured/residual_growth@initial", "after training": "measured/residual_growth"}
 
 

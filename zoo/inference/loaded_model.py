@@ -263,7 +263,7 @@ class LoadedModel:
 
     @cached_property
     def _frame(self) -> TextFrame:
-        """What stands around a text that is read on its own."""
+        """The special tokens around a text that is read on its own."""
         tokenizer, ends = self.tokenizer, self.config.data.row_format != "packed"
         return self.run.text_frame or TextFrame(tuple(tokenizer.opening_ids), (tokenizer.separator_id,) if ends else ())
 

@@ -1,4 +1,4 @@
-"""What a published checkpoint reads around a text: files of its tokenizer and of its generation."""
+"""The special tokens around the texts of a checkpoint, from the files of its tokenizer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -117,6 +117,7 @@ RATES = {
 SPLIT = "documents"
 # Sizes about 4 times apart in parameters and in tokens, from the smallest on.
 LADDER = ("micro", "tiny", "medium")
+RUNGS = ("rung1", "rung2", "rung3")
 
 
 def decoder(size: str, changes: Mapping[str, Any] | None = None, split: str = SPLIT) -> ml_collections.ConfigDict:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class TextFrame:
-    """Which special tokens stand around a text, as the published class and its tokenizer have it.
+    """The special tokens around a text, as the published class and its tokenizer have them.
 
     Attributes:
         before, after: ids around the text that a model reads, or the encoder of an encoder-decoder.
