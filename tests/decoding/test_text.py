@@ -12,6 +12,7 @@ from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
+from zoo.data.tokenizers.unknown import UnknownTokenizer
 from zoo.decoding import Sampling
 from zoo.decoding.text_generator import BLANK, PromptReading, TextGenerator
 from zoo.errors import ConfigError
@@ -49,6 +50,16 @@ def text_generator(objective="causal", always=None, learned=False, tokenizer=BYT
     bias = jnp.zeros_like(values["head"]["bias"])
     values["head"]["bias"] = bias if always is None else bias.at[always].set(1e4)
     return TextGenerator(config, tokenizer, model, values, {}, reading=reading or PromptReading())
+
+
+def test_prompts_of_an_unknown_tokenizer_are_ids_that_nothing_opens():
+    generator = text_generator(tokenizer=UnknownTokenizer(270))
+    assert generator._encode_prompt("3 14") == ([3, 14],) * 2
+    assert text_generator(tokenizer=UnknownTokenizer(270, 7))._encode_prompt("3 14") == ([7, 3, 14],) * 2
+    for prompt, problem in (("", "no token that opens a document; give ids"), ("a", "must be ids between spaces")):
+        with pytest.raises(ConfigError, match=problem):
+            generator._encode_prompt(prompt)
+    assert generator._completion("3 14", np.array([15, 9]), 2, ()).text == " 15 9"
 
 
 def test_a_decoder_continues_a_document():

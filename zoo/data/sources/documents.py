@@ -152,7 +152,7 @@ class Documents:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How often each kind of bad text was skipped or replaced."""
+        """Number of times that each kind of bad text was skipped or replaced."""
         return self.index.left_out
 
     @property

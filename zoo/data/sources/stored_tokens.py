@@ -115,7 +115,7 @@ class StoredTokens:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How often bad text was left out: never."""
+        """Number of times that bad text was left out: none."""
         return Counter()
 
     @property
@@ -173,7 +173,7 @@ class StoredTokens:
 
     @cached_property
     def _starts(self) -> np.ndarray | None:
-        """Where documents begin, by what the files say, int64; None where one does not."""
+        """First token of each document, by what the files say, int64; None where one does not."""
         if any(file.starts is None for file in self.files):
             return None
         before = np.cumsum([0, *(len(file.tokens) for file in self.files)])

@@ -284,7 +284,7 @@ class Tokenizer(ABC):
 
     @property
     def _own_document_id(self) -> dict[str, int]:
-        """What `with_document_id` has set, as part of the definition."""
+        """The part of the definition that `with_document_id` has set."""
         return {} if self.document_id is None else {"document_id": self.document_id}
 
     @classmethod
