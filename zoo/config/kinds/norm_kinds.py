@@ -34,7 +34,8 @@ NORM_KINDS = KindTable(
                 published=(
                     "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German: LayerNorm 26.6 BLEU, "
                     "RMSNorm 26.8, without a norm 0.",
-                )
+                ),
+                synonyms=("layer-norm", "layer-normalization"),
             ),
         ),
         Kind(
@@ -52,6 +53,7 @@ NORM_KINDS = KindTable(
             ),
             code="zoo.layers.norm:RMSNorm",
             description=Description(
+                synonyms=("rms-norm",),
                 published=(
                     (
                         "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German, BLEU on test14 and seconds "
@@ -61,7 +63,7 @@ NORM_KINDS = KindTable(
                         "Narang et al. 2021, table 1, T5 of 223M parameters: final loss 1.838 with the baseline's "
                         "norm, 1.821 with RMSNorm; 3.50 and 3.68 steps per second."
                     ),
-                )
+                ),
             ),
         ),
         Kind(
@@ -134,6 +136,7 @@ NORM_KINDS = KindTable(
             ),
             code="zoo.layers.norm:BatchNorm",
             description=Description(
+                synonyms=("batch-norm", "batch-normalization"),
                 published=(
                     (
                         "Shen et al. 2020: BatchNorm in place of LayerNorm is clearly worse in translation and "
@@ -143,7 +146,7 @@ NORM_KINDS = KindTable(
                         "Zhang & Sennrich 2019, test error of a convolutional network on CIFAR-10: no norm 8.96, "
                         "BatchNorm 8.25, LayerNorm 10.49, RMSNorm 8.83. For images the order is the opposite."
                     ),
-                )
+                ),
             ),
         ),
         Kind(
