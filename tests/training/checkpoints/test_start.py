@@ -62,7 +62,9 @@ def test_starts_from_the_parameters_and_statistics_of_another_run(first, tmp_pat
         "folder": str(first),
         "step": 12,
         "parameters_sha256": read_json(first / "status.json")["parameters_sha256"],
+        "tokens": lines(first)[-1]["tokens"],
     }
+    assert any(f"which have seen {origin['tokens']:,} tokens" in line for line in printed)
     assert read_json(tmp_path / "next" / "status.json")["step"] == 12
     assert [line["step"] for line in lines(tmp_path / "next") if "train/loss" in line] == list(range(1, 13))
 
