@@ -1,8 +1,6 @@
 """What is said about installing names extras that exist, and no package that is not on the index."""
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -31,15 +29,3 @@ def test_extras_of_trackers_have_their_package():
     found = {name: package for name, (package, _) in TRACKERS.items() if name in EXTRAS}
     assert set(found) == {"tensorboard", "wandb"}
     assert all(PROJECT["optional-dependencies"][name][0].startswith(package) for name, package in found.items())
-
-
-def test_lowest_versions_are_those_of_the_project():
-    printed = subprocess.run(
-        [sys.executable, ".ci/lowest"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    pins = dict(line.split("==") for line in printed.splitlines())
-    names = [
-        re.match(r"[\w.-]+", line)[0] for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
-    ]
-    assert set(pins) == set(names)
-    assert pins["jax"] == ("0.10.2" if sys.version_info < (3, 12) else "0.11.2")
