@@ -37,11 +37,9 @@ test-ci: $(VENV)/.parity  ## comparisons with other libraries and slow tests tha
 test-all: test $(VENV)/.parity  ## every test except those that need an accelerator
 	$(PYTEST) -m "(slow or promise or parity) and not gpu"
 
-# What transformers 5 needs in other versions than constraints.txt has for transformers 4.
-OTHER_VERSIONS := transformers|huggingface_hub|hf-xet|tokenizers
-$(VENV5)/.ready: pyproject.toml constraints.txt
+$(VENV5)/.ready: pyproject.toml constraints.txt .ci/constraints5
 	$(PYTHON) -m venv $(VENV5)
-	grep -v -E '^($(OTHER_VERSIONS))==' constraints.txt > $(VENV5)/constraints.txt
+	.ci/constraints5 > $(VENV5)/constraints.txt
 	$(VENV5)/bin/python -m pip install --disable-pip-version-check --editable '.[test,transformers5]' --constraint $(VENV5)/constraints.txt
 	@touch $@
 
