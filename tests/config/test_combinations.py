@@ -272,7 +272,19 @@ from zoo import config as configs
             {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 999},
             ["value_gate_channels=999", "model.dim"],
         ),
-        ({"model.norm.unit_offset": True}, ["unit_offset=True has no effect", "rmsnorm"]),
+        ({"model.residual": False, "model.residual_multiplier": 0.5}, ["needs model.residual=true"]),
+        ({"model.embedding.projection": "tokens"}, ["projection=tokens has no effect", "model.embedding.dim=0"]),
+        (
+            ROPE
+            | {
+                "model.position.scaling.kind": "longrope",
+                "model.position.scaling.factor": 2.0,
+                "model.position.scaling.short_factors": (1.0,),
+                "model.position.scaling.long_factors": (1.0,) * 32,
+            },
+            ["short_factors has 1 numbers", "one for each of the 32 pairs"],
+        ),
+        ({"model.norm.kind": "dyt", "model.norm.unit_offset": True}, ["unit_offset=True has no effect", "rmsnorm"]),
         ({"model.embedding.norm": True, "model.norm.kind": "none"}, ["model.embedding.norm=True has no effect"]),
         (
             {"model.embedding.shared": False},

@@ -59,6 +59,8 @@ def test_auto_is_derived():
         ({"optimizer.learning_rate": "0"}, ["above 0"]),
         ({"model.residual": "maybe"}, ["model.residual='maybe'", "true or false"]),
         ({"model.dropout": "1.0"}, ["at most 0.99"]),
+        ({"model.position.scaling.short_factors": "1,x"}, ["scaling.short_factors", "comma-separated numbers"]),
+        ({"model.position.scaling.long_factors": (1.0, float("nan"))}, ["scaling.long_factors", "finite numbers"]),
         ({"training.eval_lengths": "12,x"}, ["training.eval_lengths", "comma-separated integers"]),
         ({"model.attention.num_heads": 3}, ["model.dim=256", "num_heads=3", "head_dim"]),
         ({"model.attention.num_kv_heads": 3}, ["num_heads=4", "num_kv_heads=3"]),

@@ -14,6 +14,9 @@ from zoo.models.architectures import make_model
 SHORT_LEARNED = {"model.position.kind": "learned", "model.position.max_length": 24}
 DYNAMIC = {"model.position.kind": "rope", "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 2.0,
            "model.position.scaling.original_length": 4}  # fmt: skip
+LONGROPE = {"model.position.kind": "rope", "model.position.scaling.kind": "longrope", "model.position.scaling.factor": 2.0,
+            "model.position.scaling.original_length": 4, "model.attention.head_dim": 4,
+            "model.position.scaling.short_factors": (1.0, 1.5), "model.position.scaling.long_factors": (3.0, 8.0)}  # fmt: skip
 PARTLY_DYNAMIC = {"model.position.kind": "rope", "model.layers.pattern": ("a", "b"), "model.num_layers": 2,
                 "model.layers.kinds.a.position.scaling.kind": "dynamic", "model.layers.kinds.a.position.scaling.factor": 2.0,
                 "model.layers.kinds.b.attention.window": 3}  # fmt: skip
@@ -56,6 +59,19 @@ def test_dynamic_rope_scaling_cannot_be_cached(overrides):
         "follows the longest row",
         lambda: model.generate([[1, 2], [1]], 3, sources=sources and sources * 2, cache=False),
     )
+
+
+def test_longrope_is_cached_on_either_side_of_its_length():
+    model = generator(LONGROPE)
+    assert_rejected(
+        "longrope rotates all keys anew where a text grows past 4 tokens.* at most 2 new ones.* --no-cache",
+        lambda: model.generate([[1, 2]], 3),
+    )
+    for prompt, length in (([1, 2], 2), ([1, 2, 3, 4, 5], 3)):
+        cached, read_again = (model.generate([prompt], length, cache=cache).tokens for cache in (True, False))
+        np.testing.assert_array_equal(cached, read_again)
+    assert_rejected("give one prompt at a time", lambda: model.generate([[1, 2], [1]], 3, cache=False))
+    assert_rejected("follows the longest row", lambda: model.generate([[1], [1, 2, 3, 4, 5]], 3))
 
 
 def test_an_encoder_with_dynamic_rope_needs_sources_of_equal_length():

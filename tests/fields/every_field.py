@@ -48,6 +48,13 @@ YARN = ROPE | {
     "model.position.scaling.factor": 4.0,
     "model.attention.head_dim": 32,
 }
+LONGROPE = ROPE | {
+    "model.position.scaling.kind": "longrope",
+    "model.position.scaling.factor": 4.0,
+    "model.position.scaling.original_length": 8,
+    "model.position.scaling.short_factors": (1.0, 1.5),
+    "model.position.scaling.long_factors": (1.0, 4.0),
+}
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
 CANON = {"model.convolution.kind": "canon"}
@@ -92,13 +99,13 @@ NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
     "model.layers.distinct": {"model.num_layers": 2},
     "model.embedding.dim": {"model.tie_embeddings": False},
+    "model.embedding.projection": {"model.embedding.dim": 8, "model.tie_embeddings": False},
     "training.dropout_generator": {"model.dropout": 0.1},
     "model.base_dim": MUP,
     "model.base_head_dim": MUP,
     "model.base_num_layers": MUP | {"model.parametrization": "completep", "model.base_num_layers": 1},
     "model.embedding.segments": ENCODER,
     "model.embedding.shared": ENCODER_DECODER,
-    "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
     "model.norm.alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.attention_alpha_start": {"model.norm.kind": "dyt"},
@@ -113,6 +120,9 @@ NEEDS = {
     "model.position.scaling.original_length": YARN,
     "model.position.scaling.low": YARN,
     "model.position.scaling.high": YARN,
+    "model.position.scaling.short_factors": LONGROPE | {"model.position.scaling.original_length": 64},
+    "model.position.scaling.long_factors": LONGROPE,
+    "model.position.scaled": {"model.position.kind": "alibi"},
     "model.position.scaling.truncate": YARN,
     "model.position.buckets": BUCKETS,
     "model.position.max_distance": BUCKETS,
@@ -230,6 +240,8 @@ OTHER_VALUES = {
     "model.position.fraction": 0.5,
     "model.position.kept_frequencies": 0.5,
     "model.position.scaling.low": 2.0,
+    "model.position.scaling.short_factors": (1.0, 2.0),
+    "model.position.scaling.long_factors": (2.0, 2.0),
     "model.position.scaling.high": 16.0,
     "model.position.buckets": 16,
     "model.attention.num_kv_heads": 2,

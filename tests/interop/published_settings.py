@@ -149,6 +149,51 @@ def gemma(width, inner, depth, heads, kv_heads, **more):
             "num_key_value_heads": kv_heads} | more  # fmt: skip
 
 
+def cohere(width, inner, depth, heads, kv_heads, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads, "layer_norm_eps": 1e-5, "use_cache": True} | more  # fmt: skip
+
+
+def falcon(width, depth, heads, **more):
+    return {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads, "apply_residual_connection_post_layernorm": False,
+            "layer_norm_epsilon": 1e-5, "auto_map": {"AutoConfig": "configuration_falcon.FalconConfig"}} | more  # fmt: skip
+
+
+def granite(width, inner, **more):
+    return (
+        llama(width, inner, 40, 32, 8, embedding_multiplier=12.0, residual_multiplier=0.22, tie_word_embeddings=True)
+        | more
+    )
+
+
+def nemotron(width, inner, depth, heads, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "num_key_value_heads": 8, "norm_eps": 1e-5, "partial_rotary_factor": 0.5} | more  # fmt: skip
+
+
+def olmo(width, inner, depth, heads, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
+            "num_key_value_heads": heads, "pretraining_tp": 1} | more  # fmt: skip
+
+
+def opt(width, inner, depth, heads, **more):
+    return {"hidden_size": width, "ffn_dim": inner, "num_hidden_layers": depth, "num_attention_heads": heads, "prefix": "</s>",
+            "word_embed_proj_dim": width, "_remove_final_layer_norm": False, "do_layer_norm_before": True} | more  # fmt: skip
+
+
+def phi3(width, inner, depth, heads, kv_heads, **more):
+    return llama(width, inner, depth, heads, kv_heads, embd_pdrop=0.0, resid_pdrop=0.0, original_max_position_embeddings=4096,
+                 auto_map={"AutoConfig": "configuration_phi3.Phi3Config"}) | more  # fmt: skip
+
+
+def stablelm(width, inner, depth, kv_heads, **more):
+    return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": 32,
+            "num_key_value_heads": kv_heads, "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25} | more  # fmt: skip
+
+
+LONG = {"type": "su", "short_factor": [1.05] * 48, "long_factor": [1.03 + pair for pair in range(48)]}
+
+
 def of(class_name, model_type, **files):
     """The files of a class, by name."""
     return {name: Published(class_name, model_type, settings) for name, settings in files.items()}
@@ -205,6 +250,66 @@ FILES: dict[str, Published] = {
     }),
     "a Phi with normed queries": refused("PhiForCausalLM", "phi", phi(qk_layernorm=True), "qk_layernorm=True: LayerNorm of queries"),
     "without rotary_dim": refused("GPTJForCausalLM", "gptj", gptj(rotary_dim=None), "rotary_dim=None: expected the number"),
+    # Decoders of 2022 and later
+    **of("Phi3ForCausalLM", "phi3", **{
+        "microsoft/Phi-3-mini-4k-instruct": phi3(3072, 8192, 32, 32, 32, sliding_window=2047, rope_scaling=None),
+        "microsoft/Phi-3-mini-128k-instruct": phi3(3072, 8192, 32, 32, 32, sliding_window=262144, rope_scaling=LONG,
+                                                   max_position_embeddings=131072),
+        "microsoft/phi-4": phi3(5120, 17920, 40, 40, 10, vocab_size=100352, rope_theta=250000, sliding_window=None,
+                                max_position_embeddings=16384, original_max_position_embeddings=16384),
+        "microsoft/Phi-4-mini-instruct": phi3(3072, 8192, 32, 24, 8, vocab_size=200064, tie_word_embeddings=True, partial_rotary_factor=0.75,
+                                              max_position_embeddings=131072, rope_scaling=LONG | {"type": "longrope"}),
+        "Phi-3-mini-128k saved by transformers 5": phi3(3072, 8192, 32, 32, 32, max_position_embeddings=131072, rope_parameters=LONG | {
+            "rope_theta": 10000.0, "rope_type": "longrope", "type": "longrope",
+            "original_max_position_embeddings": 4096}),
+    }),
+    "a Phi-3 with a factor for too few pairs": refused(
+        "Phi3ForCausalLM", "phi3", phi3(3072, 8192, 32, 32, 32, rope_scaling=LONG | {"short_factor": [1.0]}, max_position_embeddings=131072),
+        "short_factors has 1 numbers"),
+    "a Phi-3 with scales of attention": refused(
+        "Phi3ForCausalLM", "phi3", phi3(3072, 8192, 32, 32, 32, rope_scaling=LONG | {"long_mscale": 1.2}, max_position_embeddings=131072),
+        "rope_scaling.long_mscale=1.2: not known"),
+    **of("OPTForCausalLM", "opt", **{
+        "facebook/opt-125m": opt(768, 3072, 12, 12, activation_dropout=0.0, layerdrop=0.0, dropout=0.1),
+        "facebook/opt-350m": opt(1024, 4096, 24, 16, word_embed_proj_dim=512, do_layer_norm_before=False),
+        "facebook/opt-6.7b": opt(4096, 16384, 32, 32, enable_bias=True, layer_norm_elementwise_affine=True),
+        "facebook/galactica-125m": opt(768, 3072, 12, 12, vocab_size=50000, activation_function="gelu", enable_bias=False,
+                                       scale_embeddings=False, learned_embeddings=True),
+    }),
+    "an OPT without a last norm": refused("OPTForCausalLM", "opt", opt(768, 3072, 12, 12, _remove_final_layer_norm=True),
+                                          "_remove_final_layer_norm=True: a pre-norm model has a norm after the last layer"),
+    **of("FalconForCausalLM", "falcon", **{
+        "tiiuae/falcon-7b": falcon(4544, 32, 71, multi_query=True, parallel_attn=True, bias=False, alibi=False),
+        "tiiuae/falcon-40b": falcon(8192, 60, 128, num_kv_heads=8, new_decoder_architecture=True, bias=False, alibi=False),
+        "tiiuae/falcon-11B": falcon(4096, 60, 32, num_kv_heads=8, new_decoder_architecture=True, num_ln_in_parallel_attn=1,
+                                    ffn_hidden_size=16384, ff_factor=4, rope_theta=500042.0, tie_word_embeddings=False, max_position_embeddings=8192),
+        "tiiuae/falcon-rw-1b": falcon(2048, 24, 32, vocab_size=50304, alibi=True, bias=True, multi_query=False, parallel_attn=False),
+    }),
+    "a Falcon with two norms in the old layout": refused("FalconForCausalLM", "falcon", falcon(4544, 32, 71, num_ln_in_parallel_attn=2),
+                                                         "num_ln_in_parallel_attn=2: this class has one norm"),
+    **of("GraniteForCausalLM", "granite", **{
+        "ibm-granite/granite-3.0-2b-base": granite(2048, 8192, vocab_size=49155, attention_multiplier=0.015625, logits_scaling=8.0),
+        "ibm-granite/granite-3.3-8b-instruct": granite(4096, 12800, vocab_size=49159, attention_multiplier=0.0078125, logits_scaling=16.0,
+                                                       rope_theta=1e7, max_position_embeddings=131072),
+    }),
+    **of("CohereForCausalLM", "cohere", **{
+        "CohereForAI/c4ai-command-r-v01": cohere(8192, 22528, 40, 64, 64, rope_theta=8e6, logit_scale=0.0625, model_max_length=131072),
+        "CohereForAI/c4ai-command-r-plus": cohere(12288, 33792, 64, 96, 8, rope_theta=7.5e7, logit_scale=0.8333333333333334, use_qk_norm=True),
+        "CohereForAI/aya-23-8B": cohere(4096, 14336, 32, 32, 8, rope_theta=10000, logit_scale=0.0625),
+    }),
+    **of("StableLmForCausalLM", "stablelm", **{
+        "stabilityai/stablelm-3b-4e1t": stablelm(2560, 6912, 32, 32),
+        "stabilityai/stablelm-2-1_6b": stablelm(2048, 5632, 24, 32, vocab_size=100352, use_qkv_bias=True),
+        "stabilityai/stablelm-2-12b": stablelm(5120, 13824, 40, 8, vocab_size=100352, qk_layernorm=True, use_parallel_residual=True),
+    }),
+    **of("NemotronForCausalLM", "nemotron", **{
+        "nvidia/Minitron-4B-Base": nemotron(3072, 9216, 32, 24, head_dim=128, kv_channels=128, rope_scaling=None),
+        "nvidia/Nemotron-4-340B-Instruct-hf": nemotron(18432, 73728, 96, 96, initializer_range=0.0063),
+    }),
+    **of("OlmoForCausalLM", "olmo", **{
+        "allenai/OLMo-1B-hf": olmo(2048, 8192, 16, 16, tie_word_embeddings=True, clip_qkv=None),
+        "allenai/OLMo-7B-0424-hf": olmo(4096, 11008, 32, 32, clip_qkv=8.0, max_position_embeddings=4096),
+    }),
     # LLaMA
     **of("LlamaForCausalLM", "llama", **{
         "huggyllama/llama-7b": llama(4096, 11008, 32, 32, rms_norm_eps=1e-6, max_sequence_length=2048),

@@ -98,17 +98,26 @@ SCALINGS = {
     "yarn, own ramp": {"factor": 8.0, "original_length": 64, "low": 2.0, "high": 5.0},
     "yarn, not rounded": {"factor": 4.0, "original_length": 256, "truncate": False},
     "llama3": {"factor": 8.0, "original_length": 128},
+    "longrope": {"factor": 8.0, "original_length": 16},
     "llama3, own ramp": {"factor": 2.0, "original_length": 1024, "low": 0.5, "high": 30.0},
 }
 
 
+def scaling_fields(name, fraction=1.0):
+    """The fields of a stretched rope, in heads of 16."""
+    kind = name.split(",")[0]
+    fields = {f"model.position.scaling.{field}": value for field, value in SCALINGS.get(name, {}).items()}
+    if kind == "longrope":
+        pairs = range(round(8 * fraction))
+        fields["model.position.scaling.short_factors"] = tuple(1 + pair / 7 for pair in pairs)
+        fields["model.position.scaling.long_factors"] = tuple(1.0 + pair**2 for pair in pairs)
+    return fields | {"model.position.scaling.kind": kind, "model.attention.head_dim": 16}
+
+
 def scaled(name, **more):
     """A rope of 16 rotated dimensions, stretched."""
-    fields = (
-        {f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()} if name != "none" else {}
-    )
-    fields |= {"model.position.scaling.kind": name.split(",")[0], "model.attention.head_dim": 16} | more
-    return position("rope", fields)[0]
+    fraction = more.get("model.position.fraction", 1.0)
+    return position("rope", scaling_fields(name, fraction) | more)[0]
 
 
 @pytest.mark.parametrize("name", SCALINGS)
@@ -118,15 +127,7 @@ def test_scaled_rope_frequencies_match_their_formulas(name, theta, fraction):
     fields = {"model.position.theta": theta, "model.position.fraction": fraction}
     config = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16} | fields).model
     scheme = scaled(name, **fields)
-    whole = tiny(
-        {
-            "model.position.kind": "rope",
-            "model.attention.head_dim": 16,
-            **fields,
-            "model.position.scaling.kind": name.split(",")[0],
-            **{f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()},
-        }
-    )
+    whole = tiny({"model.position.kind": "rope", **fields, **scaling_fields(name, fraction)})
     for length in (5, 16, 17, 100):
         expected, factor = reference.rope(whole.model.position, 16, length)
         frequencies = np.asarray(scheme.frequencies(jnp.array([[0, length - 1, -1]])))

@@ -23,7 +23,7 @@ SIZE = {
     "model.ffn.hidden_dim": "auto",
 }
 # A variant must differ from the baseline on rows of `LENGTH` tokens.
-SMALLER_SETTINGS = {"window": {"model.attention.window": 5}}
+SMALLER_SETTINGS = {"window": {"model.attention.window": 5}, "clipped-qkv": {"model.attention.clip": 0.5}}
 # FAVOR+ only approximates its equation and is compared with performer-pytorch; "zero-outputs" changes
 # only initial values.
 EXCLUDED = {"performer", "zero-outputs"}

@@ -32,8 +32,14 @@ class Transformers:
         library.logging.set_verbosity_error()
         kind = getattr(library, system.reference)
         config = kind.config_class(**system.settings)
-        config._attn_implementation = "eager"
-        self.module = kind(config).eval()
+        config._attn_implementation = system.settings.get("attn_implementation", "eager")
+        try:
+            self.module = kind(config).eval()
+        except AttributeError:
+            # Initial values of norms without a bias fail in some classes; all are replaced anyway.
+            with library.modeling_utils.no_init_weights():
+                self.module = kind(config).eval()
+            self.module.tie_weights()
         fill(self.module)
         self.module.to(dtype)
         self.version = f"transformers {library.__version__}"

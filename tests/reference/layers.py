@@ -56,7 +56,7 @@ def norm(config, params, x, rows=None):
         return x
     scale, bias = params.get("scale", 0.0 if config.norm.unit_offset else 1.0), params.get("bias", 0.0)
     if kind == "layernorm":
-        return layer_norm(x, scale, bias, epsilon)
+        return layer_norm(x, 1 + scale if config.norm.unit_offset else scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
     if kind == "scalenorm":
@@ -187,9 +187,19 @@ def head_norm(config, params, heads):
         unit = heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
         return unit * np.minimum(np.exp(params.get("log_factor", np.zeros(1))), 100)[:, None]
     scale = params["scale"] + (1 if config.norm.unit_offset else 0)
+    if config.attention.qk_norm == "head_layernorm":
+        # Of each head by itself, with a row of the scale [H, K].
+        each = [layer_norm(heads[:, h], scale[h], 0.0, config.norm.epsilon) for h in range(heads.shape[1])]
+        return np.stack(each, axis=1)
     if config.attention.qk_norm == "head":
         return np.stack([rms_norm(heads[:, h], scale, config.norm.epsilon) for h in range(heads.shape[1])], axis=1)
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
+
+
+def clipped(config, x):
+    """Groeneveld et al. 2024, OLMo's code: values below -c are -c, above c they are c."""
+    c = config.attention.clip
+    return np.where(x > c, c, np.where(x < -c, -c, x)) if c else x
 
 
 def attention_row(
@@ -212,7 +222,7 @@ def attention_row(
         (q, k, v), first = expanded(config, params, x), K
     else:
         q, k, v = (
-            mixed(name, linear(params[prefix + name], y)).reshape(len(y), -1, K)
+            clipped(config, mixed(name, linear(params[prefix + name], y))).reshape(len(y), -1, K)
             for name, y in (("query", x), ("key", source), ("value", source))
         )
     assert q.shape[1] == config.attention.num_query_heads
@@ -237,7 +247,8 @@ def attention_row(
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
             if kind == "alibi":
-                score[:, t, s] = [schemes.alibi(h, H, query, key) for h in range(H)]
+                factor = config.attention.scale if position.scaled else 1.0
+                score[:, t, s] = [factor * schemes.alibi(h, H, query, key) for h in range(H)]
             elif kind == "relative_bias":
                 number = schemes.bucket(
                     int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"

@@ -29,9 +29,9 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
     al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
     norm) and Black et al. 2022 (own norms). The `number` of the layer counts from 1 (Sun et al. 2025,
-    eq. 6); `first` is what entered the first block.
+    eq. 6); `first` is what entered the first block. What is added is multiplied by r (Granite).
     """
-    keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
+    keep, placement, r = 1.0 if config.residual else 0.0, config.norm.placement, config.residual_multiplier
 
     def before(place, name, y):
         return convolved_rows(config, place, y, rows, params.get(f"{name}_convolution"))
@@ -54,28 +54,28 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
 
     if config.parallel == "shared_norm":
         same = normed("attention", x)
-        return keep * x + sublayers["attention"](same) + sublayers["ffn"](same)
+        return keep * x + r * (sublayers["attention"](same) + sublayers["ffn"](same))
     if config.parallel == "own_norms":
-        return keep * x + sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x))
+        return keep * x + r * (sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x)))
     if placement == "x0_shortcut":
         x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
     for name, f in sublayers.items():
         if placement in ("pre", "x0_shortcut"):
-            x = keep * x + f(normed(name, x))
+            x = keep * x + r * f(normed(name, x))
         elif placement == "pre_scaled":
-            x = keep * x + f(normed(name, x) / np.sqrt(number))
+            x = keep * x + r * f(normed(name, x) / np.sqrt(number))
         elif placement == "layerscale":
             # Touvron et al. 2021, eq. 4.
-            x = keep * x + params[f"{name}_scale"] * f(normed(name, x))
+            x = keep * x + r * params[f"{name}_scale"] * f(normed(name, x))
         elif placement == "post":
-            x = normed(name, keep * x + f(x))
+            x = normed(name, keep * x + r * f(x))
         elif placement == "sandwich":
-            x = keep * x + normed(f"{name}_output", f(normed(name, x)))
+            x = keep * x + r * normed(f"{name}_output", f(normed(name, x)))
         elif placement == "reordered":
-            x = keep * x + normed(name, f(x))
+            x = keep * x + r * normed(name, f(x))
         else:
             assert placement == "deepnorm"
-            x = normed(name, deepnorm_alpha(config, sides) * x + f(x))
+            x = normed(name, deepnorm_alpha(config, sides) * x + r * f(x))
     return x
 
 
@@ -87,6 +87,8 @@ def layer(params, index):
 def tower(config, params, x, rows, segments=None, sides=None):
     """The stack between the token embedding and the head, [B, T, D] to [B, T, D]."""
     position = config.position
+    if config.embedding.projection == "tokens":
+        x = linear(params["embedding_projection"], x)
     if position.kind == "learned":
         x = x + params["position"]["table"][np.maximum(rows.positions, 0) + position.offset]
     elif position.kind == "sinusoidal":
@@ -100,7 +102,7 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = x + params["segments"][np.zeros_like(rows.positions) if segments is None else segments]
     if config.embedding.norm:
         x = norm(config, params.get("embedding_norm"), x, rows)
-    if config.embedding.dim:
+    if config.embedding.dim and config.embedding.projection == "sum":
         x = linear(params["embedding_projection"], x)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
@@ -126,7 +128,7 @@ def tower(config, params, x, rows, segments=None, sides=None):
 def embed(config, params, tokens, table="embedding"):
     """Rows of the table, with `embedding.scale` times sqrt(width) (Vaswani et al. 2017, 3.4)."""
     rows = params[table][tokens]
-    return rows * (np.sqrt(rows.shape[-1]) if config.embedding.scale == "sqrt_dim" else 1)
+    return config.embedding.multiplier * rows * (np.sqrt(rows.shape[-1]) if config.embedding.scale == "sqrt_dim" else 1)
 
 
 def head(config, params, hidden, rows=None):
@@ -136,8 +138,12 @@ def head(config, params, hidden, rows=None):
     own = params.get("head", {})
     if config.head.transform:
         hidden = norm(config, own.get("norm"), activation(activation_name(config), linear(own["dense"], hidden)), rows)
+    elif config.embedding.projection == "tokens":
+        # Zhang et al. 2022, in OPT's code: the matrix that leads out of the narrow embedding's model.
+        hidden = linear(own["dense"], hidden)
     if config.head.scale == "rsqrt_dim":
         hidden = hidden / np.sqrt(hidden.shape[-1])
+    hidden = hidden * config.head.multiplier
     scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T + own.get("bias", 0.0)
     return config.head.softcap * np.tanh(scores / config.head.softcap) if config.head.softcap else scores
 

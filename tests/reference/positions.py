@@ -101,6 +101,20 @@ def llama3(theta, rotated, scale, original, low, high):
     return scaled
 
 
+def longrope(theta, rotated, scaling, length):
+    """Ding et al. 2024, section 3.2: each frequency over its own factor, those of the longer rows
+    beyond the original length.
+    """
+    factors = scaling.long_factors if length > scaling.original_length else scaling.short_factors
+    factors = factors or [1.0] * (rotated // 2)
+    return [frequency / factor for frequency, factor in zip(frequencies(theta, rotated), factors, strict=True)]
+
+
+def longrope_sharpening(scale, original):
+    """Abdin et al. 2024 (Phi-3's code): sqrt(1 + ln s / ln L), on queries and on keys."""
+    return (1 + math.log(scale, original)) ** 0.5
+
+
 def rope(position, head_dim, length):
     """(frequencies, factor) of a config's `position` part, for keys at positions below `length`."""
     turning, factor = every_frequency(position, head_dim, length)
@@ -122,6 +136,8 @@ def every_frequency(position, head_dim, length):
         return ramp, yarn_sharpening(scale)
     if kind == "llama3":
         return llama3(theta, rotated, scale, original, scaling.low, scaling.high), 1.0
+    if kind == "longrope":
+        return longrope(theta, rotated, scaling, length), longrope_sharpening(scale, original)
     assert kind == "none"
     return frequencies(theta, rotated), 1.0
 

@@ -66,6 +66,8 @@ TUPLES = {
     "data.length_stages": ((), (8, 1), (4, 2, 8, 1), (8, 9), (3, 1), (8,)),
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
+    "model.position.scaling.short_factors": ((), (1.0, 2.0), (1.0, 1.5, 2.0, 2.5)),
+    "model.position.scaling.long_factors": ((), (2.0, 4.0), (1.0, 4.0, 4.0, 5.0)),
 }
 TEXTS = {
     "model.convolution.places": ("ABCD", "AC", "B", "D", "CA", ""),

@@ -50,13 +50,17 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
             return value, f"{field.path}={shown(value)} is not one of {names}{hint}"
         return value, None
     if field.kind is tuple:
-        if isinstance(value, field.items) and not isinstance(value, bool):
+        allowed = int | float if field.items is float else field.items
+        if isinstance(value, allowed) and not isinstance(value, bool):
             value = (value,)
         if not isinstance(value, tuple | list) or not all(
-            isinstance(item, field.items) and not isinstance(item, bool) for item in value
+            isinstance(item, allowed) and not isinstance(item, bool) for item in value
         ):
             return value, _wrong_type(field, value)
-        value, numbers = tuple(value), value if field.items is int else ()
+        value = tuple(map(float, value)) if field.items is float else tuple(value)
+        numbers = () if field.items is str else value
+        if any(not math.isfinite(number) or abs(number) > LARGEST_NUMBER for number in numbers if field.items is float):
+            return value, f"{field.path}={shown(value)}: expected finite numbers, at most {LARGEST_NUMBER:.1e}"
     elif field.kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value, _wrong_type(field, value)
@@ -89,6 +93,6 @@ def _wrong_type(field: Field, value: Any) -> str:
         float: "a number",
         bool: "true or false",
         str: "text",
-        tuple: "comma-separated integers" if field.items is int else "comma-separated names",
+        tuple: "comma-separated " + {int: "integers", float: "numbers"}.get(field.items, "names"),
     }
     return f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")

@@ -7,6 +7,7 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
+from zoo.config.kinds.position_kinds import FACTORS
 from zoo.config.loading import override, parse_argument
 from zoo.config.resolve import from_flat
 from zoo.config.scopes import SIDES, is_group, scoped, scopes_in
@@ -19,7 +20,7 @@ PRESETS = {
 # Of kinds that need another rate than AdamW.
 RATES = {"adafactor": 0.03, "adagrad": 0.2, "lamb": 0.03}
 SPECTRAL_RATE = 0.02  # of Muon's kinds in Jordan's scale
-STRETCHED = ("dynamic", "yarn", "llama3")
+STRETCHED = ("dynamic", "yarn", "llama3", "longrope")
 # Fields of a published data set, which small sizes do not read.
 DATA_SET_FIELDS = (
     "data.document_separator",
@@ -231,9 +232,15 @@ def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
     changes["model.position.max_length"] = length if given and one_side else AUTO
     if kind == "rope":
         changes["model.position.fraction"] = max(2, 2 * round(seen["model.position.fraction"] * width / 2)) / width
-        if seen["model.position.scaling.kind"] in STRETCHED:
+        if (scaling := seen["model.position.scaling.kind"]) in STRETCHED:
             share = seen["model.position.scaling.original_length"] / seen["data.sequence_length"]
-            changes["model.position.scaling.original_length"] = max(1, round(share * length))
+            least = 2 if scaling == "longrope" else 1
+            changes["model.position.scaling.original_length"] = max(least, round(share * length))
+        if scaling == "longrope":
+            pairs = round(changes["model.position.fraction"] * width) // 2
+            for path in FACTORS:
+                factors = seen[path]
+                changes[path] = tuple(factors[pair * len(factors) // pairs] for pair in range(pairs) if factors)
     if kind == "shaw":
         changes["model.position.clip"] = min(seen["model.position.clip"], length // 4)
     return changes

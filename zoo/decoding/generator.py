@@ -80,7 +80,7 @@ class Generator:
 
     def why_uncacheable(self) -> str | None:
         """Returns why this model cannot use a cache, or None if it can."""
-        if has_dynamic_rope(self.config):
+        if rotary_scalings(self.config, "dynamic"):
             return "model.position.scaling.kind=dynamic rotates all keys anew as the text grows, so none can be cached"
         return None
 
@@ -191,6 +191,7 @@ class Generator:
             prompts = prompts if max_length is None else [row[-max_length:] for row in prompts]
         prompts = self._rows("prompt", prompts, self.config, max_length)
         longest = int(prompts.lengths.max())
+        self._check_longrope(prompts.lengths, max_new_tokens, cache)
         if cache and max_length is not None and longest + max_new_tokens - 1 > max_length:
             fits = f"after a prompt of {longest} tokens at most {max_length - longest + 1} new ones fit"
             raise ConfigError(
@@ -212,6 +213,23 @@ class Generator:
         )
         return decoder, StoppingCriteria(stop, np.int32(max_new_tokens)), prompts, sources
 
+    def _check_longrope(self, lengths: np.ndarray, max_new_tokens: int, cache: bool) -> None:
+        """Refuses texts that grow past the length at which LongRoPE turns all keys by other angles."""
+        for scaling in rotary_scalings(self.config, "longrope"):
+            limit, last = scaling.original_length, int(lengths.max()) + max_new_tokens
+            if int(lengths.min()) > limit or last <= limit:
+                continue
+            passes = (
+                f"model.position.scaling.kind=longrope rotates all keys anew where a text grows past {limit} tokens"
+            )
+            if cache:
+                raise ConfigError(
+                    f"{passes}, so none can be cached; generate at most {max(limit - int(lengths.max()), 0)} new ones, "
+                    "or without a cache (zoo generate --no-cache)"
+                )
+            if len(set(lengths.tolist())) > 1:
+                raise ConfigError(f"{passes}, and follows the longest row of a batch; give one prompt at a time")
+
     def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, max_length: int | None) -> PaddedTokens:
         """Pads rows of token ids to a power of two or the length of the position table."""
         lengths = np.array([len(row) for row in rows], np.int32)
@@ -225,9 +243,15 @@ class Generator:
                 f"learned positions end at {max_length}: a {name} of {longest} tokens is too long"
                 + ("; without a cache its last tokens are read (zoo generate --no-cache)" if name == "prompt" else "")
             )
-        if has_dynamic_rope(config) and len(set(lengths.tolist())) > 1:
+        kinds = [
+            kind
+            for kind in ("dynamic", "longrope")
+            for scaling in rotary_scalings(config, kind)
+            if kind == "dynamic" or lengths.min() <= scaling.original_length < longest
+        ]
+        if kinds and len(set(lengths.tolist())) > 1:
             raise ConfigError(
-                f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time"
+                f"model.position.scaling.kind={kinds[0]} follows the longest row of a batch; give one {name} at a time"
             )
         tokens = np.zeros((len(lengths), padded_length(longest, max_length)), np.int32)
         for row, ids in zip(tokens, rows, strict=True):
@@ -258,12 +282,13 @@ def padded_length(length: int, max_length: int | None = None) -> int:
     return size if max_length is None else min(size, max_length)
 
 
-def has_dynamic_rope(config: ResolvedConfig) -> bool:
-    """Returns whether any layer's RoPE depends on the length of the text."""
+def rotary_scalings(config: ResolvedConfig, kind: str) -> list[ResolvedConfig]:
+    """Returns the fields `position.scaling` of the kinds of layers whose RoPE is scaled by `kind`."""
     kinds: Iterable[ResolvedConfig] = [layer_kind(config, name) for name in dict.fromkeys(config.layers.pattern)] or [
         config
     ]
-    return any(kind.position.kind == "rope" and kind.position.scaling.kind == "dynamic" for kind in kinds)
+    positions = [layers.position for layers in kinds]
+    return [each.scaling for each in positions if each.kind == "rope" and each.scaling.kind == kind]
 
 
 def _as_arrays(sampling: Sampling) -> Sampling:

@@ -20,13 +20,27 @@ from zoo.interop.families import (
     t5,
     task_heads,
 )
-from zoo.interop.families.decoders import apertus, exaone, glm, helium
+from zoo.interop.families.decoders import (
+    apertus,
+    cohere,
+    exaone,
+    falcon,
+    glm,
+    granite,
+    helium,
+    nemotron,
+    olmo,
+    opt,
+    phi3,
+    stablelm,
+)
 from zoo.interop.families.decoders import task_heads as decoder_task_heads
 from zoo.interop.families.encoders import albert, bert, distilbert, electra, modernbert, roberta
 from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
-             apertus, exaone, glm, helium, performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
+             apertus, cohere, exaone, falcon, glm, granite, helium, nemotron, olmo, opt, phi3, stablelm,
+             performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 
@@ -42,6 +56,10 @@ ALIASES = {
     "OpenAIGPTModel": "OpenAIGPTLMHeadModel",
     "BloomModel": "BloomForCausalLM",
     "MptModel": "MptForCausalLM",
+    "OPTModel": "OPTForCausalLM",
+    "FalconModel": "FalconForCausalLM",
+    "RWForCausalLM": "FalconForCausalLM",
+    "CohereModel": "CohereForCausalLM",
     "GemmaModel": "GemmaForCausalLM",
     "Gemma2Model": "Gemma2ForCausalLM",
     "Gemma3TextModel": "Gemma3ForCausalLM",

@@ -61,7 +61,7 @@ class Block(nnx.Module):
             if self.norms_output:
                 setattr(self, f"{part}_output_norm", make_norm(config, part))
         self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel
-        self.branch = 1 / depth_ratio(config)
+        self.branch = config.residual_multiplier / depth_ratio(config)
 
     @staticmethod
     def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
@@ -97,8 +97,10 @@ class Block(nnx.Module):
         return self.combine(x, context.dropout(y, self.rate, part))
 
     def combine(self, x: Hidden, y: Hidden) -> Hidden:
-        """Returns alpha * x + y, or y alone without residual connections. Under CompleteP y is divided
-        by L / `base_num_layers` (Dey et al. 2025, table 1).
+        """Returns alpha * x + r * y, or y alone without residual connections.
+
+        r is `residual_multiplier`, under CompleteP divided by L / `base_num_layers` (Dey et al. 2025,
+        table 1).
         """
         if not self.residual:
             return y

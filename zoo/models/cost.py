@@ -210,7 +210,7 @@ def summary(config: ResolvedConfig) -> Cost:
     )
     if objective.kind in OBJECTIVE_KINDS.having("several_targets"):
         scored *= objective.future_tokens
-    narrow = model.head.transform or model.generator.num_layers != AUTO
+    narrow = model.head.transform or model.generator.num_layers != AUTO or model.embedding.projection == "tokens"
     width = (narrow and model.embedding.dim) or model.dim
     matrices += scored * width * _multiplied_vectors("head/weights", row, config)
     flops = (

@@ -48,9 +48,11 @@ class Head(nnx.Module):
 
     t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019), in
     ModernBERT without b_d (`head.transform_bias`); with `embedding.dim` W_d is [D, E] and W [V, E]
-    (Lan et al. 2020). The scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2
-    (section 2). Under muP the scale is also divided by D / `base_dim` (Yang et al. 2022, table 8),
-    which a tied head allows, as the matrix itself stays as large as an embedding.
+    (Lan et al. 2020). With `embedding.projection=tokens` and no transform, t(h) is h W_d alone, to
+    width E. The scale is `head.multiplier` (Granite) times that of `head.scale`, where 1 / sqrt(D) is
+    that of T5's tied head; the cap is that of Gemma 2 (section 2). Under muP the scale is also divided
+    by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as the matrix itself stays
+    as large as an embedding.
 
     Args:
         config: the `model` part of the config.
@@ -60,17 +62,19 @@ class Head(nnx.Module):
 
     def __init__(self, config: ResolvedConfig, in_dim: int = 0):
         head = config.head
-        wide = embedding_config(config) if head.transform or in_dim else config
+        back = config.embedding.dim > 0 and config.embedding.projection == "tokens"
+        wide = embedding_config(config) if head.transform or in_dim or back else config
         in_dim = in_dim or config.dim
         matrix = wide, kernel_initializer(config, output_gain(config), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, columns=False) if head.bias else None
-        dense = in_dim, wide.dim, ("embed", None), head.transform_bias, kernel_initializer(config), "head"
-        self.dense = Linear(*dense) if head.transform or in_dim != wide.dim else None
+        biased = head.transform_bias and (head.transform or not back)
+        dense = in_dim, wide.dim, ("embed", None), biased, kernel_initializer(config), "head"
+        self.dense = Linear(*dense) if head.transform or back or in_dim != wide.dim else None
         if head.transform:
             self.norm = make_norm(wide)
         scale = reference_width(wide) ** -0.5 if head.scale == "rsqrt_dim" else 1.0
-        self.scale = scale / width_ratio(config)
+        self.scale = head.multiplier * scale / width_ratio(config)
         self.config = config
 
     def __call__(

@@ -27,13 +27,15 @@ def token_table(config: ResolvedConfig) -> nnx.Param:
 
 
 def embed(embedding: Float[Array, "V E"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T E"]:
-    """Returns the row of every token in the compute type; with `embedding.scale` times the square
-    root of its width (Vaswani et al. 2017, section 3.4), under muP times that of `base_dim`.
+    """Returns the row of every token in the compute type, times `embedding.multiplier`; with
+    `embedding.scale` times the square root of its width (Vaswani et al. 2017, section 3.4), under muP
+    times that of `base_dim`.
     """
     # Looked up before it is cast, so that gradients of equal tokens are summed in float32.
     x = embedding[tokens].astype(jnp.dtype(config.dtype))
     width = config.embedding.dim or reference_width(config)
-    return x * jnp.asarray(width**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
+    factor = config.embedding.multiplier * (width**0.5 if config.embedding.scale == "sqrt_dim" else 1.0)
+    return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
 
 
 class Tower(nnx.Module):
@@ -41,18 +43,23 @@ class Tower(nnx.Module):
 
     Norm' is optional, `embedding.norm` (BERT, BLOOM); the last norm depends on the placement. With
     `embedding.dim` tokens, positions and segments are E wide, and what enters the blocks is
-    Norm'(...) W + b, W [E, D] (Lan et al. 2020, section 3.1).
+    Norm'(...) W + b, W [E, D] (Lan et al. 2020, section 3.1). With `embedding.projection=tokens` only
+    tokens are: their embedding is e W, without a bias, and all else is D wide (Zhang et al. 2022, in
+    OPT's code, the model of 350M parameters).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
-        wide = embedding_config(config)
+        self.projects_tokens = config.embedding.projection == "tokens"
+        wide = config if self.projects_tokens else embedding_config(config)
         self.position = make_embedded_position(wide)
         segments = config.embedding.segments if config.architecture == "encoder" else 0
         table = normal(config.init.embedding_std)
         self.segments = parameter((segments, wide.dim), (None, "embed"), table, "embedding") if segments else None
         self.embedding_norm = make_norm(wide) if config.embedding.norm else None
         self.embedding_projection = (
-            Linear(wide.dim, config.dim, (None, "embed"), True, kernel_initializer(config))
+            Linear(
+                config.embedding.dim, config.dim, (None, "embed"), not self.projects_tokens, kernel_initializer(config)
+            )
             if config.embedding.dim
             else None
         )
@@ -64,8 +71,10 @@ class Tower(nnx.Module):
         self, x: Float[Array, "B T E"], context: Context, segments: Int[Array, "B T"] | None = None
     ) -> Float[Array, "B T D"]:
         """Returns the hidden states of embedded tokens; arguments are those of `embedded`."""
+        if self.projects_tokens:
+            x = self.embedding_projection(context.shard_lookup(x))
         x = self.embedded(x, context, segments)
-        if self.embedding_projection is not None:
+        if self.embedding_projection is not None and not self.projects_tokens:
             x = context.shard_rows(self.embedding_projection(x))
         return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
 

@@ -7,6 +7,11 @@ from zoo.config.kinds import Paper
 
 PAPERS = (
     Paper(
+        "Abdin et al. 2024",
+        "Phi-3 Technical Report: A Highly Capable Language Model Locally on Your Phone",
+        "arXiv:2404.14219",
+    ),
+    Paper(
         "Ainslie et al. 2023",
         "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
         "arXiv:2305.13245",
@@ -23,6 +28,7 @@ PAPERS = (
         "Round and Round We Go! What makes Rotary Positional Encodings useful?",
         "arXiv:2410.06205",
     ),
+    Paper("Bellagente et al. 2024", "Stable LM 2 1.6B Technical Report", "arXiv:2402.17834"),
     Paper("Beltagy et al. 2020", "Longformer: The Long-Document Transformer", "arXiv:2004.05150"),
     Paper("Black et al. 2022", "GPT-NeoX-20B: An Open-Source Autoregressive Language Model", "arXiv:2204.06745"),
     Paper(
@@ -55,6 +61,7 @@ PAPERS = (
         "arXiv:1810.04805",
     ),
     Paper("Ding et al. 2021", "CogView: Mastering Text-to-Image Generation via Transformers", "arXiv:2105.13290"),
+    Paper("Ding et al. 2024", "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens", "arXiv:2402.13753"),
     Paper("Gehring et al. 2017", "Convolutional Sequence to Sequence Learning", "arXiv:1705.03122"),
     Paper(
         "Gemma Team 2024 (Gemma 2)", "Gemma 2: Improving Open Language Models at a Practical Size", "arXiv:2408.00118"
@@ -68,7 +75,11 @@ PAPERS = (
     Paper(
         "Gloeckle et al. 2024", "Better & Faster Large Language Models via Multi-token Prediction", "arXiv:2404.19737"
     ),
+    Paper(
+        "Granite Team 2024", "Granite 3.0 Language Models", "https://github.com/ibm-granite/granite-3.0-language-models"
+    ),
     Paper("Grattafiori et al. 2024", "The Llama 3 Herd of Models", "arXiv:2407.21783"),
+    Paper("Groeneveld et al. 2024", "OLMo: Accelerating the Science of Language Models", "arXiv:2402.00838"),
     Paper(
         "Haviv et al. 2022",
         "Transformer Language Models without Positional Encodings Still Learn Positional Information",
@@ -120,8 +131,14 @@ PAPERS = (
         "Your Absorbing Discrete Diffusion Secretly Models the Conditional Distributions of Clean Data",
         "arXiv:2406.03736",
     ),
+    Paper("Parmar et al. 2024", "Nemotron-4 15B Technical Report", "arXiv:2402.16819"),
     Paper("Peng 2021", "RWKV-LM", "https://github.com/BlinkDL/RWKV-LM"),
     Paper("Peng et al. 2023", "YaRN: Efficient Context Window Extension of Large Language Models", "arXiv:2309.00071"),
+    Paper(
+        "Penedo et al. 2023",
+        "The RefinedWeb Dataset for Falcon LLM: Outperforming Curated Corpora with Web Data, and Web Data Only",
+        "arXiv:2306.01116",
+    ),
     Paper("Peters et al. 2018", "Deep contextualized word representations", "arXiv:1802.05365"),
     Paper(
         "Nguyen & Salazar 2019",
@@ -198,11 +215,17 @@ PAPERS = (
     Paper("Xiao et al. 2023", "Efficient Streaming Language Models with Attention Sinks", "arXiv:2309.17453"),
     Paper("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture", "arXiv:2002.04745"),
     Paper("Xu et al. 2019", "Understanding and Improving Layer Normalization", "arXiv:1911.07013"),
+    Paper(
+        "Yang et al. 2022",
+        "Tensor Programs V: Tuning Large Neural Networks via Zero-Shot Hyperparameter Transfer",
+        "arXiv:2203.03466",
+    ),
     Paper("Yang et al. 2025", "Rope to Nope and Back Again: A New Hybrid Attention Strategy", "arXiv:2501.18795"),
     Paper("Ye et al. 2024", "Differential Transformer", "arXiv:2410.05258"),
     Paper("Zhai 2026", "Exclusive Self Attention", "arXiv:2603.09078"),
     Paper("Zhang & Sennrich 2019", "Root Mean Square Layer Normalization", "arXiv:1910.07467"),
     Paper("Zhang et al. 2019", "Fixup Initialization: Residual Learning Without Normalization", "arXiv:1901.09321"),
+    Paper("Zhang et al. 2022", "OPT: Open Pre-trained Transformer Language Models", "arXiv:2205.01068"),
     Paper("Zhou et al. 2024", "Value Residual Learning", "arXiv:2410.17897"),
     Paper("Zhu et al. 2025", "Transformers without Normalization", "arXiv:2503.10622"),
 )

@@ -12,9 +12,20 @@ from tests.parity.systems.elmo import ELMO
 from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
 from tests.parity.systems.encoders import ENCODERS
 from tests.parity.systems.gpt_oss import GPT_OSS
+from tests.parity.systems.later_decoders import LATER_DECODERS
 from tests.parity.systems.performers import PERFORMERS
 from tests.parity.systems.record import Comparison, Published, System
 
 __all__ = ["COMPARISONS", "SYSTEMS", "Comparison", "Published", "System"]
 
-SYSTEMS: tuple[System, ...] = (*DECODERS, *GPT_OSS, *ENCODERS, *ALIBI, *ENCODER_DECODERS, *PERFORMERS, *ELMO, *CONTROLS)
+SYSTEMS: tuple[System, ...] = (
+    *DECODERS,
+    *LATER_DECODERS,
+    *GPT_OSS,
+    *ENCODERS,
+    *ALIBI,
+    *ENCODER_DECODERS,
+    *PERFORMERS,
+    *ELMO,
+    *CONTROLS,
+)

@@ -48,6 +48,11 @@ def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
                 "model.attention.input_norm=false: model.parallel=shared_norm has one norm for attention and "
                 "feed-forward layer; use own_norms"
             )
+    if flat["model.residual_multiplier"] != 1 and not flat["model.residual"]:
+        yield (
+            f"model.residual_multiplier={flat['model.residual_multiplier']:g} weighs a sublayer against the residual "
+            "connection; it needs model.residual=true"
+        )
     if flat["model.init.zero_outputs"]:
         if flat["model.init.scale_residual"]:
             yield "model.init.scale_residual=true has no effect: model.init.zero_outputs makes these matrices 0"

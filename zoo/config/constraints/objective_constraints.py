@@ -37,7 +37,18 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             f"model.head.transform=true applies the activation of model.ffn.kind, which for {kind} is not one of "
             f"{', '.join(ACTIVATIONS)}; leave it at False"
         )
-    width, tied = flat["model.embedding.dim"], flat["model.tie_embeddings"] and not flat["model.head.transform"]
+    width, mapped = flat["model.embedding.dim"], flat["model.embedding.projection"] == "tokens"
+    tied = flat["model.tie_embeddings"] and not flat["model.head.transform"] and not mapped
+    if mapped and not width:
+        yield (
+            "model.embedding.projection=tokens has no effect: model.embedding.dim=0, so tokens are as wide as the "
+            "model; set the width of their embeddings"
+        )
+    if mapped and objective in OBJECTIVE_KINDS.having("replaced"):
+        yield (
+            "model.embedding.projection=tokens cannot be combined with objective.kind=replaced_tokens, whose generator "
+            "reads the sum of the embeddings; use sum"
+        )
     # A generator's head maps to that width in any case.
     reads = objective in OBJECTIVE_KINDS.having("tokens") and objective not in OBJECTIVE_KINDS.having("replaced")
     if width not in (0, flat["model.dim"]) and reads and tied:

@@ -25,6 +25,7 @@ IGNORED_BY = {
         "model.embedding.",
         "model.vocab_multiple",
         "model.parallel",
+        "model.residual_multiplier",
         "model.parametrization",
         "model.base_",
         "model.scan_layers",
@@ -33,6 +34,7 @@ IGNORED_BY = {
         "model.head.transform_bias",
         "model.head.bias",
         "model.head.scale",
+        "model.head.multiplier",
         "model.head.softcap",
         "model.head.pooler",
         "model.head.pooler_activation",
@@ -47,6 +49,7 @@ IGNORED_BY = {
 SIDE_FIELDS = (
     "num_layers",
     "residual",
+    "residual_multiplier",
     "dropout",
     "parallel",
     "norm.",
@@ -55,7 +58,7 @@ SIDE_FIELDS = (
     "convolution.",
     "ffn.",
 )
-KIND_FIELDS = ("residual", "position.", "attention.", "convolution.", "ffn.")
+KIND_FIELDS = ("residual", "residual_multiplier", "position.", "attention.", "convolution.", "ffn.")
 
 
 def group_fields() -> tuple[str, ...]:

@@ -93,6 +93,15 @@ HEAD_FIELDS: tuple[Field, ...] = (
         when=TOKEN_OBJECTIVES,
     ),
     Field(
+        "model.head.multiplier",
+        1.0,
+        float,
+        "another factor on the hidden states before the output matrix, beside `scale` (Granite; Cohere)",
+        above=0,
+        when=TOKEN_OBJECTIVES,
+        added=True,
+    ),
+    Field(
         "model.head.softcap",
         0.0,
         float,

@@ -83,6 +83,14 @@ STACK_FIELDS: tuple[Field, ...] = (
         "residual connections: add each sublayer's output to its input; False: keep the output alone",
     ),
     Field(
+        "model.residual_multiplier",
+        1.0,
+        float,
+        "r in x + r * f(x): factor on the output of each sublayer (Granite)",
+        above=0,
+        added=True,
+    ),
+    Field(
         "model.tie_embeddings", True, bool, "the output head is the token embedding, transposed", when=TOKEN_OBJECTIVES
     ),
     Field(
@@ -162,6 +170,26 @@ STACK_FIELDS: tuple[Field, ...] = (
         {"none": "1", "sqrt_dim": "sqrt of its width (Vaswani et al. 2017, section 3.4)"},
     ),
     Field(
+        "model.embedding.multiplier",
+        1.0,
+        float,
+        "another factor on the token embedding, beside `scale` (Granite)",
+        above=0,
+        added=True,
+    ),
+    Field(
+        "model.embedding.projection",
+        "sum",
+        str,
+        "how embeddings of another width than D (`dim`) are mapped to it",
+        {
+            "sum": "the sum of the embeddings is mapped to D, with a bias (ALBERT)",
+            "tokens": "only those of tokens are narrow: they are mapped to D before positions are added, and hidden "
+            "states back before the output matrix, both without a bias (OPT 350M)",
+        },
+        added=True,
+    ),
+    Field(
         "model.embedding.shared",
         True,
         bool,
@@ -206,6 +234,13 @@ NORM_FIELDS: tuple[Field, ...] = (
     ),
     Field("model.norm.scale", True, bool, "learned scale per dimension", when=NORM_KINDS.when("normalises")),
     Field("model.norm.bias", True, bool, "learned bias per dimension", when=NORM_KINDS.when("bias")),
+    Field(
+        "model.norm.unit_offset",
+        False,
+        bool,
+        "the learned scale is stored as its difference from 1 (Gemma; Nemotron)",
+        when=NORM_KINDS.when("unit_offset"),
+    ),
     *NORM_KINDS.fields,
     *PLACEMENT_KINDS.fields,
 )

@@ -116,6 +116,11 @@ def _latent_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str
             f"model.attention.qk_norm={flat['model.attention.qk_norm']} cannot be combined with {shown}, which "
             "normalises its latent vectors instead; leave it none"
         )
+    if flat["model.attention.clip"]:
+        yield (
+            f"model.attention.clip={flat['model.attention.clip']:g} cannot be combined with {shown}, whose keys are "
+            "projected from a latent vector; leave it 0"
+        )
     if flat["model.attention.global_projections"]:
         yield f"model.attention.global_projections=true cannot be combined with {shown}; set it to false"
     if flat["model.position.kind"] == "shaw":
@@ -196,7 +201,7 @@ ATTENTION_KINDS = KindTable(
                     "A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K where heads share them.",
                 ),
                 published=(HEADS_RESULT, *UNSHARED_RESULTS),
-                synonyms=("mha", "multi-head-attention"),
+                synonyms=("mha",),
                 claims=("A7", "A8"),
                 picture="heads",
             ),
@@ -362,7 +367,7 @@ ATTENTION_KINDS = KindTable(
                     "dense models (DeepSeek-V2, issue 26): better than multi-head attention at 7B parameters too, "
                     "where more layers make up for fewer parameters.",
                 ),
-                synonyms=("mla", "latent-attention"),
+                synonyms=("mla",),
                 picture="heads",
             ),
         ),

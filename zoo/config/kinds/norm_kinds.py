@@ -22,38 +22,29 @@ NORM_KINDS = KindTable(
         "epsilon": "it divides by a root, to which epsilon is added",
         "bias": "it can shift its outputs by a learned vector",
         "batch": "what it computes for a token depends on the other rows of a batch",
+        "unit_offset": "its learned scale may be stored as its difference from 1",
     },
     kinds=(
         Kind(
             KIND,
             "layernorm",
             "subtract the mean, divide by the standard deviation, scale, shift (Ba et al. 2016)",
-            frozenset({"normalises", "epsilon", "bias"}),
+            frozenset({"normalises", "epsilon", "bias", "unit_offset"}),
             code="zoo.layers.norm:LayerNorm",
             description=Description(
                 published=(
                     "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German: LayerNorm 26.6 BLEU, "
                     "RMSNorm 26.8, without a norm 0.",
-                ),
-                synonyms=("layer-norm", "layer-normalization"),
+                )
             ),
         ),
         Kind(
             KIND,
             "rmsnorm",
             "divide by the root mean square, scale (Zhang & Sennrich 2019)",
-            frozenset({"normalises", "epsilon"}),
-            (
-                Field(
-                    "model.norm.unit_offset",
-                    False,
-                    bool,
-                    "the learned scale is stored as its difference from 1 (Gemma)",
-                ),
-            ),
+            frozenset({"normalises", "epsilon", "unit_offset"}),
             code="zoo.layers.norm:RMSNorm",
             description=Description(
-                synonyms=("rms-norm",),
                 published=(
                     (
                         "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German, BLEU on test14 and seconds "
@@ -63,7 +54,7 @@ NORM_KINDS = KindTable(
                         "Narang et al. 2021, table 1, T5 of 223M parameters: final loss 1.838 with the baseline's "
                         "norm, 1.821 with RMSNorm; 3.50 and 3.68 steps per second."
                     ),
-                ),
+                )
             ),
         ),
         Kind(
@@ -136,7 +127,6 @@ NORM_KINDS = KindTable(
             ),
             code="zoo.layers.norm:BatchNorm",
             description=Description(
-                synonyms=("batch-norm", "batch-normalization"),
                 published=(
                     (
                         "Shen et al. 2020: BatchNorm in place of LayerNorm is clearly worse in translation and "
@@ -146,7 +136,7 @@ NORM_KINDS = KindTable(
                         "Zhang & Sennrich 2019, test error of a convolutional network on CIFAR-10: no norm 8.96, "
                         "BatchNorm 8.25, LayerNorm 10.49, RMSNorm 8.83. For images the order is the opposite."
                     ),
-                ),
+                )
             ),
         ),
         Kind(

@@ -11,8 +11,9 @@ from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
 from zoo.config.kinds.side_lengths import side_lengths
 
 KIND = "model.position.kind"
-SCALED = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
-SCALED_BY_LENGTH = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3"))
+SCALED = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3", "longrope"))
+SCALED_BY_LENGTH = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3", "longrope"))
+FACTORS = ("model.position.scaling.short_factors", "model.position.scaling.long_factors")
 
 _LEARNED: tuple[Field, ...] = (
     Field(
@@ -59,6 +60,8 @@ _ROPE: tuple[Field, ...] = (
             "dynamic": "theta grows with the length of the sequence beyond `original_length` (dynamic NTK)",
             "yarn": "short wavelengths kept, long ones divided by `factor`, scores sharpened (Peng et al. 2023)",
             "llama3": "short wavelengths kept, long ones divided by `factor`, a ramp between (LLaMA 3.1)",
+            "longrope": "each frequency divided by a factor of its own, another one beyond `original_length`, scores "
+            "sharpened (LongRoPE, Ding et al. 2024; Phi-3)",
         },
     ),
     Field(
@@ -90,6 +93,19 @@ _ROPE: tuple[Field, ...] = (
         auto="32 for yarn, 4 for llama3",
         when=("model.position.scaling.kind", ("yarn", "llama3")),
     ),
+    *(
+        Field(
+            path,
+            (),
+            tuple,
+            f"what the frequency of each pair is divided by, in rows {rows}; empty: 1 for all",
+            above=0,
+            items=float,
+            when=("model.position.scaling.kind", ("longrope",)),
+            added=True,
+        )
+        for path, rows in zip(FACTORS, ("of up to `original_length` tokens", "that are longer"), strict=True)
+    ),
     Field(
         "model.position.scaling.truncate",
         True,
@@ -107,6 +123,16 @@ _BUCKETS: tuple[Field, ...] = (
         "model.position.max_distance", 128, int, "from this distance on, all distances share the last bucket", minimum=2
     ),
     Field("model.position.shared", True, bool, "one table for all layers (T5); False: one per layer (umT5)"),
+)
+
+_ALIBI: tuple[Field, ...] = (
+    Field(
+        "model.position.scaled",
+        False,
+        bool,
+        "ALiBi's penalty is multiplied by the factor on the scores (`attention.scale`), as they are (Falcon-RW)",
+        added=True,
+    ),
 )
 
 _SHAW: tuple[Field, ...] = (
@@ -154,7 +180,8 @@ def _derive_rope(flat: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _sinusoidal_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     del architecture
-    path = "model.embedding.dim" if flat["model.embedding.dim"] else "model.dim"
+    narrow = flat["model.embedding.dim"] and flat["model.embedding.projection"] == "sum"
+    path = "model.embedding.dim" if narrow else "model.dim"
     dim = flat[path]
     if dim % 2:
         yield f"sinusoidal positions pair sines with cosines: {path}={dim} must be even"
@@ -187,7 +214,16 @@ def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
             "model.position.scaling.kind=dynamic needs more than two rotated dimensions of a head, "
             f"got {round(rotated)}"
         )
-    if scaling in ("linear", "yarn", "llama3") and flat["model.position.scaling.factor"] == 1:
+    for path in FACTORS if scaling == "longrope" else ():
+        if flat[path] and len(flat[path]) != round(rotated) // 2:
+            yield (
+                f"{path} has {len(flat[path])} numbers; model.position.scaling.kind=longrope needs one for each of the "
+                f"{round(rotated) // 2} pairs that RoPE rotates"
+            )
+    if scaling == "longrope" and flat["model.position.scaling.original_length"] < 2:
+        yield "model.position.scaling.original_length=1: model.position.scaling.kind=longrope needs at least 2"
+    unstretched = scaling == "longrope" and all(set(flat[path]) <= {1.0} for path in FACTORS)
+    if (scaling in ("linear", "yarn", "llama3") or unstretched) and flat["model.position.scaling.factor"] == 1:
         yield (
             f"model.position.scaling.kind={scaling} has no effect with model.position.scaling.factor=1; set the factor"
         )
@@ -312,7 +348,6 @@ POSITION_KINDS = KindTable(
                     ),
                     _LENGTHS_RESULT,
                 ),
-                synonyms=("sinusoid",),
                 claims=("P4",),
                 picture="positions",
             ),
@@ -344,7 +379,7 @@ POSITION_KINDS = KindTable(
                     _LENGTHS_RESULT,
                     _GENERALISATION_RESULT,
                 ),
-                synonyms=("rotary", "rotary-embedding", "rotary-position-embedding"),
+                synonyms=("rotary",),
                 claims=("P5", "P6", "P9", "P12"),
                 picture="positions",
             ),
@@ -354,6 +389,7 @@ POSITION_KINDS = KindTable(
             "alibi",
             "a penalty on the score, linear in distance, per head (Press et al. 2021)",
             frozenset({"score_bias"}),
+            _ALIBI,
             code="zoo.layers.position.relative:Alibi",
             description=Description(
                 details=(
@@ -381,7 +417,6 @@ POSITION_KINDS = KindTable(
                     "others. T5 has n = 32 and max_distance = 128.",
                 ),
                 published=(_LENGTHS_RESULT, _GENERALISATION_RESULT),
-                synonyms=("t5-bias",),
                 claims=("P8",),
                 picture="positions",
             ),

@@ -108,18 +108,23 @@ def kinds_of(described: tuple[Column, ...]) -> set:
 def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator[Any]:
     """Yields the steps from tokens to the last norm."""
     scaled = ("times √E" if model.embedding.dim else "times √D",) if model.embedding.scale == "sqrt_dim" else ()
+    if model.embedding.multiplier != 1:
+        scaled += (f"times {model.embedding.multiplier:.4g}",)
     own = () if model.embedding.shared else ("one for each side",)
     width = _number(model.embedding.dim or model.dim)
     size = f"{_number(model.vocab_size)} × {width}"
     yield Part("embedding", "Token embedding", (*scaled, *own), (size,))
+    projection = Part("embedding", "Linear", sizes=(f"{width} → {_number(model.dim)}",))
+    if model.embedding.dim and model.embedding.projection == "tokens":
+        yield projection
     if hook := _position_hook(model, "embed"):
         yield Addition(hook)
     if model.architecture == "encoder" and model.embedding.segments:
         yield Addition(Part("position", "Segments", sizes=(str(model.embedding.segments),)))
     if model.embedding.norm:
         yield _norm(model)
-    if model.embedding.dim:
-        yield Part("embedding", "Linear", sizes=(f"{width} → {_number(model.dim)}",))
+    if model.embedding.dim and model.embedding.projection == "sum":
+        yield projection
     pattern = tuple(model.layers.pattern)
     kinds = {name: layer_kind(model, name) for name in dict.fromkeys(pattern)} or {"": model}
     count = f"{model.num_layers} ×" + f" ({model.layers.distinct} distinct)" * bool(model.layers.distinct)
@@ -207,6 +212,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         "input not normalised": not attention.input_norm and not cross,
         "own value removed": attention.exclusive and not cross,
         "scores grow with length": attention.ssmax,
+        f"queries, keys and values clipped at {attention.clip:.4g}": attention.clip,
     }
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
     sizes = [f"{heads} heads of {attention.head_dim}"]
@@ -214,7 +220,9 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         sizes.append(f"keys and values from {source}")
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
-    normed = {"none": (), "cosine": ("unit length",)}.get(attention.qk_norm, ("RMSNorm",))
+    normed = {"none": (), "cosine": ("unit length",), "head_layernorm": ("LayerNorm",)}.get(
+        attention.qk_norm, ("RMSNorm",)
+    )
     rotated = () if cross else _rotation(model)
     if not cross:
         if scored := _position_hook(model, "score_bias"):
@@ -272,7 +280,8 @@ def _position_hook(model: ResolvedConfig, hook: str) -> Part | None:
         "relative_bias": "learned bias by distance", "shaw": "relative vectors",
     }  # fmt: skip
     length = model.position.max_length
-    width = _number(model.embedding.dim or model.dim)
+    narrow = model.embedding.dim if model.embedding.projection == "sum" else 0
+    width = _number(narrow or model.dim)
     sizes = (f"{_number(length)} × {width}",) if kind == "learned" and length != AUTO else ()
     return Part("position", names.get(kind, kind), sizes=sizes)
 
@@ -301,11 +310,14 @@ def _head(model: ResolvedConfig) -> Iterator[Part]:
         pooled = () if head.pooling == AUTO else (f"of the {head.pooling} token{'s' * (head.pooling == 'mean')}",)
         yield Part("head", "Linear", pooled, (f"{_number(model.dim)} × {head.classes}",))
         return
-    width = _number((head.transform and model.embedding.dim) or model.dim)
-    if head.transform:
-        yield Part("head", "Linear, activation, norm", (), (f"{_number(model.dim)} × {width}",))
+    back = model.embedding.projection == "tokens"
+    width = _number(((head.transform or back) and model.embedding.dim) or model.dim)
+    if head.transform or back:
+        title = "Linear, activation, norm" if head.transform else "Linear"
+        yield Part("head", title, (), (f"{_number(model.dim)} × {width}",))
     tied = "the token embedding, transposed" if model.tie_embeddings else "a matrix of its own"
-    more = {"with a bias": head.bias, "divided by √D": head.scale != "none", "logits capped": head.softcap}
+    more = {"with a bias": head.bias, "divided by √D": head.scale != "none", "logits capped": head.softcap,
+            f"times {head.multiplier:.4g}": head.multiplier != 1}  # fmt: skip
     yield Part("head", "Linear", (tied, *_and(more)), (f"{width} × {_number(model.vocab_size)}",))
     yield Part("softmax", "Softmax")
 

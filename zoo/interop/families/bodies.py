@@ -14,7 +14,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.families import llama, neox, phi
-from zoo.interop.families.decoders import apertus, exaone, glm, helium
+from zoo.interop.families.decoders import apertus, exaone, glm, granite, helium, nemotron, olmo, phi3, stablelm
 from zoo.interop.families.encoders import albert, bert, distilbert, electra, modernbert, roberta
 from zoo.interop.settings.equivalents import given_tie
 from zoo.interop.settings.importer import Importer
@@ -108,7 +108,7 @@ CLASSES = {
     "PhiModel": body_of(phi.CLASSES["PhiForCausalLM"]),
     **{
         name.replace("ForCausalLM", "Model"): body_of(importer)
-        for family in (apertus, exaone, glm, helium)
+        for family in (apertus, exaone, glm, granite, helium, nemotron, olmo, phi3, stablelm)
         for name, importer in family.CLASSES.items()
     },
 }

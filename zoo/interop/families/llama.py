@@ -73,6 +73,7 @@ OLMO = {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
 def common(
     settings: SettingsReader,
     activation: str = "hidden_act",
+    epsilon: str = "rms_norm_eps",
     activations: Mapping[str, Mapping[str, Any]] = GATED_ACTIVATIONS,
 ) -> dict[str, Any]:
     """Returns the fields that all of them share.
@@ -82,6 +83,7 @@ def common(
     Args:
         settings: the config's settings.
         activation: the setting that names the activation.
+        epsilon: the setting of the norms' epsilon; "" for a class without it, whose epsilon is 1e-5.
         activations: its values, and the fields of each.
     """
     heads, bias = settings["num_attention_heads"], settings.get("attention_bias", False)
@@ -93,7 +95,7 @@ def common(
         "model.tie_embeddings": settings["tie_word_embeddings"],
         "model.norm.kind": "rmsnorm",
         "model.norm.placement": "pre",
-        "model.norm.epsilon": settings["rms_norm_eps"],
+        "model.norm.epsilon": settings.get(epsilon, 1e-5),
         "model.attention.num_heads": heads,
         "model.attention.num_kv_heads": settings["num_key_value_heads"] or heads,
         "model.attention.bias": bool(bias),
@@ -224,6 +226,10 @@ def diff_llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _query_key_norm(name: str, path: str) -> Rule:
+    return Rule(f"{name}_norm.weight", (path,))
+
+
 def gated(config: ResolvedConfig) -> Rules:
     """Returns the rules of a gated feed-forward layer with a tensor for each of its matrices."""
     return [
@@ -238,6 +244,7 @@ def rules(
     output_bias: bool = True,
     norms: Mapping[str, str] | None = None,
     feed_forward: Callable[[ResolvedConfig], Rules] = gated,
+    query_key_norm: Callable[[str, str], Rule] = _query_key_norm,
 ) -> Rules:
     """Returns the rules of all these classes, of Gemma's and of those in `decoders`; the config
     decides which apply.
@@ -249,6 +256,8 @@ def rules(
         norms: names of a layer's norms, here and there; None for those of LLaMA, OLMo 2 or Gemma 2,
             by placement.
         feed_forward: from the config of a layer to the rules of its feed-forward layer.
+        query_key_norm: from the start of a tensor's name and a path to the rule of the scale of
+            queries or keys.
     """
     norms = NORMS[config.norm.placement] if norms is None else norms
 
@@ -269,7 +278,7 @@ def rules(
                 )
             ),
             *([] if output_bias or not biased else [ZeroParameters(("attention/output/bias",))]),
-            *(Rule(f"{at}.self_attn.{name[0]}_norm.weight", (f"attention/{name}_norm/scale",)) for name in qk_norms),
+            *(query_key_norm(f"{at}.self_attn.{name[0]}", f"attention/{name}_norm/scale") for name in qk_norms),
             *(Rule(f"{at}.self_attn.{name}", (f"attention/{name}",)) for name in lambdas),
             *feed_forward(config),
         ]

@@ -40,6 +40,9 @@ LLAMAS = (
     "gemma",
     "gemma2",
     "gemma3_text",
+    "olmo",
+    "cohere",
+    "granite",
     "ministral",
     "apertus",
     "exaone4",
@@ -142,6 +145,18 @@ INERT_SETTINGS = (
         of=("modernbert",),
     ),
     InertSettings(("max_window_layers",), "the class reads layer_types", of=("smollm3",)),
+    InertSettings(("embd_pdrop", "auto_map"), "read by no class", of=("phi3",)),
+    InertSettings(
+        ("activation_dropout", "scale_embeddings", "learned_embeddings", "num_workers"),
+        "read by no class any more", of=("opt",),
+    ),
+    InertSettings(("auto_map", "ff_factor"), "read by no class", of=("falcon",)),
+    InertSettings(
+        ("apply_residual_connection_post_layernorm",), "the class has no residual connection around a norm", (False,),
+        ("falcon",),
+    ),
+    InertSettings(("model_max_length",), "the tokenizer's", of=("cohere",)),
+    InertSettings(("kv_channels",), "a copy of head_dim", of=("nemotron",)),
     InertSettings(
         ("attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
          "skip_bias_add_qkv", "seq_length", "slow_but_exact"),

@@ -87,16 +87,25 @@ class Rule:
         transform: their arrangement in the tensor, without the leading dimension of layers.
         layers: numbers of the layers over which the parameters are stacked, in order; None without
             a dimension of layers.
+        rows: number of tensors that are the rows of one; `{row}` in the name is replaced by the number
+            of the row. 0 for a single tensor.
     """
 
     name: str
     paths: tuple[str, ...]
     transform: Transform = IDENTITY
     layers: tuple[int, ...] | None = None
+    rows: int = 0
 
     def names(self) -> list[str]:
-        """Returns the tensors' names, one per layer."""
-        return [self.name] if self.layers is None else [self.name.format(layer=layer) for layer in self.layers]
+        """Returns the names of all tensors, layer by layer."""
+        return [name for names in self.names_by_layer() for name in names]
+
+    def names_by_layer(self) -> list[list[str]]:
+        """Returns the names of the tensor of each layer, or of its rows."""
+        return [
+            [self.name.format(layer=layer, row=row) for row in range(self.rows or 1)] for layer in self.layers or (0,)
+        ]
 
 
 @dataclass(frozen=True)
@@ -262,8 +271,9 @@ def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str,
     for rule in rules:
         if isinstance(rule, Rule):
             taken = [leaves.pop(path) for path in rule.paths]
-            for index, name in enumerate(rule.names()):
-                yield name, rule.transform.join(tuple(part if rule.layers is None else part[index] for part in taken))
+            for index, names in enumerate(rule.names_by_layer()):
+                tensor = rule.transform.join(tuple(part if rule.layers is None else part[index] for part in taken))
+                yield from zip(names, tensor if rule.rows else (tensor,), strict=True)
         elif isinstance(rule, ConstantTensor):
             yield from rule.tensors().items()
 
@@ -305,8 +315,9 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
             leaves |= {path: np.zeros(sizes[path], np.float32) for path in rule.paths}
         if not isinstance(rule, Rule):
             continue
-        for index, name in enumerate(rule.names()):
-            tensor = np.asarray(tensors[name])
+        for index, names in enumerate(rule.names_by_layer()):
+            read = [np.asarray(tensors[name]) for name in names]
+            tensor = np.stack(read) if rule.rows else read[0]
             for path, part in zip(rule.paths, rule.transform.split(tensor), strict=True):
                 if rule.layers is None:
                     leaves[path] = np.array(part, order="C")

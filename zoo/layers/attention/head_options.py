@@ -10,7 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.norm import rms_norm
+from zoo.layers.norm import layer_norm, rms_norm
 from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, zeros
 
 
@@ -37,6 +37,24 @@ class HeadNorm(nnx.Module):
         if not self.full:
             return rms_norm(x, scale, self.epsilon)
         return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
+
+
+class HeadLayerNorm(nnx.Module):
+    """q_h = (q_h - mean(q_h)) / sqrt(variance(q_h) + epsilon) * scale_h, and the same for k, before
+    rotation (Dehghani et al. 2023; Bellagente et al. 2024, StableLM 2).
+
+    Mean and variance are those of the K values of a head, and each head has its own scale [K]. There
+    is no bias, and it is a LayerNorm whatever `norm.kind` is.
+    """
+
+    def __init__(self, config: ResolvedConfig, heads: int):
+        self.epsilon, self.unit_offset = config.norm.epsilon, config.norm.unit_offset
+        shape = (heads, config.attention.head_dim)
+        self.scale = parameter(shape, (None, None), zeros if self.unit_offset else ones, "vector")
+
+    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
+        """Normalises queries or keys."""
+        return layer_norm(x, 1 + self.scale[...] if self.unit_offset else self.scale[...], None, self.epsilon)
 
 
 class CosineNorm(nnx.Module):
@@ -70,6 +88,8 @@ def make_head_norms(config: ResolvedConfig, queries: int, keys: int) -> tuple[nn
         return None, None
     if config.attention.qk_norm == "cosine":
         return CosineNorm(queries), CosineNorm(0)
+    if config.attention.qk_norm == "head_layernorm":
+        return HeadLayerNorm(config, queries), HeadLayerNorm(config, keys)
     return HeadNorm(config, queries), HeadNorm(config, keys)
 
 

@@ -125,18 +125,23 @@ class Attention(TokenMixer):
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
-        q = x.reshape(*x.shape[:2], -1, self.key_dim)
+        q = self._clipped(x).reshape(*x.shape[:2], -1, self.key_dim)
         q = q if self.query_norm is None else self.query_norm(q)
         return q if q.shape[2] == self.config.num_heads else jnp.repeat(q, self.config.num_heads // q.shape[2], axis=2)
 
     def keys(self, x: Float[Array, "B S GK"]) -> Float[Array, "B S G K"]:
         """Returns the keys, before rotation."""
-        k = x.reshape(*x.shape[:2], -1, self.key_dim)
+        k = self._clipped(x).reshape(*x.shape[:2], -1, self.key_dim)
         return k if self.key_norm is None else self.key_norm(k)
 
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""
-        return x.reshape(*x.shape[:2], -1, self.value_dim)
+        return self._clipped(x).reshape(*x.shape[:2], -1, self.value_dim)
+
+    def _clipped(self, x: Float[Array, "B T I"]) -> Float[Array, "B T I"]:
+        """Returns min(max(x, -c), c) with c = `attention.clip`, or x (Groeneveld et al. 2024)."""
+        clip = self.config.clip
+        return jnp.clip(x, -clip, clip) if clip else x
 
     def mixed_values(
         self, v: Float[Array, "B T G V"], x: Float[Array, "B T D"], context: Context

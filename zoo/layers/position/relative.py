@@ -32,11 +32,13 @@ class Alibi(Position):
     (Press et al. 2021, section 3).
 
     No parameters. In a decoder, where only s <= t is visible, this is the paper's slope * (s - t);
-    in an encoder it is symmetric.
+    in an encoder it is symmetric. With `position.scaled` the penalty is multiplied by the factor on
+    the scores, `attention.scale`, as they are (Penedo et al. 2023, Falcon-RW's code).
     """
 
     def __init__(self, config: ResolvedConfig):
         self.num_heads = config.attention.num_heads
+        self.factor = config.attention.scale if config.position.scaled else 1.0
 
     def score_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
@@ -44,7 +46,7 @@ class Alibi(Position):
         """Returns the penalty."""
         del q
         distance = jnp.abs(q_positions[:, None, :, None] - k_positions[:, None, None, :]).astype(jnp.float32)
-        return -alibi_slopes(self.num_heads)[:, None, None] * distance
+        return -(self.factor * alibi_slopes(self.num_heads))[:, None, None] * distance
 
 
 def bucket(

@@ -112,12 +112,38 @@ def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> F
     return frequencies * kept + frequencies / scaling.factor * (1 - kept)
 
 
+def longrope_frequencies(
+    scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]
+) -> Float[Array, " half"]:
+    """Divides the frequency of pair i by `short_factors`[i] in rows of up to `original_length` tokens,
+    and by `long_factors`[i] in longer ones (Ding et al. 2024, LongRoPE, section 3.2; Abdin et al.
+    2024, Phi-3). The names are fields of `position.scaling`; the factors are found by a search.
+    """
+    short, long = (np.asarray(found or (1.0,), np.float32) for found in (scaling.short_factors, scaling.long_factors))
+    return plain_frequencies(theta, rotated) / jnp.where(length > scaling.original_length, long, short)
+
+
 SCALINGS = {
     "linear": linear_frequencies,
     "dynamic": dynamic_frequencies,
     "yarn": yarn_frequencies,
     "llama3": llama3_frequencies,
+    "longrope": longrope_frequencies,
 }
+BY_LENGTH = ("dynamic", "longrope")
+"""Scalings whose frequencies depend on the length of the longest row."""
+
+
+def sharpening(scaling: ResolvedConfig) -> float:
+    """Returns the factor on queries and keys: 0.1 ln(f) + 1 with YaRN (Peng et al. 2023, eq. 22),
+    sqrt(1 + ln(f) / ln(L)) with LongRoPE (Abdin et al. 2024, Phi-3), else 1; f is `factor`, L is
+    `original_length`.
+    """
+    if scaling.kind == "yarn":
+        return 0.1 * math.log(scaling.factor) + 1.0
+    if scaling.kind == "longrope":
+        return math.sqrt(1 + math.log(scaling.factor) / math.log(scaling.original_length))
+    return 1.0
 
 
 def rotary_width(config: ResolvedConfig) -> int:
@@ -137,8 +163,8 @@ class Rope(Position):
     width. With `position.fraction` < 1 the last dimensions of a head are not
     rotated either (partial rotary, GPT-J, GPT-NeoX). With `position.kept_frequencies` p < 1 only the
     first p of the pairs turn, at the frequencies that they have with p = 1 (p-RoPE, Barbero et al.
-    2024). YaRN also multiplies queries and keys by 0.1
-    ln(factor) + 1, which sharpens the softmax (Peng et al. 2023, eq. 22).
+    2024). YaRN and LongRoPE also multiply queries and keys by a number above 1, which sharpens the
+    softmax (`sharpening`; Peng et al. 2023, eq. 22).
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -146,7 +172,7 @@ class Rope(Position):
         self.theta, self.layout, self.scaling = position.theta, position.layout, position.scaling
         self.rotated = round(rotary_width(config) * position.fraction)
         self.kept = round(self.rotated // 2 * position.kept_frequencies)
-        self.factor = 0.1 * math.log(position.scaling.factor) + 1.0 if position.scaling.kind == "yarn" else 1.0
+        self.factor = sharpening(position.scaling)
 
     def frequencies(self, positions: Int[Array, "#B S"]) -> Float[Array | np.ndarray, " half"]:
         """Returns the radians per position of every pair, for keys at `positions`."""
@@ -156,7 +182,7 @@ class Rope(Position):
     def _all_frequencies(self, positions: Int[Array, "#B S"]) -> Float[Array | np.ndarray, " half"]:
         if self.scaling.kind == "none":
             return plain_frequencies(self.theta, self.rotated)
-        length = (positions.max() + 1,) if self.scaling.kind == "dynamic" else ()
+        length = (positions.max() + 1,) if self.scaling.kind in BY_LENGTH else ()
         return SCALINGS[self.scaling.kind](self.scaling, self.theta, self.rotated, *length)
 
     def rotate(

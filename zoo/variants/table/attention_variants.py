@@ -24,7 +24,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "bfloat16; without sharing it would be 2.5 MiB.",
         ),
         published=(_SHARED_RESULT, *UNSHARED_RESULTS),
-        synonyms=("gqa", "grouped-query-attention"),
+        synonyms=("gqa",),
         claims=("A2",),
         picture="heads",
     ),
@@ -41,7 +41,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             _SHARED_RESULT,
             "Shazeer 2019, BLEU on the WMT14 English-German development set: multi-head 26.7, multi-query 26.5.",
         ),
-        synonyms=("mqa", "multi-query-attention"),
+        synonyms=("mqa",),
         claims=("A2",),
         picture="heads",
     ),
@@ -91,7 +91,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "the last W tokens.",
         ),
         published=("Beltagy et al. 2020, Longformer of 41M parameters, bits per character: enwik8 1.00, text8 1.10.",),
-        synonyms=("swa", "sliding-window", "sliding-window-attention"),
+        synonyms=("swa", "sliding-window"),
         claims=("A3", "A4"),
         picture="mask",
     ),
@@ -138,7 +138,6 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Beltagy et al. 2020, section 3.1",
         details=("After two layers any two tokens can depend on each other, through a global one.",),
-        synonyms=("global-attention",),
         picture="mask",
     ),
     Variant(
@@ -216,6 +215,24 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
             "values of all heads, a scale [H K]. It is an RMSNorm whatever `norm.kind` is."
         ),
         paper="OLMo Team 2025 (OLMo 2)",
+    ),
+    Variant(
+        "qk-layernorm",
+        "attention",
+        {"model.attention.qk_norm": "head_layernorm"},
+        source="zoo.layers.attention.head_options:HeadLayerNorm",
+    ),
+    Variant(
+        "clipped-qkv",
+        "attention",
+        {"model.attention.clip": 8.0},
+        source="zoo.layers.attention.projections:Attention",
+        equation=(
+            "q = min(max(x W_q, -c), c), and the same for k and v, c = `attention.clip`; norms and rotation come "
+            "afterwards."
+        ),
+        paper="Groeneveld et al. 2024 (OLMo's code); MPT's code",
+        details=("OLMo 7B of July 2024 and its later versions, and MPT 30B, have c = 8 or 6.",),
     ),
     Variant(
         "attention-softcap",

@@ -38,6 +38,14 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Vaswani et al. 2017, section 3.4",
     ),
     Variant(
+        "embedding-multiplier",
+        "embedding and head",
+        {"model.embedding.multiplier": 12.0},
+        source="zoo.models.language_model:embed",
+        equation="x_t = m E[token_t], m = `embedding.multiplier`.",
+        paper="Granite Team 2024 (Granite 3.0), after Yang et al. 2022",
+    ),
+    Variant(
         "embedding-norm",
         "embedding and head",
         {"model.embedding.norm": True},
@@ -47,7 +55,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     Variant(
         "factorised-embedding",
         "embedding and head",
-        {"model.embedding.dim": 128},
+        {"model.embedding.dim": 128, "model.embedding.projection": "sum"},
         needs={"model.head.transform": True},
         equation=(
             "x_t = Norm'(E[token_t] + P[t]) W + b, with E [V, e], P [T, e], W [e, D], e = `embedding.dim`; logits = "
@@ -61,6 +69,22 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     Variant(
+        "projected-tokens",
+        "embedding and head",
+        {"model.embedding.projection": "tokens"},
+        needs={"model.embedding.dim": 128},
+        source="zoo.models.language_model:Tower",
+        equation=(
+            "x_t = E[token_t] W_e + P[t], with E [V, e], W_e [e, D], P [T, D], e = `embedding.dim`; "
+            "logits = (h W_d) E^T, with W_d [D, e]."
+        ),
+        paper="Zhang et al. 2022 (OPT's code)",
+        details=(
+            "The model of 350M parameters alone has it. In `factorised-embedding` positions are narrow too, and the "
+            "matrix has a bias.",
+        ),
+    ),
+    Variant(
         "segments",
         "embedding and head",
         {"model.embedding.segments": 2},
@@ -70,7 +94,6 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "segments."
         ),
         paper="Devlin et al. 2019, section 3",
-        synonyms=("segment", "segment-embedding", "token-type"),
     ),
     Variant(
         "two-embeddings",
@@ -134,6 +157,15 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         paper="Raffel et al. 2020 (T5's code)",
     ),
     Variant(
+        "head-multiplier",
+        "embedding and head",
+        {"model.head.multiplier": 0.0625},
+        source="zoo.models.head:Head",
+        equation="logits = m h E^T, m = `head.multiplier`.",
+        paper="Yang et al. 2022, table 8; Granite Team 2024 (Granite 3.0)",
+        details=("Cohere's models call m `logit_scale`, Granite calls 1 / m `logits_scaling`.",),
+    ),
+    Variant(
         "logit-softcap",
         "embedding and head",
         {"model.head.softcap": 30.0},
@@ -180,7 +212,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
                 "sentences without it 90.4, 84.7; sentences of one document without it 90.6, 84.7."
             ),
         ),
-        synonyms=("nsp", "next-sentence-prediction"),
+        synonyms=("nsp",),
         claims=("O1",),
     ),
 )

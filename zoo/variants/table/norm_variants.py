@@ -33,6 +33,16 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         paper="Gemma Team 2024 (Gemma)",
     ),
     Variant(
+        "layernorm-1p",
+        "normalisation",
+        {"model.norm.kind": "layernorm", "model.norm.unit_offset": True},
+        equation=(
+            "y = (x - mean(x)) / sqrt(variance(x) + epsilon) * (1 + w) + bias, w initialised to 0, so that weight "
+            "decay pulls the factor towards 1."
+        ),
+        paper="Parmar et al. 2024 (Nemotron-4)",
+    ),
+    Variant(
         "no-norm-scale",
         "normalisation",
         {"model.norm.scale": False},
@@ -56,6 +66,15 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         {"model.init.zero_outputs": True},
         equation="W_o = W_down = 0 at first, so that x + f(Norm(x)) = x.",
         paper="Zhang et al. 2019 (Fixup), section 3; nanochat's and modded-nanogpt's code",
+    ),
+    Variant(
+        "residual-multiplier",
+        "placement",
+        {"model.residual_multiplier": 0.22},
+        source="zoo.layers.block:Block",
+        equation="x = x + r f(Norm(x)), with one number r = `residual_multiplier` for all sublayers f.",
+        paper="Granite Team 2024 (Granite 3.0)",
+        details=("r is a constant, found together with the other multipliers by a search at a small width.",),
     ),
     Variant(
         "no-residual",

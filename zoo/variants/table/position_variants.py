@@ -162,6 +162,31 @@ POSITION_VARIANTS: tuple[Variant, ...] = (
         picture="positions",
     ),
     Variant(
+        "longrope",
+        "position",
+        {"model.position.scaling.kind": "longrope"},
+        source="zoo.layers.position.rope:longrope_frequencies",
+        needs={
+            "model.position.kind": "rope",
+            "model.position.scaling.factor": 4.0,
+            "model.position.scaling.original_length": 256,
+        },
+        details=(
+            "Queries and keys are also multiplied by sqrt(1 + ln(factor) / ln(original_length)) each. Where a text "
+            "grows past `original_length`, all its keys turn by other angles, so a cache cannot be kept.",
+        ),
+        picture="positions",
+    ),
+    Variant(
+        "alibi-scaled",
+        "position",
+        {"model.position.scaled": True},
+        needs={"model.position.kind": "alibi"},
+        source="zoo.layers.position.relative:Alibi",
+        equation="score_h(t, s) = (q . k - slope_h |t - s|) / sqrt(K): the penalty has the factor of the scores.",
+        paper="Penedo et al. 2023 (Falcon-RW's code)",
+    ),
+    Variant(
         "relative-bias-per-layer",
         "position",
         {"model.position.shared": False},

@@ -1,0 +1,74 @@
+"""StableLM 3B (Tow et al. 2023) and StableLM 2 (Bellagente et al. 2024): LLaMA with LayerNorm and RoPE on a
+quarter of each head.
+
+    python train.py --config=configs/stablelm.py:tiny --workdir=runs/stablelm
+
+Sizes: 3b (2,795,443,200 parameters), 2-1.6b (1,644,515,328), with biases of queries, keys and values, and
+2-12b (12,143,185,920), with LayerNorm of each head's queries and keys and both sublayers side by side;
+tiny and smoke for a CPU. Rows of 4096 tokens. Stated for 2-1.6b (section 2): 2 trillion tokens, 1024 rows
+per update, AdamW with betas 0.9 and 0.95, decay 0.1, a peak rate of 1e-3, clipping at 1. For 3b: 4 epochs
+of 1 trillion tokens, 1024 rows, a peak of 3.2e-4. Not stated for 2-12b: its rate (that of 3b). The
+schedule of 2-1.6b joins a cosine, an inverse root and a linear decay; here it is a cosine.
+"""
+
+from zoo.config import default, override, sized
+
+
+def _size(dim: int, layers: int, kv_heads: int, hidden: int, rate: float, steps: int, **more) -> dict:
+    return {
+        "model.dim": dim,
+        "model.num_layers": layers,
+        "model.attention.num_kv_heads": kv_heads,
+        "model.ffn.hidden_dim": hidden,
+        "optimizer.learning_rate": rate,
+        "training.steps": steps,
+    } | more
+
+
+TWO = {"data.tokenizer.vocab_size": 100352}
+SIZES = {
+    "3b": _size(2560, 32, 32, 6912, 3.2e-4, 953_700),
+    "2-1.6b": _size(
+        2048, 24, 32, 5632, 1e-3, 476_800,
+        **TWO, **{"model.attention.bias": True, "model.attention.output_bias": False},
+    ),
+    "2-12b": _size(
+        5120, 40, 8, 13824, 3.2e-4, 476_800,
+        **TWO, **{"model.parallel": "shared_norm", "model.attention.qk_norm": "head_layernorm"},
+    ),
+}  # fmt: skip
+
+
+def get_config(argument: str = "2-1.6b"):
+    """Returns the config of "size" or "size,field=value,..."."""
+    base = override(
+        default(),
+        {
+            "model.norm.kind": "layernorm",
+            "model.norm.placement": "pre",
+            "model.norm.epsilon": 1e-5,
+            "model.position.kind": "rope",
+            "model.position.fraction": 0.25,
+            "model.attention.num_heads": 32,
+            "model.attention.bias": False,
+            "model.ffn.kind": "swiglu",
+            "model.ffn.bias": False,
+            "model.tie_embeddings": False,
+            "model.init.std": 0.02,
+            "model.dtype": "bfloat16",
+            "model.remat": "full",
+            "data.tokenizer.kind": "bpe",
+            "data.tokenizer.vocab_size": 50304,
+            "data.sequence_length": 4096,
+            "data.batch_size": 1024,
+            "training.eval_every": 1000,
+            "training.checkpoint_every": 1000,
+            "optimizer.weight_decay": 0.1,
+            "optimizer.beta2": 0.95,
+            "optimizer.clip_norm": 1.0,
+            "schedule.kind": "cosine",
+            "schedule.warmup_steps": 4800,
+            "schedule.final_fraction": 0.1,
+        },
+    )
+    return sized(argument, base, SIZES)
