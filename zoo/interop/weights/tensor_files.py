@@ -89,7 +89,7 @@ class TensorFiles(Mapping[str, StoredTensor]):
 
     @property
     def note(self) -> str:
-        """What was left out of the names, for people; empty if nothing was."""
+        """A line that says what was left out of the names; empty if nothing was."""
         changed = [stored for name, stored in self.stored.items() if name != stored]
         parts = [part for part in (PARALLEL, *WRAPPERS) if any(part in stored.split(".") for stored in changed)]
         shown = " and ".join(f'"{part}."' for part in parts)
