@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config as configs
-from zoo.cli import describe, main
+from zoo.cli import describe, glossary, main
 from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.variants import VARIANTS
 
@@ -125,7 +125,9 @@ def test_every_variant_is_listed_with_the_fields_that_choose_it(capsys):
 def test_describe_accepts_synonyms(word, capsys):
     assert main.main(["describe", word.upper().replace("-", "_")]) == 0
     meant = describe.synonyms()[word]
-    assert capsys.readouterr().out.startswith((f"# {meant}\n", f"{meant} ("))
+    entry = glossary.explained(word) if meant in configs.BY_PATH else None
+    begins = "\n".join([*entry.lines, "", ""]) if entry else ""
+    assert capsys.readouterr().out.startswith((f"# {meant}\n", f"{begins}{meant} ("))
     # A synonym must not hide a variant or a field.
     assert word not in {variant.name for variant in VARIANTS} | set(configs.BY_PATH)
 
@@ -138,8 +140,10 @@ def test_describe_accepts_synonyms(word, capsys):
         (["Sliding Window"], "# window"),
         (["grouped", "query"], "# grouped-query"),
         (["L2"], "optimizer.weight_decay_form ("),
-        (["warm", "up"], "schedule.warmup_steps ("),
-        (["learning rate"], "optimizer.learning_rate ("),
+        (["label", "column"], "data.label_column ("),
+        (["label-column"], "data.label_column ("),
+        (["Layer Normalization"], "# layernorm"),
+        (["segment embeddings"], "# segments"),
     ],
 )
 def test_describe_accepts_several_words_in_any_case(words, begins, capsys):

@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from publication.claims_table import read_claims
 from tests import reference
 from tests.support.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo import config as configs
@@ -28,6 +29,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.nested import flatten
 from zoo.training.freezing import trainable_mask
+from zoo.variants import VARIANTS
 from zoo.variants.papers import cited
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -121,6 +123,17 @@ def test_rotary_exponent_counts_pairs_twice():
     printed = np.arange(1, dim // 2 + 1) / (2 * dim)
     assert printed[-1] == 1 / 4
     assert [round(base ** printed[-1]) for base in (10_000, 100_000)] == [10, 18]
+
+
+def test_the_page_of_rope_and_its_claim_say_that_a_bound_decays():
+    (rope,) = [variant for variant in VARIANTS if variant.name == "rope"]
+    (told,) = [" ".join(text.split()) for text in rope.details if "distance" in text]
+    assert "upper bound on the score (Su et al. 2021, section 3.4.3), not the score" in told
+    assert f"at every distance: {128**0.5:.1f} for K = 128" in told
+    (claim,) = [claim for claim in read_claims(DOCS / "results").claims if claim["id"] == "P6"]
+    assert claim["note"].startswith("of the bound, not of the scores")
+    assert "sqrt(K) in root mean square at every distance" in claim["limits"]
+    assert f"**exact**: {claim['note']}" in (DOCS / "results" / "README.md").read_text(encoding="utf-8")
 
 
 def test_losses_beyond_the_trained_length_are_those_of_the_page():

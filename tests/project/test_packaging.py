@@ -47,6 +47,9 @@ def test_wheel_runs_bundled_configs_and_experiments_in_an_empty_folder(installed
     assert built.returncode == 0, built.stderr
     checked = zoo(installed, tmp_path, "config", "validate", "finetune/tagging:tiny")
     assert checked.returncode == 0, checked.stderr
+    # The glossary is a page of the documentation.
+    explained = zoo(installed, tmp_path, "describe", "kv-cache")
+    assert "docs/generation.md" in explained.stdout, explained.stderr
     # Their measures and drawings too.
     measured = zoo(installed, tmp_path, "run", "position_vectors", "--dry-run")
     assert measured.returncode == 0, measured.stderr

@@ -2,8 +2,11 @@
 curves on several nodes.
 """
 
+import contextlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -134,20 +137,26 @@ def test_a_task_that_fails_before_its_run_records_anything_shows_its_own_error(s
 
 
 def test_a_run_on_a_lost_node_keeps_its_status_while_its_job_is_requeued_elsewhere(slurm, zoo, tmp_path):
-    zoo("run", "it.py:4000", "--slurm", "--output", "lost")
+    zoo("run", "it.py:1000", "--slurm", "--output", "lost")
     run, job = tmp_path / "lost/long-seed0", jobs(tmp_path / "lost")[0]
     slurm.until(lambda: (run / "metrics.jsonl").exists() and len((run / "metrics.jsonl").read_bytes()) > 0)
-    node = slurm.call("squeue", "--noheader", "--format=%N", f"--job={job}").strip()
-    with slurm.lost(node):
-        # The second attempt finds the run in use, and waits in the queue again.
-        slurm.until(lambda: "is in use by process" in (run / "log.txt").read_text())
-        while not queue_is_empty(slurm) and "done: 4000 steps" not in (run / "log.txt").read_text():
-            found = states(zoo, "lost")["long-seed0"]
-            assert found["state"] in ("running", "done"), found
-        slurm.until(lambda: queue_is_empty(slurm))
+    node = slurm.call("squeue", "--noheader", "--array", "--format=%N", f"--job={job}").strip()
+    process = int((run / ".lock").read_text().split()[1])
+    # It stands still until another attempt has begun.
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with slurm.lost(node):
+            slurm.until(lambda: "is in use by process" in (run / "log.txt").read_text())
+            slurm.until(lambda: "PENDING" in slurm.call("squeue", "--noheader", "--format=%T"))
+            assert states(zoo, "lost")["long-seed0"]["state"] == "running"
+            assert "in the queue already" in zoo("run", "it.py:1000", "--slurm", "--output", "lost")
+            os.kill(process, signal.SIGCONT)
+            slurm.until(lambda: queue_is_empty(slurm))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
     assert states(zoo, "lost")["long-seed0"]["state"] == "done"
     assert "continuing" not in (run / "log.txt").read_text()
-    assert len(jobs(tmp_path / "lost")) == 1
 
 
 def test_two_nodes_give_the_curves_of_one_process(slurm, zoo, tmp_path):

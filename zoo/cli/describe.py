@@ -1,5 +1,5 @@
-"""`zoo describe|configs|experiments`: lists and explains variants, config fields and the files that
-come with zoo.
+"""`zoo describe|configs|experiments`: lists and explains variants, config fields, words of the
+glossary and the files that come with zoo.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoo import config as configs
+from zoo.cli import glossary
 from zoo.config import BY_PATH, FIELDS, GROUPS, Field
 from zoo.config.fields import GROUP_ONLY, has_condition
 from zoo.config.kinds import KIND_TABLES
@@ -25,6 +26,7 @@ EXAMPLES = """examples:
   zoo describe rope          one variant: equation, paper, shapes, cost, exclusions, reference tests
   zoo describe position      the fields of position encodings and their choices
   zoo describe schedule.warmup_steps
+  zoo describe kv-cache      a word of papers and lectures (docs/glossary.md)
   zoo describe configs/bert.py"""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
@@ -40,15 +42,15 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser(
         "describe",
-        help="list and explain variants and config fields",
+        help="list and explain variants, config fields and words",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Lists all variants, or explains one of them, the fields of a part, or a config file.",
+        description="Lists all variants, or explains one of them, the fields of a part, a word, or a config file.",
     )
     parser.add_argument(
         "name",
         nargs="*",
-        help="a variant, a part of a field's path (norm, model.norm, optimizer ...), or a config file",
+        help="a variant, a part of a field's path (norm, model.norm, optimizer ...), a word, or a config file",
     )
     parser.add_argument("--json", action="store_true", help="without NAME: print one JSON list of the variants")
     parser.set_defaults(handler=run)
@@ -140,30 +142,41 @@ def run(args: argparse.Namespace) -> int:
     if not args.name:
         _list_variants(args.json)
         return 0
-    args.name = " ".join(args.name)
-    wanted = "-".join(args.name.lower().replace("_", "-").split())
-    if wanted in (meant := synonyms()):
-        args.name = wanted = meant[wanted]
-    elif " " in args.name:
-        args.name = wanted.replace("-", "_")
+    name = " ".join(args.name)
+    wanted = "-".join(name.lower().replace("_", "-").split())
+    known = synonyms()
+    meant = known.get(wanted) or known.get(wanted.removesuffix("s"))
     for variant in VARIANTS:
-        if variant.name == wanted:
+        if variant.name == (meant or wanted):
             _show(render(variant))
-            fields = [*_fields(args.name), *_options_of(variant)]
+            fields = [*_fields(meant or name), *_options_of(variant)]
             print("".join(f"\n{text}" for field in fields for text in describe_field(field)))
             return 0
-    if fields := _fields(args.name):
-        print("\n".join(text for field in fields for text in describe_field(field)))
-    elif described := _config_file(args.name):
-        print(described)
-    elif fields := [field for field in FIELDS if field.choices and args.name in field.choices]:
-        print("\n".join(text for field in fields for text in describe_field(field)))
-    else:
+    if not (lines := _lines(name, [meant] if meant else [name, wanted.replace("-", "_")])):
         names = {variant.name for variant in VARIANTS} | {part for path in BY_PATH for part in path.split(".")}
         raise ConfigError(
-            f"nothing is called {shown(args.name)}{did_you_mean(wanted, names)}; zoo describe lists all names"
+            f"nothing is called {shown(name)}{did_you_mean(wanted, names | set(glossary.entries()))}; "
+            "zoo describe lists all names"
         )
+    print("\n".join(lines))
     return 0
+
+
+def _lines(name: str, paths: list[str]) -> list[str]:
+    """Returns the lines about what is no variant: the entry of the glossary and the fields of that
+    name, else a config file, else the fields of which it is a choice.
+
+    Args:
+        name: as it was given.
+        paths: the fields that it may mean, or parts of their paths.
+    """
+    entry = glossary.explained(name)
+    fields = next(filter(None, map(_fields, paths)), [])
+    if not fields and not entry and (described := _config_file(name)):
+        return [described]
+    fields = fields or [field for field in FIELDS if field.choices and name in field.choices]
+    about = [text for field in fields for text in describe_field(field)]
+    return [*entry.lines, *([""] if about else []), *about] if entry else about
 
 
 def _list_variants(as_json: bool) -> None:
@@ -197,6 +210,9 @@ def _list_variants(as_json: bool) -> None:
     print("\nfields with choices")
     chosen = [field for field in FIELDS if field.choices]
     print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
+    words = ", ".join(dict.fromkeys(entry.names[0] for entry in glossary.entries().values()))
+    print("\nwords of papers, lectures and reports")
+    print(textwrap.fill(words, 110, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False))
     print(
         "\nThe second column leaves out model. in front of a field. zoo describe NAME explains a variant or a field;"
         "\nzoo describe model (or objective, data, optimizer, schedule) lists the fields."

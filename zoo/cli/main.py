@@ -34,7 +34,7 @@ GROUPS = {
         "export": ("zoo.cli.checkpoints.interchange", "convert a run into a checkpoint of another library"),
     },
     "models and data": {
-        "describe": ("zoo.cli.describe", "list and explain variants and config fields"),
+        "describe": ("zoo.cli.describe", "list and explain variants, config fields and words"),
         "configs": ("zoo.cli.describe", "list the configs that come with zoo"),
         "config": ("zoo.cli.config", "show, compare or validate configs"),
         "plan": ("zoo.cli.plan_resources", "plan a run on many devices: memory, communication, time"),

@@ -75,7 +75,8 @@ def test_transformers_loads_exports_with_identical_outputs(name, without_import_
         "mismatched_keys": [],
         "error_msgs": [],
     }
-    assert_same_outputs(name, loaded.eval())
+    # Apertus keeps the numbers of xIELU in bfloat16, and computes with them in it.
+    assert_same_outputs(name, loaded.float().eval())
 
 
 @pytest.mark.parametrize("name", [name for name in EXPRESSED if OF_CLASSES[name].library == "performer-pytorch"])

@@ -224,8 +224,8 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.tokenizer.path",
         "",
         str,
-        "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, or a folder or run "
-        "that has one",
+        "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, a .tiktoken file, or a folder "
+        "or run that has one",
         when=("data.tokenizer.kind", ("file",)),
     ),
     Field(

@@ -201,7 +201,7 @@ ATTENTION_KINDS = KindTable(
                     "A cache holds k and v of every token: 2 H K numbers in each layer, 2 G K where heads share them.",
                 ),
                 published=(HEADS_RESULT, *UNSHARED_RESULTS),
-                synonyms=("mha",),
+                synonyms=("mha", "multi-head-attention"),
                 claims=("A7", "A8"),
                 picture="heads",
             ),
@@ -367,7 +367,7 @@ ATTENTION_KINDS = KindTable(
                     "dense models (DeepSeek-V2, issue 26): better than multi-head attention at 7B parameters too, "
                     "where more layers make up for fewer parameters.",
                 ),
-                synonyms=("mla",),
+                synonyms=("mla", "latent-attention"),
                 picture="heads",
             ),
         ),

@@ -35,7 +35,8 @@ NORM_KINDS = KindTable(
                 published=(
                     "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German: LayerNorm 26.6 BLEU, "
                     "RMSNorm 26.8, without a norm 0.",
-                )
+                ),
+                synonyms=("layer-norm", "layer-normalization"),
             ),
         ),
         Kind(
@@ -45,6 +46,7 @@ NORM_KINDS = KindTable(
             frozenset({"normalises", "epsilon", "unit_offset"}),
             code="zoo.layers.norm:RMSNorm",
             description=Description(
+                synonyms=("rms-norm",),
                 published=(
                     (
                         "Zhang & Sennrich 2019, Transformer-base on WMT14 English-German, BLEU on test14 and seconds "
@@ -54,7 +56,7 @@ NORM_KINDS = KindTable(
                         "Narang et al. 2021, table 1, T5 of 223M parameters: final loss 1.838 with the baseline's "
                         "norm, 1.821 with RMSNorm; 3.50 and 3.68 steps per second."
                     ),
-                )
+                ),
             ),
         ),
         Kind(
@@ -127,6 +129,7 @@ NORM_KINDS = KindTable(
             ),
             code="zoo.layers.norm:BatchNorm",
             description=Description(
+                synonyms=("batch-norm", "batch-normalization"),
                 published=(
                     (
                         "Shen et al. 2020: BatchNorm in place of LayerNorm is clearly worse in translation and "
@@ -136,7 +139,7 @@ NORM_KINDS = KindTable(
                         "Zhang & Sennrich 2019, test error of a convolutional network on CIFAR-10: no norm 8.96, "
                         "BatchNorm 8.25, LayerNorm 10.49, RMSNorm 8.83. For images the order is the opposite."
                     ),
-                )
+                ),
             ),
         ),
         Kind(

@@ -94,6 +94,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
             "segments."
         ),
         paper="Devlin et al. 2019, section 3",
+        synonyms=("segment", "segment-embedding", "token-type"),
     ),
     Variant(
         "two-embeddings",
@@ -212,7 +213,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
                 "sentences without it 90.4, 84.7; sentences of one document without it 90.6, 84.7."
             ),
         ),
-        synonyms=("nsp",),
+        synonyms=("nsp", "next-sentence-prediction"),
         claims=("O1",),
     ),
 )
