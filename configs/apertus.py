@@ -6,24 +6,32 @@ layer of two matrices with xIELU, whose shape each layer learns.
 Sizes: 8b (8,053,338,176 parameters) and 70b (70,599,864,480); tiny and smoke for a CPU. Shapes are those
 of the published checkpoints, whose RoPE is stretched for long rows afterwards. The report (arXiv:2509.14233,
 section 2) states AdEMAMix, 15 trillion tokens in rows of 4096 with documents kept apart, a base of 5e5
-in this stage, and a constant rate that falls after 13.5 trillion tokens. Rate, batch and decay are here
-those of LLaMA 2, at 4 million tokens per update; the Goldfish loss is not part of this.
+in this stage, a constant rate that falls to a tenth after 13.5 trillion tokens, and a warm-up over 16.8
+billion; rates and batches are those of table 2, the other values of table C.4. Batches double on the way,
+which this leaves out, as it does the Goldfish loss.
 """
 
 from zoo.config import default, override, sized
 
+TOKENS, WARMUP = 15e12, 16.777e9
 
-def _size(dim: int, layers: int, heads: int, hidden: int) -> dict:
+
+def _size(dim: int, layers: int, heads: int, hidden: int, rate: float, rows: int) -> dict:
+    batch_tokens = 4096 * rows
     return {
         "model.dim": dim,
         "model.num_layers": layers,
         "model.attention.num_heads": heads,
         "model.attention.num_kv_heads": 8,
         "model.ffn.hidden_dim": hidden,
+        "optimizer.learning_rate": rate,
+        "data.batch_size": rows,
+        "training.steps": round(TOKENS / batch_tokens),
+        "schedule.warmup_steps": round(WARMUP / batch_tokens),
     }
 
 
-SIZES = {"8b": _size(4096, 32, 32, 21504), "70b": _size(8192, 80, 64, 43008)}
+SIZES = {"8b": _size(4096, 32, 32, 21504, 1.1e-4, 1024), "70b": _size(8192, 80, 64, 43008, 1e-5, 2048)}
 
 
 def get_config(argument: str = "8b"):
@@ -41,23 +49,24 @@ def get_config(argument: str = "8b"):
             "model.ffn.kind": "xielu",
             "model.ffn.bias": False,
             "model.tie_embeddings": False,
-            "model.init.std": 0.02,
+            "model.init.std": 0.008944,
             "model.dtype": "bfloat16",
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 131072,
             "data.sequence_length": 4096,
             "data.isolate_documents": True,
-            "data.batch_size": 1024,
-            "training.steps": 3_580_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.kind": "ademamix",
-            "optimizer.learning_rate": 3e-4,
+            "optimizer.ademamix_alpha": 8.0,
+            "optimizer.ademamix_beta3": 0.9999,
+            "optimizer.ademamix_warmup": 100_000,
             "optimizer.weight_decay": 0.1,
-            "optimizer.clip_norm": 1.0,
+            "optimizer.beta2": 0.999,
+            "optimizer.clip_norm": 0.1,
             "schedule.kind": "wsd",
-            "schedule.warmup_steps": 2000,
+            "schedule.decay_shape": "sqrt",
             "schedule.decay_fraction": 0.1,
             "schedule.final_fraction": 0.1,
         },

@@ -1,10 +1,10 @@
-"""EXA1,279,391,488 4.0 (LG AI Research 2025): norms after the sublayers, an RMSNorm of each head's queries and keys,
+"""EXAONE 4.0 (LG AI Research 2025): norms after the sublayers, an RMSNorm of each head's queries and keys,
 and in 32b three local layers with RoPE to a global one without positions.
 
     python train.py --config=configs/exaone4.py:tiny --workdir=runs/exaone4
 
-Sizes: 32b (32,003,216,384 parameters) and 1.2b (ONE), whose layers are all global and have
-RoPE; tiny and smoke for a CPU. Local layers see 4096 keys. Shapes are those of the published
+Sizes: 32b (32,003,216,384 parameters) and 1.2b (1,279,391,488), whose layers are all global and
+have RoPE; tiny and smoke for a CPU. Local layers see 4096 keys. Shapes are those of the published
 checkpoints, whose RoPE is stretched for long rows afterwards; the 14 trillion tokens of 32b and 12 of
 1.2b are the report's (arXiv:2507.11407, section 2). Not stated: optimizer, rate, schedule and batch (here
 those of LLaMA 2, at 4 million tokens per update).

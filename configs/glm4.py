@@ -3,16 +3,16 @@ over neighbouring pairs of half of each head, and in 9b biases of queries, keys 
 
     python train.py --config=configs/glm4.py:tiny --workdir=runs/glm4
 
-Sizes: 9b (9,400,279,040 parameters) and 32b (32,566,081,536); tiny and smoke for a CPU. Shapes are those of the
-published checkpoints. The report (arXiv:2406.12793, section 2) states 10 trillion tokens for the models of 2024,
-whose 9b has norms before the sublayers alone, and no optimizer, rate, schedule or batch; those of
-LLaMA 2 stand here, at 4 million tokens per update.
+Sizes: 9b (9,400,279,040 parameters) and 32b (32,566,081,536); tiny and smoke for a CPU. Shapes are those of
+the published checkpoints. The report (arXiv:2406.12793) states 10 trillion tokens for the models of 2024,
+whose 9b has norms before the sublayers alone; the authors' page states 15 trillion for 32b. Neither states
+an optimizer, rate, schedule or batch; those of LLaMA 2 stand here, at 4 million tokens per update.
 """
 
 from zoo.config import default, override, sized
 
 
-def _size(dim: int, layers: int, heads: int, hidden: int, bias: bool) -> dict:
+def _size(dim: int, layers: int, heads: int, hidden: int, bias: bool, steps: int) -> dict:
     return {
         "model.dim": dim,
         "model.num_layers": layers,
@@ -22,10 +22,11 @@ def _size(dim: int, layers: int, heads: int, hidden: int, bias: bool) -> dict:
         "model.attention.bias": bias,
         **({"model.attention.output_bias": False} if bias else {}),
         "model.ffn.hidden_dim": hidden,
+        "training.steps": steps,
     }
 
 
-SIZES = {"9b": _size(4096, 40, 32, 13696, True), "32b": _size(6144, 61, 48, 23040, False)}
+SIZES = {"9b": _size(4096, 40, 32, 13696, True, 2_400_000), "32b": _size(6144, 61, 48, 23040, False, 3_576_000)}
 
 
 def get_config(argument: str = "9b"):
@@ -50,7 +51,6 @@ def get_config(argument: str = "9b"):
             "data.tokenizer.vocab_size": 151552,
             "data.sequence_length": 8192,
             "data.batch_size": 512,
-            "training.steps": 2_400_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.learning_rate": 3e-4,

@@ -5,8 +5,8 @@ gate, LayerNorm with factors stored minus one, RoPE on half of each head, no bia
 
 Sizes: 15b (15,628,775,424 parameters), 340b (341,029,195,776) and minitron-4b (4,190,509,056), which is 15b
 with smaller layers; tiny and smoke for a CPU. Shapes, rows of 4096 tokens, 8 trillion tokens (9 for 340b)
-and batches of 1152 (2304) rows are those of the reports. Not stated: rates (a peak of 4.5e-4 that falls to
-a tenth here).
+and batches of 1152 (2304) rows, which rise to that, are those of the reports; deviations of initial values
+are those of NeMo. Not stated: rates (a peak of 4.5e-4 that falls to a tenth here).
 """
 
 from zoo.config import default, override, sized

@@ -5,10 +5,11 @@ model of 350M parameters has post-norm and embeddings of half the width.
 
 Sizes: 125m (125,239,296 parameters), 350m (331,196,416), 1.3b (1,315,758,080), 2.7b (2,651,596,800),
 6.7b (6,658,473,984), 13b (12,853,473,280), 30b (29,974,540,288), 66b (65,719,701,504) and 175b
-(174,604,468,224); tiny and smoke for a CPU. Shapes, rates and batches in tokens are table 1. Rows of 2048
-tokens, 300 billion tokens, AdamW with betas 0.9 and 0.95, decay 0.1, dropout 0.1, clipping at 1, a
-warm-up over 375 million tokens and a linear decay to 10% are section 2.2. The paper drops out no
-embedding; here they have the dropout of the sublayers. Initial values: normal, 0.006.
+(174,604,468,224); tiny and smoke for a CPU. Shapes, rates and batches in tokens are table 1, where a
+million is 2^20 in the authors' code (metaseq). Rows of 2048 tokens, 300 billion tokens, AdamW with betas
+0.9 and 0.95, decay 0.1, dropout 0.1 (attention too), clipping at 1, a warm-up over 375 million tokens (2000
+updates in 175b) and a linear decay to 10% are section 2.2. The paper drops out no embedding; here they
+have the dropout of the sublayers. Initial values: normal, 0.006.
 """
 
 from zoo.config import default, override, sized
@@ -16,8 +17,8 @@ from zoo.config import default, override, sized
 TOKENS, WARMUP = 300e9, 375e6
 
 
-def _size(dim: int, layers: int, heads: int, rate: float, batch_tokens: float, **more) -> dict:
-    rows = round(batch_tokens / 2048)
+def _size(dim: int, layers: int, heads: int, rate: float, millions: float, **more) -> dict:
+    rows = round(millions * 2**20 / 2048)
     return {
         "model.dim": dim,
         "model.num_layers": layers,
@@ -30,18 +31,18 @@ def _size(dim: int, layers: int, heads: int, rate: float, batch_tokens: float, *
 
 
 SIZES = {
-    "125m": _size(768, 12, 12, 6e-4, 0.5e6),
+    "125m": _size(768, 12, 12, 6e-4, 0.5),
     "350m": _size(
-        1024, 24, 16, 3e-4, 0.5e6,
+        1024, 24, 16, 3e-4, 0.5,
         **{"model.norm.placement": "post", "model.embedding.dim": 512, "model.embedding.projection": "tokens"},
     ),
-    "1.3b": _size(2048, 24, 32, 2e-4, 1e6),
-    "2.7b": _size(2560, 32, 32, 1.6e-4, 1e6),
-    "6.7b": _size(4096, 32, 32, 1.2e-4, 2e6),
-    "13b": _size(5120, 40, 40, 1e-4, 4e6),
-    "30b": _size(7168, 48, 56, 1e-4, 4e6),
-    "66b": _size(9216, 64, 72, 0.8e-4, 2e6),
-    "175b": _size(12288, 96, 96, 1.2e-4, 2e6),
+    "1.3b": _size(2048, 24, 32, 2e-4, 1.0),
+    "2.7b": _size(2560, 32, 32, 1.6e-4, 1.0),
+    "6.7b": _size(4096, 32, 32, 1.2e-4, 2.0),
+    "13b": _size(5120, 40, 40, 1e-4, 4.0),
+    "30b": _size(7168, 48, 56, 1e-4, 4.0),
+    "66b": _size(9216, 64, 72, 0.8e-4, 2.0),
+    "175b": _size(12288, 96, 96, 1.2e-4, 2.0, **{"schedule.warmup_steps": 2000}),
 }  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def get_config(argument: str = "125m"):
             "model.ffn.kind": "relu",
             "model.tie_embeddings": True,
             "model.dropout": 0.1,
+            "model.attention.dropout": 0.1,
             "model.init.std": 0.006,
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",

@@ -5,10 +5,11 @@ filtered and synthetic text.
 
 Sizes: mini (3,821,079,552 parameters), medium (13,960,238,080), phi-4 (14,659,507,200) and phi-4-mini
 (3,836,021,760); tiny and smoke for a CPU. Shapes are those of the published checkpoints for rows of
-4096 tokens (16,384 for phi-4). mini and medium saw 3.3 and 4.8 trillion tokens, phi-4 10 trillion at a
-peak rate of 3e-4 with linear decay, decay of weights 0.1 and 5760 rows per update (section 3), and
-phi-4-mini 5 trillion. Not stated for the others: rates and batches (those of phi-4). The checkpoints for
-128k tokens stretch RoPE by factors that an import brings; they are found by a search.
+4096 tokens; that of phi-4 was trained on 16,384 afterwards, with the base of RoPE that stands here. mini
+and medium saw 3.3 and 4.8 trillion tokens, phi-4 10 trillion at a peak rate of 3e-4 with linear decay,
+decay of weights 0.1 and 5760 rows per update (section 3), and phi-4-mini 5 trillion. Not stated for the
+others: rates and batches (those of phi-4). The checkpoints for 128k tokens stretch RoPE by factors that an
+import brings; they are found by a search.
 """
 
 from zoo.config import default, override, sized
@@ -29,8 +30,8 @@ SIZES = {
     "mini": _size(3072, 32, 32, 32, 8192, 140_000, **{"model.attention.window": 2047}),
     "medium": _size(5120, 40, 40, 10, 17920, 203_500, **{"model.attention.window": 2047}),
     "phi-4": _size(
-        5120, 40, 40, 10, 17920, 106_000,
-        **{"model.position.theta": 2.5e5, "data.tokenizer.vocab_size": 100352, "data.sequence_length": 16384},
+        5120, 40, 40, 10, 17920, 424_000,
+        **{"model.position.theta": 2.5e5, "data.tokenizer.vocab_size": 100352},
     ),
     "phi-4-mini": _size(
         3072, 32, 24, 8, 8192, 212_000,

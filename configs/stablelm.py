@@ -5,36 +5,44 @@ quarter of each head.
 
 Sizes: 3b (2,795,443,200 parameters), 2-1.6b (1,644,515,328), with biases of queries, keys and values, and
 2-12b (12,143,185,920), with LayerNorm of each head's queries and keys and both sublayers side by side;
-tiny and smoke for a CPU. Rows of 4096 tokens. Stated for 2-1.6b (section 2): 2 trillion tokens, 1024 rows
-per update, AdamW with betas 0.9 and 0.95, decay 0.1, a peak rate of 1e-3, clipping at 1. For 3b: 4 epochs
-of 1 trillion tokens, 1024 rows, a peak of 3.2e-4. Not stated for 2-12b: its rate (that of 3b). The
-schedule of 2-1.6b joins a cosine, an inverse root and a linear decay; here it is a cosine.
+tiny and smoke for a CPU. Rows of 4096 tokens, 4 trillion tokens for 3b and 2 for StableLM 2; optimizer,
+rates, clipping, decay, warm-ups, ends and initial values are those of the authors' configuration files, as
+are the rows of a device, whose number is that of the report and model cards. The schedule of StableLM 2
+joins a cosine, an inverse root and a linear decay; here it is a cosine.
 """
 
 from zoo.config import default, override, sized
 
 
-def _size(dim: int, layers: int, kv_heads: int, hidden: int, rate: float, steps: int, **more) -> dict:
+def _size(
+    dim: int, layers: int, kv_heads: int, hidden: int, rate: float, rows: int, steps: int, warmup: int, **more
+) -> dict:
     return {
         "model.dim": dim,
         "model.num_layers": layers,
         "model.attention.num_kv_heads": kv_heads,
         "model.ffn.hidden_dim": hidden,
         "optimizer.learning_rate": rate,
+        "data.batch_size": rows,
         "training.steps": steps,
+        "schedule.warmup_steps": warmup,
     } | more
 
 
 TWO = {"data.tokenizer.vocab_size": 100352}
 SIZES = {
-    "3b": _size(2560, 32, 32, 6912, 3.2e-4, 953_700),
+    "3b": _size(
+        2560, 32, 32, 6912, 3.2e-4, 1024, 955_000, 4775,
+        **{"optimizer.epsilon": 1e-6, "schedule.final_fraction": 0.04},
+    ),
     "2-1.6b": _size(
-        2048, 24, 32, 5632, 1e-3, 476_800,
+        2048, 24, 32, 5632, 1e-3, 2048, 238_400, 9720,
         **TWO, **{"model.attention.bias": True, "model.attention.output_bias": False},
     ),
     "2-12b": _size(
-        5120, 40, 8, 13824, 3.2e-4, 476_800,
+        5120, 40, 8, 13824, 3e-4, 1536, 317_900, 4940,
         **TWO, **{"model.parallel": "shared_norm", "model.attention.qk_norm": "head_layernorm"},
+        **{"model.init.std": 0.01, "optimizer.clip_norm": 0.75},
     ),
 }  # fmt: skip
 
@@ -55,19 +63,18 @@ def get_config(argument: str = "2-1.6b"):
             "model.ffn.bias": False,
             "model.tie_embeddings": False,
             "model.init.std": 0.02,
+            "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 50304,
             "data.sequence_length": 4096,
-            "data.batch_size": 1024,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.weight_decay": 0.1,
             "optimizer.beta2": 0.95,
             "optimizer.clip_norm": 1.0,
             "schedule.kind": "cosine",
-            "schedule.warmup_steps": 4800,
             "schedule.final_fraction": 0.1,
         },
     )

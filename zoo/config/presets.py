@@ -94,6 +94,8 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
     }
     if whole["optimizer.kind"] == "adafactor":
         changes["optimizer.adafactor_min_factored"] = min(whole["optimizer.adafactor_min_factored"], size["dim"])
+    if whole["optimizer.kind"] == "ademamix":
+        changes["optimizer.ademamix_warmup"] = AUTO
     if whole["model.architecture"] == "elmo":
         changes |= {
             "model.elmo.characters": 12,
