@@ -88,6 +88,11 @@ def test_presets_change_only_size_fields_of_a_shipped_config(spec, preset):
     assert configs.resolve(configs.shrink(full, preset)) == small
 
 
+def test_the_slow_average_of_ademamix_rises_over_the_small_budget():
+    slow = {"optimizer.kind": "ademamix", "optimizer.ademamix_warmup": 100_000, "training.steps": 3_000_000}
+    assert shrink(slow).optimizer.ademamix_warmup == 200
+
+
 def test_bidirectional_windows_stay_odd():
     assert shrink({"model.attention.window": 512}).model.attention.window == 16
     assert shrink({"model.attention.window": 512}, "smoke").model.attention.window == 4
