@@ -396,6 +396,24 @@ def test_documents_of_an_index_must_be_divided_by_the_token_to_be_isolated(tmp_p
         )
 
 
+@pytest.mark.parametrize("ends", [False, True], ids=["opens", "ends"])
+def test_the_token_between_documents_must_not_divide_one_of_an_index(tmp_path, make_config, ends):
+    config = UNKNOWN | {"data.tokenizer.document_id": EOD, "data.isolate_documents": True}
+    ids = np.append(IDS[1:], EOD) if ends else IDS.copy()
+    starts = STARTS[1:] - 1 if ends else STARTS
+    starts = np.append(0, starts) if ends else starts
+    load(make_config(config | {"data.source": f"tokens:{megatron(tmp_path, ids, starts)}"}))
+    turn = starts[20] + 9
+    ids[turn] = EOD
+    with pytest.raises(DataError, match=f"id 299 also stands inside documents, as at token {turn},"):
+        load(make_config(config | {"data.source": f"tokens:{megatron(tmp_path, ids, starts)}"}))
+    load(
+        make_config(
+            config | {"data.source": f"tokens:{megatron(tmp_path, ids, starts)}", "data.isolate_documents": False}
+        )
+    )
+
+
 def test_an_unknown_tokenizer_reads_and_writes_ids(tmp_path, make_config):
     config = make_config({"data.source": f"tokens:{nanogpt(tmp_path, IDS)}", **UNKNOWN})
     assert vocabulary_size(config) == V
