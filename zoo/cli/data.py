@@ -181,7 +181,7 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
             )
         )
         return 0
-    print(f"source      {dataset.description}")
+    _print_source(dataset, summary)
     print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids")
     if dataset.labels:
         print(f"labels      {len(dataset.labels)}: {', '.join(dataset.labels)}")
@@ -234,7 +234,7 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
             )
         )
         return 0
-    print(f"source      {dataset.description}")
+    _print_source(dataset, summary)
     print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids, for both sides")
     for label, name in (("training", "train"), ("held out", "validation")):
         tokens, size = summary[f"{name}_tokens"], summary[f"{name}_bytes"]
@@ -253,10 +253,14 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_counts(dataset, rows: int, batch_size: int, measured, overlap) -> None:
+def _print_source(dataset, summary) -> None:
     print(f"source      {dataset.description}")
-    for line in dataset.summary().get("warnings", []):
+    for line in summary.get("warnings", []):
         print(f"warning     {line}")
+
+
+def _print_counts(dataset, rows: int, batch_size: int, measured, overlap) -> None:
+    _print_source(dataset, dataset.summary())
     tokenizer = dataset.tokenizer
     print(f"tokenizer   {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     held_out = dataset.held_out_texts

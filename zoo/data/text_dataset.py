@@ -11,6 +11,7 @@ from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.token_streams import Stream
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.overlap import shared_lines
 from zoo.data.sources.stored_tokens import StoredTokens
 from zoo.data.tokenizers.document_bytes import difference_line
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -138,7 +139,7 @@ class TextDataset(UnlabelledDataset):
         else:
             found["parts"] = [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]
         texts = [part.source for part in self.parts] + ([self.held_out.documents] if self.held_out else [])
-        if warnings := [line for text in texts for line in text.warnings]:
+        if warnings := [*(line for text in texts for line in text.warnings), *self._shared()]:
             found["warnings"] = warnings
         if not self.held_out:
             return found
@@ -153,6 +154,14 @@ class TextDataset(UnlabelledDataset):
                 **_validation_record(self.held_out),
             },
         }
+
+    def _shared(self) -> list[str]:
+        """Returns a line about documents that are held out and trained on as well."""
+        held_out, training = (
+            [digest for text in texts if isinstance(text, Documents) for digest in text.index.digests]
+            for texts in ([text.documents for text in self.held_out_texts], [part.train for part in self.parts])
+        )
+        return shared_lines(held_out, training, "documents")
 
 
 def _stream_record(part: str, stream: Stream) -> dict[str, Any]:

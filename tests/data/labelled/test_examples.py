@@ -141,6 +141,12 @@ def test_class_names_come_from_hugging_face_but_not_from_parquet(tmp_path):
         ('text,label\na b,0\n"c d,1\ne "f" g,0\n', {}, DataError, r"line 3: .* in line 4; the quote opens here"),
         ("text,label\nab,0\n" + "c" * 200_000 + ",\n", {}, DataError, r'line 3: no label at "label"'),
         ("text,text\na b,0\n", {}, ConfigError, r"set data.header=false"),
+        (
+            "text,label\ra b,0\rc d,1\r",
+            {},
+            DataError,
+            "line 1: a carriage return outside quotes; lines end at LF or CRLF",
+        ),
         ("text,label\na b,0\nc d,1\n", {}, DataError, r'1 held-out example has the label "2".* are 0, 1'),
         (
             "text,label\na b,0\nc d,1\n",
@@ -171,6 +177,15 @@ def test_bad_examples_are_reported_in_one_line(tmp_path, content, fields, error,
     }
     with pytest.raises(error, match=message):
         data.load(config(f"csv:{tmp_path / 'a.csv'}", **fields))
+
+
+def test_held_out_examples_that_are_trained_on_are_counted(tmp_path):
+    for name, count in (("a", 20), ("b", 3)):
+        rows = (f"text {number},{['even', 'odd'][number % 2]}\n" for number in range(count))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + "".join(rows) + f"only in {name},odd\n")
+    summary = data.load(config(f"csv:{tmp_path}/a.csv", data__held_out=f"csv:{tmp_path}/b.csv")).summary()
+    assert summary["warnings"] == ["3 of 4 held-out examples are also training examples, and are scored from memory"]
+    assert "warnings" not in data.load(config(f"csv:{tmp_path}/a.csv", data__validation_fraction=0.5)).summary()
 
 
 def test_bad_records_can_be_left_out_and_are_counted(tmp_path):

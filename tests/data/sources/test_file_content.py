@@ -23,6 +23,7 @@ from zoo.data.sources.file_content import BLOCK_BYTES, file_blocks
 from zoo.data.sources.source import read_documents
 from zoo.data.sources.tables import TABLES
 from zoo.data.sources.text_policy import BadTextPolicy
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import DataError
 
 
@@ -124,6 +125,7 @@ def archive(kind):
 
 
 TEXT = "Some text that is long enough to tell what it is, or what it was before it was encoded otherwise. é\n" * 3
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 330454481\n"
 BINARY = {
     "parquet": (archive("parquet"), "a Parquet file; it is read by parquet:PATH"),
     "zip": (archive("zip"), "a zip archive; unpack it"),
@@ -135,6 +137,11 @@ BINARY = {
     "UTF-16 without a mark": (TEXT.encode("utf-16-le"), "UTF-16 without a byte order mark"),
     "UTF-32": (TEXT.encode("utf-32"), "UTF-32; convert it to UTF-8"),
     "npy": (archive("npy"), "a NumPy array; token ids are read by tokens:PATH"),
+    "Git LFS": (LFS_POINTER, "a pointer of Git LFS; get the file itself by git lfs pull"),
+    "git-annex": (
+        b"/annex/objects/MD5E-s330--0cc175b9.txt\n",
+        "a pointer of git-annex; get the file itself by git annex get",
+    ),
     "pdf": (b"%PDF-1.7\n" + bytes(range(256)), "a PDF"),
     "tokens": (
         np.random.default_rng(0).geometric(0.001, 4000).astype(np.uint16).tobytes(),
@@ -153,6 +160,21 @@ def test_binary_content_is_named_and_never_trained_on(tmp_path, name, policy):
         with pytest.raises(DataError, match=rf'{file}".*{problem}') as error:
             read(f"{'jsonl' if 'json' in file else 'text'}:{tmp_path}/{file}", bad_text=policy).index  # noqa: B018
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("source", ["text:a.txt.gz", "parquet:a.parquet", "tokens:a.bin"])
+def test_a_pointer_in_place_of_a_file_is_named_by_every_source(tmp_path, source):
+    kind, _, name = source.partition(":")
+    (tmp_path / name).write_bytes(LFS_POINTER)
+    with pytest.raises(DataError, match=f"{name}.*a pointer of Git LFS; get the file itself by git lfs pull"):
+        read(f"{kind}:{tmp_path}/{name}").fingerprint  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "tokenizer.model", "a.tiktoken"])
+def test_a_pointer_is_no_tokenizer(tmp_path, name):
+    (tmp_path / name).write_bytes(LFS_POINTER)
+    with pytest.raises(DataError, match=f"{name}: not a tokenizer file: it is a pointer of Git LFS"):
+        read_pretrained(tmp_path / name)
 
 
 def test_text_of_other_encodings_and_with_a_few_control_characters_is_text(tmp_path):

@@ -1,6 +1,7 @@
 """Mixtures of sources: shares, epochs, resuming and bad entries."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -120,6 +121,23 @@ def test_validation_holds_every_part_once_whatever_the_weights(parts):
     assert np.array_equal(one, other)
     targets = sum(max(len(text.stream) - 1, 0) for text in mixed.held_out_texts)
     assert (one[:, 1:] >= 0).sum() == targets
+
+
+def test_a_document_that_one_source_holds_out_and_another_trains_on_is_counted(tmp_path):
+    def lines(name, numbers):
+        texts = (json.dumps({"text": f"document {number} " + "word " * 9}) for number in numbers)
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts))
+        return f"1*jsonl:{tmp_path}/{name}"
+
+    one, some, other = lines("one", range(90)), lines("some", range(0, 90, 3)), lines("other", range(100, 190))
+    assert "warnings" not in dataset((one, other)).summary()
+    mixed = dataset((one, some))
+    trained = {digest for part in mixed.parts for digest in part.train.index.digests}
+    held_out = [digest for text in mixed.held_out_texts for digest in text.documents.index.digests]
+    shared = sum(digest in trained for digest in held_out)
+    assert 0 < shared < len(held_out)
+    (line,) = mixed.summary()["warnings"]
+    assert line.startswith(f"{shared} of {len(held_out)} held-out documents are also training documents")
 
 
 def test_bad_entries_are_reported_in_one_line_each(parts):

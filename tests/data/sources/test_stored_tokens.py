@@ -295,6 +295,8 @@ WRONG = {
     "numbers that are no ids": (lambda folder: npy(folder, IDS, "<f4"), "an array of float32"),
     "objects": (lambda folder: [np.save(folder / "a.npy", np.array([{}], object), allow_pickle=True), folder / "a.npy"][1], "not a complete .npy file"),
     "an array that is cut off": (shortened(npy, 2), "not a complete .npy file"),
+    "uint32 read as uint16": (lambda folder: nanogpt(folder, IDS, "<u4"), "every second uint16 is below 16, so these are ids of uint32; set data.token_dtype=uint32"),
+    "int64 read as uint16": (lambda folder: nanogpt(folder, IDS, "<i8"), "so these are ids of int64; write them as uint32, or as .npy"),
     "no tokens": (lambda folder: nanogpt(folder, IDS[:0]), "there are no tokens"),
     "no tokens in an array": (lambda folder: npy(folder, IDS[:0]), "there are no tokens"),
     "text": (write("a.bin", b"Some text that is no token, whatever the name of its file says. " * 4), "holds text, not token ids; text is read by text:PATH"),
@@ -311,6 +313,15 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path, name):
     assert "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)
     assert zipfile  # The archive of np.savez.
+
+
+def test_ids_wider_than_uint32_are_named_and_narrow_vocabularies_are_not(tmp_path):
+    with pytest.raises(DataError, match="every second uint32 is below 16, so these are ids of int64"):
+        open_tokens(nanogpt(tmp_path, IDS, "<i8"), token_dtype="uint32")
+    # Only the token between documents has 16 or more here.
+    few = np.where(IDS == EOD, 16, IDS % 16)
+    few[1::2] %= 16
+    assert np.array_equal(open_tokens(nanogpt(tmp_path, few)).tokens[:], few)
 
 
 def test_paths_of_tokens_are_found_or_suggested(tmp_path):
@@ -383,6 +394,24 @@ def test_documents_of_an_index_must_be_divided_by_the_token_to_be_isolated(tmp_p
                 config | {"data.source": f"tokens:{megatron(tmp_path, IDS, np.append(STARTS[:-1], STARTS[-1] - 3))}"}
             )
         )
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["opens", "ends"])
+def test_the_token_between_documents_must_not_divide_one_of_an_index(tmp_path, make_config, ends):
+    config = UNKNOWN | {"data.tokenizer.document_id": EOD, "data.isolate_documents": True}
+    ids = np.append(IDS[1:], EOD) if ends else IDS.copy()
+    starts = STARTS[1:] - 1 if ends else STARTS
+    starts = np.append(0, starts) if ends else starts
+    load(make_config(config | {"data.source": f"tokens:{megatron(tmp_path, ids, starts)}"}))
+    turn = starts[20] + 9
+    ids[turn] = EOD
+    with pytest.raises(DataError, match=f"id 299 also stands inside documents, as at token {turn},"):
+        load(make_config(config | {"data.source": f"tokens:{megatron(tmp_path, ids, starts)}"}))
+    load(
+        make_config(
+            config | {"data.source": f"tokens:{megatron(tmp_path, ids, starts)}", "data.isolate_documents": False}
+        )
+    )
 
 
 def test_an_unknown_tokenizer_reads_and_writes_ids(tmp_path, make_config):

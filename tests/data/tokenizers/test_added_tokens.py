@@ -200,3 +200,20 @@ def test_added_tokens_that_are_text_are_refused_beside_a_sentencepiece_model(tmp
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(sentinels))
     assert read_pretrained(folder).vocab_size == size
+
+
+def test_an_added_token_that_the_library_would_number_otherwise_is_refused(tmp_path):
+    folder, size = layout(tmp_path / "json", "json")
+    state = json.loads((folder / "tokenizer.json").read_text())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    for id, problem in (
+        (size, None),
+        (size + 7, f"'<tool>' has the id {size + 7}, and the vocabulary leads to {size}"),
+    ):
+        tokens = [*state["added_tokens"], {"id": id, "content": "<tool>", "special": True, **flags}]
+        (folder / "tokenizer.json").write_text(json.dumps(state | {"added_tokens": tokens}))
+        if problem is None:
+            assert read_pretrained(folder).id_of("<tool>") == size
+        else:
+            with pytest.raises(ConfigError, match=problem):
+                read_pretrained(folder)

@@ -2,10 +2,12 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pytest
 
 from tests.support.small_library import small_standard_library
+from zoo.data import load
 from zoo.data.sources.builtin_tasks import classification, translation
 from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_split_pairs
 from zoo.errors import ConfigError, DataError
@@ -186,6 +188,25 @@ def test_a_source_text_is_in_one_part_only():
     assert 0.1 < len(validation) / 600 < 0.3
     with pytest.raises(DataError, match="too few to hold out"):
         TextPairs(["a"], ["b"], "one").split(0.1)
+
+
+def test_pairs_that_are_left_out_before_a_split_stay_counted():
+    pairs = TextPairs([f"a {n}" for n in range(99)], ["b"] * 99, "pairs", Counter({"with a blank side": 2}))
+    assert pairs.split(0.2)[0].left_out == {"with a blank side": 2}
+
+
+def test_held_out_pairs_that_are_trained_on_are_counted(make_config, tmp_path):
+    for name, numbers in (("train", range(8)), ("val", range(6, 10))):
+        for side in ("en", "de"):
+            (tmp_path / f"{name}.{side}").write_text("".join(f"{side} {number}\n" for number in numbers))
+    changes = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.batch_size": 2}
+    changes |= {
+        f"data.{field}": f"parallel:{tmp_path}/{name}.{{en,de}}"
+        for field, name in (("source", "train"), ("held_out", "val"))
+    }
+    assert load(make_config(changes)).summary()["warnings"] == [
+        "2 of 4 held-out pairs are also training pairs, and are scored from memory"
+    ]
 
 
 def test_held_out_pairs_may_have_their_own_source(make_config, tmp_path):

@@ -17,6 +17,7 @@ from zoo.data.labelled.word_tags import Tagging
 from zoo.data.pipeline.batches import TrainingBatches
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.overlap import shared_lines
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
@@ -181,7 +182,9 @@ class LabelledDataset:
                 ("cut", self.encoded(name).cut),
             )
         }
+        warnings = shared_lines(self.examples.held_out, self.examples.train, "examples")
         return {
+            **({"warnings": warnings} if warnings else {}),
             "fingerprint": self.examples.fingerprint,
             "description": self.description,
             **measures,

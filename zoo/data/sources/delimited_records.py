@@ -133,4 +133,6 @@ def _quote_problem(record: list[tuple[int, str]], error: csv.Error) -> tuple[int
     if opened is not None:
         return opened, "the quote that opens here is not closed"
     begin, end = record[0][0], record[-1][0]
+    if "new-line" in str(error):
+        return begin, "a carriage return outside quotes; lines end at LF or CRLF, so convert the file"
     return last or begin, str(error) + (f" in line {end}; the quote opens here" if end != (last or begin) else "")

@@ -43,6 +43,9 @@ _SIGNATURES = (
     (b"SQLite format 3\0", "an SQLite database"),
     (b"%PDF-", "a PDF; extract its text"),
     (b"MMIDIDX\0\0", "the index of a Megatron data set; its token ids are read by tokens:PATH"),
+    # A clone without the objects has these in place of files, and they would pass as short texts.
+    (b"version https://git-lfs.github.com/spec/", "a pointer of Git LFS; get the file itself by git lfs pull"),
+    (b"/annex/objects/", "a pointer of git-annex; get the file itself by git annex get"),
 )
 # Bytes that text has no use for: control characters other than white space, backspace and escape.
 _CONTROL = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b")) + b"\x7f"
@@ -62,9 +65,10 @@ def file_blocks(path: Path) -> Iterator[bytes]:
     """
     try:
         with open(path, "rb") as file:
-            compression = compression_of(file.read(HEAD_BYTES))
+            head = file.read(HEAD_BYTES)
+            compression = compression_of(head)
             file.seek(0)
-            if compression is None and path.suffix in COMPRESSED:
+            if compression is None and path.suffix in COMPRESSED and not signature_kind(head):
                 raise DataError(
                     f'"{path}": not a {_NAMES[path.suffix]} file, as its first bytes show; rename it without '
                     f'"{path.suffix}" if it is text'
@@ -102,6 +106,11 @@ def compression_of(head: bytes) -> str | None:
     return None
 
 
+def signature_kind(head: bytes) -> str | None:
+    """Returns what a file without text is, in words, if its very first bytes tell; else None."""
+    return next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), None)
+
+
 def binary_kind(head: bytes) -> str | None:
     """Returns what a file without text is, in words, by its first bytes; None for text.
 
@@ -110,9 +119,8 @@ def binary_kind(head: bytes) -> str | None:
     """
     if compression := compression_of(head):
         return f"compressed by {_NAMES[compression]} once more; decompress it"
-    for signature, kind in _SIGNATURES:
-        if head.startswith(signature):
-            return kind
+    if kind := signature_kind(head):
+        return kind
     if head[257:262] == b"ustar":
         return "a tar archive; unpack it, and name the folder"
     if len(head) < _TELLING_BYTES:

@@ -1,5 +1,6 @@
 """Counts how much of a held-out text occurs verbatim in the training text."""
 
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,18 @@ class VerbatimOverlap:
 
     windows: float
     lines: float
+
+
+def shared_lines(held_out: Sequence[Hashable], training: Collection[Hashable], what: str) -> list[str]:
+    """Returns a warning about what is held out and trained on as well; empty if nothing is.
+
+    Two sources of a mixture that hold the same document, each split by itself, and a file of
+    `data.held_out` that repeats some of `data.source`, are the ways to such a split.
+    """
+    known = set(training)
+    shared = sum(one in known for one in held_out)
+    line = f"{shared:,} of {len(held_out):,} held-out {what} are also training {what}, and are scored from memory"
+    return [line] if shared else []
 
 
 def verbatim_overlap(training: Documents, held_out: Documents) -> VerbatimOverlap:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.data.sources.columns import MISSING, columns_of, kind_of, missing_column, value_at
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.sources.file_content import file_blocks, with_compressed
+from zoo.data.sources.file_content import HEAD_BYTES, file_blocks, signature_kind, with_compressed
 from zoo.data.sources.json_arrays import array_values, begins_array
 from zoo.data.sources.text_files import find_files, numbered_lines
 from zoo.data.sources.text_policy import BadTextPolicy
@@ -146,7 +146,10 @@ def parquet_file(path: Path) -> Iterator[Any]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.strerror and error.errno:
             raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
-        raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
+        with open(path, "rb") as opened:
+            kind = signature_kind(opened.read(HEAD_BYTES))
+        what = f"it is {kind}" if kind and not kind.startswith("a Parquet") else one_line(error)
+        raise DataError(f'"{path}": not a complete Parquet file: {what}') from error
 
 
 def check_column(column: str, schema: Any, where: str) -> None:

@@ -261,7 +261,7 @@ class StoredTokens:
 
         Raises:
             DataError: none of the tokens that are looked at is that between documents, or documents
-                of the files neither begin nor end with it.
+                of the files neither begin nor end with it, or it stands inside one of them.
         """
         shown = f"data.isolate_documents=true: {self.name}"
         if self._starts is not None:
@@ -273,11 +273,29 @@ class StoredTokens:
                     f"{self.document_id}, and the one before does not end with it; write the files with --append-eod, "
                     "or set data.tokenizer.document_id"
                 )
+            self._check_no_inner_boundary(shown)
         elif not any((self.tokens[block] == self.document_id).any() for block in self._sample()):
             raise DataError(
                 f"{shown}: id {self.document_id}, which should stand between documents, occurs nowhere; set "
                 "data.tokenizer.document_id"
             )
+
+    def _check_no_inner_boundary(self, shown: str) -> None:
+        """Checks that the token between documents, which isolation goes by, divides no document of the
+        files, as it would where it also ends the turns of a dialogue.
+
+        Raises:
+            DataError: naming the first place among the tokens that are looked at.
+        """
+        edges = np.append(self._starts - self.start, len(self.tokens))
+        for block in self._sample():
+            found = block.start + np.flatnonzero(self.tokens[block] == self.document_id)
+            inner = found[~(np.isin(found, edges) | np.isin(found + 1, edges))]
+            if len(inner):
+                raise DataError(
+                    f"{shown}: id {self.document_id} also stands inside documents, as at token {inner[0]:,}, and would "
+                    "divide them; write the files with another id between documents, and set data.tokenizer.document_id"
+                )
 
 
 def stored_tokens(argument: str, data: Any) -> StoredTokens:

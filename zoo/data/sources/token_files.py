@@ -31,6 +31,8 @@ MEGATRON_TYPES = {
     1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2", 9: "<u4", 10: "<u8",
 }  # fmt: skip
 _CHECKED_SEQUENCES = 1 << 20
+# Upper halves of ids are below the second number, and this many of them are no chance.
+_TELLING_IDS, _LARGEST_HALF = 32, 16
 # A smaller file is read as a whole sooner or later.
 _READ_AHEAD_BYTES = 1 << 26
 
@@ -78,6 +80,7 @@ def open_token_file(path: Path, dtype: str) -> TokenFile:
         if magic in (known for known, _ in LLMC_TYPES):
             raise DataError(f'"{path}": version {version} of the format of llm.c is not known; known are 1 and 7')
         _check_raw(path, head)
+        _check_width(path, head, dtype)
         return TokenFile(path, _mapped(path, np.dtype(dtype).newbyteorder("<"), 0, size, "of the file"))
     except OSError as error:
         raise ConfigError(f'cannot read "{path}": {error.strerror or error}') from error
@@ -137,7 +140,8 @@ def _check_raw(path: Path, head: bytes) -> None:
         raise DataError(f'"{path}": an index of Megatron; its token ids, "{path.with_suffix(".bin")}", are missing')
     kind = binary_kind(head)
     if kind and not kind.startswith(("binary data", "UTF-")):
-        raise DataError(f'"{path}" holds no token ids: it is {kind.partition(";")[0]}')
+        # How to read other files as text is no help here; where the file itself is, is.
+        raise DataError(f'"{path}" holds no token ids: it is {kind if "pointer" in kind else kind.partition(";")[0]}')
     # Ids below 256 have a NUL as their second byte, so UTF-8 without one is text.
     try:
         is_text = b"\0" not in head and bool(head[:-3].decode())
@@ -145,6 +149,24 @@ def _check_raw(path: Path, head: bytes) -> None:
         is_text = False
     if is_text and len(head) >= 64:
         raise DataError(f'"{path}" holds text, not token ids; text is read by text:PATH')
+
+
+def _check_width(path: Path, head: bytes, dtype: str) -> None:
+    """Raises DataError for a file without header whose ids are wider than `dtype`.
+
+    The upper half of a wide id is small, because vocabularies have fewer than 2^20 tokens, and would
+    be read as a token of its own: every second one would be 0, and no id out of range.
+    """
+    found = np.dtype(dtype).newbyteorder("<")
+    ids = np.frombuffer(head, found, len(head) // (2 * found.itemsize) * 2)
+    low, high = ids[::2], ids[1::2]
+    if len(high) < _TELLING_IDS or high.max() >= _LARGEST_HALF or (low >= _LARGEST_HALF).mean() < 0.25:
+        return
+    wider = "uint32" if found.itemsize == 2 and ids[2::4].any() else "int64"
+    advice = "set data.token_dtype=uint32" if wider == "uint32" else "write them as uint32, or as .npy"
+    raise DataError(
+        f'"{path}": every second {found.name} is below {_LARGEST_HALF}, so these are ids of {wider}; {advice}'
+    )
 
 
 def _megatron(path: Path, index: Path) -> TokenFile:

@@ -50,10 +50,21 @@ READABLE_FILES = (
 
 
 def read_library_json(path: Path) -> Any:
-    """Reads the `tokenizer.json` of the `tokenizers` library."""
+    """Reads the `tokenizer.json` of the `tokenizers` library.
+
+    Raises:
+        ConfigError: the library numbers an added token otherwise than the file, as it does where
+            their ids leave a gap; rows of an embedding would then belong to other tokens.
+    """
     from tokenizers import Tokenizer as Model
 
     model = Model.from_file(str(path))
+    for token in read_json(path).get("added_tokens") or ():
+        if (found := model.token_to_id(token["content"])) != token["id"]:
+            raise ConfigError(
+                f"data.tokenizer.path={path}: the added token {token['content']!r} has the id {token['id']}, and the "
+                f"vocabulary leads to {found}; give added tokens the ids that follow the vocabulary's"
+            )
     follow_settings(model, path)
     return model
 

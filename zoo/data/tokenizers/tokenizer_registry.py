@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.file_content import HEAD_BYTES, signature_kind
 from zoo.data.tokenizers.added_tokens import COMPANIONS, AddedTokens, add_tokens
 from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer, ByteTokenizer
@@ -103,6 +104,9 @@ def read_pretrained(path: str | Path) -> Tokenizer:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, reader: Callable[[Path], Any], changed: tuple[int, ...]) -> Tokenizer:
+    with open(path, "rb") as opened:
+        if kind := signature_kind(opened.read(HEAD_BYTES)):
+            raise DataError(f"{path}: not a tokenizer file: it is {kind}")
     try:
         if reader is read_library_json and "kind" in (content := json.loads(path.read_text(encoding="utf-8"))):
             return _from_saved(content)

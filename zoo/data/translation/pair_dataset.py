@@ -11,6 +11,7 @@ from zoo.data.pipeline.buckets import PairBatches, TokenSequences, bucket_shapes
 from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.overlap import shared_lines
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.data.tokenizers.document_bytes import encode_with_bytes
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -102,7 +103,9 @@ class TranslationDataset(UnlabelledDataset):
 
     def summary(self) -> dict[str, Any]:
         """Returns what identifies and measures the data, as plain JSON."""
+        warnings = shared_lines(self.validation.pairs, self.train.pairs, "pairs")
         return {
+            **({"warnings": warnings} if warnings else {}),
             "fingerprint": fingerprint_of_pairs(self.train, self.validation),
             "description": self.description,
             "train_pairs": len(self.train),

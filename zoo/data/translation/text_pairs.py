@@ -52,6 +52,11 @@ class TextPairs:
         return digest.hexdigest()
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """(source, target) of each pair."""
+        return list(zip(self.sources, self.targets, strict=True))
+
+    @property
     def bytes(self) -> int:
         """Size of both sides in UTF-8."""
         return sum(len(text.encode()) for text in (*self.sources, *self.targets))
@@ -75,7 +80,7 @@ class TextPairs:
                 "others in data.held_out"
             )
         train, validation = (
-            type(self)(*part, f"{name} part of {self.name}")
+            type(self)(*part, f"{name} part of {self.name}", self.left_out)
             for part, name in zip(parts, ("training", "held-out"), strict=True)
         )
         return train, validation
