@@ -67,6 +67,22 @@ def test_flags_of_a_tokenizers_class_decide_what_is_around_a_text(tmp_path, argu
     assert (found.before, found.after) == (before, after)
 
 
+@pytest.mark.parametrize(
+    ("given", "ids", "read"),
+    [
+        (TextFrame((1,), (2,)), [1, 5, 2], [1, 5, 2]),
+        (TextFrame((1,), (2,)), [5, 2, 6], [1, 5, 2, 6, 2]),
+        (TextFrame((1,), (2, 3)), [1, 2, 3], [1, 2, 3]),
+        (TextFrame((1,), (2, 3)), [5, 3], [1, 5, 3, 2, 3]),
+        # One token of the text is not both the one before and the one after it.
+        (TextFrame((0,), (0,)), [0], [0, 0]),
+        (TextFrame((), ()), [5], [5]),
+    ],
+)
+def test_what_is_around_a_text_is_not_repeated(given, ids, read):
+    assert given.around(ids) == read
+
+
 @pytest.mark.parametrize("record", [3, [], {"before": 1}, {"before": ["<s>"]}, {"starts": [1]}])
 def test_an_edited_record_of_a_frame_is_named(record):
     with pytest.raises(DataError, match=r"meta.json: imported.text_frame .* expected lists of token ids"):

@@ -25,11 +25,11 @@ class TextFrame:
     blanks: tuple[int, ...] = ()
 
     def around(self, ids: Sequence[int]) -> list[int]:
-        """Returns the ids of a text with those around it; `before` is not repeated where the text has
-        it already.
-        """
-        begins = tuple(ids[: len(self.before)]) == self.before
-        return [*(() if begins else self.before), *ids, *self.after]
+        """Returns the ids of a text with those around it, not repeated where the text has them."""
+        own = tuple(ids)
+        own = own[len(self.before) :] if own[: len(self.before)] == self.before else own
+        ends = bool(self.after) and own[-len(self.after) :] == self.after
+        return [*self.before, *own, *(() if ends else self.after)]
 
     def to_record(self) -> dict[str, list[int]]:
         """Returns the frame as plain JSON."""
