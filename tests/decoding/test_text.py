@@ -11,9 +11,11 @@ from zoo.config import to_plain
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.data.tokenizers.unknown import UnknownTokenizer
 from zoo.decoding import Sampling
+from zoo.decoding.stop_strings import START, STOPPED
 from zoo.decoding.text_generator import BLANK, PromptReading, TextGenerator
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
@@ -50,6 +52,13 @@ def text_generator(objective="causal", always=None, learned=False, tokenizer=BYT
     bias = jnp.zeros_like(values["head"]["bias"])
     values["head"]["bias"] = bias if always is None else bias.at[always].set(1e4)
     return TextGenerator(config, tokenizer, model, values, {}, reading=reading or PromptReading())
+
+
+def test_ends_that_are_no_tokens_end_nothing():
+    for ends, own in (((-1, BYTE_TOKENIZER.vocab_size), BYTE_TOKENIZER.special_ids), ((3, -1, 10**6), {3})):
+        generator = text_generator(reading=PromptReading(frame=TextFrame(ends=ends)))
+        table = generator._request(["a"], 1, ())["stop"]
+        assert np.flatnonzero(table[:, START] == STOPPED).tolist() == sorted(own)
 
 
 def test_prompts_of_an_unknown_tokenizer_are_ids_that_nothing_opens():

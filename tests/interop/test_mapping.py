@@ -159,6 +159,16 @@ def test_equal_tied_copies_and_ignored_tensors_are_skipped():
     np.testing.assert_array_equal(read["embedding"], numbers(5, 3))
 
 
+def test_a_shared_tensor_is_read_under_any_of_its_names():
+    stored = checkpoint()
+    stored["head"] = stored.pop("table")
+    np.testing.assert_array_equal(to_zoo(RULES, stored, PARAMS)["embedding"], numbers(5, 3))
+    with pytest.raises(DataError, match=r"tensor table has shape \(4, 3\), expected \(5, 3\)"):
+        to_zoo(RULES, stored | {"head": numbers(4, 3)}, PARAMS)
+    with pytest.raises(DataError, match="is not equal to table, which it is tied to"):
+        to_zoo([*RULES, TiedTensor("second", "table")], stored | {"second": 1 + numbers(5, 3)}, PARAMS)
+
+
 def test_ignored_names_must_match_fully():
     with pytest.raises(DataError, match=r"h\.1\.mask\.weight has no place"):
         to_zoo(RULES, checkpoint() | {"h.1.mask.weight": numbers(1)}, PARAMS)

@@ -122,8 +122,10 @@ class TextGenerator:
         size, sentinels = tokenizer.vocab_size, config.objective.sentinels if self._has("spans") else 0
         # The sentinels of an objective are the last ids, the first one last.
         self._blanks = self._frame.blanks if self._frame else tuple(range(size + sentinels - 1, size - 1, -1))
-        self._ends = frozenset(self._frame.ends if self._frame else ()) or tokenizer.special_ids
         self.vocab_size = max(size, *(id + 1 for id in self._blanks)) if self._blanks else size
+        # Published settings write -1 for "none", and ids of tokens that their tokenizer lacks.
+        ends = (id for id in (self._frame.ends if self._frame else ()) if 0 <= id < self.vocab_size)
+        self._ends = frozenset(ends) or tokenizer.special_ids
         limit = int(self.trained_length) if reading.limited and math.isfinite(self.trained_length) else None
         self.generator: Generator | UnmaskingGenerator
         if self._has("any_share"):

@@ -23,20 +23,35 @@ TEMPLATES = (
     | dict.fromkeys(("Roberta", "Bart", "Longformer", "LED", "XLMRoberta", "Camembert"), OF_FAIRSEQ)
     | dict.fromkeys(("T5", "MT5", "ByT5"), ((), (EOS,)))
     | dict.fromkeys(("GPT2", "CodeGen", "OpenAIGPT"), ((), ()))
-    | {
-        "CLIP": ((("bos_token", "<|startoftext|>"),), (("eos_token", "<|endoftext|>"),)),
-        "Llama": ((BOS,), ()),
-        "Gemma": ((("bos_token", "<bos>"),), ()),
-    }
+    | {"CLIP": ((("bos_token", "<|startoftext|>"),), (("eos_token", "<|endoftext|>"),))}
 )
-# Classes of tokenizers that put these tokens around a text whatever tokenizer.json says.
-FOLLOW_FLAGS = {"Llama": BOS, "CodeLlama": BOS, "Gemma": ("bos_token", "<bos>"), "Cohere": ("bos_token", "<BOS_TOKEN>")}
+
+
+class _Flags(NamedTuple):
+    """The tokens of `add_bos_token` and `add_eos_token`; `begins`: the first is on by default."""
+
+    bos: tuple[str, str]
+    eos: tuple[str, str]
+    begins: bool = True
+
+
+# Classes of tokenizers that follow their flags, whatever tokenizer.json says.
+FOLLOW_FLAGS = {
+    "Llama": _Flags(BOS, EOS),
+    "CodeLlama": _Flags(BOS, EOS),
+    "Gemma": _Flags(("bos_token", "<bos>"), ("eos_token", "<eos>")),
+    "Cohere": _Flags(("bos_token", "<BOS_TOKEN>"), ("eos_token", "<|END_OF_TURN_TOKEN|>")),
+    "GPTNeoX": _Flags(("bos_token", "<|endoftext|>"), ("eos_token", "<|endoftext|>"), begins=False),
+}
 MBARTS, DEFAULT_LANGUAGE = ("MBart", "MBart50"), "en_XX"
 CLASS_OF_MODEL = {
     "bert": "Bert", "distilbert": "DistilBert", "electra": "Electra", "roformer": "RoFormer", "albert": "Albert",
     "roberta": "Roberta", "bart": "Bart", "longformer": "Longformer", "xlm-roberta": "XLMRoberta",
     "camembert": "Camembert", "t5": "T5", "mt5": "MT5", "umt5": "T5", "gpt2": "GPT2", "openai-gpt": "OpenAIGPT",
     "llama": "Llama", "mistral": "Llama", "gemma": "Gemma", "gemma2": "Gemma", "gemma3_text": "Gemma", "mbart": "MBart",
+    "diffllama": "Llama", "ministral": "Llama", "phi3": "Llama", "phi": "CodeGen", "cohere": "Cohere",
+    **dict.fromkeys(("gpt_neox", "mpt", "olmo", "olmo2", "stablelm"), "GPTNeoX"),
+    **dict.fromkeys(("exaone4", "gptj", "granite", "olmo3", "opt"), "GPT2"),
 }  # fmt: skip
 # What the model's class takes where config.json says nothing.
 SPANS = {"eos_token_id": 1, "pad_token_id": 0, "decoder_start_token_id": 0}
@@ -101,20 +116,20 @@ def _around(folder: Path, given: Mapping[str, Any], name: str, of_model: str, to
         language = ids((("src_lang", str(given.get("src_lang") or DEFAULT_LANGUAGE)),))
         return _Around(language, ids((EOS,))) if name == "MBart50" else _Around((), (*ids((EOS,)), *language))
     file = folder / "tokenizer.json"
+    # The model's own class reads a tokenizer that names none, if the vocabulary is of that class.
+    if not name and of_model in FOLLOW_FLAGS and (not file.is_file() or ids((FOLLOW_FLAGS[of_model].bos,))):
+        name = of_model
     if name not in FOLLOW_FLAGS and file.is_file():
         return _written(file)
     if name in ("", "PreTrained", "PreTrainedTokenizer"):
         name = of_model
-    if name not in TEMPLATES and name not in FOLLOW_FLAGS:
+    if flags := FOLLOW_FLAGS.get(name):
+        begins, ends = given.get("add_bos_token", flags.begins), given.get("add_eos_token")
+        return _Around(ids((flags.bos,)) if begins else (), ids((flags.eos,)) if ends else ())
+    if name not in TEMPLATES:
         return None
-    before, after = TEMPLATES.get(name, ((), ()))
-    begin = FOLLOW_FLAGS.get(name, BOS)
-    if given.get("add_bos_token", name in FOLLOW_FLAGS):
-        before = (begin,)
-    elif name in FOLLOW_FLAGS:
-        before = ()
-    after = (EOS,) if given.get("add_eos_token") else after
-    return _Around(ids(before), ids(after))
+    before, after = TEMPLATES[name]
+    return _Around(ids((BOS,) if name == "GPT2" and given.get("add_bos_token") else before), ids(after))
 
 
 def _written(file: Path) -> _Around | None:

@@ -1,8 +1,10 @@
 """The special tokens around a text that a published model reads, and those that end what it writes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
+
+from zoo.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,11 @@ class TextFrame:
     blanks: tuple[int, ...] = ()
 
     def around(self, ids: Sequence[int]) -> list[int]:
-        """Returns the ids of a text with those around it; `before` is not repeated where the text has
-        it already.
-        """
-        begins = tuple(ids[: len(self.before)]) == self.before
-        return [*(() if begins else self.before), *ids, *self.after]
+        """Returns the ids of a text with those around it, not repeated where the text has them."""
+        own = tuple(ids)
+        own = own[len(self.before) :] if own[: len(self.before)] == self.before else own
+        ends = bool(self.after) and own[-len(self.after) :] == self.after
+        return [*self.before, *own, *(() if ends else self.after)]
 
     def to_record(self) -> dict[str, list[int]]:
         """Returns the frame as plain JSON."""
@@ -35,5 +37,21 @@ class TextFrame:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
-        """Returns the frame of `to_record`; None without one."""
-        return None if record is None else cls(**{name: tuple(ids) for name, ids in record.items()})
+        """Returns the frame of `to_record`; None without one.
+
+        Raises:
+            DataError: the record is not one of `to_record`.
+        """
+        if record is None:
+            return None
+        names = [field.name for field in fields(cls)]
+        if not isinstance(record, dict) or not all(name in names and _are_ids(ids) for name, ids in record.items()):
+            raise DataError(
+                f"meta.json: imported.text_frame is {record!r:.80}; expected lists of token ids under "
+                f"{', '.join(names)}: import the checkpoint again"
+            )
+        return cls(**{name: tuple(ids) for name, ids in record.items()})
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(id) is int for id in value)

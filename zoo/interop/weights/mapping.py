@@ -6,6 +6,7 @@ follow the same rules as values. Only numpy is used.
 """
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -296,7 +297,8 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
 
     Args:
         rules: the model's rules.
-        tensors: the checkpoint's arrays by name, read one at a time.
+        tensors: the checkpoint's arrays by name, read one at a time. Of tensors that are tied, any one
+            is enough.
         abstract: the model's parameters as a nested dict of objects with a shape.
 
     Returns:
@@ -307,6 +309,13 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
             to the tensor that they are tied to.
     """
     shapes = tensor_shapes(rules, abstract)
+    # safetensors' `save_model` keeps one name of a shared tensor: the first in the alphabet.
+    copies = {
+        rule.tied_to: tensors[rule.name]
+        for rule in rules
+        if isinstance(rule, TiedTensor) and rule.name in tensors and rule.tied_to not in tensors
+    }
+    tensors = ChainMap(copies, tensors)
     if problems := tensor_problems(rules, tensors, shapes):
         raise DataError(_other_names(tensors, shapes) or problems)
     sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract, "/").items()}, {}
