@@ -169,5 +169,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 expected=f"spans end at most {NOT_WORSE} below whole rows",
             ),
         ),
+        # The tokens of pre-training.
+        allow=("tokens",),
         size=size,
     )

@@ -22,7 +22,7 @@ def get_experiment(size="0.001"):
     rate = float(size)
     body = config.override(config.default(), {{"model.dim": 16, "model.num_layers": 1, "training.steps": fake_run.STEPS}})
     return fake_run.experiment(
-        name="staged", base=body, contrasts=(), claim=None, seeds=(0, 1),
+        name="staged", base=body, contrasts=(), claim=None, seeds=(0, 1), allow=("tokens",),
         prerequisites={{"body": Prerequisite(config.override(body, {{"optimizer.learning_rate": rate}}), once=rate == 0.5)}},
         factors={{"start": {{"trained": {{"training.start_from": "prerequisite:body"}}, "fresh": {{"training.start_from": ""}}}}}})
 """

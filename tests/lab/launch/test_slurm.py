@@ -272,6 +272,7 @@ def staged_changes():
         "contrasts": (),
         "claim": None,
         "seeds": (0, 1),
+        "allow": ("tokens",),
         "prerequisites": {"body": Prerequisite(config.override(body, {"optimizer.learning_rate": 0.001}))},
         "factors": {
             "start": {"trained": {"training.start_from": "prerequisite:body"}, "fresh": {"training.start_from": ""}}
