@@ -24,7 +24,7 @@ from zoo.lab.launch.slurm import (
     group_into_arrays,
     path_problems,
 )
-from zoo.lab.launch.slurm_queue import queued_jobs, read_jobs, record_job
+from zoo.lab.launch.slurm_queue import queued_jobs, read_jobs, record_job, run_slurm_command
 from zoo.lab.launch.slurm_task import record_outcome
 from zoo.lab.launch.sweep_folder import write_status
 from zoo.lab.planning import arm_resolution
@@ -147,7 +147,8 @@ echo "srun: error: n1: task 0: Exited with exit code {code}" >&2; exit {code}"""
                 **os.environ,
                 "PATH": f"{bin}:{os.environ['PATH']}",
                 "SLURM_ARRAY_TASK_ID": "1",
-                "SLURM_JOB_ID": "77",
+                "SLURM_ARRAY_JOB_ID": "70",
+                "SLURM_JOB_ID": "70",
                 "PYTHONPATH": str(Path(__file__).parents[3]),
             },
         )
@@ -174,18 +175,18 @@ def test_a_task_trains_its_run_in_folders_with_hostile_names(task, tmp_path):
 
 def test_a_preempted_run_is_requeued(task):
     code, calls, run = task(75, {"state": "preempted", "step": 7, "steps": 40, "reason": "stopped at step 7"})
-    assert (code, calls) == (75, ["scontrol requeue 77", "sleep 600"])
+    assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
     assert json.loads((run / "status.json").read_text())["reason"] == "stopped at step 7"
 
 
 def test_the_status_decides_if_srun_killed_the_process_that_wrote_it(task):
     # srun kills process 0 as soon as another one has ended with 75.
-    assert task(137, {"state": "preempted", "step": 7, "steps": 40})[:2] == (75, ["scontrol requeue 77", "sleep 600"])
+    assert task(137, {"state": "preempted", "step": 7, "steps": 40})[:2] == (75, ["scontrol requeue 70_1", "sleep 600"])
 
 
 def test_a_run_that_is_terminated_during_startup_is_requeued(task):
     code, calls, run = task(143, {"state": "running", "step": 0, "steps": 40})
-    assert (code, calls) == (75, ["scontrol requeue 77", "sleep 600"])
+    assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
     assert json.loads((run / "status.json").read_text())["state"] == "preempted"
 
 
@@ -223,7 +224,7 @@ def test_the_status_of_an_earlier_attempt_is_ignored(task):
 def test_the_status_of_a_run_that_another_process_trains_is_left_to_it(task, status, runs, tmp_path):
     with closing(lock_run_folder(tmp_path / f"{HOSTILE} sweep" / runs[1].folder)):
         code, calls, run = task(2, status)
-        assert (code, calls) == (75, ["scontrol requeue 77", "sleep 600"])
+        assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
         assert (run / "status.json").exists() == (status is not None)
         assert not write_status(run, "failed", 40, "boom")
     assert task(2, status)[:2] == (2, [])
@@ -237,7 +238,7 @@ def test_a_run_that_another_process_finished_during_the_attempt_is_done(task):
 def test_a_run_without_progress_is_not_requeued_forever(task):
     status = {"state": "preempted", "step": 7, "steps": 40}
     outcomes = [task(75, status) for _ in range(3)]
-    assert [end[:2] for end in outcomes] == [(75, ["scontrol requeue 77", "sleep 600"])] * 2 + [(1, [])]
+    assert [end[:2] for end in outcomes] == [(75, ["scontrol requeue 70_1", "sleep 600"])] * 2 + [(1, [])]
     run = outcomes[0][2]
     assert json.loads((run / "status.json").read_text())["reason"].startswith("was stopped 3 times at the same step")
 
@@ -419,3 +420,22 @@ def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch
     ]
     assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:2]}
     assert [path.name for path in (tmp_path / "slurm").glob("*.sh")] == ["1.sh"]
+
+
+def test_jobs_submitted_from_a_job_take_over_nothing_of_it(tmp_path, monkeypatch):
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    program(bin, "sbatch", "env")
+    monkeypatch.setenv("PATH", f"{bin}:{os.environ['PATH']}")
+    of_user = {"SLURM_CONF": "/etc/other.conf", "SBATCH_ACCOUNT": "lab", "HOME_OF_DATA": "/data"}
+    of_job = {"SLURM_CPU_BIND": "mask_cpu:0x3", "SLURM_CPUS_PER_TASK": "2", "SLURMD_NODENAME": "n1", "PMIX_RANK": "0"}
+    for name, value in (of_user | of_job).items():
+        monkeypatch.setenv(name, value)
+
+    def handed_over():
+        given = dict(line.split("=", 1) for line in run_slurm_command(["sbatch"]).splitlines() if "=" in line)
+        return {name: given.get(name) for name in of_user | of_job}
+
+    assert handed_over() == of_user | of_job
+    monkeypatch.setenv("SLURM_JOB_ID", "5")
+    assert handed_over() == of_user | dict.fromkeys(of_job)

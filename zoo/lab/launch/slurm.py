@@ -180,7 +180,8 @@ code=$?
 code=$?
 if [ "$code" -eq {Preempted.exit_code} ]; then
     # Saved but not done: requeue. The job must not end by itself meanwhile, which would take it out of the queue.
-    scontrol requeue "$SLURM_JOB_ID" && sleep 600
+    # One task has the number of the whole array as its SLURM_JOB_ID.
+    scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID" && sleep 600
 fi
 exit "$code"
 """

@@ -107,6 +107,19 @@ def queued_jobs(sweep: Path, jobs: Mapping[str, SubmittedJob]) -> dict[str, Queu
     return {run: queue[job.task] for run, job in jobs.items() if job.task in queue}
 
 
+def outside_jobs(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment without what describes the job that a program runs in.
+
+    sbatch hands its environment to the new job, whose srun would take over the CPUs and the memory
+    of the job in which it was submitted. SBATCH_* are options of the user, and SLURM_CONF is the
+    cluster's configuration.
+    """
+    if "SLURM_JOB_ID" not in environment:
+        return dict(environment)
+    of_job = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
+    return {name: value for name, value in environment.items() if name == "SLURM_CONF" or not name.startswith(of_job)}
+
+
 def run_slurm_command(command: Sequence[str], folder: Path | None = None) -> str:
     """Returns the output of a SLURM command.
 
@@ -122,6 +135,7 @@ def run_slurm_command(command: Sequence[str], folder: Path | None = None) -> str
             errors="replace",
             timeout=TIMEOUT_SECONDS,
             stdin=subprocess.DEVNULL,
+            env=outside_jobs(os.environ),
         )
     except FileNotFoundError as error:
         raise ConfigError(
