@@ -175,7 +175,7 @@ def test_bad_input_is_one_line(decoder, arguments, words, capsys):
 def test_a_prompts_file_that_is_not_utf8(decoder, tmp_path, capsys):
     file = tmp_path / "prompts.txt"
     file.write_bytes(b"\xff\xfe\xff")
-    assert "is not UTF-8" in generate(capsys, decoder, "--prompts", str(file), code=3).err
+    assert "it is UTF-16; convert it to UTF-8" in generate(capsys, decoder, "--prompts", str(file), code=3).err
 
 
 @pytest.mark.parametrize("kind", ["masked", "bidirectional"])

@@ -20,6 +20,8 @@ SPECS = [
 SIZE_FIELDS = {
     "model.dim",
     "model.num_layers",
+    # Counts updates of the budget.
+    "optimizer.ademamix_warmup",
     "model.vocab_size",
     "model.vocab_multiple",
     "model.layers.pattern",

@@ -33,7 +33,7 @@ def get_experiment(size="12"):
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
     base = config.override(base, {{"model.ffn.kind": "relu_power"}})
     return Experiment(
-        name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(),
+        name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(), allow=("tokens",),
         prerequisites={{"first": Prerequisite(config.override(base, {{"data.batch_size": 4}}))}},
         factors={{"start": {{"trained": {{"training.start_from": "prerequisite:first"}}, "fresh": {{"training.start_from": ""}}}}}})
 """
