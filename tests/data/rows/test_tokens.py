@@ -132,6 +132,16 @@ def test_damaged_checksums_are_rebuilt(cache, content):
     assert len(json.loads(path.read_text())["sha256"]) == 64
 
 
+@pytest.mark.parametrize("lost", ["tokens_sha256", "difference"])
+def test_files_of_an_earlier_version_are_rebuilt(cache, lost):
+    build()
+    (path,) = cache.glob("tokens/*/train.json")
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in record.items() if name != lost}))
+    assert_right(build())
+    assert json.loads(path.read_text()) == record
+
+
 @pytest.mark.parametrize("moment", ["half the array", "before the rename", "before the checksum"])
 @pytest.mark.faults
 def test_tokens_are_rebuilt_after_a_kill_while_writing(cache, moment):

@@ -203,13 +203,16 @@ class _StreamFiles:
         return ["", *(["sentences"] if self.with_sentences else []), *(["sizes"] if with_sizes else [])]
 
     def read(self, tokenizer: Tokenizer, scored: bool) -> Stream | None:
-        """Returns the stream, or None if a file is missing or damaged, or has no sizes that are
-        needed.
+        """Returns the stream, or None if a file is missing or damaged, or lacks sizes or hashes that
+        are needed.
         """
         found = _read(self.path(""))
         if found is None:
             return None
         tokens, record = found
+        # Files of earlier versions lack these.
+        if not {"tokens_sha256", "difference"} <= record.keys():
+            return None
         with_sizes = scored and (not tokenizer.lossless or bool(record["difference"]))
         others = {column: _read(self.path(column)) for column in self.columns(with_sizes)[1:]}
         if None in others.values() or any(len(others[name][0]) != len(tokens) for name in others if name == "sizes"):

@@ -153,10 +153,12 @@ def _conditions(result: Mapping[str, Any]) -> list[str]:
         NONE: "no setting was tuned",
         GRID: "{field} is the best of a grid of {values} values by {seeds} of each, in each arm",
         ELSEWHERE: "{field} was tuned at another size ({tuned_at}) and not at this one",
-        FITTED: "{field} is fitted in each arm, with {values} values and {seeds} of each",
+        FITTED: "{field} is fitted in each arm, by a curve through at least {fitted} values with {seeds} of each, "
+        "around the best of {values}",
     }[method].format(
         field=tuning.get("field"),
         values=len(tuning.get("values") or ()),
+        fitted=min((len(curve["values"]) for curve in (tuning.get("curves") or {}).values()), default=0),
         seeds=count(len(tuning.get("seeds") or ()), "run"),
         tuned_at=tuning.get("tuned_at"),
     )
