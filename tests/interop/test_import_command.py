@@ -22,6 +22,7 @@ from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import AUTO
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
+from zoo.interop.families.decoders.falcon import falcon_deviations
 from zoo.interop.families.gemma import gemma_deviations
 from zoo.interop.weights import torch_files
 from zoo.interop.weights.tensor_files import write_tensors
@@ -384,3 +385,6 @@ def test_notes_of_an_import_and_deliberate_deviations_are_recorded(tmp_path):
     assert note.startswith("hidden_act=gelu is not read: hidden_activation=gelu_pytorch_tanh takes its place")
     assert gemma_deviations(settings | {"hidden_act": "gelu_pytorch_tanh"}) == ()
     assert gemma_deviations({"hidden_activation": None, "hidden_act": "gelu_pytorch_tanh"}) == ()
+    (note,) = falcon_deviations({"alibi": True})
+    assert "rounds ALiBi's biases to bfloat16" in note
+    assert falcon_deviations({}) == ()

@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import DataError
-from zoo.interop.text_frames import frame_of
+from zoo.interop.text_frames import frame_of, unapplied_choices
 
 LETTERS = ["a", "h", "t", "Ġ"]
 END = "<|endoftext|>"
@@ -87,3 +87,12 @@ def test_what_is_around_a_text_is_not_repeated(given, ids, read):
 def test_an_edited_record_of_a_frame_is_named(record):
     with pytest.raises(DataError, match=r"meta.json: imported.text_frame .* expected lists of token ids"):
         TextFrame.from_record(record)
+
+
+def test_choices_of_generation_that_are_not_made_are_named(tmp_path):
+    settings = {"model_type": "bart", "no_repeat_ngram_size": 3, "min_length": 0, "num_beams": 4, "eos_token_id": 2}
+    line = "zoo generate does not apply the checkpoint's no_repeat_ngram_size=3, num_beams=4"
+    assert unapplied_choices(tmp_path, settings) == line
+    # A file of its own takes the place of config.json's choices.
+    (tmp_path / "generation_config.json").write_text(json.dumps({"repetition_penalty": 1.0, "eos_token_id": 2}))
+    assert unapplied_choices(tmp_path, settings) == ""

@@ -27,7 +27,7 @@ from zoo.interop.families.fairseq import open_fairseq
 from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.settings.importer import SettingsError
-from zoo.interop.text_frames import frame_of
+from zoo.interop.text_frames import frame_of, unapplied_choices
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
 from zoo.models import cost
@@ -108,7 +108,9 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
         (folder / "config.json", *files, *known),
         tokenizer,
         metadata,
-        tuple(filter(None, (importer.note, renamed, *importer.deviations(settings)))),
+        tuple(
+            filter(None, (importer.note, renamed, *importer.deviations(settings), unapplied_choices(folder, settings)))
+        ),
         extra_tokenizers={} if tokenizer in (None, source) else {SOURCE_TOKENIZER_FILE: source},
     )
 

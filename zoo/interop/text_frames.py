@@ -62,6 +62,12 @@ DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "bart": {"eos_token_id": 2, "decoder_start_token_id": 2},
     "mbart": {"eos_token_id": 2},
 }
+# Choices of generation that `zoo generate` does not make, with the value that changes nothing.
+UNAPPLIED: Mapping[str, Any] = {
+    "bad_words_ids": None, "begin_suppress_tokens": None, "encoder_no_repeat_ngram_size": 0,
+    "exponential_decay_length_penalty": None, "min_length": 0, "min_new_tokens": None, "no_repeat_ngram_size": 0,
+    "num_beams": 1, "repetition_penalty": 1.0, "suppress_tokens": None,
+}  # fmt: skip
 # ByT5 counts its blanks down from the last byte; the bytes 248 to 255 occur in no text.
 BYTE_BLANKS = tuple(range(258, 250, -1))
 
@@ -91,18 +97,33 @@ def frame_of(folder: Path, settings: Mapping[str, Any], tokenizer: Tokenizer | N
     around = _around(folder, given, name, CLASS_OF_MODEL.get(model_type, ""), tokenizer)
     if around is None:
         return None
-    ends, start = chosen.get("eos_token_id"), chosen.get("decoder_start_token_id")
-    forced = chosen.get("forced_bos_token_id")
     decoder: tuple[int, ...] = ()
     if both:
-        start = tokenizer.start_id if start is None else start
-        decoder = (int(start), *(() if forced is None else (int(forced),)))
-    return TextFrame(
-        *around,
-        decoder,
-        tuple(ends) if isinstance(ends, list) else () if ends is None else (int(ends),),
-        _blanks(tokenizer, given) if both else (),
-    )
+        start = _ids(chosen.get("decoder_start_token_id")) or (tokenizer.start_id,)
+        decoder = (start[0], *_ids(chosen.get("forced_bos_token_id")))
+    return TextFrame(*around, decoder, _ids(chosen.get("eos_token_id")), _blanks(tokenizer, given) if both else ())
+
+
+def unapplied_choices(folder: Path, settings: Mapping[str, Any]) -> str:
+    """Returns a line about a checkpoint's choices of generation that are not made here, or "".
+
+    Args:
+        folder: of the checkpoint.
+        settings: its config.json.
+    """
+    chosen = read_object_or_empty(folder / GENERATION_FILE) or settings
+    found = [
+        f"{name}={chosen[name]!r:.40}"
+        for name, neutral in UNAPPLIED.items()
+        if chosen.get(name) is not None and chosen[name] != neutral
+    ]
+    return f"zoo generate does not apply the checkpoint's {', '.join(found)}" if found else ""
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Returns an id or a list of ids, without what is no id."""
+    values = value if isinstance(value, list) else [value]
+    return tuple(one for one in values if isinstance(one, int) and not isinstance(one, bool))
 
 
 def _around(folder: Path, given: Mapping[str, Any], name: str, of_model: str, tokenizer: Tokenizer) -> _Around | None:

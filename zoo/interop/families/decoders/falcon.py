@@ -74,6 +74,16 @@ def _parallel(settings: SettingsReader) -> str:
     return "shared_norm" if norms == 1 else "own_norms"
 
 
+def falcon_deviations(hf: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns a line where ALiBi is computed in more bits than the class has."""
+    if not hf.get("alibi", FALCON["alibi"]):
+        return ()
+    return (
+        "alibi: the class rounds ALiBi's biases to bfloat16, and its eager attention adds them twice; here they are "
+        "added once, in float32",
+    )
+
+
 def _key_heads(settings: SettingsReader, heads: int) -> int:
     """Returns the number of key/value heads."""
     given, single = settings["num_kv_heads"], settings["multi_query"]
@@ -128,6 +138,7 @@ CLASSES = {
         FALCON,
         model_type="falcon",
         prefix="transformer",
+        deviations=falcon_deviations,
         custom_settings={
             "alibi": lambda view: view.model.position.kind == "alibi",
             "parallel_attn": lambda view: view.model.parallel != "none",
