@@ -84,7 +84,7 @@ def teacher():
 COMPARED_VALUES = {
     "data.tokenizer.vocab_size": 270,
     "data.tokenizer.ids": 310,
-    "data.tokenizer.document_id": 32,
+    "data.tokenizer.document_id": 12,
     "data.tokenizer.path": vocabulary,
     "data.bad_text": "replace",
     "data.hub.subset": "one",

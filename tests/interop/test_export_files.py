@@ -12,6 +12,7 @@ import pytest
 import sentencepiece
 
 from tests.support.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
+from tests.support.edited_config import begun_with
 from tests.support.small_runs import OBJECTIVES, small
 from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
@@ -105,15 +106,15 @@ def test_runs_started_from_an_import_keep_its_class(tmp_path):
 
 
 def test_dropout_can_be_overridden_on_export(tmp_path):
-    run = imported(tmp_path, "llama")
+    run = imported(tmp_path, "gemma")
     config = json.loads((run / "config.json").read_text())
     config["model"]["dropout"] = 0.1
-    (run / "config.json").write_text(json.dumps(config))
+    begun_with(run, config)
     code, _, errors = zoo("export", run, "--out", tmp_path / "out")
     assert (code, errors) == (
         2,
         [
-            "error: no class can express this config; LlamaForCausalLM, as which it was imported, cannot express "
+            "error: no class can express this config; GemmaForCausalLM, as which it was imported, cannot express "
             "model.dropout=0.1; it would be 0.0"
         ],
     )

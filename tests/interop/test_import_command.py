@@ -368,7 +368,7 @@ def test_nonempty_output_folders_are_rejected(tmp_path):
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
 
 
-@pytest.mark.parametrize(("command", "words"), [("import", ["hf:NAME[@REVISION]", "pickles are not opened", "--tokenizer"]),
+@pytest.mark.parametrize(("command", "words"), [("import", ["hf:NAME[@REVISION]", "Pickles are not opened", "--tokenizer"]),
                                                 ("export", ["--class", "rejected by", "--step"])])  # fmt: skip
 def test_help_of_import_and_export(command, words, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -223,7 +223,7 @@ def test_a_kind_describes_its_page(tmp_path, capsys):
         ),
         (
             IMPORTS + "plugin.register(Kind('model.norm.kind', 'mine', 'x', {'gated'}), plugin.RMSNorm)",
-            r"model.norm.kind=mine: unknown trait 'gated'; it is one of normalises, epsilon, bias, batch$",
+            r"model.norm.kind=mine: unknown trait 'gated'; it is one of normalises, epsilon, bias, batch, unit_offset$",
         ),
         (
             IMPORTS + "class Mine(plugin.Position):\n    def embed(self, x, positions):\n        return x\n"

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tests.plugins.plugin_files import MEASURED, POWER, unloading
+from tests.support.edited_config import begun_with
 from tests.support.small_runs import SMALL
 from zoo import config as configs
 from zoo.cli.evaluate import main as evaluate
@@ -54,7 +55,7 @@ def test_untrusted_plugins_are_not_executed(copied, capsys):
     (copied / "plugins" / "mine.py").write_text(text)
     content = json.loads((copied / "config.json").read_text())
     reference = plugins.Plugin("mine.py", text, copied).reference
-    (copied / "config.json").write_text(json.dumps(content | {"plugins": [reference]}))
+    begun_with(copied, content | {"plugins": [reference]})
     for command in (
         [evaluate, str(copied)],
         [train, f"--config={copied / 'config.json'}", f"--workdir={copied.parent / 'other'}"],
@@ -127,7 +128,7 @@ def test_a_run_resumes_only_with_its_plugins(copied, capsys):
 
 def test_a_run_without_plugins_does_not_resume_with_one(copied, capsys):
     content = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(content | {"plugins": []}).replace("relu_power", "relu"))
+    begun_with(copied, json.loads(json.dumps(content | {"plugins": []}).replace("relu_power", "relu")))
     (copied.parent / "mine.py").write_text(POWER)
     assert train([*CONFIG, f"--workdir={copied}", "--plugin", str(copied.parent / "mine.py")]) == 2
     assert "holds a run with plugins=(), not ('mine.py:" in capsys.readouterr().err

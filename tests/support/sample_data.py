@@ -73,10 +73,13 @@ def records():
 
 @functools.cache
 def stored_tokens():
-    """Returns a source of token ids below 256, of four bytes each, with the id 3 between documents."""
+    """Returns a source of token ids 4 to 15, of four bytes each, with the id 3 between documents.
+
+    Ids as small as these can also be read as twice as many of two bytes.
+    """
     path = text().with_name("tokens.bin")
-    ids = np.frombuffer(b"\3".join(text().read_bytes().split(b"\n\n")), np.uint8)
-    ids.astype("<u4").tofile(path)
+    letters = np.frombuffer(b"\3".join(text().read_bytes().split(b"\n\n")), np.uint8)
+    np.where(letters == 3, 3, 4 + letters % 12).astype("<u4").tofile(path)
     return f"tokens:{path}"
 
 

@@ -2,6 +2,7 @@
 
 import _thread
 import random
+import signal
 import threading
 import time
 from types import SimpleNamespace
@@ -45,7 +46,15 @@ def test_only_long_stretches_are_cut():
     assert whole == [f"t {'word-' * 1500} end"]
 
 
-def test_training_can_be_interrupted_and_passes_errors_on():
+@pytest.fixture
+def interrupts():
+    """A job in the background of a shell ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_training_can_be_interrupted_and_passes_errors_on(interrupts):
     released = threading.Event()
     threading.Timer(0.3, _thread.interrupt_main).start()
     begun = time.monotonic()
