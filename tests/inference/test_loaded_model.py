@@ -117,6 +117,15 @@ def test_encoder_decoder_states_and_attention(folder):
         model.logits("x")
 
 
+@pytest.mark.parametrize(("kind", "blanks"), [("prefix", ""), ("span", '; in a text, "<0>" to "<4>" are its blanks')])
+def test_a_mask_is_refused_by_a_model_that_has_none(kind, blanks, folder, capsys):
+    more = {"objective__sentinels": 5} if kind == "span" else {"objective__prefix_length": 6}
+    run = folder({"model__architecture": "encoder_decoder", "objective__kind": kind, **more})
+    assert main(["predict", str(run), "--text", "a [MASK] b"]) == 2
+    line = f"has no [MASK]; the model gives a text for the one that its encoder reads{blanks}"
+    assert capsys.readouterr().err.rstrip("\n").endswith(line)
+
+
 @pytest.mark.promise(reason="a model of another objective is compiled")
 def test_classifier_predictions(folder):
     run_folder = folder(CLASSIFIER)

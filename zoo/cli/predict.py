@@ -98,13 +98,31 @@ def _predictions(model: Any, examples: list[Any], args: argparse.Namespace) -> I
             found = model.fill_mask(text, args.top)
             yield [_candidates(tokens) for tokens in found], {"masks": [[list(each) for each in one] for one in found]}
     elif architecture == "decoder":
-        for text in _single(examples, f"objective.kind={kind}"):
+        for text in _without_masks(model, _single(examples, f"objective.kind={kind}")):
             found = model.next_tokens(text, args.top)
             yield [_candidates(found)], {"next": [list(each) for each in found]}
     else:
-        texts = _single(examples, f"objective.kind={kind}")
+        texts = _without_masks(model, _single(examples, f"objective.kind={kind}"))
         for answer in model.generate(texts):
             yield [answer.text], {"output": answer.text}
+
+
+def _without_masks(model: Any, texts: list[str]) -> list[str]:
+    """Returns the texts of a model that continues or answers them.
+
+    Raises:
+        ConfigError: a text hides a token, and the model has no mask.
+    """
+    from zoo.inference.loaded_model import MASK
+
+    if model.reads_masks or not (hiding := next((text for text in texts if MASK in text), None)):
+        return texts
+    decoder = model.config.model.architecture == "decoder"
+    instead = "next tokens after a text" if decoder else "a text for the one that its encoder reads"
+    blanks = f'; in a text, "<0>" to "<{model.blanks - 1}>" are its blanks' if model.blanks else ""
+    raise ConfigError(
+        f"{hiding!r}: objective.kind={model.config.objective.kind} has no {MASK}; the model gives {instead}{blanks}"
+    )
 
 
 def _single(examples: list[Any], what: str) -> list[str]:

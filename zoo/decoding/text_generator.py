@@ -138,6 +138,11 @@ class TextGenerator:
                 model, params, stats, limit, bidirectional_prompt=not both and self._has("prefix")
             )
 
+    @property
+    def blanks(self) -> int:
+        """Number of blanks that a prompt may have: "<0>", "<1>" ..."""
+        return len(self._blanks)
+
     def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""
         return max_new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)

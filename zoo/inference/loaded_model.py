@@ -102,6 +102,16 @@ class LoadedModel:
         """Names of the classes of a task, in the order of their scores; empty for other objectives."""
         return self._task_predictions.labels if self.config.objective.kind in TASKS else ()
 
+    @property
+    def blanks(self) -> int:
+        """Number of blanks that a text for `generate` may have: "<0>", "<1>" ..."""
+        return self._generator.blanks
+
+    @property
+    def reads_masks(self) -> bool:
+        """Whether "[MASK]" hides a token in a text."""
+        return self.config.objective.kind in {*OBJECTIVE_KINDS.having("masked"), *OBJECTIVE_KINDS.having("denoising")}
+
     def tokens(self, text: str) -> list[str]:
         """Returns the tokens that the model reads, as text; special tokens have their names."""
         return [self._token_name(int(token)) for token in self._encode([text]).tokens[0]]
