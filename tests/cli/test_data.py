@@ -36,9 +36,9 @@ def test_pairs_show_their_segments_masks_targets_and_label(flags, capsys):
     text = show(capsys, *PAIRS, *flags, "--rows", "4")
     assert "30 documents" in text
     assert text.count("\nrow ") == 4
-    assert text.count("segment 0: ⟨document⟩") == 4
+    assert text.count("segment 0: [CLS]") == 4
     assert text.count("segment 1, which follows:") + text.count("segment 1, which does not follow:") == 4
-    assert "⟨mask⟩→" in text
+    assert "[MASK→" in text
     assert "tokens of a row" in text
     text = show(capsys, PAIRS[0], "--config.data.row_format=swapped_pairs", *flags, "--rows", "8")
     assert text.count("segment 1, which follows:") + text.count("segment 1, which comes before it:") == 8
@@ -52,11 +52,33 @@ def test_text_from_the_command_line(flags, capsys):
     assert record["ids"][1:6] == list(b"a fox")
     text = show(capsys, *PAIRS, *flags, *pair)
     assert "a row       11 tokens" in text
-    assert text.splitlines()[-1].split() == ["10", "[SEP]", "258", "segment", "1"]
+    table, _, hidden = text.partition("\nas in training, draw 0")
+    assert table.splitlines()[-1].split() == ["10", "[SEP]", "258", "segment", "1"]
+    assert "→" in hidden
     record = json.loads(show(capsys, "configs/gpt2.py:tiny", *flags, "--text", "a fox", "--json"))
     assert record["tokens"] == ["[BOS]", *"a fox"]
     assert main(["data", "show", PAIRS[0], "--second", "ran"]) == 2
     assert "--second needs --text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_a_text_is_hidden_as_in_training(flags, capsys, name):
+    spans = ["--config.objective.mean_span_length=1"] if name == "t5" else []
+    config = [f"configs/{name}.py:smoke", *flags, *spans, "--text", "my teddy bear is so cute"]
+    read = [json.loads(show(capsys, *config, "--step", str(draw), "--json"))["read"] for draw in (0, 0, 1)]
+    assert read[0] == read[1] != read[2]
+    ids = list(b"my teddy bear is so cute")
+    text = show(capsys, *config)
+    assert "as in training, draw 0" in text
+    if name == "bert":
+        chosen = dict(zip(read[0]["masked_positions"], read[0]["targets"], strict=True))
+        # [CLS] comes first.
+        assert all(ids[place - 1] == target for place, target in chosen.items())
+        assert "→" in text
+    else:
+        kept = [id for id in (*read[0]["source"], *read[0]["targets"]) if id < 256]
+        assert sorted(kept) == sorted(ids)
+        assert "writes: <0>" in text
 
 
 def test_json_shows_the_exact_batch(flags, capsys):
@@ -86,7 +108,7 @@ def test_copied_text_is_counted(flags, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "line"), [("t5", "writes: ⟨0⟩"), ("gpt2", "tokens: "), ("elmo", "tokens: "), ("transformer", "tokens: ")]
+    ("name", "line"), [("t5", "writes: <0>"), ("gpt2", "tokens: "), ("elmo", "tokens: "), ("transformer", "tokens: ")]
 )
 def test_every_objective_is_shown(flags, capsys, name, line):
     assert line in show(capsys, f"configs/{name}.py:smoke", *flags, "--rows", "1", "--held-out")
@@ -99,9 +121,9 @@ def test_predicted_tokens_are_shown_at_their_positions():
         "masked_positions": np.array([[2, 3, 0]]),
         "targets": np.array([[105, 10, -1]]),
     }
-    ((name, tokens),) = BatchFormatter(tokenizer, True, 0).row(batch, 0)
+    ((name, tokens),) = BatchFormatter(tokenizer, ends_rows=True).row(batch, 0)
     assert name == "tokens"
-    assert [str(token) for token in tokens] == ["⟨document⟩", "H", "[⟨mask⟩→i]", "[⟨mask⟩→⏎]"]
+    assert [str(token) for token in tokens] == ["[CLS]", "H", "[MASK→i]", "[MASK→⏎]"]
 
 
 def test_histogram_counts_everything_once():

@@ -42,7 +42,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")
     show.add_argument("--step", type=int, default=0, metavar="N", help="start with the batch of this step (default: 0)")
     show.add_argument("--held-out", action="store_true", help="show rows of the evaluation instead of training")
-    show.add_argument("--text", metavar="TEXT", help="show this text instead, token by token, as the model reads it")
+    show.add_argument(
+        "--text",
+        metavar="TEXT",
+        help="show this text instead, token by token, and with tokens hidden as the objective hides them (--step: "
+        "another draw)",
+    )
     show.add_argument("--second", metavar="TEXT", help="with --text: the second text of a pair")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
@@ -83,7 +88,8 @@ def run_show(args: argparse.Namespace) -> int:
     objective = config.objective
     spans = objective.kind in OBJECTIVE_KINDS.having("spans")
     swapped = config.data.row_format == "swapped_pairs"
-    formatter = BatchFormatter(dataset.tokenizer, not spans, objective.sentinels if spans else 0, swapped)
+    ends = config.data.row_format != "packed"
+    formatter = BatchFormatter(dataset.tokenizer, ends, objective.sentinels if spans else 0, swapped)
     rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
     trained, held_out = [part.train for part in dataset.parts], [text.documents for text in dataset.held_out_texts]
     texts = [text for text in trained if isinstance(text, Documents)]
@@ -120,12 +126,19 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
-    """Prints the tokens of a text, or of a pair of texts, with their ids and segments."""
+    """Prints the tokens of a text, or of a pair of texts, with their ids and segments, and what an
+    objective that hides tokens makes of them.
+    """
     from pathlib import Path
+
+    import numpy as np
 
     from zoo import data
     from zoo.config.fields import TASKS
-    from zoo.data.pipeline.show import token_name
+    from zoo.config.kinds import OBJECTIVE_KINDS
+    from zoo.data.pipeline.show import BatchFormatter, token_name
+    from zoo.data.rows.corruption import make_corruption
+    from zoo.data.rows.packed_rows import PADDING
     from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE
 
     folder = Path(args.config)
@@ -139,9 +152,19 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     if args.second is not None:
         ids += [*tokenizer.encode(args.second).tolist(), *separators]
         segments += [1] * (len(ids) - len(segments))
-    names = [token_name(tokenizer, id, ends) for id in ids]
+    sentinels = config.objective.sentinels if config.objective.kind in OBJECTIVE_KINDS.having("spans") else 0
+    names = [token_name(tokenizer, id, ends, sentinels) for id in ids]
+    hidden = {}
+    if (corruption := make_corruption(config, tokenizer)) is not None:
+        rows, number = {"tokens": np.array([ids], np.int32)}, np.zeros(1, np.int64)
+        if args.held_out:
+            hidden = corruption.evaluation_batch(rows, number)
+        else:
+            hidden = corruption.training_batch(rows, number, number + args.step, config.seed)
     if args.json:
-        print(json.dumps({"tokens": names, "ids": ids, "segments": segments}, indent=2, ensure_ascii=False))
+        record = {"tokens": names, "ids": ids, "segments": segments}
+        read = {name: [id for id in array[0].tolist() if id != PADDING] for name, array in hidden.items()}
+        print(json.dumps(record | ({"read": read} if read else {}), indent=2, ensure_ascii=False))
         return 0
     print(f"tokenizer   {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
     print(f"a row       {len(ids)} tokens")
@@ -149,6 +172,10 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     for place, (name, id, segment) in enumerate(zip(names, ids, segments, strict=True)):
         suffix = f"  segment {segment}" if args.second is not None else ""
         print(f"{place:5d}  {name:{width}s}  {id:7d}{suffix}")
+    if hidden:
+        print("\nas in the evaluation" if args.held_out else f"\nas in training, draw {args.step} (--step: another)")
+        for name, tokens in BatchFormatter(tokenizer, ends, sentinels).row(hidden, 0):
+            _print_tokens(name, tokens, "" if tokenizer.kind in ("bytes", "characters") else "|")
     return 0
 
 
@@ -200,7 +227,7 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
         f"{batches.padding():.1%} of the positions in batches are padding"
     )
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
-    formatter = BatchFormatter(dataset.tokenizer, True, 0)
+    formatter = BatchFormatter(dataset.tokenizer, ends_rows=True)
     _print_rows(dataset, args, ((number, dataset.task.format_row(row, formatter)) for number, row in rows))
     return 0
 
@@ -248,7 +275,7 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
             f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens "
             "per side"
         )
-    formatter = BatchFormatter(dataset.tokenizer, False, 0)
+    formatter = BatchFormatter(dataset.tokenizer, ends_rows=False)
     _print_rows(dataset, args, ((place, formatter.row(*row)) for place, row in enumerate(rows)))
     return 0
 

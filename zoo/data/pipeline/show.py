@@ -11,19 +11,29 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 _VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\0": "␀"}
 
 
-def token_name(tokenizer: Tokenizer, token: int, ends_rows: bool) -> str:
+def token_name(tokenizer: Tokenizer, token: int, ends_rows: bool, sentinels: int = 0) -> str:
     """Returns the text of a token, or the name that papers give to a special one.
 
     Args:
         tokenizer: its tokenizer.
         token: its id.
         ends_rows: a row ends with a separator, so the token that opens it is [CLS].
+        sentinels: number of sentinels, whose ids follow the tokenizer's; there is no mask then.
     """
-    names = {tokenizer.mask_id: "[MASK]", tokenizer.separator_id: "[SEP]"}
+    size = tokenizer.vocab_size
+    if size <= token < size + sentinels:
+        return f"<{size + sentinels - 1 - token}>"
+    names = (
+        {tokenizer.separator_id: "[SEP]"}
+        if sentinels
+        else {tokenizer.mask_id: "[MASK]", tokenizer.separator_id: "[SEP]"}
+    )
     names |= {tokenizer.bos_id: "[CLS]" if ends_rows else "[BOS]"}
     if token in names:
         return names[token]
-    return tokenizer.pieces[token].decode(errors="replace") if token < len(tokenizer.pieces) else f"[{token}]"
+    if token >= size or token in tokenizer.special_ids:
+        return f"[{token}]"
+    return tokenizer.pieces[token].decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,10 @@ class DisplayToken:
     special: bool = False
 
     def __str__(self) -> str:
-        return self.text if self.target is None else f"[{self.text}→{self.target}]"
+        if self.target is None:
+            return self.text
+        # [MASK→b] and not [[MASK]→b].
+        return f"[{self.text.strip('[]') if self.special else self.text}→{self.target}]"
 
 
 class BatchFormatter:
@@ -49,27 +62,23 @@ class BatchFormatter:
 
     Args:
         tokenizer: the tokenizer that made the tokens.
-        has_masks: whether the tokenizer's `mask_id` is shown as [MASK].
+        ends_rows: a row ends with a separator, so the token that opens it is [CLS].
         num_sentinels: number of sentinels, whose ids follow the tokenizer's.
         swapped: whether the second segment of a negative pair precedes the first (`swapped_pairs`).
     """
 
-    def __init__(self, tokenizer: Tokenizer, has_masks: bool, num_sentinels: int, swapped: bool = False):
-        self._tokenizer, self._sentinels = tokenizer, num_sentinels
+    def __init__(self, tokenizer: Tokenizer, ends_rows: bool, num_sentinels: int = 0, swapped: bool = False):
+        self._tokenizer, self._ends_rows, self._sentinels = tokenizer, ends_rows, num_sentinels
         self._negative = "comes before it" if swapped else "does not follow"
-        names = {tokenizer.bos_id: "⟨document⟩", tokenizer.separator_id: "⟨separator⟩"}
-        self._names = names | ({tokenizer.mask_id: "⟨mask⟩"} if has_masks else {})
+        special = {tokenizer.bos_id, tokenizer.separator_id, *tokenizer.special_ids}
+        self._special = special if num_sentinels else special | {tokenizer.mask_id}
 
     def token(self, id: int, target: int | None = None) -> DisplayToken:
         """Formats one id, and the id to predict there."""
         aim = None if target is None else self.token(target).text
-        if id in self._names:
-            return DisplayToken(self._names[id], aim, special=True)
-        size = self._tokenizer.vocab_size
-        if id >= size:
-            return DisplayToken(f"⟨{size + self._sentinels - 1 - id}⟩", aim, special=True)
-        if id in self._tokenizer.special_ids:
-            return DisplayToken(f"⟨{id}⟩", aim, special=True)
+        if id >= self._tokenizer.vocab_size or id in self._special:
+            name = token_name(self._tokenizer, id, self._ends_rows, self._sentinels)
+            return DisplayToken(name, aim, special=True)
         text = self._tokenizer.pieces[id].decode(errors="backslashreplace")
         return DisplayToken("".join(_VISIBLE.get(character, character) for character in text), aim)
 
