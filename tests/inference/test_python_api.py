@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import zoo
+from tests.support.edited_config import begun_with
 from tests.support.small_runs import SMALL
 from tests.support.untrained import untrained
 from zoo.cli.main import main
@@ -39,7 +40,7 @@ def test_train_continue_and_compare(tmp_path, capsys):
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     settings = json.loads((tmp_path / "b/config.json").read_text())
     settings["optimizer"]["learning_rate"] = 0.01
-    (tmp_path / "b/config.json").write_text(json.dumps(settings))
+    begun_with(tmp_path / "b", settings)
     frame = zoo.compare([tmp_path / "a", tmp_path / "b"])
     assert frame["arm"].tolist() == ["learning_rate=0.003", "learning_rate=0.01"]
     assert frame["step"].tolist() == [4, 4]

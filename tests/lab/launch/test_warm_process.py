@@ -77,7 +77,7 @@ def test_runs_of_one_process_equal_runs_of_separate_processes(train, tmp_path):
         # Each run has its complete output in its own folder.
         log = (folder / name / "log.txt").read_text()
         assert log.count("step 1/12") == 1
-        assert log.rstrip().splitlines()[-1].startswith("done: 12 steps")
+        assert log.rstrip().splitlines()[-2].startswith("done: 12 steps")
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
 

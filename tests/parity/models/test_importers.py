@@ -22,8 +22,12 @@ CLASSES = sorted(name for name in FAMILIES if hasattr(transformers, name))
 # xIELU reads a number when it is made, which a device without memory does not have.
 SMALL = {name: {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 50}
          for name in ("ApertusForCausalLM", "ApertusModel")}  # fmt: skip
-# Without a width of heads, its default, the class cannot be made.
-MORE = SMALL | {name: {"head_dim": 128} for name in ("MinistralForCausalLM", "MinistralModel")}
+# Without these numbers, their defaults, the classes cannot be made.
+MORE = (
+    SMALL
+    | {name: {"head_dim": 128} for name in ("MinistralForCausalLM", "MinistralModel")}
+    | {name: {"num_key_value_heads": 8} for name in ("NemotronForCausalLM", "NemotronModel")}
+)
 
 
 @pytest.mark.parametrize("class_name", CLASSES)

@@ -68,7 +68,10 @@ def test_transformers_loads_exports_with_identical_outputs(name, without_import_
     assert zoo("export", run, "--out", tmp_path / "out", *class_flag)[0] == 0
     kind = getattr(transformers, OF_CLASSES[name].reference)
     assert isinstance(transformers.AutoConfig.from_pretrained(tmp_path / "out"), kind.config_class)
-    loaded, loading_info = kind.from_pretrained(tmp_path / "out", attn_implementation="eager", output_loading_info=True)
+    attention = OF_CLASSES[name].settings.get("attn_implementation", "eager")
+    loaded, loading_info = kind.from_pretrained(
+        tmp_path / "out", attn_implementation=attention, output_loading_info=True
+    )
     assert loading_info == {
         "missing_keys": NOT_WRITTEN.get(name, []),
         "unexpected_keys": [],
