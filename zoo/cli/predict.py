@@ -121,7 +121,7 @@ def _without_masks(model: Any, texts: list[str]) -> list[str]:
     instead = "next tokens after a text" if decoder else "a text for the one that its encoder reads"
     blanks = f'; in a text, "<0>" to "<{model.blanks - 1}>" are its blanks' if model.blanks else ""
     raise ConfigError(
-        f"{hiding!r}: objective.kind={model.config.objective.kind} has no {MASK}; the model gives {instead}{blanks}"
+        f"{hiding!r:.60}: objective.kind={model.config.objective.kind} has no {MASK}; the model gives {instead}{blanks}"
     )
 
 
