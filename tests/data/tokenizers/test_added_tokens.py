@@ -25,7 +25,11 @@ CLASSES = {
 
 
 def layout(folder, kind):
-    """Writes the files of a layout without those beside them; returns (folder, number of ids)."""
+    """Writes a vocabulary, without the files that describe its special tokens.
+
+    Returns:
+        (folder, number of ids).
+    """
     folder.mkdir()
     if kind == "json":
         model = byte_level()
