@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -36,6 +37,25 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file for writing in binary that gets its name when it is complete and on disk.
+
+    Of two processes that write a file, the one that completes it last has the name. If the body
+    raises, nothing is left.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise
 
 

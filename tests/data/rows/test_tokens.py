@@ -148,7 +148,7 @@ def test_tokens_are_rebuilt_after_a_kill_while_writing(cache, moment):
     kill = "import os, signal; die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     patches = {
         "half the array": "tokens.np.lib.format.write_array_header_1_0 = lambda file, *_: (file.write(b'\\x93NUMPY half'), file.flush(), die())",
-        "before the rename": "tokens.os.replace = die",
+        "before the rename": "os.replace = die",
         "before the checksum": "tokens.write_json = die",
     }
     killed = run(kill + patches[moment] + "\ntokens.cached_streams(ByteTokenizer(), parts)")
@@ -162,7 +162,7 @@ def test_an_error_while_writing_leaves_no_files(cache, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(token_streams.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         ZooError, match=r"the cache .* No space left on device \(.* MB free on its disk\); set ZOO_CACHE"
     ):

@@ -178,7 +178,7 @@ def test_code_of_a_data_set_is_not_run(tmp_path):
 def test_wrong_columns_and_bad_records_are_reported(folder, streaming):
     how = {"hub.streaming": streaming}
     with pytest.raises(
-        ConfigError, match=r'data.column: .*no column "txt" \(did you mean "text"\?\); data.column could be .*text'
+        ConfigError, match=r'data.column: .*no column "txt" \(did you mean "text"\?\); there are .*text'
     ):
         open_documents(f"hf:{folder}", column="txt", **how).index  # noqa: B018
     with pytest.raises(ConfigError, match=r'data.column: .*"n" holds int64, not text; columns of text: text'):

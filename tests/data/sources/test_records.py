@@ -99,8 +99,11 @@ BAD = {
     "deep JSON": (b"[" * 100_000, r"line 2: not JSON: maximum recursion"),
     "long number": (b'{"text": ' + b"1" * 5000 + b"}", r"line 2: not JSON: Exceeds the limit"),
     "not an object": (["x"], r"line 2: a list instead of an object"),
-    "a missing column": ({"txt": "x"}, r'line 2: no column "text" \(did you mean "txt"\?\); data.column could be txt'),
-    "no column at all": ({}, r'line 2: no column "text"; it has none at all'),
+    "a missing column": (
+        {"txt": "x"},
+        r'line 2: data.column: no column "text" \(did you mean "txt"\?\); there are txt',
+    ),
+    "no column at all": ({}, r'line 2: data.column: no column "text"; there are none at all'),
     "a number": ({"text": 3}, r'line 2: what is at "text" is a number, not text'),
     "null": ({"text": None}, r'line 2: what is at "text" is null, not text'),
 }
@@ -162,9 +165,7 @@ def test_columns_of_parquet(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     source = f"parquet:{tmp_path}/a.parquet"
     assert texts(open_documents(source, column="kind")) == ["x", "y"]
-    problem = (
-        r'data.column: ".*a.parquet": no column "bdy" \(did you mean "body"\?\); data.column could be body, n, kind'
-    )
+    problem = r'data.column: ".*a.parquet": no column "bdy" \(did you mean "body"\?\); there are body, n, kind'
     with pytest.raises(ConfigError, match=problem):
         open_documents(source, column="bdy").index  # noqa: B018
     with pytest.raises(ConfigError, match=r'data.column: .*"n" holds int64, not text; columns of text: body, kind'):
@@ -315,7 +316,7 @@ def test_an_array_of_objects_reads_like_lines(tmp_path, monkeypatch, name, block
         ('[{"text": "x"},', "not JSON: the array does not end"),
         ('[{"text": "x"}] x', "not JSON: after the array, 'x' instead of"),
         ('[{"text": "x"}, 3]', "element 2: a number instead of an object"),
-        ('[{"txt": "x"}]', r'element 1: no column "text" \(did you mean "txt"\?\)'),
+        ('[{"txt": "x"}]', r'element 1: data.column: no column "text" \(did you mean "txt"\?\)'),
         ('[{"text": ["x"]}]', 'element 1: what is at "text" is a list, not text'),
         ('[{"text": "x\\ud83d"}]', r"element 1: not UTF-8: lone surrogate U\+D83D"),
         ("[]", "the text is empty"),

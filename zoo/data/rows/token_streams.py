@@ -6,8 +6,6 @@ holds where each sentence begins.
 
 import hashlib
 import itertools
-import os
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from zoo.data.sources.documents import Documents, Piece
 from zoo.data.tokenizers.document_bytes import ByteCount, encode_with_bytes
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import not_writable
-from zoo.files import cache_directory, read_json, write_json
+from zoo.files import cache_directory, new_file, read_json, write_json
 
 # Batch of a tokenizer: large enough to keep its threads busy, small enough to bound its memory.
 _CHARACTERS_AT_ONCE, _PIECES_AT_ONCE = 1 << 22, 1 << 14
@@ -276,24 +274,15 @@ def _array_file(path: Path, dtype: np.dtype, record: Mapping[str, Any]) -> Itera
 
     It gets its name when it is complete, and a file with its checksum and what `record` then holds.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(bytes(_HEADER_BYTES))
-            yield file
-            count = (file.tell() - _HEADER_BYTES) // dtype.itemsize
-            file.seek(0)
-            np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (count,)})
-            if file.tell() != _HEADER_BYTES:
-                raise AssertionError(f"the header of {path} takes {file.tell()} bytes instead of {_HEADER_BYTES}")
-            file.flush()
-            os.fsync(file.fileno())
-        checksum = _checksum(temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    write_json(path.with_suffix(".json"), {"values": count, "sha256": checksum, **record})
+    with new_file(path) as file:
+        file.write(bytes(_HEADER_BYTES))
+        yield file
+        count = (file.tell() - _HEADER_BYTES) // dtype.itemsize
+        file.seek(0)
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (count,)})
+        if file.tell() != _HEADER_BYTES:
+            raise AssertionError(f"the header of {path} takes {file.tell()} bytes instead of {_HEADER_BYTES}")
+    write_json(path.with_suffix(".json"), {"values": count, "sha256": _checksum(path), **record})
 
 
 def _checksum(path: Path) -> str:

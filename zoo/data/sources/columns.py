@@ -29,7 +29,7 @@ def value_at(record: Mapping[str, Any], column: str) -> tuple[Any, str]:
         if not isinstance(value, Mapping):
             return MISSING, f'what is at "{".".join(path[:depth])}" is {kind_of(value)}, not an object with "{name}"'
         if name not in value:
-            return MISSING, f'no column "{column}"{near_column(column, columns_of(record))}'
+            return MISSING, missing_column(column, columns_of(record))
         value = value[name]
     return value, ""
 
@@ -70,5 +70,5 @@ def missing_column(column: str, columns: Iterable[str]) -> str:
     """Describes a missing column and those that exist."""
     names = [str(name) for name in columns]
     return f'no column "{column}"{near_column(column, names)}; ' + (
-        f"data.column could be {listed(names, 20)}" if names else "it has none at all"
+        f"there are {listed(names, 20)}" if names else "there are none at all"
     )

@@ -25,18 +25,15 @@ _END = b"\0the end of the file\0"
 # The window of `zstd --ultra --long=31`, the largest that the format has.
 _ZSTD_WINDOW = 1 << 31
 _BROKEN = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError)
+PARQUET = "a Parquet file; it is read by parquet:PATH"
 # First bytes of files that hold no text.
-_SIGNATURES = (
-    (b"PAR1", "a Parquet file; it is read by parquet:PATH"),
+_FORMATS = (
+    (b"PAR1", PARQUET),
     (b"PK\x03\x04", "a zip archive; unpack it"),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
     (b"Rar!\x1a\x07", "a rar archive; unpack it"),
     (b"\x04\x22\x4d\x18", "compressed by lz4; decompress it, or compress it by gzip, zstd, xz or bzip2"),
-    (b"\xff\xfe\0\0", "UTF-32; convert it to UTF-8"),
-    (b"\0\0\xfe\xff", "UTF-32; convert it to UTF-8"),
-    (b"\xff\xfe", "UTF-16; convert it to UTF-8"),
-    (b"\xfe\xff", "UTF-16; convert it to UTF-8"),
     (b"ARROW1\0\0", "an Arrow file; write it as Parquet or as lines of JSON"),
     (b"\x93NUMPY", "a NumPy array; token ids are read by tokens:PATH"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
@@ -46,6 +43,13 @@ _SIGNATURES = (
     # A clone without the objects has these in place of files, and they would pass as short texts.
     (b"version https://git-lfs.github.com/spec/", "a pointer of Git LFS; get the file itself by git lfs pull"),
     (b"/annex/objects/", "a pointer of git-annex; get the file itself by git annex get"),
+)
+# Byte order marks of text that is not UTF-8, longer ones first.
+_ENCODINGS = (
+    (b"\xff\xfe\0\0", "UTF-32; convert it to UTF-8"),
+    (b"\0\0\xfe\xff", "UTF-32; convert it to UTF-8"),
+    (b"\xff\xfe", "UTF-16; convert it to UTF-8"),
+    (b"\xfe\xff", "UTF-16; convert it to UTF-8"),
 )
 # Bytes that text has no use for: control characters other than white space, backspace and escape.
 _CONTROL = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b")) + b"\x7f"
@@ -106,9 +110,18 @@ def compression_of(head: bytes) -> str | None:
     return None
 
 
+def format_of(head: bytes) -> str | None:
+    """Returns the file format without text that the first bytes of a file show, in words, and what to
+    do with the file; None if they show none.
+    """
+    if head[257:262] == b"ustar":
+        return "a tar archive; unpack it, and name the folder"
+    return next((kind for signature, kind in _FORMATS if head.startswith(signature)), None)
+
+
 def signature_kind(head: bytes) -> str | None:
-    """Returns what a file without text is, in words, if its very first bytes tell; else None."""
-    return next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), None)
+    """Returns `format_of`, or the encoding that a byte order mark shows if it is not UTF-8."""
+    return format_of(head) or next((kind for mark, kind in _ENCODINGS if head.startswith(mark)), None)
 
 
 def binary_kind(head: bytes) -> str | None:
@@ -121,8 +134,6 @@ def binary_kind(head: bytes) -> str | None:
         return f"compressed by {_NAMES[compression]} once more; decompress it"
     if kind := signature_kind(head):
         return kind
-    if head[257:262] == b"ustar":
-        return "a tar archive; unpack it, and name the folder"
     if len(head) < _TELLING_BYTES:
         return None
     even, odd = (head[place::2].count(0) / (len(head) // 2) for place in (0, 1))

@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from zoo.data.sources.columns import MISSING, columns_of, kind_of, missing_column, value_at
+from zoo.data.sources.columns import MISSING, kind_of, missing_column, value_at
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.sources.file_content import HEAD_BYTES, file_blocks, signature_kind, with_compressed
+from zoo.data.sources.file_content import HEAD_BYTES, PARQUET, file_blocks, signature_kind, with_compressed
 from zoo.data.sources.json_arrays import array_values, begins_array
 from zoo.data.sources.text_files import find_files, numbered_lines
 from zoo.data.sources.text_policy import BadTextPolicy
@@ -81,9 +81,7 @@ def text_at(record: Mapping[str, Any], column: str, where: str, policy: BadTextP
     value, problem = value_at(record, column)
     if value is not MISSING:
         return record_text(value, column, where, policy)
-    if problem.startswith("no column"):
-        problem = missing_column(column, columns_of(record))
-    policy.skip_record(f'without "{column}"', where, problem)
+    policy.skip_record(f'without "{column}"', where, f"data.column: {problem}")
     return None
 
 
@@ -147,8 +145,8 @@ def parquet_file(path: Path) -> Iterator[Any]:
         if isinstance(error, OSError) and error.strerror and error.errno:
             raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
         with open(path, "rb") as opened:
-            kind = signature_kind(opened.read(HEAD_BYTES))
-        what = f"it is {kind}" if kind and not kind.startswith("a Parquet") else one_line(error)
+            other = signature_kind(opened.read(HEAD_BYTES))
+        what = f"it is {other}" if other and other != PARQUET else one_line(error)
         raise DataError(f'"{path}": not a complete Parquet file: {what}') from error
 
 

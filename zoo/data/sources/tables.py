@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from zoo.data.sources.columns import MISSING, columns_of, value_at
+from zoo.data.sources.columns import MISSING, value_at
 from zoo.data.sources.delimited_records import delimited_records
 from zoo.data.sources.file_content import with_compressed
 from zoo.data.sources.hubs import open_hugging_face, open_tfds, tfds_rows
@@ -178,8 +178,6 @@ def column_value(record: Record, column: str, path: str, where: str, policy: Bad
     """
     value, problem = value_at(record, column)
     if value is MISSING:
-        if problem.startswith("no column"):
-            problem += f"; there are {listed(columns_of(record))}"
         policy.skip_without_column(column, ConfigError(f"{path}: {where}: {problem}"))
     return value
 

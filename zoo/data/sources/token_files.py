@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.sources.file_content import HEAD_BYTES, binary_kind, compression_of
+from zoo.data.sources.file_content import HEAD_BYTES, compression_of, format_of
 from zoo.errors import ConfigError, DataError, one_line
 
 LLMC_HEADER = 256
@@ -138,10 +138,8 @@ def _check_raw(path: Path, head: bytes) -> None:
         raise DataError(f'"{path}": compressed, and token ids are memory-mapped; decompress it')
     if head.startswith(_OLD_MEGATRON_MAGIC) or head.startswith(MEGATRON_MAGIC):
         raise DataError(f'"{path}": an index of Megatron; its token ids, "{path.with_suffix(".bin")}", are missing')
-    kind = binary_kind(head)
-    if kind and not kind.startswith(("binary data", "UTF-")):
-        # How to read other files as text is no help here; where the file itself is, is.
-        raise DataError(f'"{path}" holds no token ids: it is {kind if "pointer" in kind else kind.partition(";")[0]}')
+    if kind := format_of(head):
+        raise DataError(f'"{path}" holds no token ids: it is {kind}')
     # Ids below 256 have a NUL as their second byte, so UTF-8 without one is text.
     try:
         is_text = b"\0" not in head and bool(head[:-3].decode())

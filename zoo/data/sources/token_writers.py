@@ -1,8 +1,6 @@
 """Writes token ids as files of other programs, which `zoo.data.sources.token_files` reads too."""
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -10,6 +8,7 @@ import numpy as np
 
 from zoo.data.sources.token_files import LLMC_HEADER, LLMC_TYPES, MEGATRON_HEADER, MEGATRON_MAGIC, MEGATRON_TYPES
 from zoo.errors import ConfigError
+from zoo.files import new_file
 
 _BLOCK_TOKENS = 1 << 20
 # Token counts of llm.c are int32.
@@ -49,7 +48,7 @@ def write_nanogpt(folder: Path, name: str, tokens: Tokens, shard: int) -> list[P
             f"--format nanogpt has two bytes for an id, and the tokenizer has {tokens.vocab_size:,} ids; take llmc, "
             "megatron or npy"
         )
-    with _new_file(folder / f"{name}.bin") as file:
+    with new_file(folder / f"{name}.bin") as file:
         _write(file, tokens.blocks(), "<u2")
     return [folder / f"{name}.bin"]
 
@@ -67,7 +66,7 @@ def write_llmc(folder: Path, name: str, tokens: Tokens, shard: int) -> list[Path
         paths.append(folder / f"tokens_{name}_{number:06d}.bin")
         header = np.zeros(LLMC_HEADER, "<i4")
         header[:3] = magic, version, last - first
-        with _new_file(paths[-1]) as file:
+        with new_file(paths[-1]) as file:
             file.write(header.tobytes())
             _write(file, tokens.blocks(first, last), dtype)
     return paths
@@ -83,7 +82,7 @@ def write_megatron(folder: Path, name: str, tokens: Tokens, shard: int) -> list[
     """
     dtype = np.dtype("<u2" if tokens.vocab_size < 65500 else "<i4")
     starts, place = [np.zeros(1, np.int64)], 0
-    with _new_file(folder / f"{name}.bin") as file:
+    with new_file(folder / f"{name}.bin") as file:
         for block in _written(file, tokens.blocks(), dtype.str):
             if tokens.document_id is not None:
                 starts.append(np.flatnonzero(block == tokens.document_id) + place)
@@ -93,7 +92,7 @@ def write_megatron(folder: Path, name: str, tokens: Tokens, shard: int) -> list[
     if (longest := int(lengths.max())) > LARGEST_SHARD:
         raise ConfigError(f"--format megatron: a document of {longest:,} tokens is too long for its index")
     code = {np.dtype(kind): code for code, kind in MEGATRON_TYPES.items()}[dtype]
-    with _new_file(folder / f"{name}.idx") as file:
+    with new_file(folder / f"{name}.idx") as file:
         file.write(MEGATRON_HEADER.pack(MEGATRON_MAGIC, 1, code, len(first), len(first) + 1))
         file.write(lengths.astype("<i4").tobytes())
         file.write((first * dtype.itemsize).astype("<i8").tobytes())
@@ -104,7 +103,7 @@ def write_megatron(folder: Path, name: str, tokens: Tokens, shard: int) -> list[
 def write_npy(folder: Path, name: str, tokens: Tokens, shard: int) -> list[Path]:
     """Writes `NAME.npy`: uint16 ids, or uint32 where the tokenizer has more than 65,536."""
     dtype = "<u2" if tokens.vocab_size <= 1 << 16 else "<u4"
-    with _new_file(folder / f"{name}.npy") as file:
+    with new_file(folder / f"{name}.npy") as file:
         header = {"descr": dtype, "fortran_order": False, "shape": (len(tokens.ids),)}
         np.lib.format.write_array_header_1_0(file, header)
         _write(file, tokens.blocks(), dtype)
@@ -129,18 +128,3 @@ def _written(file: BinaryIO, blocks: Iterator[np.ndarray], dtype: str) -> Iterat
     for block in blocks:
         file.write(block.astype(dtype).data)
         yield block
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file that gets its name when it is complete."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
