@@ -25,7 +25,7 @@ from zoo.interop.settings.shared_settings import (
     unpack_rope_parameters,
     window_layers,
 )
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, ZeroParameters, layers, linear, norm
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 COMMON = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -116,6 +116,13 @@ def rope(settings: SettingsReader) -> dict[str, Any]:
     )
 
 
+def biases_of_inputs(biased: bool) -> dict[str, bool]:
+    """Returns the fields of a class whose queries, keys and values may have biases, and whose output
+    matrix never has one.
+    """
+    return {"model.attention.bias": True, "model.attention.output_bias": False} if biased else {}
+
+
 def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for LlamaForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), LLAMA, "llama")
@@ -168,7 +175,7 @@ def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def qwen2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Qwen2ForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), QWEN2, "qwen2")
-    fields = common(settings) | rope(settings) | _last_layers_local(settings) | {"model.attention.bias": True}
+    fields = common(settings) | rope(settings) | _last_layers_local(settings) | biases_of_inputs(True)
     settings.finish()
     return fields
 
@@ -241,7 +248,6 @@ def gated(config: ResolvedConfig) -> Rules:
 
 def rules(
     config: ResolvedConfig,
-    output_bias: bool = True,
     norms: Mapping[str, str] | None = None,
     feed_forward: Callable[[ResolvedConfig], Rules] = gated,
     query_key_norm: Callable[[str, str], Rule] = _query_key_norm,
@@ -251,8 +257,6 @@ def rules(
 
     Args:
         config: the `model` part.
-        output_bias: where the other projections of attention have a bias, that of its output has;
-            if not, the bias that the model has there is 0.
         norms: names of a layer's norms, here and there; None for those of LLaMA, OLMo 2 or Gemma 2,
             by placement.
         feed_forward: from the config of a layer to the rules of its feed-forward layer.
@@ -265,7 +269,6 @@ def rules(
         at, attention = "model.layers.{layer}", config.attention
         qk_norms = ("query", "key") if attention.qk_norm != "none" else ()
         lambdas = LAMBDAS if attention.kind == "differential" else ()
-        biased = attention.bias and attention.output_bias
         return [
             *(rule for ours, theirs in norms.items() for rule in norm(ours, f"{at}.{theirs}", config)),
             *(
@@ -274,10 +277,9 @@ def rules(
                 for rule in linear(
                     f"attention/{name}",
                     f"{at}.self_attn.{name[0]}_proj",
-                    biased and output_bias if name == "output" else attention.bias,
+                    attention.bias and (attention.output_bias or name != "output"),
                 )
             ),
-            *([] if output_bias or not biased else [ZeroParameters(("attention/output/bias",))]),
             *(query_key_norm(f"{at}.self_attn.{name[0]}", f"attention/{name}_norm/scale") for name in qk_norms),
             *(Rule(f"{at}.self_attn.{name}", (f"attention/{name}",)) for name in lambdas),
             *feed_forward(config),
@@ -299,14 +301,7 @@ CLASSES = {
     "MistralForCausalLM": Importer(mistral_config, rules, MISTRAL, model_type="mistral", prefix="model"),
     "MinistralForCausalLM": Importer(ministral_config, rules, MINISTRAL, model_type="ministral", prefix="model"),
     "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3, model_type="smollm3", prefix="model"),
-    "Qwen2ForCausalLM": Importer(
-        qwen2_config,
-        lambda config: rules(config, output_bias=False),
-        QWEN2,
-        model_type="qwen2",
-        prefix="model",
-        note="the output of attention has a bias of zeros here, which the class lacks",
-    ),
+    "Qwen2ForCausalLM": Importer(qwen2_config, rules, QWEN2, model_type="qwen2", prefix="model"),
     "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
     "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),
     "Olmo3ForCausalLM": Importer(olmo3_config, rules, OLMO3, model_type="olmo3", prefix="model"),

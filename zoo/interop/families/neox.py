@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import rename_settings, rope_fields, unpack_rope_parameters
+from zoo.interop.settings.shared_settings import rename_settings, rope_fields, rotated_fraction, unpack_rope_parameters
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 NEOX = {
@@ -55,7 +55,7 @@ def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.norm.kind": "layernorm",
         "model.norm.placement": "pre",
         "model.norm.epsilon": settings["layer_norm_eps"],
-        "model.position.fraction": int(dim // heads * share) / (dim // heads),
+        **rotated_fraction(dim // heads, share),
         "model.position.layout": "half",
         "model.attention.num_heads": heads,
         "model.attention.bias": settings["attention_bias"],

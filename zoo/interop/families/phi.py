@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import rope_fields, unpack_rope_parameters
+from zoo.interop.settings.shared_settings import rope_fields, rotated_fraction, unpack_rope_parameters
 from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, layers, linear, norm
 
 PHI = {
@@ -38,7 +38,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.norm.kind": "layernorm",
         "model.norm.placement": "pre",
         "model.norm.epsilon": settings["layer_norm_eps"],
-        "model.position.fraction": int(width * settings["partial_rotary_factor"]) / width,
+        **rotated_fraction(width, settings["partial_rotary_factor"]),
         "model.position.layout": "half",
         "model.attention.num_heads": heads,
         "model.attention.num_kv_heads": settings["num_key_value_heads"] or heads,
@@ -84,13 +84,4 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-CLASSES = {
-    "PhiForCausalLM": Importer(
-        read_config,
-        rules,
-        PHI,
-        model_type="phi",
-        prefix="model",
-        custom_settings={"partial_rotary_factor": lambda view: view.rotary().fraction},
-    )
-}
+CLASSES = {"PhiForCausalLM": Importer(read_config, rules, PHI, model_type="phi", prefix="model")}

@@ -86,6 +86,13 @@ def unpack_both_ropes(hf: Mapping[str, Any], local_theta: str, theta: str = "rop
     return theirs | local
 
 
+def rotated_fraction(width: int, share: float) -> dict[str, float]:
+    """Returns the field for RoPE on a share of each head's `width` dimensions, rounded down to whole
+    ones as the classes do.
+    """
+    return {"model.position.fraction": int(width * share) / width}
+
+
 def rope_fields(
     settings: SettingsReader, theta: float, scaling: Mapping[str, Any] | None, length: int
 ) -> dict[str, Any]:

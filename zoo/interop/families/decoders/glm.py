@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.llama import COMMON, NORMS, common, rope, rules
+from zoo.interop.families.llama import COMMON, NORMS, biases_of_inputs, common, rope, rules
 from zoo.interop.settings.equivalents import hidden_dim
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import unpack_rope_parameters
+from zoo.interop.settings.shared_settings import rotated_fraction, unpack_rope_parameters
 from zoo.interop.weights.mapping import Rules, fused_linear, linear
 
 GLM = COMMON | {
@@ -34,12 +34,9 @@ def read_config(model_type: str, placement: str, hf: Mapping[str, Any]) -> dict[
     settings = SettingsReader(unpack_rope_parameters(hf, fraction="partial_rotary_factor"), GLM, model_type)
     fields = common(settings) | rope(settings) | {"model.norm.placement": placement}
     width = settings["head_dim"] or settings["hidden_size"] // settings["num_attention_heads"]
-    fields |= {
-        "model.position.layout": "interleaved",
-        "model.position.fraction": int(width * settings["partial_rotary_factor"]) / width,
-    }
-    if fields["model.attention.bias"]:
-        fields["model.attention.output_bias"] = False
+    fields["model.position.layout"] = "interleaved"
+    fields |= rotated_fraction(width, settings["partial_rotary_factor"])
+    fields |= biases_of_inputs(settings["attention_bias"])
     settings.finish()
     return fields
 
@@ -60,14 +57,7 @@ def glm_rules(config: ResolvedConfig) -> Rules:
 
 def _importer(model_type: str, placement: str) -> Importer:
     reader: Callable[[Mapping[str, Any]], dict[str, Any]] = partial(read_config, model_type, placement)
-    return Importer(
-        reader,
-        glm_rules,
-        GLM,
-        model_type=model_type,
-        prefix="model",
-        custom_settings={"partial_rotary_factor": lambda view: view.rotary().fraction},
-    )
+    return Importer(reader, glm_rules, GLM, model_type=model_type, prefix="model")
 
 
 CLASSES = {"GlmForCausalLM": _importer("glm", "pre"), "Glm4ForCausalLM": _importer("glm4", "sandwich")}

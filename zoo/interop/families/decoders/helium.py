@@ -5,7 +5,7 @@ biases of attention, where there are any, are those of queries, keys and values 
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.interop.families.llama import COMMON, common, rope, rules
+from zoo.interop.families.llama import COMMON, biases_of_inputs, common, rope, rules
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import unpack_rope_parameters
 
@@ -20,8 +20,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for HeliumForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), HELIUM, "helium")
     fields = common(settings) | rope(settings) | {"model.position.layout": "interleaved"}
-    if fields["model.attention.bias"]:
-        fields["model.attention.output_bias"] = False
+    fields |= biases_of_inputs(settings["attention_bias"])
     width, heads = settings["head_dim"], settings["num_attention_heads"]
     if width is not None and width * heads != settings["hidden_size"]:
         settings.reject("head_dim", f"expected hidden_size / num_attention_heads = {settings['hidden_size'] / heads:g}")

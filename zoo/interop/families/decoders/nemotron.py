@@ -11,7 +11,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop.families.llama import LLAMA, common, rules
 from zoo.interop.settings.equivalents import activation
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.settings.shared_settings import rope_fields, unpack_rope_parameters
+from zoo.interop.settings.shared_settings import rope_fields, rotated_fraction, unpack_rope_parameters
 from zoo.interop.weights.mapping import Rules, linear
 
 NEMOTRON = {name: value for name, value in LLAMA.items() if name not in ("rms_norm_eps", "rope_scaling")} | {
@@ -31,7 +31,7 @@ def nemotron_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     fields |= {
         "model.norm.kind": "layernorm",
         "model.norm.unit_offset": True,
-        "model.position.fraction": int(width * settings["partial_rotary_factor"]) / width,
+        **rotated_fraction(width, settings["partial_rotary_factor"]),
     }
     settings.expect(None, rope_scaling="this class does not stretch RoPE")
     settings.finish()
@@ -60,8 +60,7 @@ CLASSES = {
         model_type="nemotron",
         prefix="model",
         custom_settings={
-            "hidden_act": lambda view: "relu2" if view.model.ffn.kind == "relu_squared" else activation(view),
-            "partial_rotary_factor": lambda view: view.rotary().fraction,
+            "hidden_act": lambda view: "relu2" if view.model.ffn.kind == "relu_squared" else activation(view)
         },
     )
 }

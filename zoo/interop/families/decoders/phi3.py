@@ -12,7 +12,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop.families.llama import COMMON, common, rope
 from zoo.interop.settings.equivalents import ConfigView, positions, rope_scaling
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import unpack_rope_parameters
+from zoo.interop.settings.shared_settings import rotated_fraction, unpack_rope_parameters
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 PHI3 = {name: value for name, value in COMMON.items() if name not in ("attention_bias", "head_dim")} | {
@@ -34,7 +34,7 @@ def phi3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     }
     width = settings["hidden_size"] // settings["num_attention_heads"]
     width = settings.get("head_dim") or width
-    fields["model.position.fraction"] = int(width * settings["partial_rotary_factor"]) / width
+    fields |= rotated_fraction(width, settings["partial_rotary_factor"])
     settings.expect(False, None, attention_bias="this class has no such biases", mlp_bias="this class has none")
     scaling = settings["rope_scaling"]
     original = settings["original_max_position_embeddings"]
@@ -127,7 +127,6 @@ CLASSES = {
         model_type="phi3",
         prefix="model",
         custom_settings={
-            "partial_rotary_factor": lambda view: view.rotary().fraction,
             "rope_scaling": _scaling,
             "max_position_embeddings": lambda view: _lengths(view)[0],
             "original_max_position_embeddings": lambda view: _lengths(view)[1],

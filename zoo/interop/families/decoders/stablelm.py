@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.llama import COMMON, common, rope, rules
+from zoo.interop.families.llama import COMMON, biases_of_inputs, common, rope, rules
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import unpack_rope_parameters
+from zoo.interop.settings.shared_settings import rotated_fraction, unpack_rope_parameters
 from zoo.interop.weights.mapping import Rule, Rules
 
 OTHERS = ("head_dim", "rms_norm_eps", "attention_bias")
@@ -28,15 +28,14 @@ def stablelm_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for StableLmForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf, fraction="partial_rotary_factor"), STABLELM, "stablelm")
     fields = common(settings, epsilon="layer_norm_eps") | rope(settings)
-    width, biased = settings["hidden_size"] // settings["num_attention_heads"], bool(settings["use_qkv_bias"])
+    width = settings["hidden_size"] // settings["num_attention_heads"]
     fields |= {
         "model.dropout": settings["hidden_dropout"],
         "model.parallel": "shared_norm" if settings["use_parallel_residual"] else "none",
         "model.norm.kind": "layernorm",
-        "model.position.fraction": int(width * settings["partial_rotary_factor"]) / width,
-        "model.attention.bias": biased,
+        **rotated_fraction(width, settings["partial_rotary_factor"]),
         "model.attention.qk_norm": "head_layernorm" if settings["qk_layernorm"] else "none",
-    } | ({"model.attention.output_bias": False} if biased else {})
+    } | biases_of_inputs(settings["use_qkv_bias"])
     settings.finish()
     return fields
 
@@ -59,10 +58,6 @@ CLASSES = {
         STABLELM,
         model_type="stablelm",
         prefix="model",
-        custom_settings={
-            "use_qkv_bias": lambda view: view.model.attention.bias,
-            "qk_layernorm": lambda view: view.model.attention.qk_norm != "none",
-            "partial_rotary_factor": lambda view: view.rotary().fraction,
-        },
+        custom_settings={"qk_layernorm": lambda view: view.model.attention.qk_norm != "none"},
     )
 }
