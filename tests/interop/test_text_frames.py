@@ -8,10 +8,12 @@ import json
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
+from tests.support.small_tokenizers import sentencepiece_content
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
-from zoo.errors import DataError
-from zoo.interop.text_frames import frame_of, unapplied_choices
+from zoo.errors import ConfigError, DataError
+from zoo.interop.generation_settings import unapplied_choices
+from zoo.interop.text_frames import frame_of
 
 LETTERS = ["a", "h", "t", "Ġ"]
 END = "<|endoftext|>"
@@ -87,6 +89,27 @@ def test_what_is_around_a_text_is_not_repeated(given, ids, read):
 def test_an_edited_record_of_a_frame_is_named(record):
     with pytest.raises(DataError, match=r"meta.json: imported.text_frame .* expected lists of token ids"):
         TextFrame.from_record(record)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentinels"),
+    [({}, 100), ({"tokenizer_class": None}, 100), ({"extra_ids": 3}, 3), ({"tokenizer_class": "LlamaTokenizer"}, 0)],
+)
+def test_sentinels_follow_the_pieces(tmp_path, settings, sentinels):
+    (tmp_path / "spiece.model").write_bytes(sentencepiece_content())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer = read_pretrained(tmp_path)
+    found = frame_of(tmp_path, {"model_type": "t5"}, tokenizer, both=True).blanks
+    assert found == tuple(range(tokenizer.vocab_size + sentinels - 1, tokenizer.vocab_size - 1, -1))
+
+
+@pytest.mark.parametrize("extra", ["many", -1, None])
+def test_a_wrong_number_of_sentinels_is_refused(tmp_path, extra):
+    (tmp_path / "spiece.model").write_bytes(sentencepiece_content())
+    tokenizer = read_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": extra}))
+    with pytest.raises(ConfigError, match=r"tokenizer_config.json: extra_ids=.*: expected the number of sentinels"):
+        frame_of(tmp_path, {"model_type": "t5"}, tokenizer, both=True)
 
 
 def test_choices_of_generation_that_are_not_made_are_named(tmp_path):

@@ -143,9 +143,7 @@ def run(args: argparse.Namespace) -> int:
         _list_variants(args.json)
         return 0
     name = " ".join(args.name)
-    wanted = "-".join(name.lower().replace("_", "-").split())
-    known = synonyms()
-    meant = known.get(wanted) or known.get(wanted.removesuffix("s"))
+    wanted, meant = glossary.normalised(name), glossary.look_up(synonyms(), name)
     for variant in VARIANTS:
         if variant.name == (meant or wanted):
             _show(render(variant))

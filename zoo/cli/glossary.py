@@ -2,10 +2,12 @@
 
 import functools
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 from zoo.config import shipped_folder
 
+Value = TypeVar("Value")
 FOLDER, PAGE = "docs", "glossary.md"
 # A row of a table of the page: **word**, other words | meaning | links and commands.
 _ROW = re.compile(r"^\| \*\*(.+?)\*\*(.*?) \| (.+) \| (.+) \|$", re.MULTILINE)
@@ -50,7 +52,12 @@ def normalised(word: str) -> str:
     return re.sub(r"[_\s-]+", "-", word.strip().lower())
 
 
+def look_up(known: Mapping[str, Value], word: str) -> Value | None:
+    """Returns what normalised words map a word to, or its singular; None if they have neither."""
+    wanted = normalised(word)
+    return known.get(wanted) or known.get(wanted.removesuffix("s"))
+
+
 def explained(word: str) -> Entry | None:
     """Returns the entry of a word, also of its plural; None without one."""
-    wanted, known = normalised(word), entries()
-    return known.get(wanted) or known.get(wanted.removesuffix("s"))
+    return look_up(entries(), word)

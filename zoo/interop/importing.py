@@ -24,10 +24,11 @@ from zoo.interop.checkpoint_source import CheckpointSource
 from zoo.interop.class_registry import ALIASES, importer_of, named_class, read_settings
 from zoo.interop.families.bilm import open_elmo
 from zoo.interop.families.fairseq import open_fairseq
+from zoo.interop.generation_settings import unapplied_choices
 from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.settings.importer import SettingsError
-from zoo.interop.text_frames import frame_of, unapplied_choices
+from zoo.interop.text_frames import frame_of
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
 from zoo.models import cost

@@ -10,9 +10,10 @@ from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.errors import ConfigError
 from zoo.files import read_object_or_empty
+from zoo.interop.generation_settings import GENERATION_FILE
 
-GENERATION_FILE = "generation_config.json"
 # A token that a slow tokenizer puts before or after a text: its role, and its usual name.
 CLS, SEP = ("cls_token", "[CLS]"), ("sep_token", "[SEP]")
 BOS, EOS = ("bos_token", "<s>"), ("eos_token", "</s>")
@@ -62,12 +63,6 @@ DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "bart": {"eos_token_id": 2, "decoder_start_token_id": 2},
     "mbart": {"eos_token_id": 2},
 }
-# Choices of generation that `zoo generate` does not make, with the value that changes nothing.
-UNAPPLIED: Mapping[str, Any] = {
-    "bad_words_ids": None, "begin_suppress_tokens": None, "encoder_no_repeat_ngram_size": 0,
-    "exponential_decay_length_penalty": None, "min_length": 0, "min_new_tokens": None, "no_repeat_ngram_size": 0,
-    "num_beams": 1, "repetition_penalty": 1.0, "suppress_tokens": None,
-}  # fmt: skip
 # ByT5 counts its blanks down from the last byte; the bytes 248 to 255 occur in no text.
 BYTE_BLANKS = tuple(range(258, 250, -1))
 
@@ -101,23 +96,9 @@ def frame_of(folder: Path, settings: Mapping[str, Any], tokenizer: Tokenizer | N
     if both:
         start = _ids(chosen.get("decoder_start_token_id")) or (tokenizer.start_id,)
         decoder = (start[0], *_ids(chosen.get("forced_bos_token_id")))
-    return TextFrame(*around, decoder, _ids(chosen.get("eos_token_id")), _blanks(tokenizer, given) if both else ())
-
-
-def unapplied_choices(folder: Path, settings: Mapping[str, Any]) -> str:
-    """Returns a line about a checkpoint's choices of generation that are not made here, or "".
-
-    Args:
-        folder: of the checkpoint.
-        settings: its config.json.
-    """
-    chosen = read_object_or_empty(folder / GENERATION_FILE) or settings
-    found = [
-        f"{name}={chosen[name]!r:.40}"
-        for name, neutral in UNAPPLIED.items()
-        if chosen.get(name) is not None and chosen[name] != neutral
-    ]
-    return f"zoo generate does not apply the checkpoint's {', '.join(found)}" if found else ""
+    return TextFrame(
+        *around, decoder, _ids(chosen.get("eos_token_id")), _blanks(tokenizer, given, name) if both else ()
+    )
 
 
 def _ids(value: Any) -> tuple[int, ...]:
@@ -142,7 +123,7 @@ def _around(folder: Path, given: Mapping[str, Any], name: str, of_model: str, to
         name = of_model
     if name not in FOLLOW_FLAGS and file.is_file():
         return _written(file)
-    if name in ("", "PreTrained", "PreTrainedTokenizer"):
+    if name in ("", "PreTrained"):
         name = of_model
     if flags := FOLLOW_FLAGS.get(name):
         begins, ends = given.get("add_bos_token", flags.begins), given.get("add_eos_token")
@@ -174,7 +155,7 @@ def _id_of(tokenizer: Tokenizer, name: str) -> int | None:
     return tokenizer.bos_id if name == EOS[1] else None
 
 
-def _blanks(tokenizer: Tokenizer, given: Mapping[str, Any]) -> tuple[int, ...]:
+def _blanks(tokenizer: Tokenizer, given: Mapping[str, Any], name: str) -> tuple[int, ...]:
     if isinstance(tokenizer, ByT5Tokenizer):
         return BYTE_BLANKS
 
@@ -188,5 +169,7 @@ def _blanks(tokenizer: Tokenizer, given: Mapping[str, Any]) -> tuple[int, ...]:
     if found or not isinstance(tokenizer, SentencePieceTokenizer):
         return found
     # T5's class puts them after the pieces, the first one last.
-    extra = int(given.get("extra_ids", 100 if given.get("tokenizer_class", "T5").startswith("T5") else 0))
+    extra = given.get("extra_ids", 100 if name in ("", "T5") else 0)
+    if not isinstance(extra, int) or extra < 0:
+        raise ConfigError(f"{SETTINGS_FILE}: extra_ids={extra!r:.40}: expected the number of sentinels, e.g. 100")
     return tuple(range(tokenizer.vocab_size + extra - 1, tokenizer.vocab_size - 1, -1))

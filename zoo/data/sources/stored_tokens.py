@@ -157,9 +157,8 @@ class StoredTokens:
     @property
     def fingerprinted(self) -> int:
         """Number of tokens that the fingerprint covers."""
-        return min(
-            self.stop - self.start, WHOLE_TOKENS if self.stop - self.start <= WHOLE_TOKENS else _BLOCKS * _BLOCK_TOKENS
-        )
+        count = self.stop - self.start
+        return count if count <= WHOLE_TOKENS else _BLOCKS * _BLOCK_TOKENS
 
     def _sample(self) -> Iterator[slice]:
         """Yields the places of the tokens that are read for a fingerprint."""
