@@ -2,6 +2,7 @@
 bit.
 """
 
+import gzip
 import itertools
 import json
 import os
@@ -20,6 +21,8 @@ from zoo.cli import train
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
 from zoo.files import read_json, write_json
 from zoo.training.checkpoints import checkpoint as checkpoint_module
+from zoo.training.records.record_faults import config_edit
+from zoo.training.records.run_folder import RunFolder
 from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
@@ -403,6 +406,24 @@ def test_workdir_name_may_contain_a_colon(again):
 def test_kernel_of_another_platform_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cudnn runs on gpu only, and this is a cpu"):
         run(small(model__attention__implementation="cudnn", model__dtype="bfloat16"), tmp_path, quiet)
+
+
+def test_a_run_goes_on_where_its_text_was_moved_or_compressed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = b"some words that repeat, " * 300
+    Path("text.txt").write_bytes(content)
+    fields = {"model__dropout": 0.1, "training__steps": 2}
+    run(small(data__source="text:text.txt", **fields), tmp_path / "run", quiet)
+    write_json(tmp_path / "run" / "status.json", read_json(tmp_path / "run" / "status.json") | {"state": "running"})
+    Path("moved").mkdir()
+    Path("moved/text.gz").write_bytes(gzip.compress(content))
+    Path("text.txt").unlink()
+    run(small(data__source="text:moved/text.gz", **fields), tmp_path / "run", quiet)
+    assert read_json(tmp_path / "run" / "config.json")["data"]["source"] == "text:moved/text.gz"
+    assert config_edit(RunFolder(tmp_path / "run")) is None
+    Path("other.txt").write_bytes(content + b"and")
+    with pytest.raises(ConfigError, match=r"holds a run with data.source='text:moved/text.gz', not 'text:other.txt'"):
+        run(small(data__source="text:other.txt", **fields), tmp_path / "run", quiet)
 
 
 def test_resuming_with_changed_text_is_refused(tmp_path):

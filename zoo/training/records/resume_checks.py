@@ -1,6 +1,6 @@
 """Checks that a folder with a run in it is resumed as the same run, and has its records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -46,6 +46,8 @@ def check_same_run(folder: RunFolder, config: ResolvedConfig) -> Extension | Non
         changed.pop("objective.distillation.teacher", None)
     if "data.tokenizer.path" in changed and _has_same_tokenizer(folder, config):
         del changed["data.tokenizer.path"]
+    if moved := _texts_moved(folder, before, config, changed):
+        changed = {field: values for field, values in changed.items() if field not in moved}
     problems = []
     if extension := find_extension(folder, before, config):
         del changed["training.steps"]
@@ -66,6 +68,19 @@ def _has_same_tokenizer(folder: RunFolder, config: ResolvedConfig) -> bool:
     if config.data.tokenizer.kind != "file" or not (folder.path / "tokenizer.json").is_file():
         return False
     return read_pretrained(config.data.tokenizer.path).fingerprint == data.load_tokenizer(folder.path).fingerprint
+
+
+def _texts_moved(folder: RunFolder, before: ResolvedConfig, config: ResolvedConfig, changed: Iterable[str]) -> set[str]:
+    """Returns the changed fields that name the run's texts by other paths: moved, copied or compressed."""
+    moved = set(changed) & {"data.source", "data.held_out", "data.mixture"}
+    recorded = folder.meta.get("data")
+    if not moved or not isinstance(recorded, dict) or _weights(before) != _weights(config):
+        return set()
+    return moved if data.source_fingerprint(config) == recorded.get("fingerprint") else set()
+
+
+def _weights(config: ResolvedConfig) -> list[str]:
+    return [entry.partition("*")[0].strip() for entry in config.data.mixture]
 
 
 def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
