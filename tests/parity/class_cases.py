@@ -33,3 +33,11 @@ CASES = {
     "ElectraModel": ELECTRA, "ElectraForSequenceClassification": ELECTRA | LABELS,
     "ElectraForTokenClassification": ELECTRA | LABELS, "ElectraForQuestionAnswering": ELECTRA | {"embedding_size": 32},
 }  # fmt: skip
+SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+# Classes without a head, of families whose class with a head is among the systems.
+WITHOUT_HEAD = {
+    **dict.fromkeys(("Exaone4Model", "GraniteModel", "OlmoModel", "StableLmModel", "ApertusModel"), LLAMA),
+    **dict.fromkeys(("GlmModel", "NemotronModel", "Phi3Model", "CohereModel"), LLAMA | {"pad_token_id": 0}),
+    "MinistralModel": LLAMA | {"head_dim": 8, "sliding_window": 5}, "HeliumModel": LLAMA | {"head_dim": 8},
+    "OPTModel": SIZES | {"ffn_dim": 56, "word_embed_proj_dim": 32}, "FalconModel": SIZES | {"ffn_hidden_size": 56},
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a checkpoint's files say about generation and `zoo generate` does not apply."""
+"""Settings of generation in a checkpoint's files that `zoo generate` does not apply."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -15,7 +15,7 @@ import torch
 import transformers
 from flax import nnx
 
-from tests.parity.class_cases import CASES, V
+from tests.parity.class_cases import CASES, WITHOUT_HEAD, V
 from tests.parity.harness import random_tensor, relative_difference
 from tests.support.comparisons import note
 from zoo.interop import resolve_like
@@ -34,7 +34,7 @@ LENGTH = 12
 def build_reference(class_name):
     """Returns the class with random weights, its config as written to a file, and its tensors."""
     kind = getattr(transformers, class_name)
-    model = kind(kind.config_class(**CASES[class_name])).eval()
+    model = kind(kind.config_class(**(CASES | WITHOUT_HEAD)[class_name])).eval().float()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(random_tensor(name, tuple(parameter.shape))))
@@ -55,7 +55,10 @@ def outputs_of(module, config, hidden, context):
     return {"logits": module.logits(hidden), "last_hidden_state": hidden} | pooled
 
 
-@pytest.mark.parametrize("class_name", CASES)
+SLOW = pytest.mark.slow(reason="the same layers are compared with the class that has a head")
+
+
+@pytest.mark.parametrize("class_name", [*CASES, *(pytest.param(name, marks=SLOW) for name in WITHOUT_HEAD)])
 def test_outputs_match_the_class_and_weights_round_trip(class_name):
     model, settings, tensors = build_reference(class_name)
     ours = ALIASES.get(class_name, class_name)
