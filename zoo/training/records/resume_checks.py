@@ -71,7 +71,7 @@ def _has_same_tokenizer(folder: RunFolder, config: ResolvedConfig) -> bool:
 
 
 def _texts_moved(folder: RunFolder, before: ResolvedConfig, config: ResolvedConfig, changed: Iterable[str]) -> set[str]:
-    """Returns the changed fields that name the run's texts by other paths: moved, copied or compressed."""
+    """Returns the changed fields that name the same texts by other paths: moved or compressed."""
     moved = set(changed) & {"data.source", "data.held_out", "data.mixture"}
     recorded = folder.meta.get("data")
     if not moved or not isinstance(recorded, dict) or _weights(before) != _weights(config):
