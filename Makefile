@@ -4,11 +4,12 @@ JOBS ?= 2
 KILLS ?= 200
 VENV := .venv
 VENV5 := .venv-transformers5
+VENV_TPU := .venv-tpu
 RUN := $(VENV)/bin/python
 # Modules are cached as bytecode, whatever the environment says: tests start many processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: ablation docs test test-ci test-all test-transformers5 test-faults lint clean
+.PHONY: ablation docs test test-ci test-all test-transformers5 test-aot test-faults lint clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -46,6 +47,15 @@ $(VENV5)/.ready: pyproject.toml constraints.txt .ci/constraints5
 test-transformers5: $(VENV5)/.ready  ## what transformers 5 writes is read as it is meant, in an environment of its own (installs PyTorch)
 	PYTHONDONTWRITEBYTECODE= $(VENV5)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m transformers5 tests/transformers5
 
+$(VENV_TPU)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV_TPU)
+	$(VENV_TPU)/bin/python -m pip install --disable-pip-version-check --editable '.[test,tpu]' --constraint constraints.txt
+	@touch $@
+
+# With libtpu installed, a program that does not ask for CPUs would look for a TPU.
+test-aot: $(VENV_TPU)/.ready  ## programs compiled for TPUs by their own compiler, in an environment of its own (installs libtpu; needs no TPU)
+	JAX_PLATFORMS=cpu PYTHONDONTWRITEBYTECODE= $(VENV_TPU)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m aot tests
+
 test-faults: $(VENV)/.test  ## kills, signals, lost processes and full disks; KILLS=200 kills of a run at random moments
 	ZOO_TEST_KILLS=$(KILLS) $(PYTEST) -m "faults and not gpu" -o timeout=7200
 
@@ -63,4 +73,4 @@ lint: $(VENV)/.test  ## ruff, and docstrings, pages and records against what the
 	$(RUN) -m tests.lint
 
 clean:
-	rm -rf $(VENV) $(VENV5) build *.egg-info
+	rm -rf $(VENV) $(VENV5) $(VENV_TPU) build *.egg-info

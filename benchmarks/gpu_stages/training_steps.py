@@ -231,7 +231,8 @@ def compiled_attention(settings: Settings) -> dict[str, Any]:
         AssertionError: the config is said to train with cuDNN's attention and its program has no
             such call for the forward or the backward pass of a layer, or the other way round.
     """
-    from zoo.layers.attention.kernels.kernel_choice import FUSED, Platform
+    from zoo.layers.attention.kernels.kernel_choice import FUSED
+    from zoo.layers.platform import Platform
     from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
     from zoo.resources.abstract_run import abstract_program, lowered_step
 
@@ -254,7 +255,7 @@ def measure(settings: Settings) -> dict[str, Any]:
     Raises:
         FloatingPointError: the loss is not finite: what was timed is no training step.
     """
-    from zoo.layers.attention.kernels.kernel_choice import Platform
+    from zoo.layers.platform import Platform
     from zoo.models import cost
     from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
     from zoo.resources.abstract_run import abstract_program

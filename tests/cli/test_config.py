@@ -7,7 +7,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.cli import describe, glossary, main
-from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.platform import Platform
 from zoo.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]

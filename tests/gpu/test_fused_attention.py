@@ -11,10 +11,10 @@ import pytest
 
 from tests.support.building import by_default, call
 from zoo.layers.attention.kernels.banded import banded_attention
-from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context, Memory
+from zoo.layers.platform import Platform
 from zoo.layers.position import alibi_slopes
 
 LENGTH, HEADS, WIDTH = 128, 8, 64

@@ -58,3 +58,65 @@ def test_loop_bodies_are_multiplied_by_their_trip_count():
 def test_bytes_on_the_wire(kind, expected):
     assert Collective(kind, 100, 4, 1, "", False).wire_bytes == pytest.approx(expected)
     assert Collective(kind, 100, 1, 1, "", False).wire_bytes == 0
+
+
+# As libtpu writes it: no number of turns, and a collective at its start and at its end.
+TPU = """HloModule jit_step, is_scheduled=true
+
+%started (a: f32[4,8]) -> (f32[4,8], f32[8,8], u32[]) {
+  %a = f32[4,8]{1,0:T(8,128)S(1)} parameter(0)
+  %gather.1 = f32[8,8]{1,0:T(8,128)} all-gather(%a), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}
+  ROOT %call.1 = (f32[4,8]{1,0:T(8,128)}, f32[8,8]{1,0:T(8,128)}, u32[]{:S(2)}) custom-call(%gather.1), custom_call_target="AsyncCollectiveStart"
+}
+
+%ended (b: f32[4,8]) -> f32[8,8] {
+  %b = f32[4,8]{1,0:T(8,128)S(1)} parameter(0)
+  %gather.2 = f32[8,8]{1,0:T(8,128)} all-gather(%b), channel_id=1, replica_groups={{0,1},{2,3}}, dimensions={0}
+  ROOT %call.2 = f32[8,8]{1,0:T(8,128)} custom-call(%b, %gather.2), custom_call_target="AsyncCollectiveDone"
+}
+
+%body (p: (s32[], f32[4,8])) -> (s32[], f32[4,8]) {
+  %p = (s32[]{:T(128)}, f32[4,8]{1,0:T(8,128)}) parameter(0)
+  %x = f32[4,8]{1,0:T(8,128)} get-tuple-element(%p), index=1
+  %start = (f32[4,8]{1,0}, f32[8,8]{1,0}, u32[]{:S(2)}) fusion(%x), kind=kCustom, calls=%started
+  %end = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%ended
+  %kernel = f32[4,8]{1,0} custom-call(%x), custom_call_target="tpu_custom_call"
+  ROOT %out = (s32[]{:T(128)}, f32[4,8]{1,0}) tuple(%i, %kernel)
+}
+
+%test (p.1: (s32[], f32[4,8])) -> pred[] {
+  %limit = s32[]{:T(128)} constant(7)
+  %p.1 = (s32[]{:T(128)}, f32[4,8]{1,0:T(8,128)}) parameter(0)
+  %counter = s32[]{:T(128)} get-tuple-element(%p.1), index=0
+  ROOT %less = pred[]{:T(512)} compare(%counter, %limit), direction=LT
+}
+
+ENTRY %main (x: f32[4,8]) -> f32[4,8] {
+  %x.1 = f32[4,8]{1,0:T(8,128)} parameter(0)
+  %first = s32[]{:T(128)} constant(2)
+  %copied = s32[]{:T(128)} copy(%first)
+  %carried = (s32[]{:T(128)}, f32[4,8]{1,0:T(8,128)}) tuple(%copied, %x.1)
+  %loop = (s32[]{:T(128)}, f32[4,8]{1,0:T(8,128)}) while(%carried), condition=%test, body=%body
+  %y = f32[4,8]{1,0} get-tuple-element(%loop), index=1
+  %sent = (f32[4,8]{1,0}, f32[4,8]{1,0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%y), source_target_pairs={{0,1},{1,0}}
+  ROOT %done = f32[4,8]{1,0} collective-permute-done(%sent)
+}
+"""
+
+
+def test_programs_for_tpus_are_read():
+    program = CompiledProgram(TPU)
+    gather, permute = program.collectives()
+    assert (gather.kind, gather.count, gather.group_size, gather.result_bytes) == ("all-gather", 5, 2, 8 * 8 * 4)
+    assert (permute.kind, permute.count, permute.wire_bytes) == ("collective-permute", 1, 4 * 8 * 4)
+    assert program.custom_calls()["tpu_custom_call"] == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "turns"),
+    [("direction=LT", "direction=LE", 6), ("constant(2)", "constant(0)", 7), ("copy(%first)", "negate(%first)", 7),
+     ("constant(7)", "parameter(7)", 1), ("direction=LT", "direction=GT", 1)],
+)  # fmt: skip
+def test_turns_of_a_loop_follow_from_its_condition(old, new, turns):
+    """A condition that is not understood counts as one turn."""
+    assert CompiledProgram(TPU.replace(old, new)).custom_calls()["tpu_custom_call"] == turns

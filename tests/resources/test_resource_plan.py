@@ -81,9 +81,11 @@ STAGES = {"data.batch_stages": (16, 30), "data.length_stages": (8, 50), "trainin
 
 def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
     """Each stage equals a config with its batch size and sequence length."""
-    monkeypatch.setattr(
-        resource_plan, "measure", lambda config: Measured(1e9 / config.data.sequence_length, {}, {}, ((1e6, ""),), ())
-    )
+
+    def measure(config, devices, state):
+        return Measured(1e9 / config.data.sequence_length, {}, {}, ((1e6, ""),), ())
+
+    monkeypatch.setattr(resource_plan, "measure", measure)
     plan = make_plan(configs.resolve(unflatten(SHALLOW | STAGES)), "l4")
     shapes = [(stage.steps, stage.rows, stage.length) for stage in plan.stages]
     assert shapes == [(30, 64, 8), (20, 128, 8), (50, 32, 32)]
@@ -107,7 +109,7 @@ def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
 def plan_of(config, memory) -> ResourcePlan:
     stage = Stage(steps=1, rows=1, length=1, measured=Measured(memory, {}, {}, (), ()), flops=1.0, seconds={})
     return ResourcePlan(
-        devices=8, device="l4", mesh={"data": 8, "fsdp": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
+        devices=8, device="l4", simulated="no compiler", mesh={"data": 8, "fsdp": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
         state=0.0, stages=(stage,), warnings=(),
     )  # fmt: skip
 

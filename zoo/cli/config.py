@@ -58,7 +58,7 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints a resolved config, its cost, which is computed from shapes alone, and the attention
     kernels that it would be trained with here.
     """
-    from zoo.layers.attention.kernels.kernel_choice import Platform
+    from zoo.layers.platform import Platform
     from zoo.models import cost
     from zoo.models.parameter_groups import group_sizes
     from zoo.objectives.attention_kernels import attention_kernels, kernel_lines

@@ -18,9 +18,11 @@ EXAMPLES = """examples:
   zoo plan configs/gpt2.py:small --devices 8 --device a100 --suggest
   zoo plan configs/llama.py:7b --devices 8 --config.mesh.fsdp=8 --config.mesh.data=1 --json
 
-The train step is compiled for simulated devices on this machine's CPU. The division of arrays, the collectives
-and the state are those of the real devices. Temporaries and bytes are upper bounds: a CPU fuses less, computes
-and sends bfloat16 as float32, and sums a gradient on all devices where others keep only their share of the sum.
+For TPUs (v5e, v5p, v6e, tpu7x) the train step is compiled by their own compiler, libtpu, if that is installed
+(the extra "tpu"); no TPU is needed. Memory and collectives are then those of the program that would run there.
+Otherwise it is compiled for simulated devices on this machine's CPU. The division of arrays and the state are
+those of the real devices; temporaries and bytes are mostly too large, because a CPU fuses less, computes and
+sends bfloat16 as float32, and sums a gradient on all devices where others keep only their share of the sum.
 Times are lower bounds, from the peaks of the device's data sheet."""
 
 # XLA fails to simulate more, or never ends.
@@ -120,17 +122,20 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
         "",
         "memory of a device" + _of_stage(plan, plan.largest),
         f"  state        {gib(plan.state):>14s}   parameters and optimizer, exact",
-        f"  temporaries  {gib(measured.temporaries):>14s}   of a CPU's compilation, an upper bound",
+        f"  temporaries  {gib(measured.temporaries):>14s}   "
+        + (f"of a CPU's compilation: {plan.simulated}" if plan.simulated else f"by the compiler for {plan.device}"),
     ]
     lines += [f"    {shape:34s} {gib(size):>14s}" for size, shape in measured.kept[:5]]
     total = f"  together     {gib(plan.memory):>14s}"
     if plan.device is not None:
-        memory = DEVICES[plan.device].memory
-        total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in {gib(memory)}, of which 92 % are usable"
+        room = f"{gib(DEVICES[plan.device].memory)}, of which 92 % are usable" if plan.simulated else gib(plan.limit)
+        total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in {room}"
     wire, counts = whole.measured.wire, whole.measured.counts
-    lines += [total, "", "sent by a device in a step" + _of_stage(plan, whole)]
+    kernels = ", ".join(f"{name} {count:,.0f} times" for name, count in whole.measured.kernels.items())
+    lines += [total, *([f"fused attention: {kernels}"] if kernels else [])]
+    lines += ["", "sent by a device in a step" + _of_stage(plan, whole)]
     lines += [f"  {kind:19s} {gib(size):>14s}   {counts[kind]:,.0f} times" for kind, size in wire.items()] or [
-        "  nothing"
+        "  nothing" if whole.measured.complete else "  unknown: the compiler ends where the memory does"
     ]
     return [*lines, *_time_lines(plan), *(f"\nwarning: {warning}" for warning in plan.warnings)]
 

@@ -13,6 +13,7 @@ from zoo.config import LOSS_TERMS
 from zoo.config.scopes import KINDS, values_in
 from zoo.layers.activation_sharding import ActivationSharding
 from zoo.layers.cache import Cache
+from zoo.layers.platform import Platform
 
 
 def path_hash(path: str) -> int:
@@ -96,6 +97,8 @@ class ForwardMode:
         losses: dict that collects what `Context.add_loss` adds, by scope and name of the term; None
             (the default) disables it.
         sharding: static; how the rows are divided over devices, or None on a single one.
+        platform: static; the devices that the program is compiled for, or None for those of the
+            process.
     """
 
     dropout_key: DropoutKey | None = None
@@ -104,6 +107,7 @@ class ForwardMode:
     record: dict[str, Any] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
     sharding: ActivationSharding | None = None
+    platform: Platform | None = None
 
 
 @dataclass(frozen=True)

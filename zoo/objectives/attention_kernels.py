@@ -12,8 +12,8 @@ from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.layers.attention import make_attention
-from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.layers.context import Context, DropoutKey
+from zoo.layers.platform import Platform
 from zoo.layers.position import make_embedded_position
 
 

@@ -21,6 +21,10 @@ _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_CONDITION = re.compile(r"condition=%?([\w.\-]+)")
+_DIRECTION = re.compile(r"direction=(LT|LE)")
+_INDEX = re.compile(r"index=(\d+)")
+_TARGET = re.compile(r'custom_call_target="([^"]+)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 
@@ -35,6 +39,7 @@ class Instruction:
         shapes: (element type, dimensions) of every array of the result.
         operands: names of its operands.
         attributes: the rest of the line.
+        constant: its value, if it is a constant integer; else None.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Instruction:
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     operands: tuple[str, ...]
     attributes: str
+    constant: int | None = None
 
     @property
     def result_bytes(self) -> int:
@@ -129,7 +135,7 @@ class CompiledProgram:
 
     def executions(self) -> Iterator[tuple[Instruction, int, bool]]:
         """Yields (instruction, how often it runs, whether in a loop). A loop whose number of turns
-        is unknown counts once; of the branches of a condition, each counts.
+        is unknown (`turns`) counts once; of the branches of a condition, each counts.
         """
         yield from self._walk(self._entry, 1, False)
 
@@ -137,29 +143,86 @@ class CompiledProgram:
         for instruction in self._computations.get(name, ()):
             yield instruction, count, in_loop
             is_loop = instruction.opcode == "while"
-            turns = int(found[1]) if is_loop and (found := _TRIPS.search(instruction.attributes)) else 1
+            turns = (self.turns(name, instruction) or 1) if is_loop else 1
             called = _CALLED.findall(instruction.attributes)
             for names in _BRANCHES.findall(instruction.attributes):
                 called += [part.strip().lstrip("%") for part in names.split(",")]
             for other in called:
                 yield from self._walk(other, count * turns, in_loop or is_loop)
 
+    def turns(self, name: str, loop: Instruction) -> int | None:
+        """Returns how often the body of a loop runs; None if that is unknown.
+
+        XLA's back ends for CPUs and GPUs write it beside the loop. That for TPUs does not; there the
+        condition compares a counter, which grows by one a turn, with a constant.
+
+        Args:
+            name: of the computation that the loop is in.
+            loop: a "while".
+        """
+        if found := _TRIPS.search(loop.attributes):
+            return int(found[1])
+        condition = _CONDITION.search(loop.attributes)
+        body = {each.name: each for each in self._computations.get(condition[1], ())} if condition else {}
+        test = next((each for each in body.values() if each.opcode == "compare"), None)
+        direction = _DIRECTION.search(test.attributes) if test else None
+        if not direction or len(body) > 4:
+            return None
+        counter, limit = (body.get(operand) for operand in test.operands)
+        place = _INDEX.search(counter.attributes) if counter and counter.opcode == "get-tuple-element" else None
+        if place is None or limit is None or limit.constant is None:
+            return None
+        return limit.constant - self._initial(name, loop, int(place[1])) + (direction[1] == "LE")
+
+    def _initial(self, name: str, loop: Instruction, place: int) -> int:
+        """Returns the value that the counter of a loop begins with, 0 if it is not a constant."""
+        around = {each.name: each for each in self._computations[name]}
+        carried = around.get(loop.operands[0])
+        first = around.get(carried.operands[place]) if carried and carried.opcode == "tuple" else None
+        while first is not None and first.opcode == "copy":
+            first = around.get(first.operands[0])
+        return first.constant or 0 if first else 0
+
+    def custom_calls(self) -> dict[str, int]:
+        """Returns how often each kernel that XLA did not make itself runs in one call of the program,
+        by its name, e.g. "__cudnn$fmhaSoftmax".
+        """
+        counts: Counter[str] = Counter()
+        for instruction, count, _ in self.executions():
+            if instruction.opcode == "custom-call" and (found := _TARGET.search(instruction.attributes)):
+                counts[found[1]] += count
+        return dict(sorted(counts.items()))
+
     def collectives(self) -> list[Collective]:
         """Returns the collective operations, in the order of execution. The asynchronous form of
         one counts once.
         """
-        found = []
+        found, awaited = [], self._awaited()
         for instruction, count, in_loop in self.executions():
             kind = instruction.opcode.removesuffix("-start")
-            if kind not in COLLECTIVES:
+            if kind not in COLLECTIVES or instruction.name in awaited:
                 continue
             shapes = instruction.shapes
             if instruction.opcode.endswith("-start") and kind != "all-reduce":
-                shapes = shapes[len(shapes) // 2 :]  # (operands, results)
+                # (operands, results), and in a permutation two numbers for its synchronisation.
+                shapes = tuple(shape for shape in shapes if shape != ("u32", ()))
+                shapes = shapes[len(shapes) // 2 :]
             size = sum(BYTES_OF_TYPE.get(element, 4) * math.prod(dims) for element, dims in shapes)
             group = _group_size(instruction.attributes)
             found.append(Collective(kind, size, group, count, instruction.op_name, in_loop))
         return found
+
+    def _awaited(self) -> set[str]:
+        """Returns the collectives that stand for the end of one: the back end for TPUs writes the
+        operation at its start and at its end.
+        """
+        return {
+            operand
+            for body in self._computations.values()
+            for each in body
+            if each.opcode == "custom-call" and 'custom_call_target="AsyncCollectiveDone"' in each.attributes
+            for operand in each.operands
+        }
 
     def loop_arrays(self) -> list[tuple[int, str]]:
         """Returns (bytes, shape) of the arrays that loops carry, largest first, equal ones together:
@@ -206,7 +269,8 @@ def _parse(line: str) -> Instruction | None:
     end = _closing("(" + rest) - 1
     operands = re.findall(r"%([\w.\-]+)", rest[:end])
     shapes = tuple((kind, tuple(int(size) for size in dims.split(",") if size)) for kind, dims in _ARRAY.findall(shape))
-    return Instruction(name.lstrip("%"), opcode.strip(), shapes, tuple(operands), rest[end:])
+    constant = int(rest[:end]) if opcode.strip() == "constant" and re.fullmatch(r"-?\d+", rest[:end]) else None
+    return Instruction(name.lstrip("%"), opcode.strip(), shapes, tuple(operands), rest[end:], constant)
 
 
 def _closing(text: str) -> int:

@@ -2,11 +2,13 @@
 smallest change with which it fits.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import ml_collections
 from jax.sharding import Mesh
 
@@ -15,7 +17,7 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.data.pipeline.batch_stages import BatchShape, batch_shapes
 from zoo.errors import ConfigError
 from zoo.layers.attention.kernels import fused
-from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.platform import Platform
 from zoo.models import cost
 from zoo.nested import flatten, unflatten
 from zoo.objectives.attention_kernels import attention_kernels
@@ -23,6 +25,7 @@ from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
 from zoo.resources.attention_stand_in import fused_attention_stand_in
 from zoo.resources.compiled_program import CompiledProgram
+from zoo.resources.target_devices import TARGETS, overflow, target_devices, why_not_compiled
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
@@ -31,6 +34,8 @@ from zoo.training.state import bytes_on_a_device
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
 SMALLEST_CHUNK = 1024
+# Targets of custom calls: cuDNN's attention, and kernels in Pallas.
+_FUSED_ATTENTION = re.compile(r"__cudnn\$fmha|tpu_custom_call|mosaic_gpu|__gpu\$xla\.gpu\.triton")
 
 Change = dict[str, Any]
 """{path of a field: its new value}."""
@@ -46,6 +51,9 @@ class Measured:
         counts: number of collectives, by kind.
         kept: (bytes, shape) of the largest arrays that loops carry, largest first.
         repeated: shapes of products in loops that have the rows of the whole batch.
+        kernels: how often each fused attention kernel runs, by its name in the program.
+        complete: False if the compiler only said how much memory the program would need, more than
+            there is.
     """
 
     temporaries: float
@@ -53,6 +61,8 @@ class Measured:
     counts: Mapping[str, float]
     kept: tuple[tuple[int, str], ...]
     repeated: tuple[str, ...]
+    kernels: Mapping[str, float] = field(default_factory=dict)
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,8 @@ class ResourcePlan:
     Attributes:
         devices: number of devices.
         device: name of their kind in `DEVICES`, or None.
+        simulated: why the step was compiled for a CPU and not for these devices; empty if it was
+            compiled for them.
         mesh: size of each axis.
         parts: parts that a batch is cut into.
         kernel: the attention kernel that was planned with.
@@ -99,6 +111,7 @@ class ResourcePlan:
 
     devices: int
     device: str | None
+    simulated: str
     mesh: dict[str, int]
     parts: int
     kernel: str
@@ -121,6 +134,15 @@ class ResourcePlan:
     def memory(self) -> float:
         """Bytes that a device needs, at most, in any update."""
         return self.state + self.largest.measured.temporaries
+
+    @property
+    def limit(self) -> float | None:
+        """Bytes that a program can have on a device: what its compiler allows, or else most of the
+        memory; None without a device.
+        """
+        if self.device is None:
+            return None
+        return USABLE_MEMORY * DEVICES[self.device].memory if self.simulated else TARGETS[self.device].memory
 
     @property
     def steps(self) -> int:
@@ -152,24 +174,25 @@ class ResourcePlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether `memory` is within the usable memory of the device; None without a device."""
-        return None if self.device is None else self.memory <= USABLE_MEMORY * DEVICES[self.device].memory
+        """Whether `memory` is within `limit`; None without a device."""
+        return None if self.limit is None else self.memory <= self.limit
 
 
 def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
-    """Returns a config with what is chosen by the device written out: the chunk of the loss, and the
-    fused attention where every layer can use it.
+    """Returns a config with what is chosen by the device written out: the chunk of the loss, and on a
+    GPU the fused attention where every layer can use it, on a TPU einsum.
     """
     kind = None if device is None else DEVICES[device]
     changes: dict[str, object] = {}
     if config.objective.chunk_tokens == AUTO:
         platform = "cpu" if kind is None else kind.platform
         changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
-    if kind is not None and kind.platform == "gpu" and config.model.attention.implementation == AUTO:
+    if kind is not None and config.model.attention.implementation == AUTO:
+        kernel = {"gpu": "cudnn", "tpu": "einsum"}[kind.platform]
         try:
-            chosen = configs.resolve(configs.override(config, changes | {"model.attention.implementation": "cudnn"}))
+            chosen = configs.resolve(configs.override(config, changes | {"model.attention.implementation": kernel}))
             # Refuses heads that are too wide for this GPU.
-            attention_kernels(chosen, Platform("gpu", capability=kind.capability))
+            attention_kernels(chosen, Platform(kind.platform, capability=kind.capability))
             return chosen
         except ConfigError:
             pass
@@ -177,10 +200,11 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
 
 
 def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan:
-    """Plans a run on all of the process's devices, which may be simulated.
+    """Plans a run on as many devices of a kind as the process has, which may be simulated.
 
-    Unrolled stacks of many layers are compiled with fewer, and what depends on the depth is extended
-    linearly.
+    The step is compiled for that kind where its compiler is installed, or else for the process's
+    devices. Unrolled stacks of many layers are compiled with fewer, and what depends on the depth is
+    extended linearly.
 
     Args:
         config: the resolved config.
@@ -190,13 +214,17 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
         ConfigError: the devices do not fit the config, or an objective that cannot be planned.
     """
     config = config_for(config, device)
-    program = abstract_program(config)
+    devices = jax.devices()
+    if not (simulated := why_not_compiled(device, len(devices))):
+        devices = target_devices(device, len(devices))
+    program = abstract_program(config, devices)
     mesh, kind = program.mesh, None if device is None else DEVICES[device]
     parts, state = accumulation_parts(config, data_parallel_size(mesh)), bytes_on_a_device(program.abstract_state)
-    stages = tuple(_stage(config, shape, kind, parts, state, mesh.size) for shape in batch_shapes(config))
+    stages = tuple(_stage(config, shape, kind, parts, state, devices) for shape in batch_shapes(config))
     return ResourcePlan(
         devices=mesh.size,
         device=device,
+        simulated=simulated,
         mesh=dict(mesh.shape),
         parts=parts,
         kernel=config.model.attention.implementation,
@@ -208,15 +236,20 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
 
 
 def _stage(
-    config: ResolvedConfig, shape: BatchShape, kind: DeviceKind | None, parts: int, state: float, devices: int
+    config: ResolvedConfig,
+    shape: BatchShape,
+    kind: DeviceKind | None,
+    parts: int,
+    state: float,
+    devices: list[jax.Device],
 ) -> Stage:
     """Plans the updates whose batches have one shape."""
     data = config.data
     if (shape.rows, shape.length) != (data.batch_size, data.sequence_length):
         config = _with_shape(config, shape, parts)
-    measured = measure(config)
+    measured = measure(config, devices, state)
     recomputed = 4 / 3 if config.model.remat == "full" else 1.0
-    flops = cost.summary(config).flops_per_token * shape.rows * shape.length / devices * recomputed
+    flops = cost.summary(config).flops_per_token * shape.rows * shape.length / len(devices) * recomputed
     seconds = {} if kind is None else lower_bounds(config, kind, flops, state, measured)
     return Stage(*shape, measured, flops, seconds)
 
@@ -251,27 +284,37 @@ def lower_bounds(
     }
 
 
-def measure(config: ResolvedConfig) -> Measured:
-    """Compiles a step of a config for all devices and reads what it needs."""
+def measure(config: ResolvedConfig, devices: list[jax.Device], state: float) -> Measured:
+    """Compiles a step of a config for devices and reads what it needs.
+
+    Args:
+        config: the resolved config.
+        devices: those of the process, or those that `target_devices` returns.
+        state: bytes of parameters and optimizer state on each device.
+    """
     # With `layers.distinct` the number of stored layers stays, and each is applied once per turn.
     period = max(1, len(config.model.layers.pattern), config.model.layers.distinct)
     depth = config.model.num_layers
     sides = config.model.architecture == "encoder_decoder"
     if config.model.scan_layers or sides or depth <= 4 * period or depth % period:
-        return _measure(config)
-    few, more = (_measure(_with_depth(config, turns * period)) for turns in (2, 3))
+        return _measure(config, devices, state)
+    few, more = (_measure(_with_depth(config, turns * period), devices) for turns in (2, 3))
     scale = depth / period - 2
 
     def extended(one: float, other: float) -> float:
         return one + (other - one) * scale
 
-    kinds = {*few.wire, *more.wire}
+    def by_name(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+        return {name: extended(one.get(name, 0), other.get(name, 0)) for name in sorted({*one, *other})}
+
     return Measured(
         temporaries=extended(few.temporaries, more.temporaries),
-        wire={kind: extended(few.wire.get(kind, 0), more.wire.get(kind, 0)) for kind in sorted(kinds)},
-        counts={kind: extended(few.counts.get(kind, 0), more.counts.get(kind, 0)) for kind in sorted(kinds)},
+        wire=by_name(few.wire, more.wire),
+        counts=by_name(few.counts, more.counts),
         kept=more.kept,
         repeated=more.repeated,
+        kernels=by_name(few.kernels, more.kernels),
+        complete=few.complete and more.complete,
     )
 
 
@@ -279,10 +322,17 @@ def _with_depth(config: ResolvedConfig, layers: int) -> ResolvedConfig:
     return configs.resolve(configs.override(config, {"model.num_layers": layers}))
 
 
-def _measure(config: ResolvedConfig) -> Measured:
-    program = abstract_program(config)
-    with _planned_kernels():
-        compiled = lowered_step(config, program).compile()
+def _measure(config: ResolvedConfig, devices: list[jax.Device], state: float | None = None) -> Measured:
+    program = abstract_program(config, devices)
+    state = bytes_on_a_device(program.abstract_state) if state is None else state
+    with _planned_kernels(devices[0].platform):
+        lowered = lowered_step(config, program)
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if (needed := overflow(error)) is None:
+            raise
+        return Measured(needed - state, {}, {}, (), (), complete=False)
     found = CompiledProgram(compiled.as_text())
     wire: dict[str, float] = {}
     counts: dict[str, float] = {}
@@ -298,19 +348,30 @@ def _measure(config: ResolvedConfig) -> Measured:
         if groups > 1 and each.in_loop and (each.dims[:1] == (tokens,) or (len(each.dims) > 3 and each.dims[0] == rows))
     ]
     return Measured(
-        temporaries=compiled.memory_analysis().temp_size_in_bytes,
+        temporaries=_temporaries(compiled.memory_analysis(), devices[0].platform, state),
         wire=dict(sorted(wire.items())),
         counts=dict(sorted(counts.items())),
         kept=tuple(found.loop_arrays()[:8]),
         repeated=tuple(dict.fromkeys(repeated)),
+        kernels={name: count for name, count in found.custom_calls().items() if _FUSED_ATTENTION.match(name)},
     )
 
 
+def _temporaries(sizes: Any, platform: str, state: float) -> float:
+    """Returns the bytes of a compiled program beside the state, by its memory analysis."""
+    if platform == "cpu":
+        return sizes.temp_size_in_bytes
+    results = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    together = sizes.argument_size_in_bytes + results + sizes.temp_size_in_bytes + sizes.generated_code_size_in_bytes
+    return max(0.0, together - state)
+
+
 @contextmanager
-def _planned_kernels() -> Iterator[None]:
+def _planned_kernels(platform: str) -> Iterator[None]:
     """Replaces the fused attention, which no CPU can compile, by its stand-in."""
     before = fused.library_attention
-    fused.library_attention = fused_attention_stand_in
+    if platform == "cpu":
+        fused.library_attention = fused_attention_stand_in
     try:
         yield
     finally:

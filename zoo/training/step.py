@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.layers.activation_sharding import activation_sharding
+from zoo.layers.platform import Platform
 from zoo.models.functional import Params, Stats, split
 from zoo.nested import flatten
 from zoo.objectives import Objective
@@ -197,7 +198,7 @@ def make_evaluate(
     graph = split(model)[0]
 
     def evaluate(params: Params, stats: Stats, batch: Batch, constants: Constants, mesh: Mesh) -> Evaluated:
-        mode = ForwardMode(sharding=activation_sharding(mesh))
+        mode = ForwardMode(sharding=activation_sharding(mesh), platform=Platform.of(mesh))
         sums = objective.sums(graph, params, stats, batch, constants, mode)[1][0]
         outputs = {name: sums.pop(name) for name in objective.outputs}
         return sums, outputs
@@ -209,10 +210,10 @@ def make_features_step(
     model: nnx.Module, objective: Objective, mesh: Mesh, in_shardings: tuple[Any, ...]
 ) -> Callable[[Params, Stats, Batch, Constants], Float[Array, "B ... D"]]:
     """Returns `Program.features`; its results are replicated."""
-    graph, replicated, sharding = split(model)[0], in_shardings[1], activation_sharding(mesh)
+    graph, replicated = split(model)[0], in_shardings[1]
+    mode = ForwardMode(sharding=activation_sharding(mesh), platform=Platform.of(mesh))
 
     def features(params: Params, stats: Stats, batch: Batch, constants: Constants) -> Array:
-        mode = ForwardMode(sharding=sharding)
         return objective.features(nnx.merge(graph, params, stats), batch, constants, mode)
 
     return jax.jit(features, in_shardings=in_shardings, out_shardings=replicated)

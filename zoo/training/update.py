@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, Key
 from zoo.config import ResolvedConfig
 from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
+from zoo.layers.platform import Platform
 from zoo.models.functional import Params, logical_axes, parameter_traits, refresh, split
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
@@ -124,7 +125,11 @@ class UpdateStep:
         sharding = None if mesh is None else activation_sharding(mesh)
         parts = accumulation_parts(self._config, 1 if mesh is None else data_parallel_size(mesh))
         groups = data_groups(mesh, parts, self._config, logical_axes(self._model))
-        mode = ForwardMode(training=True, sharding=sharding if groups is None else groups.sharding)
+        mode = ForwardMode(
+            training=True,
+            sharding=sharding if groups is None else groups.sharding,
+            platform=None if mesh is None else Platform.of(mesh),
+        )
 
         def loss_of(params, stats, part, rows):
             part_key = None if key is None else self._dropout_key(key, rows, constants)

@@ -7,8 +7,9 @@ import pytest
 
 from zoo.config import ATTENTION_SUPPORT
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform, choose_kernel, window_block
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, choose_kernel, window_block
 from zoo.layers.context import Context
+from zoo.layers.platform import Platform
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",

@@ -15,12 +15,13 @@ from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.favor import performer_attention, random_features
 from zoo.layers.attention.kernels import banded
-from zoo.layers.attention.kernels.kernel_choice import Platform, choose_kernel
+from zoo.layers.attention.kernels.kernel_choice import choose_kernel
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.performer_attention import PerformerAttention
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
+from zoo.layers.platform import Platform
 from zoo.models.functional import split
 
 B, T, H, G, K = 2, 13, 4, 2, 6

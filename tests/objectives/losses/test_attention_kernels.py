@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.building import by_default, tiny
 from zoo.layers.attention import softmax_attention
-from zoo.layers.attention.kernels.kernel_choice import Platform
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.context import DropoutKey
+from zoo.layers.platform import Platform
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective

@@ -1,10 +1,13 @@
 """Configs that the machine cannot run are refused before any work."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from tests.support.building import tiny
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.platform import Platform
 from zoo.training.runtime import platform_check
 
 
@@ -28,8 +31,9 @@ def test_kernel_is_refused_on_a_platform_that_cannot_run_it(monkeypatch):
 @pytest.mark.parametrize(("backend", "named", "capability"), [
     ("gpu", "9.0", (9, 0)), ("gpu", "12.1", (12, 1)), ("gpu", "gfx90a", None), ("cpu", "9.0", None)
 ])  # fmt: skip
-def test_platform_describes_the_devices_of_the_process(monkeypatch, backend, named, capability):
-    devices = [type("Device", (), {"compute_capability": named})] * 3
-    for name, value in (("default_backend", backend), ("devices", devices), ("device_count", 3)):
-        monkeypatch.setattr(platform_check.jax, name, lambda value=value: value)
+def test_platform_describes_devices(monkeypatch, backend, named, capability):
+    devices = [SimpleNamespace(platform=backend, compute_capability=named)] * 3
+    monkeypatch.setattr(platform_check.jax, "devices", lambda: devices)
     assert Platform.here() == Platform(backend, 3, capability)
+    mesh = SimpleNamespace(devices=np.array(devices[:2]).reshape(2, 1))
+    assert Platform.of(mesh) == Platform(backend, 2, capability)

@@ -9,14 +9,7 @@ from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
 from zoo.layers.attention.head_options import LengthFactor, without_own_value
 from zoo.layers.attention.kernels.banded import banded_attention
-from zoo.layers.attention.kernels.kernel_choice import (
-    KernelChoice,
-    Mask,
-    Platform,
-    choose_kernel,
-    fused_mask,
-    window_block,
-)
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Mask, choose_kernel, fused_mask, window_block
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention, visible_keys
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
@@ -24,6 +17,7 @@ from zoo.layers.attention.projections import Attention, Projected
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.context import Context
 from zoo.layers.parameter import normal, parameter
+from zoo.layers.platform import Platform
 
 
 class SoftmaxAttention(Attention):
@@ -210,7 +204,9 @@ class SoftmaxAttention(Attention):
         return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block)
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
-        choice = self.choose_kernel(context, Platform.here(), scoring.shared is not None, v.shape[-1])
+        choice = self.choose_kernel(
+            context, context.platform or Platform.here(), scoring.shared is not None, v.shape[-1]
+        )
         kernel = KERNELS[choice.kernel]
         if choice.block:
             return banded_attention(kernel, choice.block, q, k, v, context, scoring)

@@ -8,8 +8,9 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Platform
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice
 from zoo.layers.context import Context
+from zoo.layers.platform import Platform
 from zoo.layers.position import Position
 
 SharedScores = Callable[[Array], Array]

@@ -17,7 +17,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig, plugins
 from zoo.files import write_json
-from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.platform import Platform
 from zoo.models import cost
 from zoo.nested import flatten
 from zoo.objectives.attention_kernels import attention_kernels

@@ -30,9 +30,11 @@ class DeviceKind:
 
 
 GB = 1e9
-# NVIDIA's data sheets of the H100, H200, A100, L4 and the Ada architecture's white paper (NVLink and
-# PCIe in one direction); Google Cloud's pages of TPU v4, v5e, v5p and v6e (ICI, all links of a chip).
+# NVIDIA's data sheets of the B200, H100, H200, A100, L4 and the Ada architecture's white paper
+# (NVLink and PCIe in one direction); Google Cloud's pages of TPU v4, v5e, v5p, v6e and TPU7x (ICI, all
+# links of a chip).
 DEVICES = {
+    "b200": DeviceKind("gpu", 2250e12, 1125e12, 180 * GB, 7700 * GB, 900 * GB, (10, 0)),
     "h200": DeviceKind("gpu", 989e12, 494e12, 141 * GB, 4800 * GB, 450 * GB, (9, 0)),
     "h100": DeviceKind("gpu", 989e12, 494e12, 80 * GB, 3350 * GB, 450 * GB, (9, 0)),
     "a100": DeviceKind("gpu", 312e12, 156e12, 80 * GB, 2039 * GB, 300 * GB, (8, 0)),
@@ -42,10 +44,13 @@ DEVICES = {
     "v5e": DeviceKind("tpu", 197e12, 66e12, 16 * GB, 819 * GB, 200 * GB),
     "v5p": DeviceKind("tpu", 459e12, 153e12, 95 * GB, 2765 * GB, 600 * GB),
     "v6e": DeviceKind("tpu", 918e12, 306e12, 32 * GB, 1640 * GB, 448 * GB),
+    # One of the two devices of a chip.
+    "tpu7x": DeviceKind("tpu", 1154e12, 385e12, 96 * GB, 3690 * GB, 600 * GB),
 }
 # The names that JAX gives to the devices above. The PCIe and NVL models of H100 and H200 are slower,
 # and not among them.
 _NAMES = {
+    "b200": "NVIDIA B200",
     "h200": "NVIDIA H200",
     "h100": "NVIDIA H100 80GB HBM3",
     "a100": "NVIDIA A100[- ](?!.*MIG).*",
@@ -55,6 +60,7 @@ _NAMES = {
     "v5e": "TPU v5( lite|e)",
     "v5p": "TPU v5p?",
     "v6e": "TPU v6( lite|e)",
+    "tpu7x": "TPU7x",
 }
 
 

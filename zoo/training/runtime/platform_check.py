@@ -5,7 +5,7 @@ import jax
 from zoo import config as configs
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels.kernel_choice import Platform
+from zoo.layers.platform import Platform
 from zoo.nested import flatten
 from zoo.objectives.attention_kernels import attention_kernels
 

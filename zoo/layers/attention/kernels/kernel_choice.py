@@ -4,38 +4,13 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-import jax
-
 from zoo.config import ATTENTION_SUPPORT, AUTO
 from zoo.errors import ConfigError
 from zoo.layers.attention.kernels.banded import block_length
 from zoo.layers.context import Context
+from zoo.layers.platform import Platform
 
 FUSED = "cudnn"
-
-
-class Platform(NamedTuple):
-    """The devices that a program is compiled for.
-
-    Attributes:
-        name: "cpu", "gpu" or "tpu".
-        devices: number of devices.
-        capability: compute capability of an NVIDIA GPU, (major, minor); None for other devices.
-    """
-
-    name: str
-    devices: int = 1
-    capability: tuple[int, int] | None = None
-
-    @classmethod
-    def here(cls) -> "Platform":
-        """Returns the platform of this process."""
-        name, capability = jax.default_backend(), None
-        # AMD's GPUs give a name in place of two numbers.
-        parts = str(getattr(jax.devices()[0], "compute_capability", "")).split(".") if name == "gpu" else []
-        if len(parts) == 2 and all(part.isdigit() for part in parts):
-            capability = int(parts[0]), int(parts[1])
-        return cls(name, jax.device_count(), capability)
 
 
 class Mask(Enum):
