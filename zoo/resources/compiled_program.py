@@ -197,10 +197,10 @@ class CompiledProgram:
         """Returns the collective operations, in the order of execution. The asynchronous form of
         one counts once.
         """
-        found, awaited = [], self._awaited()
+        found, pieces, scatters = [], self._pieces(), self._fused_scatters()
         for instruction, count, in_loop in self.executions():
             kind = instruction.opcode.removesuffix("-start")
-            if kind not in COLLECTIVES or instruction.name in awaited:
+            if kind not in COLLECTIVES or instruction.name in pieces:
                 continue
             shapes = instruction.shapes
             if instruction.opcode.endswith("-start") and kind != "all-reduce":
@@ -209,19 +209,38 @@ class CompiledProgram:
                 shapes = shapes[len(shapes) // 2 :]
             size = sum(BYTES_OF_TYPE.get(element, 4) * math.prod(dims) for element, dims in shapes)
             group = _group_size(instruction.attributes)
+            if instruction.name in scatters:
+                kind, size = "reduce-scatter", size // group
             found.append(Collective(kind, size, group, count, instruction.op_name, in_loop))
         return found
 
-    def _awaited(self) -> set[str]:
-        """Returns the collectives that stand for the end of one: the back end for TPUs writes the
-        operation at its start and at its end.
+    def _pieces(self) -> set[str]:
+        """Returns the collectives that are a part of one that is listed elsewhere: the back end for TPUs
+        writes an asynchronous collective where it starts, in each fusion beside which it goes on, and
+        where it ends, with the same channel.
+        """
+        bodies = self._computations.values()
+        starts = {
+            operand
+            for body in bodies
+            for each in body
+            if each.opcode == "custom-call" and 'custom_call_target="AsyncCollectiveStart"' in each.attributes
+            for operand in each.operands
+        }
+        collectives = {each.name: _channel(each) for body in bodies for each in body if each.opcode in COLLECTIVES}
+        started = {collectives[name] for name in starts & collectives.keys()}
+        return {name for name, channel in collectives.items() if channel in started and name not in starts}
+
+    def _fused_scatters(self) -> set[str]:
+        """Returns the reductions on all devices of which each device keeps its part only: the back end
+        for TPUs fuses both.
         """
         return {
-            operand
-            for body in self._computations.values()
+            each.name
+            for name, body in self._computations.items()
+            if name.startswith("all-reduce-scatter")
             for each in body
-            if each.opcode == "custom-call" and 'custom_call_target="AsyncCollectiveDone"' in each.attributes
-            for operand in each.operands
+            if each.opcode == "all-reduce"
         }
 
     def loop_arrays(self) -> list[tuple[int, str]]:
@@ -281,6 +300,11 @@ def _closing(text: str) -> int:
         if depth == 0:
             return index
     return len(text)
+
+
+def _channel(collective: Instruction) -> str:
+    found = re.search(r"channel_id=(\d+)", collective.attributes)
+    return found[1] if found else collective.name
 
 
 def _group_size(attributes: str) -> int:

@@ -25,7 +25,7 @@ from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
 from zoo.resources.attention_stand_in import fused_attention_stand_in
 from zoo.resources.compiled_program import CompiledProgram
-from zoo.resources.target_devices import TARGETS, overflow, target_devices, why_not_compiled
+from zoo.resources.target_devices import TARGETS, needed_temporaries, target_devices, why_not_compiled
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
@@ -330,9 +330,9 @@ def _measure(config: ResolvedConfig, devices: list[jax.Device], state: float | N
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        if (needed := overflow(error)) is None:
+        if (needed := needed_temporaries(error, state)) is None:
             raise
-        return Measured(needed - state, {}, {}, (), (), complete=False)
+        return Measured(needed, {}, {}, (), (), complete=False)
     found = CompiledProgram(compiled.as_text())
     wire: dict[str, float] = {}
     counts: dict[str, float] = {}

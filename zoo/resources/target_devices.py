@@ -34,7 +34,9 @@ TARGETS = {
     "tpu7x": Target(3, 2, 94.75 * GIB),
 }
 _UNITS = {"K": 2**10, "M": 2**20, "G": GIB, "T": 2**40}
-_OVERFLOW = re.compile(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm")
+# The first counts arguments too.
+_NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm")
+_TEMPORARIES = re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds")
 
 
 def slice_shape(kind: str, devices: int) -> tuple[int, ...] | None:
@@ -88,9 +90,15 @@ def target_devices(kind: str, devices: int) -> list[jax.Device]:
     return list(topologies.get_topology_desc(name, "tpu", chips_per_host_bounds=host).devices)
 
 
-def overflow(error: Exception) -> float | None:
-    """Returns the bytes that a program needs, of the error of a compiler that it does not fit; None of
-    another error.
+def needed_temporaries(error: Exception, arguments: float) -> float | None:
+    """Returns the bytes of temporaries of a program that does not fit, by its compiler's error; None
+    of an error of another kind.
+
+    Args:
+        error: of the compilation.
+        arguments: bytes of the program's arguments.
     """
-    found = _OVERFLOW.search(str(error))
-    return float(found[1]) * _UNITS[found[2]] if found else None
+    for pattern, beside in ((_NEEDED, arguments), (_TEMPORARIES, 0)):
+        if found := pattern.search(str(error)):
+            return float(found[1]) * _UNITS[found[2]] - beside
+    return None
