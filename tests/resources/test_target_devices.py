@@ -1,6 +1,5 @@
 """Devices that are not here, and programs that their own compiler makes for them."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zoo.resources import target_devices
-from zoo.resources.target_devices import TARGETS, needed_temporaries, slice_shape, why_not_compiled
+from zoo.resources.target_devices import GPUS, SLICES, needed_temporaries, slice_shape, why_not_compiled
 from zoo.training.runtime.device_peaks import DEVICES
 
 ROOT = Path(__file__).parents[2]
@@ -28,21 +27,33 @@ def test_slices_have_the_asked_number_of_devices(kind, devices, shape):
 
 @pytest.mark.parametrize(
     ("kind", "devices", "why"),
-    [(None, 8, "without --device"), ("h100", 8, "no compiler for h100 is known here"),
-     ("v5e", 6, "no slice of v5e has 6 devices"), ("v5e", 8, "")],
+    [(None, 8, "without --device"), ("l4", 8, "no compiler for l4 is known here"),
+     ("v5e", 6, "no slice of v5e has 6 devices"), ("h100", 12, "no hosts of 8 have 12 GPUs"), ("v5e", 8, ""),
+     ("h100", 8, "")],
 )  # fmt: skip
 def test_the_reason_for_a_simulation_is_named(monkeypatch, kind, devices, why):
     monkeypatch.setattr(target_devices.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(target_devices, "_cudnn", lambda: Path("libcudnn.so.9"))
     assert why_not_compiled(kind, devices) == why
     if not why:
         monkeypatch.setattr(target_devices.importlib.util, "find_spec", lambda name: None)
-        assert why_not_compiled(kind, devices) == "libtpu is not installed (extra tpu)"
+        missing = {
+            "v5e": "libtpu is not installed (extra tpu)",
+            "h100": "JAX's CUDA plugin is not installed (extra cuda)",
+        }
+        assert why_not_compiled(kind, devices) == missing[kind]
 
 
-def test_compilers_allow_less_memory_than_a_device_has():
-    assert all(
-        0.9 * DEVICES[kind].memory < target.memory < 1.1 * DEVICES[kind].memory for kind, target in TARGETS.items()
-    )
+def test_compilers_allow_nearly_the_memory_of_a_device():
+    for kind, target in SLICES.items():
+        assert 0.9 * DEVICES[kind].memory < target.memory < 1.1 * DEVICES[kind].memory
+
+
+@pytest.mark.parametrize("kind", GPUS)
+def test_gpus_are_described_by_their_data_sheets(kind):
+    text, peaks = target_devices._description(kind), DEVICES[kind]
+    assert f"device_memory_size: {peaks.memory:.0f} " in text
+    assert "cuda_compute_capability {{ major: {} minor: {} }}".format(*peaks.capability) in text
 
 
 def test_needed_memory_is_read_from_a_compilers_error():
@@ -55,8 +66,12 @@ def test_needed_memory_is_read_from_a_compilers_error():
     assert needed_temporaries(ValueError("INTERNAL: something else"), 0) is None
 
 
-@pytest.mark.aot(reason="programs for TPUs are compiled")
-@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu")
+def has_compiler_for(kind):
+    """Skips a test where the compiler for a kind of devices is not installed."""
+    return pytest.mark.skipif(bool(why_not_compiled(kind, 4)), reason=f"needs a compiler for {kind}")
+
+
+@pytest.mark.aot(reason="programs for TPUs and GPUs are compiled")
 class TestCompiled:
     @staticmethod
     def plan(*words):
@@ -72,6 +87,7 @@ class TestCompiled:
         assert completed.returncode == 0, completed.stderr[-2000:]
         return json.loads(completed.stdout)
 
+    @has_compiler_for("v5e")
     def test_data_parallel_gradients_are_summed_once(self):
         untied = "--config.model.tie_embeddings=false"
         plan = self.plan("configs/gpt2.py:smoke", "--device", "v5e", "--devices", "4", untied)
@@ -82,6 +98,7 @@ class TestCompiled:
         # float32 gradients of all parameters, and a few numbers beside them.
         assert sent["all-reduce"] == pytest.approx(2 * 4 * plan["parameters"] * 3 / 4, rel=0.05)
 
+    @has_compiler_for("v5e")
     def test_a_scanned_stack_gathers_its_weights_in_each_layer(self):
         fields = {"model.scan_layers": "true", "mesh.fsdp": 4, "model.dim": 256, "model.vocab_size": 320}
         layers = {
@@ -99,6 +116,7 @@ class TestCompiled:
         gradients = more.get("reduce-scatter", 0) + more["all-reduce"]
         assert 4 * sent < gradients < 1.01 * 2 * 4 * sent
 
+    @has_compiler_for("v5e")
     def test_a_program_that_does_not_fit_is_reported_with_its_size(self):
         plan = self.plan(
             "configs/gpt2.py:small", "--device", "v5e", "--devices", "4", "--config.training.microbatch_size=120"
@@ -106,3 +124,11 @@ class TestCompiled:
         assert plan["fits"] is False
         assert plan["memory"] > 15.75 * 2**30
         assert plan["stages"][0]["measured"]["complete"] is False
+
+    @has_compiler_for("h100")
+    def test_attention_on_gpus_is_that_of_cudnn(self):
+        fields = ("--config.model.dtype=bfloat16", "--config.model.tie_embeddings=false", "--config.model.num_layers=3")
+        plan = self.plan("configs/gpt2.py:smoke", "--device", "h100", "--devices", "4", *fields)
+        measured = plan["stages"][0]["measured"]
+        assert measured["kernels"] == {"__cudnn$fmhaSoftmax": 3, "__cudnn$fmhaSoftmaxBackward": 3}
+        assert measured["wire"]["all-reduce"] == pytest.approx(2 * 4 * plan["parameters"] * 3 / 4, rel=0.05)

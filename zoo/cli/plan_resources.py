@@ -18,8 +18,9 @@ EXAMPLES = """examples:
   zoo plan configs/gpt2.py:small --devices 8 --device a100 --suggest
   zoo plan configs/llama.py:7b --devices 8 --config.mesh.fsdp=8 --config.mesh.data=1 --json
 
-For TPUs (v5e, v5p, v6e, tpu7x) the train step is compiled by their own compiler, libtpu, if that is installed
-(the extra "tpu"); no TPU is needed. Memory and collectives are then those of the program that would run there.
+For TPUs (v5e, v5p, v6e, tpu7x) the train step is compiled by their own compiler, libtpu, and for NVIDIA's a100,
+h100, h200 and b200 by theirs, if that is installed (the extras "tpu" and "cuda"); no accelerator is needed. Memory
+and collectives are then those of the program that would run there.
 Otherwise it is compiled for simulated devices on this machine's CPU. The division of arrays and the state are
 those of the real devices; temporaries and bytes are mostly too large, because a CPU fuses less, computes and
 sends bfloat16 as float32, and sums a gradient on all devices where others keep only their share of the sum.
@@ -128,8 +129,7 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
     lines += [f"    {shape:34s} {gib(size):>14s}" for size, shape in measured.kept[:5]]
     total = f"  together     {gib(plan.memory):>14s}"
     if plan.device is not None:
-        room = f"{gib(DEVICES[plan.device].memory)}, of which 92 % are usable" if plan.simulated else gib(plan.limit)
-        total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in {room}"
+        total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in the {gib(plan.limit)} that a program can have"
     wire, counts = whole.measured.wire, whole.measured.counts
     kernels = ", ".join(f"{name} {count:,.0f} times" for name, count in whole.measured.kernels.items())
     lines += [total, *([f"fused attention: {kernels}"] if kernels else [])]

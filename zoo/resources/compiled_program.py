@@ -215,9 +215,10 @@ class CompiledProgram:
         return found
 
     def _pieces(self) -> set[str]:
-        """Returns the collectives that are a part of one that is listed elsewhere: the back end for TPUs
-        writes an asynchronous collective where it starts, in each fusion beside which it goes on, and
-        where it ends, with the same channel.
+        """Returns the collectives that are a part of one that is listed elsewhere.
+
+        The back end for TPUs writes an asynchronous collective where it starts, in each fusion beside
+        which it goes on, and where it ends, with the same channel.
         """
         bodies = self._computations.values()
         starts = {

@@ -25,7 +25,7 @@ from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
 from zoo.resources.attention_stand_in import fused_attention_stand_in
 from zoo.resources.compiled_program import CompiledProgram
-from zoo.resources.target_devices import TARGETS, needed_temporaries, target_devices, why_not_compiled
+from zoo.resources.target_devices import GPU_OPTIONS, SLICES, needed_temporaries, target_devices, why_not_compiled
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
@@ -142,7 +142,8 @@ class ResourcePlan:
         """
         if self.device is None:
             return None
-        return USABLE_MEMORY * DEVICES[self.device].memory if self.simulated else TARGETS[self.device].memory
+        compiled = not self.simulated and self.device in SLICES
+        return SLICES[self.device].memory if compiled else USABLE_MEMORY * DEVICES[self.device].memory
 
     @property
     def steps(self) -> int:
@@ -328,7 +329,7 @@ def _measure(config: ResolvedConfig, devices: list[jax.Device], state: float | N
     with _planned_kernels(devices[0].platform):
         lowered = lowered_step(config, program)
     try:
-        compiled = lowered.compile()
+        compiled = lowered.compile(GPU_OPTIONS if devices[0].platform == "gpu" else None)
     except jax.errors.JaxRuntimeError as error:
         if (needed := needed_temporaries(error, state)) is None:
             raise
