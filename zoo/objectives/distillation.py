@@ -112,7 +112,7 @@ class Distilled(Objective):
         constants: Constants,
         mode: ForwardMode,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Returns kl * T^2 KL(p || q) and T^2 KL(p || q), both summed over the tokens that are read."""
+        """Returns kl * T^2 KL(p || q) and T^2 KL(p || q), both summed over all read tokens."""
         nothing = jnp.zeros(seen.shape, jnp.int32)
         loss, _, divergence = distilled_cross_entropy(
             prediction, teacher, nothing, seen.astype(jnp.float32), self.chunk_tokens,
