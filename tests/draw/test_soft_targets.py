@@ -55,7 +55,9 @@ def test_columns_are_softmaxes_of_the_teachers_best_tokens():
     assert one.losses["student"].endswith(f"T² KL {(p * np.log(p / q)).sum():.2f}")
 
 
-@pytest.mark.parametrize("kind", ["masked", "causal"])
+@pytest.mark.parametrize(
+    "kind", ["masked", pytest.param("causal", marks=pytest.mark.promise(reason="another objective"))]
+)
 def test_runs_predict_the_token_as_zoo_predict_does(tmp_path, kind):
     its, folder = pair(tmp_path, kind)
     (found,) = soft_targets.read_soft_targets(folder, text="the old law", tokens=["w"], count=30)

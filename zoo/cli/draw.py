@@ -298,7 +298,7 @@ def _soft_targets(args: argparse.Namespace):
     found = soft_targets.read_soft_targets(
         args.run, args.teacher, args.text, args.token, args.temperature, args.count, args.step
     )
-    return soft_targets.page(found, str(args.run))
+    return soft_targets.page(found)
 
 
 def _gradients(subjects: list[str]):

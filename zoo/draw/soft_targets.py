@@ -5,7 +5,7 @@ shows it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,8 @@ class SoftTargets:
         names: the tokens that are shown: the teacher's most probable ones first, and the label.
         probabilities: by column of the figure, the probability of each of them, and of all others
             together, [names + 1].
-        losses: by column of a student, its loss against the label or the teacher, in nats.
+        losses: by column, what a model loses against the label or the teacher, in nats.
+        source: the two runs, for the title.
     """
 
     text: str
@@ -46,6 +47,7 @@ class SoftTargets:
     names: list[str]
     probabilities: dict[str, Float[np.ndarray, " N"]]
     losses: dict[str, str]
+    source: str = ""
 
 
 def softmax(scores: Float[np.ndarray, " V"], temperature: float = 1.0) -> Float[np.ndarray, " V"]:
@@ -139,11 +141,14 @@ def read_soft_targets(
     for token in tokens:
         place = _place(labels, token)
         begin, end = offsets.starts[place], offsets.stops[place]
+        # A token may begin with the space before a word.
+        begin = end - len(text[begin:end].lstrip())
         before, after = text[:begin][-AROUND:], text[end:][:AROUND]
         scores = _scores((other, run), encoded.tokens, encoded.first + place, len(names), token or labels[place])
         shown_text = f"{before}[{text[begin:end]}]{after}"
         label = int(encoded.tokens[0, encoded.first + place])
-        found.append(compare(shown_text, *scores, label, temperature or distillation.temperature, count, names))
+        each = compare(shown_text, *scores, label, temperature or distillation.temperature, count, names)
+        found.append(replace(each, source=f"{folder}, step {run.step:,}; teacher: {its_folder}"))
     return found
 
 
@@ -190,8 +195,10 @@ def _scores(runs: Sequence[TrainedRun], row: np.ndarray, place: int, ids: int, t
     ]
 
 
-def page(found: Sequence[SoftTargets], source: str) -> Figure:
-    """Draws a row of panels for each token: the label, and probabilities of teacher and student."""
+def page(found: Sequence[SoftTargets]) -> Figure:
+    """Draws a row of panels for each token: the label, and probabilities of teacher and student. Those
+    of both models at one temperature have the same scale.
+    """
     columns = list(found[0].probabilities)
     heights = [0.75 + 0.21 * (len(each.names) + 1) for each in found]
     drawn, panels = figure(
@@ -199,24 +206,34 @@ def page(found: Sequence[SoftTargets], source: str) -> Figure:
     )
     for number, each in enumerate(found):
         row = panels[number * len(columns) : (number + 1) * len(columns)]
-        # One scale for both models; the label's bar is 1.
-        largest = max(values.max() for name, values in each.probabilities.items() if name != "label")
+        largest: dict[str, float] = {}
+        for name, values in each.probabilities.items():
+            largest[_scale(name)] = max(largest.get(_scale(name), 0), values[:-1].max())
         for axes, name in zip(row, columns, strict=True):
-            _bars(axes, each, name, 1.0 if name == "label" else largest)
+            _bars(axes, each, name, largest[_scale(name)])
         row[0].set_yticks(range(len(each.names) + 1), [*each.names, "all others"], parse_math=False)
         row[0].get_yticklabels()[each.label].set_weight("bold")
         row[0].set_title(f"{each.text}\n\nlabel", loc="left", parse_math=False, fontsize=8)
-    drawn.suptitle(source, fontsize=9, parse_math=False)
+    drawn.suptitle(found[0].source, fontsize=9, parse_math=False)
     return drawn
 
 
+def _scale(column: str) -> str:
+    """Returns the columns that a column is compared with: the label alone, or a temperature."""
+    return column if column == "label" else column.partition(",")[2]
+
+
 def _bars(axes: Axes, found: SoftTargets, name: str, largest: float) -> None:
-    """Draws a column: a bar for each token, with its probability."""
+    """Draws a column: a bar for each token, with its probability; that of all others is a number."""
     values, colour = found.probabilities[name], COLOURS[("label", "teacher", "student").index(name.partition(",")[0])]
-    axes.barh(range(len(values)), values, color=[colour] * (len(values) - 1) + ["0.75"], height=0.7)
+    axes.barh(range(len(values) - 1), values[:-1], color=colour, height=0.7)
     for place, value in enumerate(values):
+        others = place == len(values) - 1
         if value >= 0.0005:
-            axes.text(value + 0.02 * largest, place, f"{value:.3f}", va="center", fontsize=7)
+            axes.text(
+                0.02 * largest + (0 if others else value), place, f"{value:.3f}", va="center", fontsize=7,
+                color="0.5" if others else "black",
+            )  # fmt: skip
     axes.set(xlim=(0, 1.3 * largest), ylim=(len(values) - 0.5, -0.5), xticks=[], yticks=[])
     if name != "label":
         axes.set_title(name, loc="left", fontsize=8)
