@@ -4,11 +4,11 @@
 
 Sizes, with the head for masked tokens: base (66,985,530 parameters); tiny and smoke for a CPU.
 Stated by the paper (section 3): 6 layers of BERT-base, batches of up to 4000 rows, masks drawn
-anew, no next sentence. From the authors' training script: rate 5e-4 after 5 % of the steps, linear
-decay, Adam's betas 0.9 and 0.98 and epsilon 1e-6, no weight decay, gradients clipped at 5, three passes over the text,
-which are about 6500 updates. What is published was distilled from BERT and began from every other
-of its layers, as configs/distill.py does with any run; here the model is trained on masked tokens
-alone. The model's 30,522 ids hold [MASK].
+anew, no next sentence. From the authors' training script: masks that prefer rare tokens, rate 5e-4 after 5 % of the
+steps, linear decay, Adam's betas 0.9 and 0.98 and epsilon 1e-6, no weight decay, gradients clipped
+at 5, three passes over the text, which are about 6500 updates. What is published was distilled from
+BERT and began from every other of its layers, as configs/distill.py does with any run; here the
+model is trained on masked tokens alone. The model's 30,522 ids hold [MASK].
 """
 
 from zoo.config import default, override, sized
@@ -37,6 +37,7 @@ def get_config(argument: str = "base"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "objective.kind": "masked",
+            "objective.rare_token_exponent": 0.7,
             "model.vocab_size": 30522,
             "data.tokenizer.kind": "wordpiece",
             "data.tokenizer.vocab_size": 30522,

@@ -15,7 +15,7 @@ By the paper (sections 2 and 3): the three terms of the loss, the student's laye
 sentence, masks drawn anew. The weights of the terms are not in the paper; here all three are 1, at
 the temperature 2. `distilbert,from=RUN` has those of the authors' training script (5 for the
 divergence, 2 for the true tokens, 1 for the cosine), its beta2 of 0.98 and its layers 0, 2, 4, 7,
-9, 11 of twelve.
+9, 11 of twelve; as there, the divergence is over all tokens, and masks prefer rare tokens.
 Rate, schedule and clipping are those of configs/distilbert.py; the steps are 1000, for a first look.
 """
 

@@ -11,6 +11,7 @@ from tests.support.building import by_default, tiny
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.files import write_json
 from zoo.interop.model_weights import without_padding
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -108,6 +109,23 @@ def test_flops_match_xla(name):
     counted = compiled.cost_analysis()["flops"] / (16 * 16)
     # XLA also counts the masked half of attention and elementwise work, but matrix products dominate.
     assert cost.summary(config).flops_per_token == pytest.approx(counted, rel=0.15)
+
+
+def test_divergence_over_all_tokens_scores_each_token_of_both_models(tmp_path):
+    masked = {"model.architecture": "encoder", "objective.kind": "masked", "model.head.transform": True}
+    sizes = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 40}
+    plain = configs.resolve(configs.override(configs.default(), masked | sizes))
+    write_json(tmp_path / "config.json", configs.to_plain(plain))
+    flops = {}
+    for tokens in ("predicted", "all"):
+        fields = {"teacher": str(tmp_path), "kl_tokens": tokens}
+        student = {f"objective.distillation.{name}": value for name, value in fields.items()}
+        flops[tokens] = cost.summary(configs.resolve(configs.override(plain, student))).flops_per_token
+    # Six of 40 tokens are predicted. The student maps and scores all 40, and the six once more for the
+    # cross-entropy; the teacher, without a backward pass, all 40.
+    vocabulary, transform = 258 * 16, 16 * 16
+    student = 6 * (vocabulary * 40 + transform * 34)
+    assert flops["all"] - flops["predicted"] == pytest.approx((student + 2 * (vocabulary + transform) * 34) / 40)
 
 
 def test_cost_of_value_embeddings():

@@ -81,6 +81,13 @@ def test_a_text_is_hidden_as_in_training(flags, capsys, name):
         assert "writes: <0>" in text
 
 
+def test_a_text_is_hidden_by_the_counts_of_the_training_tokens(flags, capsys):
+    """Of the letters of the stories "Q" occurs nowhere and "e" often."""
+    config = ["configs/bert.py:smoke", *flags, "--config.objective.rare_token_exponent=2", "--text", "eeeeeeQ"]
+    hidden = json.loads(show(capsys, *config, "--json"))["read"]
+    assert hidden["targets"] == list(b"Q")
+
+
 def test_json_shows_the_exact_batch(flags, capsys):
     record = json.loads(show(capsys, *PAIRS, *flags, "--rows", "2", "--step", "3", "--json"))
     config = configs.resolve(configs.override(configs.load(PAIRS[0]), configs.parse_overrides([*PAIRS[1:], *flags])))

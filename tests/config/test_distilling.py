@@ -112,18 +112,19 @@ def test_a_student_of_shared_layers_has_the_same_layers_fewer_times(tmp_path):
     assert tuple(student.training.start_layers) == ()
 
 
-def test_distilbert_has_the_published_loss_weights_and_layers(tmp_path):
-    folder = teacher(tmp_path / "twelve", {"model.num_layers": 12})
+def test_distilbert_has_the_published_loss_masks_and_layers(tmp_path):
+    folder = teacher(tmp_path / "twelve", {"model.num_layers": 12, "objective.whole_words": True})
     student = configs.resolve(distill_config(f"distilbert,from={folder}"), 300)
     terms = student.objective.distillation
-    assert (terms.kl, terms.hard, terms.cosine, terms.temperature) == (5.0, 2.0, 1.0, 2.0)
+    assert (terms.kl, terms.hard, terms.cosine, terms.temperature, terms.kl_tokens) == (5.0, 2.0, 1.0, 2.0, "all")
+    assert (student.objective.rare_token_exponent, student.objective.select_fraction) == (0.7, 0.15)
     assert (student.model.num_layers, tuple(student.training.start_layers)) == (6, (0, 2, 4, 7, 9, 11))
     optimizer, schedule = student.optimizer, student.schedule
     assert (optimizer.learning_rate, optimizer.beta2, optimizer.epsilon, optimizer.clip_norm) == (5e-4, 0.98, 1e-6, 5.0)
     assert (schedule.kind, schedule.warmup_steps / student.training.steps) == ("linear", 0.05)
     plain = configs.resolve(distill_config(f"from={folder}"), 300)
     assert {key.rpartition(".")[2] for key in configs.difference(student, plain)} == {
-        *("kl", "hard", "beta2", "start_layers")
+        *("kl", "hard", "kl_tokens", "rare_token_exponent", "whole_words", "beta2", "start_layers")
     }
     six = teacher(tmp_path / "six")
     with pytest.raises(ConfigError, match="from layers 0, 2, 4, 7, 9, 11 of 12, and the teacher has 6; choose model"):
@@ -133,6 +134,23 @@ def test_distilbert_has_the_published_loss_weights_and_layers(tmp_path):
     assert tuple(chosen.training.start_layers) == (0, 3)
     fresh = configs.resolve(distill_config(f"distilbert,from={folder},training.start_from="), 300)
     assert (fresh.model.num_layers, tuple(fresh.training.start_layers)) == (6, ())
+
+
+def test_distilbert_of_a_causal_teacher_has_no_masks(tmp_path):
+    gpt = {
+        "model.architecture": "decoder",
+        "objective.kind": "causal",
+        "model.num_layers": 12,
+        "model.embedding.segments": 0,
+        "model.head.pooler": False,
+        "model.head.next_sentence": False,
+        "objective.next_sentence": False,
+        "data.row_format": "packed",
+        "objective.mask_copies": 0,
+    }
+    student = configs.resolve(distill_config(f"distilbert,from={teacher(tmp_path, gpt)}"), 300)
+    assert (student.objective.distillation.kl, student.objective.distillation.kl_tokens) == (5.0, "predicted")
+    assert student.objective.rare_token_exponent == 0
 
 
 @pytest.mark.parametrize(
@@ -213,7 +231,7 @@ def test_teacher_width_may_differ_without_the_cosine_loss(tmp_path):
 
 
 def test_without_teacher_removes_all_distillation_fields(tmp_path):
-    config = student(tmp_path, {"objective.distillation.kl": 3.0, "objective.distillation.cosine": 1.0})
+    config = student(tmp_path, {"objective.distillation.kl": 3.0, "objective.distillation.kl_tokens": "all"})
     assert configs.resolve(configs.without_teacher(config)) == configs.resolve(
         configs.override(configs.default(), PLAIN), 300
     )

@@ -70,6 +70,29 @@ from tests.fields.refused_configs import (
             ["temperature=4 has no effect", "kl=0", "at 2"],
         ),
         (
+            ENCODER | {"objective.distillation.kl_tokens": "all"},
+            ["kl_tokens=all has no effect without objective.distillation.teacher", "at predicted"],
+        ),
+        (
+            DISTILLED | {"objective.distillation.kl_tokens": "all"},
+            ["kl_tokens=all has no effect", "objective.kind is masked"],
+        ),
+        (
+            DISTILLED
+            | ENCODER
+            | {
+                "objective.distillation.kl": 0.0,
+                "objective.distillation.cosine": 1.0,
+                "objective.distillation.kl_tokens": "all",
+            },
+            ["kl_tokens=all has no effect with objective.distillation.kl=0", "at predicted"],
+        ),
+        (
+            ENCODER | {"objective.rare_token_exponent": 0.7, "objective.whole_words": True},
+            ["rare_token_exponent=0.7 weighs single tokens", "objective.whole_words=true"],
+        ),
+        ({"objective.rare_token_exponent": 0.7}, ["rare_token_exponent=0.7 has no effect", "objective.kind is"]),
+        (
             DISTILLED | {"objective.distillation.hard": 0.0, "objective.z_loss": 1e-4},
             ["z_loss=0.0001 has no effect", "hard=0"],
         ),

@@ -36,6 +36,7 @@ BATCH_FIELDS = {
     "objective.mask_token_fraction": 0.5,
     "objective.random_token_fraction": 0.2,
     "objective.mask_copies": 1,
+    "objective.rare_token_exponent": 1.0,
     "objective.select_fraction": 0.14,
 }
 

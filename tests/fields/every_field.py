@@ -61,6 +61,7 @@ CANON = {"model.convolution.kind": "canon"}
 GATED = {"model.attention.gate": "elementwise"}
 PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 DISTILLED = {"objective.distillation.teacher": lambda: teacher()}
+DISTILLED_MASKED = ENCODER | {"objective.distillation.teacher": lambda: masked_teacher()}
 # For fields that only labelled tasks read: heads, labels and examples.
 TASK = {
     "model.architecture": "encoder",
@@ -78,6 +79,12 @@ LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tok
 def teacher():
     """Writes a run of the base's shape as a teacher, and returns its folder."""
     return str(untrained(Path(tempfile.mkdtemp(dir=text().parent)) / "teacher", resolve({})))
+
+
+@functools.cache
+def masked_teacher():
+    """Writes a masked run of the base's shape as a teacher, and returns its folder."""
+    return str(untrained(Path(tempfile.mkdtemp(dir=text().parent)) / "teacher", resolve(ENCODER)))
 
 
 # Values to compare with where the default is unsuitable. Functions are called on demand.
@@ -158,7 +165,14 @@ NEEDS = {
     "model.elmo.layer_norm": TASK | ELMO | {"objective.kind": "classification"},
     **{
         f"objective.{name}": ENCODER
-        for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
+        for name in (
+            "select_fraction",
+            "mask_token_fraction",
+            "random_token_fraction",
+            "mask_copies",
+            "whole_words",
+            "rare_token_exponent",
+        )
     },
     "objective.sampled_softmax": ELMO,
     "objective.future_tokens": {"objective.kind": "multi_token"},
@@ -172,6 +186,7 @@ NEEDS = {
     "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     **{f"objective.distillation.{name}": DISTILLED for name in ("kl", "temperature", "cosine", "hard")},
+    "objective.distillation.kl_tokens": DISTILLED_MASKED,
     "model.head.classes": TASK,
     "model.head.pooling": TASK,
     "data.second_column": TASK,

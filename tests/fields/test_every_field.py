@@ -135,6 +135,7 @@ MASKED = tuple(
         "random_token_fraction",
         "mask_copies",
         "whole_words",
+        "rare_token_exponent",
         "next_sentence",
     )
 )
@@ -154,7 +155,9 @@ LABELLED = (
     "model.head.pooling",
     "training.trained_layers",
 )
-DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
+DISTILLED = tuple(
+    f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "kl_tokens", "cosine", "hard")
+)
 FUTURE = ("objective.future_tokens", "objective.future_decay")
 REPLACED = ("model.generator.num_layers", "model.generator.width_fraction", "objective.discriminator_weight")
 STAGES = ("data.length_stages", "data.batch_stages")

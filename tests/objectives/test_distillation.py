@@ -128,6 +128,34 @@ def test_masked_student_loss_equals_that_of_each_row_alone(tmp_path):
     )
 
 
+def test_divergence_over_all_tokens_that_are_read(tmp_path):
+    weights = WEIGHTS | {"objective.distillation.kl_tokens": "all"}
+    pair, batch = Pair(tmp_path, MASKED | {"objective.chunk_tokens": 5}, **weights), corrupted()
+    divergence = distance = entropy = predicted = seen = 0
+    for tokens, places, targets in zip(
+        *(batch[name] for name in ("tokens", "masked_positions", "targets")), strict=True
+    ):
+        if (read := tokens[tokens >= 0]).size:
+            chosen, wanted = places[targets >= 0], targets[targets >= 0]
+            of_all = expected(pair, [(read, np.arange(len(read)), read)])
+            entropy += expected(pair, [(read, chosen, wanted)])[0]
+            predicted, seen = predicted + len(wanted), seen + len(read)
+            divergence, distance = divergence + of_all[1], distance + of_all[2]
+    assert predicted < seen
+    losses, reported = pair.terms(batch, training=False)
+    for name, value in (("loss", 0.5 * entropy), ("kl", 0.7 * 9 * divergence), ("cosine", 0.4 * distance)):
+        np.testing.assert_allclose(losses[name], value, rtol=1e-5)
+    for name, value in (("loss", entropy), ("kl", 9 * divergence), ("weight", predicted), ("seen", seen)):
+        np.testing.assert_allclose(reported[name], value, rtol=1e-5)
+    counts = pair.objective.normalizers({name: jnp.asarray(value) for name, value in batch.items()})
+    assert {name: int(value) for name, value in counts.items()} == {"loss": predicted, "kl": seen, "cosine": seen}
+    assert pair.objective.means["kl"] == ("kl", "seen")
+    alone = Pair(tmp_path, MASKED, **{"objective.distillation.kl_tokens": "all"})
+    losses, reported = alone.terms(batch)
+    assert set(losses) == {"loss", "kl"}
+    assert int(reported["seen"]) == seen
+
+
 def test_causal_student_loss_equals_that_of_each_row_alone(tmp_path):
     pair = Pair(tmp_path, CAUSAL | {"objective.chunk_tokens": 5})
     rows = [(row[:8], np.arange(8), row[1:]) for row in ROWS[:2]] + [(ROWS[2][:5], np.arange(4), ROWS[2][1:5])]

@@ -28,6 +28,7 @@ import numpy as np
 from tests.fields.every_field import (
     BUCKETS,
     DISTILLED,
+    DISTILLED_MASKED,
     ELMO,
     ENCODER,
     ENCODER_DECODER,
@@ -91,6 +92,7 @@ ALL = {
     "performer, encoder": PERFORMER | ENCODER,
     "prefix decoder": {"objective.kind": "prefix"},
     "teacher": DISTILLED | {"objective.distillation.cosine": 1.0},
+    "teacher, all tokens": DISTILLED_MASKED | {"objective.distillation.kl_tokens": "all"},
     "bert": ENCODER | DROPOUT,
     "pairs": PAIRS | {"objective.next_sentence": True, "model.embedding.segments": 2, "data.sequence_length": 32},
     "head": ENCODER | {"model.head.transform": True, "model.head.bias": True, "model.embedding.norm": True},

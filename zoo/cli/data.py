@@ -156,6 +156,10 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     names = [token_name(tokenizer, id, ends, sentinels) for id in ids]
     hidden = {}
     if (corruption := make_corruption(config, tokenizer)) is not None:
+        if config.objective.rare_token_exponent and not args.held_out:
+            # Training counts its tokens.
+            dataset = data.load(config)
+            corruption = dataset.batching.training_corruption([part.train_stream for part in dataset.parts])
         rows, number = {"tokens": np.array([ids], np.int32)}, np.zeros(1, np.int64)
         if args.held_out:
             hidden = corruption.evaluation_batch(rows, number)

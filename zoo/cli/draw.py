@@ -3,6 +3,7 @@
 import argparse
 import ast
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ EXAMPLES = """examples:
   zoo draw shift runs/layernorm runs/rmsnorm
   zoo draw neighbours runs/bert --text "the law is good"
   zoo draw coordinates gpt2:tiny gpt2:tiny,model.parametrization=mup --widths 32,64,128 --out figures
+  zoo draw soft-targets runs/student --text "the cat sat on the mat ." --token sat mat
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
 A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
@@ -91,7 +93,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
-    for name in (*MAPS, "learned-positions", "residual"):
+    for name in (*MAPS, "learned-positions", "residual", "soft-targets"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["gradients"].add_argument(
         "subjects",
@@ -144,7 +146,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
-    for name in (*MAPS, "rope-bound", "residual"):
+    for name in (*MAPS, "rope-bound", "residual", "soft-targets"):
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
@@ -160,10 +162,31 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
-    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual"):
+    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual", "soft-targets"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
+    _add_options_of_soft_targets(made["soft-targets"])
+
+
+def _add_options_of_soft_targets(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a student's figure."""
+    parser.add_argument(
+        "--teacher", type=Path, metavar="RUN", help="the teacher's folder (default: the one that RUN learnt from)"
+    )
+    parser.add_argument(
+        "--token",
+        nargs="+",
+        default=[""],
+        metavar="TEXT",
+        help="the tokens that are predicted (default: the last word)",
+    )
+    parser.add_argument(
+        "--temperature", type=float, metavar="T", help="divides the logits of both models (default: that of RUN)"
+    )
+    parser.add_argument(
+        "--count", type=int, default=8, metavar="N", help="most probable tokens of the teacher (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -176,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(
                 f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
             )
-    for name in ("length", "dim", "heads"):
+    for name in ("length", "dim", "heads", "count"):
         value = getattr(args, name, None)
         if (
             isinstance(value, int)
@@ -260,9 +283,22 @@ def _page(args: argparse.Namespace):
         from zoo.draw.run_activations import read_text
 
         return residual.page(read_text(args.run, args.text, step=args.step, max_tokens=MAX_TOKENS_READ, sentences=8))
+    if args.what == "soft-targets":
+        return _soft_targets(args)
     if args.what == "gradients":
         return _gradients(args.subjects)
     return _diagram(args)
+
+
+def _soft_targets(args: argparse.Namespace):
+    from zoo.draw import soft_targets
+
+    if args.temperature is not None and not 0 < args.temperature < math.inf:
+        raise ConfigError(f"--temperature {args.temperature:g} must be above 0")
+    found = soft_targets.read_soft_targets(
+        args.run, args.teacher, args.text, args.token, args.temperature, args.count, args.step
+    )
+    return soft_targets.page(found)
 
 
 def _gradients(subjects: list[str]):

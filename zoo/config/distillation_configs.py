@@ -24,20 +24,25 @@ _TUNED = {
     "training.steps": 1000,
 }
 _LAYERS = "training.start_layers"
-# Additions of the authors' training script for DistilBERT: weights of the terms, the decay of the
-# second moment, and the layers of a teacher with twelve.
+# Additions of the authors' training script for DistilBERT: weights of the terms, the tokens of the
+# divergence, the masks, the decay of the second moment, and the layers of a teacher with twelve.
 _RECIPES: dict[str, dict[str, Any]] = {
     "distilbert": {
         "objective.distillation.kl": 5.0,
         "objective.distillation.hard": 2.0,
         "objective.distillation.cosine": 1.0,
         "objective.distillation.temperature": 2.0,
+        "objective.distillation.kl_tokens": "all",
+        "objective.rare_token_exponent": 0.7,
+        "objective.whole_words": False,
         "optimizer.beta2": 0.98,
         "model.num_layers": 6,
         _LAYERS: (0, 2, 4, 7, 9, 11),
     }
 }
 _RECIPE_DEPTH = 12
+# Fields of a recipe that only a masked student reads.
+_MASKED_FIELDS = ("objective.distillation.kl_tokens", "objective.rare_token_exponent", "objective.whole_words")
 # Fields of evaluation that a student shares with its teacher.
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
 _STARTING_FIELDS = (TEACHER, *TEACHER_FIELDS, "training.start_from", _LAYERS, "training.trained_layers")
@@ -99,8 +104,8 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
 
     Args:
         argument: "from=RUN,field=value,...", with any number of fields, or "distilbert,from=RUN,..."
-            for DistilBERT's weights of the terms and its layers of a teacher of twelve. Other layers
-            are spaced evenly for `model.num_layers`.
+            for DistilBERT's weights of the terms, tokens of the divergence, masks, and layers of a
+            teacher of twelve. Other layers are spaced evenly for `model.num_layers`.
 
     Raises:
         ConfigError: another argument; the folder is not a run; the run predicts no tokens, or has not
@@ -124,7 +129,7 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
             f"this one with {teacher['objective.kind']}"
         )
     own = _shared_with_teacher(teacher, folder)
-    recipe = _recipe(first, teacher["model.num_layers"], changes) if recipe else {}
+    recipe = _recipe(first, teacher, changes) if recipe else {}
     config = override(from_flat({**flatten(default()), **own, **_TUNED, **recipe}), changes)
     # Where layers share their weights there is nothing to choose from.
     shared = teacher["model.layers.distinct"] or config.model.layers.distinct
@@ -135,9 +140,13 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     return override(config, {_LAYERS: layers})
 
 
-def _recipe(name: str, depth: int, changes: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a recipe; without its layers if `changes` choose the student's."""
-    fields = _RECIPES[name]
+def _recipe(name: str, teacher: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a recipe for a teacher's config; without its layers if `changes` choose
+    the student's.
+    """
+    fields, depth = _RECIPES[name], teacher["model.num_layers"]
+    if teacher["objective.kind"] != "masked":
+        fields = {path: value for path, value in fields.items() if path not in _MASKED_FIELDS}
     if changes.keys() & {_LAYERS, "model.num_layers", "training.start_from"}:
         return {path: value for path, value in fields.items() if path not in (_LAYERS, "model.num_layers")}
     if depth != _RECIPE_DEPTH:

@@ -99,6 +99,7 @@ BATCH_FIELDS = (
     "objective.mask_token_fraction",
     "objective.random_token_fraction",
     "objective.mask_copies",
+    "objective.rare_token_exponent",
 )
 
 

@@ -89,7 +89,7 @@ def read_text(
         )
     if not text:
         length = side_lengths(config.objective, config.data.sequence_length)[0] if both else config.data.sequence_length
-        text = _beginning(default_text(sentences), tokenizer, length - 2)
+        text = beginning(default_text(sentences), tokenizer, length - 2)
     ends = ("translation", *OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising"))
     sides = {"encoder": text, "decoder": target} if both else {"": text}
     rows, labels = {}, {}
@@ -122,7 +122,7 @@ def describe_source(folder: Path, step: int, *texts: str) -> str:
     return "\n".join([f"{folder}, step {step:,}", *(f"“{text}”" for text in short)])
 
 
-def _beginning(text: str, tokenizer: Tokenizer, count: int) -> str:
+def beginning(text: str, tokenizer: Tokenizer, count: int) -> str:
     """Returns the beginning of a text that has at most `count` tokens, in whole words if it can."""
     (found,) = tokenizer.encode_with_offsets([text])
     if len(found.ids) <= count:

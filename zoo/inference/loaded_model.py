@@ -1,17 +1,16 @@
 """A trained model for use in Python: `zoo.load(RUN)`."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from zoo.analysis.activations import EncodedTexts, StackActivations, encode_texts, record_activations
+from zoo.analysis.token_scores import token_scores
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
@@ -22,10 +21,7 @@ from zoo.decoding.sampling import Sampling
 from zoo.decoding.text_generator import Completion, PromptReading, TextGenerator
 from zoo.errors import ConfigError
 from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_examples
-from zoo.layers.context import Context
-from zoo.models.functional import Params, split
-from zoo.models.head import logits
-from zoo.objectives.objective import beyond_position_table
+from zoo.models.functional import Params
 from zoo.training.trained_run import TrainedRun, load_trained
 
 MASK = "[MASK]"
@@ -293,17 +289,8 @@ class LoadedModel:
         )
 
     def _logits(self, rows: np.ndarray) -> Float[np.ndarray, "B T V"]:
-        without = (*TASKS, *OBJECTIVE_KINDS.having("replaced"))
-        if self.config.objective.kind in without or self.config.model.architecture not in ("decoder", "encoder"):
-            raise ConfigError(
-                f"objective.kind={self.config.objective.kind} of model.architecture={self.config.model.architecture} "
-                "gives no scores of single tokens; predict is for tasks, generate for encoder-decoders"
-            )
-        if problem := beyond_position_table(self.config.model, self.run.model, rows.shape[1]):
-            raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}; give a shorter one")
-        causal = self.config.model.architecture == "decoder"
-        graph = split(self.run.model)[0]
-        return np.asarray(_token_logits(graph, causal, self.run.params, self.run.stats, rows))
+        run = self.run
+        return token_scores(run.config, run.model, run.params, run.stats, rows)
 
     def _most_probable(self, scores: np.ndarray, count: int) -> list[TokenProbability]:
         scores = scores[: self.tokenizer.vocab_size]
@@ -314,10 +301,3 @@ class LoadedModel:
 
     def _token_name(self, token: int) -> str:
         return token_name(self.tokenizer, token, self._ends_rows)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _token_logits(graph: nnx.GraphDef, causal: bool, params: Params, stats: Any, rows: Array) -> Array:
-    model = nnx.merge(graph, params, stats)
-    context = Context(jnp.arange(rows.shape[1])[None], causal=causal, in_order=True)
-    return logits(model.prediction(model(rows, context), context)).astype(jnp.float32)

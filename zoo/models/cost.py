@@ -158,7 +158,18 @@ def _self_attention_flops(model: ResolvedConfig, length: int, causal: bool, pref
     return total
 
 
-def summary(config: ResolvedConfig) -> Cost:
+def _predicted_tokens(config: ResolvedConfig, targets: int) -> int:
+    """Returns how many tokens of a row the objective predicts, of those that the model reads."""
+    objective, length = config.objective, config.data.sequence_length
+    if config.model.architecture == "elmo" and objective.kind in OBJECTIVE_KINDS.having("tokens"):
+        # In both directions.
+        return 2 * length
+    if objective.kind in OBJECTIVE_KINDS.having("masked") and objective.kind in OBJECTIVE_KINDS.having("fixed_share"):
+        return max(1, round(objective.select_fraction * length))
+    return length + 1 - objective.prefix_length if objective.kind in OBJECTIVE_KINDS.having("prefix") else targets
+
+
+def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     """Computes the cost of a resolved config without allocating arrays.
 
     FLOPs of a step = 3 * (2 * sum over weight matrices of (number of weights * number of tokens
@@ -169,6 +180,10 @@ def summary(config: ResolvedConfig) -> Cost:
     per token. Embedding look-ups, norms, activations and softmax are left out. Recomputation is not
     counted. A teacher's forward pass is added.
 
+    Args:
+        config: the resolved config.
+        every_token: the head scores every token that is read, whatever the objective predicts.
+
     Raises:
         ConfigError: the teacher is not a run or cannot teach this model.
     """
@@ -176,13 +191,12 @@ def summary(config: ResolvedConfig) -> Cost:
     objective = config.objective
     source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
     prefix = objective.prefix_length if objective.kind in OBJECTIVE_KINDS.having("prefix") else 0
-    predicted = length + 1 - prefix if prefix else targets
-    if model.architecture == "elmo" and objective.kind in OBJECTIVE_KINDS.having("tokens"):
-        # In both directions.
-        predicted = 2 * length
-    if objective.kind in OBJECTIVE_KINDS.having("masked") and objective.kind in OBJECTIVE_KINDS.having("fixed_share"):
-        predicted = max(1, round(objective.select_fraction * length))
-    row = Row(source, targets, predicted)
+    predicted = _predicted_tokens(config, targets)
+    # Where the divergence is over every token, the predicted ones are scored once more.
+    distilled = objective.distillation
+    all_distilled = bool(distilled.teacher and distilled.kl) and distilled.kl_tokens == "all"
+    scored_again = predicted if all_distilled else 0
+    row = Row(source, targets, targets if every_token or all_distilled else predicted)
     counts = {
         "/".join(map(str, path)): math.prod(variable.get_value().shape)
         for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()
@@ -212,7 +226,7 @@ def summary(config: ResolvedConfig) -> Cost:
         scored *= objective.future_tokens
     narrow = model.head.transform or model.generator.num_layers != AUTO or model.embedding.projection == "tokens"
     width = (narrow and model.embedding.dim) or model.dim
-    matrices += scored * width * _multiplied_vectors("head/weights", row, config)
+    matrices += scored * width * (_multiplied_vectors("head/weights", row, config) + scored_again)
     flops = (
         3
         * (2 * matrices + _attention_flops(model, row, prefix))
@@ -220,7 +234,7 @@ def summary(config: ResolvedConfig) -> Cost:
     )
     if objective.distillation.teacher:
         # Forward is a third of forward and backward.
-        flops += summary(teacher_config(config)).flops_per_token / 3
+        flops += summary(teacher_config(config), all_distilled).flops_per_token / 3
     return Cost(_parameters(config, counts), blocks, flops)
 
 

@@ -12,6 +12,7 @@ KINDS = {
     "packed": {},
     "masked": ENCODER,
     "masked diffusion": ENCODER | {"objective.kind": "masked_diffusion"},
+    "rare tokens": ENCODER | {"objective.rare_token_exponent": 0.7},
     "whole words": ENCODER | {"objective.whole_words": True},
     **{
         rows: ENCODER | {"data.row_format": rows}

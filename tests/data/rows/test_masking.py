@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import zoo.data
 from zoo.data.pipeline.batches import evaluation_batches, training_batches
-from zoo.data.rows.masking import Masking
+from zoo.data.rows.masking import Masking, rare_token_weights
 from zoo.data.rows.packed_rows import PackedRows
 from zoo.errors import DataError
 
@@ -133,6 +133,42 @@ def test_every_position_is_equally_likely():
     for one, other in itertools.permutations(range(4), 2):
         np.add.at(pair_counts, (places[:, one], places[:, other]), 1 / 20000)
     np.testing.assert_allclose(pair_counts[~np.eye(16, dtype=bool)], 4 * 3 / (16 * 15), atol=0.012)
+
+
+def test_rare_tokens_are_selected_in_proportion_to_their_weights():
+    """With one token of each row selected, its probability is its share of the row's weight; with
+    two, the second is drawn in the same way from the rest.
+    """
+    counts = np.full(V, 10_000)
+    counts[[0, 1, 2, 3]] = 0, 1, 16, 256
+    weights = rare_token_weights(counts, 0.5)
+    np.testing.assert_allclose(weights[[0, 1, 2, 3, 4]], [1, 1, 1 / 4, 1 / 16, 1 / 100])
+    rows = np.tile(np.array([1, 2, 3, 2, BOUNDARY, -1], np.int32), (40_000, 1))
+    share = np.array([1, 1 / 4, 1 / 16, 1 / 4]) / (1 + 1 / 4 + 1 / 16 + 1 / 4)
+    one = corrupt(rows, Masking(0.2, 1.0, 0.0, V, (BOUNDARY,), V, weights=weights))
+    assert (one["targets"] >= 0).sum(axis=1).tolist() == [1] * len(rows)
+    np.testing.assert_allclose(np.bincount(one["masked_positions"][:, 0], minlength=4) / len(rows), share, atol=0.01)
+    two = corrupt(rows, Masking(0.5, 1.0, 0.0, V, (BOUNDARY,), V, weights=weights))
+    either = share + sum(share[other] * share / (1 - share[other]) * (np.arange(4) != other) for other in range(4))
+    used = two["masked_positions"][two["targets"] >= 0]
+    np.testing.assert_allclose(np.bincount(used, minlength=4) / len(rows), either, atol=0.01)
+
+
+def test_as_many_tokens_are_selected_whatever_their_weights():
+    rows = random_rows(60, 40, padded=True)
+    weights = rare_token_weights(np.arange(V) ** 3, 0.7)
+    plain, rare = (corrupt(rows, dataclasses.replace(BERT, weights=one)) for one in (None, weights))
+    np.testing.assert_array_equal((plain["targets"] >= 0).sum(axis=1), (rare["targets"] >= 0).sum(axis=1))
+    assert plain["targets"][plain["targets"] >= 0].mean() > 1.5 * rare["targets"][rare["targets"] >= 0].mean()
+    assert not np.isin(rare["targets"], [BOUNDARY, V]).any()
+    # Equal weights select the same tokens as none.
+    assert same(plain, corrupt(rows, dataclasses.replace(BERT, weights=np.ones(V))))
+    # Evaluation does not prefer rare tokens.
+    indices = np.arange(len(rows))
+    evaluated = (
+        dataclasses.replace(BERT, weights=one).evaluation_batch({"tokens": rows}, indices) for one in (None, weights)
+    )
+    assert same(*evaluated)
 
 
 def test_masked_positions_do_not_depend_on_the_tokens():
@@ -301,3 +337,35 @@ def test_batches_are_masked_as_configured(tmp_path, make_config):
     assert plain.batching.corruption is None
     with plain.training_batches() as batches:
         assert next(batches).keys() == {"tokens"}
+
+
+@pytest.mark.parametrize("kind", ["masked", "denoising"])
+def test_counts_of_the_training_tokens_weigh_masks(make_config, tmp_path, kind):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Story {number} of {number * 7919} words." for number in range(300)))
+    architecture = "encoder" if kind == "masked" else "encoder_decoder"
+    base = {"data.source": f"text:{text}", "model.architecture": architecture, "objective.kind": kind}
+    changes = {"objective.mask_token_fraction": 1.0, "objective.random_token_fraction": 0.0, "data.sequence_length": 32}
+
+    def first(exponent, count=8):
+        dataset = zoo.data.load(make_config(base | changes | {"objective.rare_token_exponent": exponent}))
+        with dataset.training_batches() as batches:
+            return dataset, list(itertools.islice(batches, count))
+
+    (dataset, rare), (plain, uniform) = first(1.0), first(0.0)
+    (part,) = dataset.parts
+    counts = np.bincount(part.train_stream.tokens, minlength=257)
+    corruption = dataset.batching.training_corruption([part.train_stream])
+    masking = corruption if kind == "masked" else corruption.masking
+    np.testing.assert_allclose(masking.weights, 1 / np.maximum(counts, 1))
+    np.testing.assert_array_equal(part.train_stream.counts(257), counts)
+    # Without the field nothing is counted.
+    assert plain.batching.training_corruption([part.train_stream]) is plain.batching.corruption
+    shown = "tokens" if kind == "masked" else "source"
+
+    def hidden(batches):
+        return sum((batch[shown] == 257).sum() for batch in batches)
+
+    assert hidden(rare) == hidden(uniform) > 50
+    assert not all(same(*pair) for pair in zip(rare, uniform, strict=True))
+    assert same(*(next(one.evaluation_batches()) for one in (dataset, plain)))

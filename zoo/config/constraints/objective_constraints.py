@@ -25,6 +25,11 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             f"objective.mask_token_fraction={flat['objective.mask_token_fraction']:g} and "
             f"objective.random_token_fraction={flat['objective.random_token_fraction']:g} add up to more than 1"
         )
+    if flat["objective.rare_token_exponent"] and flat["objective.whole_words"]:
+        yield (
+            f"objective.rare_token_exponent={flat['objective.rare_token_exponent']:g} weighs single tokens; it cannot "
+            "be combined with objective.whole_words=true"
+        )
     # Objectives without pairs refuse the field themselves.
     scores_pairs = flat["objective.next_sentence"] and objective not in OBJECTIVE_KINDS.having("replaced")
     if scores_pairs and not flat["model.head.next_sentence"]:

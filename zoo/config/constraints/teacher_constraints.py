@@ -7,24 +7,21 @@ from zoo.config.fields import BY_PATH
 
 TEACHER = "objective.distillation.teacher"
 _KL, _COSINE = "objective.distillation.kl", "objective.distillation.cosine"
+_TEMPERATURE, _KL_TOKENS = "objective.distillation.temperature", "objective.distillation.kl_tokens"
 # Fields that have an effect only with a teacher.
-TEACHER_FIELDS = (_KL, "objective.distillation.temperature", _COSINE, "objective.distillation.hard")
+TEACHER_FIELDS = (_KL, _TEMPERATURE, _KL_TOKENS, _COSINE, "objective.distillation.hard")
 
 
 def check_teacher(flat: dict[str, Any]) -> Iterator[str]:
     """Yields the problems of a teacher and of the layers that a model starts from."""
     teacher, kl, cosine = flat[TEACHER], flat[_KL], flat[_COSINE]
-    temperature, hard = flat["objective.distillation.temperature"], flat["objective.distillation.hard"]
+    hard = flat["objective.distillation.hard"]
     if not teacher:
-        yield from (
-            f"{path}={flat[path]:g} has no effect without {TEACHER}; leave it at {BY_PATH[path].default:g}"
-            for path in TEACHER_FIELDS
-            if flat[path] != BY_PATH[path].default
-        )
+        yield from _idle(flat, TEACHER_FIELDS, f"without {TEACHER}")
     elif kl == 0 and cosine == 0:
         yield f"{TEACHER}={teacher} has no effect: {_KL} and {_COSINE} are both 0; leave it empty"
-    elif kl == 0 and temperature != (default := BY_PATH["objective.distillation.temperature"].default):
-        yield f"objective.distillation.temperature={temperature:g} has no effect with {_KL}=0; leave it at {default:g}"
+    elif kl == 0:
+        yield from _idle(flat, (_TEMPERATURE, _KL_TOKENS), f"with {_KL}=0")
     if teacher and flat["objective.next_sentence"]:
         yield (
             f"objective.next_sentence=true: {TEACHER}={teacher} teaches tokens alone; set objective.next_sentence=false"
@@ -48,3 +45,11 @@ def check_teacher(flat: dict[str, Any]) -> Iterator[str]:
             f"training.start_layers={','.join(map(str, layers))} chooses weights for each layer, and "
             f"model.layers.distinct={distinct} lets layers share them; leave one of them out"
         )
+
+
+def _idle(flat: dict[str, Any], paths: tuple[str, ...], why: str) -> Iterator[str]:
+    """Yields a line for each of some fields that is set although nothing reads it."""
+    for path in paths:
+        value, default = (f"{x:g}" if isinstance(x, float) else x for x in (flat[path], BY_PATH[path].default))
+        if value != default:
+            yield f"{path}={value} has no effect {why}; leave it at {default}"

@@ -92,6 +92,7 @@ WHOLE_ROWS = OBJECTIVE_KINDS.when("whole_rows")
 # The objectives whose loss a teacher adds to (`zoo.objectives.distillation`). It is no trait: with a
 # teacher another class scores the tokens, so the loss of a kind that is added would be ignored.
 DISTILLABLE = ("objective.kind", ("causal", "masked"))
+DISTILLABLE_MASKED = ("objective.kind", ("masked",))
 WINDOWED = OBJECTIVE_KINDS.when("windows")
 TRANSLATION = ("objective.kind", ("translation",))
 

@@ -1,7 +1,15 @@
 """Fields of objectives."""
 
 from zoo.config.field import AUTO, Field
-from zoo.config.fields.conditions import DISTILLABLE, FIXED_SHARE, MASKED, PREFIX, SPANS, TOKEN_OBJECTIVES
+from zoo.config.fields.conditions import (
+    DISTILLABLE,
+    DISTILLABLE_MASKED,
+    FIXED_SHARE,
+    MASKED,
+    PREFIX,
+    SPANS,
+    TOKEN_OBJECTIVES,
+)
 from zoo.config.kinds import OBJECTIVE_KINDS
 
 
@@ -56,6 +64,16 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         False,
         bool,
         "words are hidden as a whole: all their tokens or none (BERT's whole-word masking)",
+        when=FIXED_SHARE,
+    ),
+    Field(
+        "objective.rare_token_exponent",
+        0.0,
+        float,
+        "training selects a token in proportion to max(n, 1)^-exponent, with n its count in the training tokens "
+        "(Lample & Conneau 2019: 0.5; DistilBERT: 0.7); 0: all tokens with equal probability",
+        minimum=0,
+        maximum=2,
         when=FIXED_SHARE,
     ),
     Field(
@@ -141,10 +159,21 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         "objective.distillation.kl",
         1.0,
         float,
-        "weight of T^2 KL(teacher || student) at temperature T, over the predicted tokens",
+        "weight of T^2 KL(teacher || student) at temperature T",
         minimum=0,
         when=DISTILLABLE,
         traced=True,
+    ),
+    Field(
+        "objective.distillation.kl_tokens",
+        "predicted",
+        str,
+        "tokens of a masked model over which KL is a mean; a causal model predicts all",
+        {
+            "predicted": "the tokens that the objective predicts",
+            "all": "all tokens that are read (the training script of DistilBERT, Sanh et al. 2019)",
+        },
+        when=DISTILLABLE_MASKED,
     ),
     Field(
         "objective.distillation.temperature",

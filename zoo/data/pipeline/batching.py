@@ -8,7 +8,7 @@ import numpy as np
 
 from zoo.data.pipeline import batches
 from zoo.data.pipeline.batch_stages import cut, value_at
-from zoo.data.rows.corruption import make_corruption
+from zoo.data.rows.corruption import Corruption, make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
 from zoo.data.rows.token_streams import Stream
@@ -37,7 +37,7 @@ class Batching:
 
     Attributes:
         with_sentences: streams must hold where sentences begin.
-        corruption: the objective's corruption, or None.
+        corruption: the objective's corruption, or None; that of training is `training_corruption`.
     """
 
     def __init__(self, config: Any, tokenizer: Tokenizer):
@@ -46,6 +46,7 @@ class Batching:
         self.corruption = make_corruption(config, tokenizer)
         self._made: dict[tuple[Stream, int], Rows] = {}
         self._sized: dict[Stream, Stream] = {}
+        self._counted: dict[Stream, np.ndarray] = {}
 
     def for_config(self, config: Any) -> "Batching":
         """Returns the batching of another config, with the rows that are made already.
@@ -53,7 +54,7 @@ class Batching:
         The configs differ in nothing but fields in which runs of one program may differ.
         """
         batching = Batching(config, self._tokenizer)
-        batching._made, batching._sized = self._made, self._sized
+        batching._made, batching._sized, batching._counted = self._made, self._sized, self._counted
         return batching
 
     def check(self, training: Sequence[Stream], validation: Sequence[Stream]) -> None:
@@ -121,6 +122,19 @@ class Batching:
             )
         return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")
 
+    def training_corruption(self, streams: Sequence[Stream]) -> Corruption | None:
+        """Returns the corruption of training batches, which may depend on how often each id occurs in
+        the training tokens (`objective.rare_token_exponent`); then these are counted.
+        """
+        if not self._config.objective.rare_token_exponent:
+            return self.corruption
+        return make_corruption(self._config, self._tokenizer, sum(self._counts(stream) for stream in streams))
+
+    def _counts(self, stream: Stream) -> np.ndarray:
+        if stream not in self._counted:
+            self._counted[stream] = stream.counts(self._tokenizer.vocab_size)
+        return self._counted[stream]
+
     def training(
         self,
         streams: Sequence[Stream],
@@ -142,7 +156,7 @@ class Batching:
             start_step,
             process_index,
             process_count,
-            self.corruption,
+            self.training_corruption(streams),
             data.batch_stages,
         )
         if not data.length_stages:

@@ -33,6 +33,11 @@ class Masking:
     long words are selected slightly less often. All tokens of a selected word are predicted; each
     is replaced independently. A row in which every word is too long predicts nothing.
 
+    With `weights` training selects the tokens of a row one after the other, without replacement, each
+    time with a probability in proportion to the weights of those that are left (Lample & Conneau 2019,
+    section 3.3; see `rare_token_weights`). As many are selected as without. Evaluation selects all
+    with equal probability, so its losses are comparable.
+
     Attributes:
         select_fraction, mask_token_fraction, random_token_fraction: as in `objective`.
         vocab_size: number of the tokenizer's ids.
@@ -43,6 +48,7 @@ class Masking:
             epoch.
         joins: which tokens form words, if whole words are selected.
         mask_all_in_evaluation: evaluation shows all predicted tokens as [MASK].
+        weights: positive weight of each of the tokenizer's ids, [V]; None for equal ones.
     """
 
     select_fraction: float
@@ -54,6 +60,7 @@ class Masking:
     copies: int = 0
     joins: WordJoins | None = field(default=None, compare=False, repr=False)
     mask_all_in_evaluation: bool = False
+    weights: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training.
@@ -71,7 +78,8 @@ class Masking:
                 N], theirs; and all other arrays of `rows`. N is the number of predicted tokens of a
                 row without padding and boundaries.
         """
-        return self._corrupted(rows, row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
+        keys = row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices)
+        return self._corrupted(rows, keys, self.weights)
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation: the same way every time and for every seed.
@@ -86,7 +94,7 @@ class Masking:
     def _count(self, tokens: Any) -> Any:
         return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)
 
-    def _corrupted(self, named: Arrays, keys: np.ndarray) -> Arrays:
+    def _corrupted(self, named: Arrays, keys: np.ndarray, weights: np.ndarray | None = None) -> Arrays:
         rows = named["tokens"]
         length = rows.shape[1]
         width = int(self._count(np.array(length)))
@@ -97,9 +105,13 @@ class Masking:
         if self.joins is not None:
             candidates = choose_words(first_tokens(rows, self.joins, candidates), candidates, order, count)
             count = candidates.sum(axis=1)
+        if weights is not None:
+            # Exponential with the weight as rate: each is the smallest with a probability in
+            # proportion to its weight, and so it is among the rest (Efraimidis & Spirakis 2006).
+            order = -np.log1p(-order) / weights.take(rows, mode="clip")
         # The candidates with the smallest draws: a uniform choice without replacement. Whole words
         # are already chosen.
-        places = np.argsort(np.where(candidates, order, 2.0), axis=1, kind="stable")[:, :width]
+        places = np.argsort(np.where(candidates, order, np.inf), axis=1, kind="stable")[:, :width]
         used = np.arange(width) < count[:, None]
         targets = np.where(used, np.take_along_axis(rows, places, axis=1), PADDING)
         shown = np.where(
@@ -121,6 +133,15 @@ class Masking:
         for id in left_out:
             ids += ids >= id
         return ids
+
+
+def rare_token_weights(counts: np.ndarray, exponent: float) -> np.ndarray:
+    """Returns max(n, 1)^-exponent for the number of occurrences n of each id, float64 [V].
+
+    With the exponent 0.5 this is the weight of Lample & Conneau 2019, section 3.3; with 0.7 that of
+    the authors' training script for DistilBERT (Sanh et al. 2019).
+    """
+    return np.maximum(counts, 1.0) ** -exponent
 
 
 def bytes_at(rows: Arrays, places: np.ndarray, used: np.ndarray) -> Arrays:

@@ -23,6 +23,7 @@ from zoo.files import cache_directory, new_file, read_json, write_json
 
 # Batch of a tokenizer: large enough to keep its threads busy, small enough to bound its memory.
 _CHARACTERS_AT_ONCE, _PIECES_AT_ONCE = 1 << 22, 1 << 14
+_TOKENS_AT_ONCE = 1 << 20
 _HEADER_BYTES = 128
 
 
@@ -47,6 +48,13 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def counts(self, vocab_size: int) -> np.ndarray:
+        """Returns how often each id occurs, int64 [V]."""
+        found = np.zeros(vocab_size, np.int64)
+        for start in range(0, len(self), _TOKENS_AT_ONCE):
+            found += np.bincount(self.tokens[start : start + _TOKENS_AT_ONCE], minlength=vocab_size)
+        return found
 
     def record(self) -> dict[str, Any]:
         """Returns what identifies the tokens beside their number, and what the tokenizer changed, as
