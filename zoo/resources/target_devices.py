@@ -108,9 +108,8 @@ def why_not_compiled(kind: str | None, devices: int) -> str:
     if kind in GPUS:
         if importlib.util.find_spec("jax_cuda13_plugin") is None or _cudnn() is None:
             return "JAX's CUDA plugin is not installed (extra cuda)"
-        return (
-            "" if devices <= GPUS_OF_A_HOST or devices % GPUS_OF_A_HOST == 0 else f"no hosts of 8 have {devices} GPUs"
-        )
+        whole_hosts = devices <= GPUS_OF_A_HOST or devices % GPUS_OF_A_HOST == 0
+        return "" if whole_hosts else f"no hosts of {GPUS_OF_A_HOST} have {devices} GPUs"
     return f"no compiler for {kind} is known here"
 
 
