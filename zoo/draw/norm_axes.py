@@ -48,7 +48,7 @@ def normaliser(kind: str, dim: int) -> Normalise:
 
 
 class Sharing(NamedTuple):
-    """What the outputs of a norm have in common with one of its inputs.
+    """The outputs of a norm that depend on one of its inputs, and how.
 
     Attributes:
         cells: [B, T, D], the outputs that change with the input at `cell`, which is one of them.
