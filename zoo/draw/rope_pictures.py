@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc, Circle, Rectangle
+from matplotlib.ticker import LogFormatter
 
 from zoo.config import ResolvedConfig
 from zoo.draw.run_activations import RunActivations
@@ -247,6 +248,7 @@ def _draw_bound(axes: Axes, bound: np.ndarray, examples: dict[str, ContentScores
     axes.plot(random, color=COLOURS[2], linewidth=1.4, label=f"{count}: rms")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(LogFormatter())
     axes.set(xlabel="distance", ylabel="|score| / factor of its content", ylim=(random.min() / 3, 2 * bound.max()))
     axes.grid(alpha=0.25)
 
