@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from tests.support.small_runs import OBJECTIVES, small
 from zoo.cli.main import main
-from zoo.config import override, resolve
+from zoo.config import load, override, resolve
 from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.draw import position_tables
 from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
@@ -209,6 +209,13 @@ def test_masks_of_an_encoder_decoder():
 def test_receptive_fields_grow_by_a_window_per_layer():
     (field,) = attention_masks.receptive_fields(resolved(model__attention__window=5, data__sequence_length=64))
     np.testing.assert_array_equal(field.tokens, [1, 5, 9])
+    # The windows give what following the mask gives.
+    config = resolved(model__attention__window=5)
+    context = attention_masks.row_context(config, True, 0, 64, 1)
+    (seen,) = attention_masks.visible_by_dilation(config.model, context).values()
+    np.testing.assert_array_equal(attention_masks.reach_by_layer({"": seen}, ("", ""), -1), field.tokens)
+    (whole,) = attention_masks.receptive_fields(resolved(data__sequence_length=64))
+    np.testing.assert_array_equal(whole.tokens, [1, 64, 64])
     near, far = np.eye(6, dtype=bool) | np.eye(6, k=-1, dtype=bool), np.tri(6, dtype=bool)
     np.testing.assert_array_equal(
         attention_masks.reach_by_layer({"near": near, "far": far}, ("near", "near", "far"), 5), [1, 2, 3, 6]
@@ -216,6 +223,39 @@ def test_receptive_fields_grow_by_a_window_per_layer():
     np.testing.assert_array_equal(
         attention_masks.reach_by_layer({"near": near, "far": far}, ("far", "near", "near"), 3), [1, 4, 4, 4]
     )
+
+
+def test_windows_reach_beyond_the_row():
+    # L (w - 1) + 1 tokens: Mistral's windows reach 131,041, and its row is full after 3 of 32 layers.
+    (field,) = attention_masks.receptive_fields(resolve(load("mistral")))
+    assert field.formula == "32 × (4,096 − 1) + 1 = 131,041"
+    np.testing.assert_array_equal(field.endless, 1 + 4095 * np.arange(33))
+    np.testing.assert_array_equal(field.tokens[:5], [1, 4096, 8191, 8192, 8192])
+    drawn = attention_masks.page(resolved(model__attention__window=5, data__sequence_length=8), "a config")
+    assert [text.get_text() for text in drawn.axes[-1].get_legend().get_texts()] == [
+        "last token of 8", "of a longer row:\n2 × (5 − 1) + 1 = 9"
+    ]  # fmt: skip
+
+    changes = {"model.layers.pattern": ("near", "near", "far"), "model.num_layers": 4, "model.attention.window": 0}
+    changes["model.layers.kinds.near.attention.window"] = 4
+
+    def layers(far):
+        return resolve(override(small(**TINY), changes | {"model.layers.kinds.far.attention.window": far}))
+
+    (field,) = attention_masks.receptive_fields(layers(9))
+    assert field.formula == "3 × (4 − 1) + 1 × (9 − 1) + 1 = 18"
+    assert field.endless.tolist() == [1, 4, 7, 15, 18]
+    # One layer that sees the whole row, or gaps in a window, have no such number.
+    for config in (
+        layers(0),
+        resolved(model__position__kind="none", model__attention__window=4, model__attention__dilations=(1, 2)),
+        resolved(),
+    ):
+        (field,) = attention_masks.receptive_fields(config)
+        assert (len(field.endless), field.formula) == (0, "")
+    # In an encoder a window has as many keys on both sides.
+    (field,) = attention_masks.receptive_fields(resolved("masked", model__attention__window=7))
+    assert field.endless.tolist() == [1, 7, 13]
 
 
 def test_mask_page_and_bad_arguments(tmp_path, capsys):
@@ -246,6 +286,17 @@ def test_head_sharing():
     both = head_sharing.sharings(resolved("span", model__attention__cross_kv_heads=1))
     assert [(each.title, each.groups, each.cached_bytes > 0) for each in both] == [
         ("encoder self-attention", 4, False), ("decoder self-attention", 4, True), ("cross-attention", 1, True)
+    ]  # fmt: skip
+
+
+def test_arms_that_differ_in_shared_heads_are_told_apart():
+    configs = [resolved(model__attention__num_kv_heads=count) for count in (4, 2, 1)]
+    drawn = head_sharing.page(configs, ["one", "two", "three"])
+    bold = [text.get_text() for text in drawn.axes[0].texts if text.get_weight() == "bold"]
+    assert bold == [
+        "one", "self-attention, multi-head (MHA)",
+        "two", "self-attention, grouped-query (GQA)",
+        "three", "self-attention, multi-query (MQA)",
     ]  # fmt: skip
 
 

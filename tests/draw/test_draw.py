@@ -12,6 +12,7 @@ from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import compare, position_biases, residual, rope_pictures, run_activations, sinusoids
 from zoo.errors import ConfigError
+from zoo.layers.position.rope import Rope
 from zoo.training.trained_run import TRAINED
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
@@ -56,8 +57,46 @@ def test_rope(changes):
     neighbours = model.position.layout == "interleaved"
     pairs = [(2 * i, 2 * i + 1) if neighbours else (i, i + rotated // 2) for i in range(rotated // 2)]
     assert rope_pictures.rotated_pairs(model) == pairs
+    first = rope_pictures.angles_by_pair(model)
+    # Beyond half a turn too, where the rotated vector alone does not tell.
+    np.testing.assert_allclose(first[:7], angles, atol=1e-5)
+    page = rope_pictures.angles_page(model, 9)
+    curves = {line.get_label(): line.get_ydata() for line in page.axes[2].lines}
+    assert list(curves) == [str(position) for position in range(1, 8)]
+    np.testing.assert_array_equal(curves["7"], first[7])
     figure = rope_pictures.pairs_page({"a name": model})
     assert [text.get_text() for text in figure.axes[0].texts] == [str(i) for i in range(rotated // 2) for _ in range(2)]
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_scores_of_contents_are_those_of_the_layer_and_stay_under_the_bound(layout):
+    model = resolved(model__position__kind="rope", model__position__layout=layout, model__attention__head_dim=32).model
+    length, examples = 60, rope_pictures.example_scores(model, 60)
+    # A query and a key of one random pair of contents, rotated by the layer.
+    q, k = np.random.default_rng(1).normal(size=(2, 16, 2)) @ [1, 1j]
+    (found,) = rope_pictures.ContentScores.of(model, q[None], k[None], length).scores
+    places = np.array(rope_pictures.rotated_pairs(model)).T
+    vectors = np.zeros((2, 1, length, 1, 32), np.float32)
+    vectors[:, 0, :, 0, places[0]], vectors[:, 0, :, 0, places[1]] = (
+        part.T[:, :, None] for part in (np.array([q, k]).real, np.array([q, k]).imag)
+    )
+    positions = np.arange(length)[None]
+    rotated = Rope(model).rotate(*map(np.asarray, vectors), positions, np.zeros_like(positions))
+    np.testing.assert_allclose(found, np.einsum("bthk,bthk->t", *rotated), atol=1e-3)
+
+    bound = rope_pictures.score_bound(model, length)
+    for each in examples.values():
+        assert (each.under_the_bound <= bound * (1 + 1e-9)).all()
+    assert examples["equal"].cosines[0] == pytest.approx(rope_pictures.pair_rotations(model, length).real.mean(axis=1))
+    assert examples["far"].cosines[0].argmax() == 45
+    assert examples["far"].cosines[0].max() == pytest.approx(1)
+    sizes = np.sqrt(np.square(examples["random"].cosines).mean(axis=0))
+    np.testing.assert_allclose(sizes, 32**-0.5, rtol=0.1)
+    panels = rope_pictures.bound_page(model, length).axes
+    assert [line.get_label() for line in panels[0].lines] == [
+        "bound", "q = k: sum of cosines", "q that peaks far away", "1,000 random q, k: largest",
+        "1,000 random q, k: rms",
+    ]  # fmt: skip
 
 
 def test_biases(tmp_path):

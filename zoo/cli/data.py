@@ -11,6 +11,7 @@ from zoo.cli import data_export
 
 if TYPE_CHECKING:
     from zoo.config import ResolvedConfig
+    from zoo.data.tokenizers.tokenizer import Tokenizer
 
 EXAMPLES = """examples:
   zoo data show configs/bert.py:tiny
@@ -125,35 +126,29 @@ def run_show(args: argparse.Namespace) -> int:
     return 0
 
 
+def text_tokenizer(config: "ResolvedConfig", spec: str) -> "Tokenizer":
+    """Returns the tokenizer of a run, whose folder `spec` is, or of a config."""
+    from pathlib import Path
+
+    from zoo import data
+    from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE
+
+    own = (Path(spec) / TOKENIZER_FILE).is_file()
+    return data.load_tokenizer(Path(spec)) if own else data.load(config).tokenizer
+
+
 def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     """Prints the tokens of a text, or of a pair of texts, with their ids and segments, and what an
     objective that hides tokens makes of them.
     """
-    from pathlib import Path
-
     import numpy as np
 
-    from zoo import data
-    from zoo.config.fields import TASKS
-    from zoo.config.kinds import OBJECTIVE_KINDS
-    from zoo.data.pipeline.show import BatchFormatter, token_name
+    from zoo.data.pipeline.show import BatchFormatter, TextRow
     from zoo.data.rows.corruption import make_corruption
     from zoo.data.rows.packed_rows import PADDING
-    from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE
 
-    folder = Path(args.config)
-    own = (folder / TOKENIZER_FILE).is_file()
-    tokenizer = data.load_tokenizer(folder) if own else data.load(config).tokenizer
-    ends = config.data.row_format != "packed" or config.objective.kind in TASKS
-    has_separator = config.data.row_format != "packed" or tokenizer.separator_id < tokenizer.vocab_size
-    separators = [tokenizer.separator_id] if has_separator else []
-    ids = [*tokenizer.opening_ids, *tokenizer.encode(args.text).tolist(), *(separators if ends or args.second else [])]
-    segments = [0] * len(ids)
-    if args.second is not None:
-        ids += [*tokenizer.encode(args.second).tolist(), *separators]
-        segments += [1] * (len(ids) - len(segments))
-    sentinels = config.objective.sentinels if config.objective.kind in OBJECTIVE_KINDS.having("spans") else 0
-    names = [token_name(tokenizer, id, ends, sentinels) for id in ids]
+    tokenizer = text_tokenizer(config, args.config)
+    ids, segments, names, ends, sentinels = TextRow.of(config, tokenizer, args.text, args.second)
     hidden = {}
     if (corruption := make_corruption(config, tokenizer)) is not None:
         if config.objective.rare_token_exponent and not args.held_out:

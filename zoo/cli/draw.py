@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoo.cli import plugin_options
 from zoo.config import plugins
@@ -14,14 +15,21 @@ from zoo.config.shipped import shipped_folder, shipped_names
 from zoo.draw.drawing import BUILT_IN, DRAWINGS, short_name
 from zoo.errors import ConfigError, did_you_mean
 
+if TYPE_CHECKING:
+    from zoo.config import ResolvedConfig
+
 EXAMPLES = """examples:
   zoo draw architecture configs/transformer.py configs/llama.py:7b
   zoo draw mask configs/gemma3.py
   zoo draw heads configs/gpt2.py configs/mistral.py configs/gemma3.py
+  zoo draw heads llama:7b llama:7b,model.attention.num_kv_heads=8 llama:7b,model.attention.num_kv_heads=1
+  zoo draw embeddings bert:tiny --text "my dog is cute" --second "he likes playing"
+  zoo draw norms
   zoo draw positions configs/bloom.py
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
   zoo draw query runs/bert --text "the law will never be perfect , but its application should be just" --token its
   zoo draw sinusoids --length 128 --dim 64 --out figures
+  zoo draw online-softmax --length 12 --tile 4
   zoo draw rope configs/llama.py:7b --out figures
   zoo draw rope-bound runs/llama --out figures --format svg
   zoo draw biases runs/t5 --out figures; zoo draw biases --heads 8 --out figures
@@ -35,8 +43,13 @@ EXAMPLES = """examples:
 A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, by default into
 the folder figures, and its path is printed. A plug-in may add figures (docs/your_own_variant.md)."""
 
-DIAGRAMS = ("architecture", "mask", "heads", "positions")
+HEADS_EXAMPLE = """example: multi-head, grouped-query and multi-query attention in one model
+  zoo draw heads llama:7b llama:7b,model.attention.num_kv_heads=8 llama:7b,model.attention.num_kv_heads=1"""
+
+DIAGRAMS = ("architecture", "mask", "heads", "embeddings", "positions")
 MAPS = ("attention", "query")
+PAIR = "my dog is cute", "he likes playing"
+"""The texts of figure 2 of Devlin et al. 2019."""
 MAX_TOKENS_READ = 128
 
 
@@ -76,6 +89,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     made = {name: whats.add_parser(name, help=text, description=f"Draws {text}.") for name, text in _meanings().items()}
+    made["heads"].epilog, made["heads"].formatter_class = HEADS_EXAMPLE, raw
     _add_subjects(made)
     _add_options(made)
     for name, drawing in DRAWINGS.items():
@@ -123,6 +137,9 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
         made[name].add_argument("config", metavar="CONFIG", help=spec)
     made["architecture"].add_argument("others", metavar="CONFIG2", nargs="*", help="another one, drawn beside it")
     made["heads"].add_argument("others", metavar="CONFIG", nargs="*", help="others, drawn below it")
+    made["norms"].add_argument(
+        "kinds", metavar="KIND", nargs="*", help="values of model.norm.kind (default: layernorm batchnorm rmsnorm)"
+    )
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help=spec)
 
@@ -138,6 +155,12 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["attention"].add_argument(
         "--initial", action="store_true", help="also the map of each head at the run's initial values"
     )
+    made["embeddings"].add_argument("--text", default="", metavar="TEXT", help=f'the text (default: "{PAIR[0]}")')
+    made["embeddings"].add_argument(
+        "--second", metavar="TEXT", help=f'the second text of a pair (default: "{PAIR[1]}", if there are segments)'
+    )
+    made["online-softmax"].add_argument("--length", type=int, default=12, metavar="N", help="keys (default: 12)")
+    made["online-softmax"].add_argument("--tile", type=int, default=4, metavar="N", help="keys of a tile (default: 4)")
     made["query"].add_argument("--token", default="", metavar="TEXT", help="the query (default: the last token)")
     made["biases"].add_argument(
         "--heads", type=int, metavar="H", help="number of heads for ALiBi, without a run (default: 8)"
@@ -199,7 +222,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(
                 f"--format {kind}: figures are written as png, svg or pdf{did_you_mean(kind, IMAGE_FORMATS)}"
             )
-    for name in ("length", "dim", "heads", "count"):
+    for name in ("length", "dim", "heads", "count", "tile"):
         value = getattr(args, name, None)
         if (
             isinstance(value, int)
@@ -264,6 +287,14 @@ def _page(args: argparse.Namespace):
         if args.dim % 2:
             raise ConfigError(f"--dim {args.dim}: sinusoids need an even number of dimensions")
         return sinusoids.page(args.length, args.dim, args.layout)
+    if args.what == "norms":
+        from zoo.draw import norm_axes
+
+        return norm_axes.page(args.kinds or norm_axes.DRAWN)
+    if args.what == "online-softmax":
+        from zoo.draw import online_softmax
+
+        return online_softmax.page(args.length, args.tile)
     if args.what in ("rope", "rope-bound"):
         return _rope(args)
     if args.what == "biases":
@@ -328,6 +359,8 @@ def _diagram(args: argparse.Namespace):
         from zoo.draw.diagrams import head_sharing
 
         return head_sharing.page([resolved_config(spec, []) for spec in _specs(args)], _specs(args))
+    if args.what == "embeddings":
+        return _embeddings(resolved_config(args.config, []), args)
     if args.what == "positions":
         from zoo.draw import position_tables
 
@@ -339,6 +372,21 @@ def _diagram(args: argparse.Namespace):
     from zoo.draw import compare
 
     return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))
+
+
+def _embeddings(config: "ResolvedConfig", args: argparse.Namespace):
+    """Returns the figure of a text's embeddings."""
+    from zoo.cli.data import text_tokenizer
+    from zoo.data.pipeline.show import TextRow
+    from zoo.draw.diagrams import embedding_rows
+
+    if args.second is not None and not args.text:
+        raise ConfigError("--second needs --text")
+    pair = config.model.architecture == "encoder" and config.model.embedding.segments > 1
+    text, second = (args.text, args.second) if args.text else (PAIR[0], PAIR[1] if pair else None)
+    embedding_rows.embedding_sum(config, (), ())
+    row = TextRow.of(config, text_tokenizer(config, args.config), text, second)
+    return embedding_rows.page(config, args.config, row.names, row.ids, row.segments)
 
 
 def _rope(args: argparse.Namespace):

@@ -1,16 +1,25 @@
 """RoPE: the angle of each pair by position, and the bound it puts on scores by distance."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Arc, Rectangle
+from matplotlib.patches import Arc, Circle, Rectangle
+from matplotlib.ticker import LogFormatter
 
 from zoo.config import ResolvedConfig
 from zoo.draw.run_activations import RunActivations
-from zoo.draw.style import depth_colours, figure
+from zoo.draw.style import COLOURS, depth_colours, figure, mosaic
 from zoo.errors import ConfigError
 from zoo.layers.position.rope import Rope, rotary_width
 from zoo.training.trained_run import INITIAL, TRAINED
+
+TURNS = 8
+"""Positions, from 0 on, at which a vector is drawn, and the angle of each pair."""
+RANDOM_PAIRS = 1000
+"""Random queries and keys whose scores are drawn under the bound."""
 
 
 def pair_rotations(config: ResolvedConfig, length: int) -> np.ndarray:
@@ -81,24 +90,104 @@ def score_bound(config: ResolvedConfig, length: int) -> np.ndarray:
     return np.abs(np.cumsum(pair_rotations(config, length), axis=1)).mean(axis=1)
 
 
+def angles_by_pair(config: ResolvedConfig, count: int = TURNS) -> np.ndarray:
+    """Returns the angle, in radians and not reduced to a full turn, by which each pair is rotated at
+    the first positions, [count, pairs].
+    """
+    return np.unwrap(np.angle(pair_rotations(config, count)), axis=0)
+
+
 def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
-    """Draws the angle of every pair at every position, and the cosine of some pairs as lines."""
-    values = pair_rotations(config, length)
+    """Draws the vector of a fast and of a slower pair at positions 0 to 7, the angle of every pair at
+    positions 1 to 7, the angle of every pair at every position, and the cosine of some pairs.
+    """
+    values, first = pair_rotations(config, length), angles_by_pair(config)
     pairs = values.shape[1]
-    drawn, (left, right) = figure(8, 3.2, columns=2)
+    drawn, panels = mosaic(9.2, 6.2, [["fast"] * 2 + ["slow"] * 2 + ["angle"] * 2, ["turns"] * 3 + ["cosine"] * 3])
+    _draw_vectors(panels["fast"], first[:, 0], 0)
+    _draw_vectors(panels["slow"], first[:, pairs // 4], pairs // 4)
+    panels["slow"].set_ylabel("")
+    for colour, position in zip(depth_colours(TURNS - 1), range(1, TURNS), strict=True):
+        panels["angle"].plot(first[position], color=colour, linewidth=1.3, label=f"{position}")
+    panels["angle"].set(xlabel="pair of dimensions", ylabel="radians", title="angle of each pair, by position")
+    panels["angle"].legend(frameon=False, fontsize=7, title="position", title_fontsize=7)
     # A cyclic colour map: an angle of a full turn has the colour of 0.
-    shown = left.imshow(
+    shown = panels["turns"].imshow(
         np.angle(values) / np.pi, cmap="twilight", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
     )
-    left.set(xlabel="pair of dimensions", ylabel="position", title="angle, in half turns")
-    drawn.colorbar(shown, ax=left, pad=0.01).outline.set_visible(False)
+    panels["turns"].set(xlabel="pair of dimensions", ylabel="position", title="angle, in half turns")
+    drawn.colorbar(shown, ax=panels["turns"], pad=0.01).outline.set_visible(False)
     chosen = sorted({0, pairs // 8, pairs // 4, pairs // 2, pairs - 1})
     for colour, pair in zip(depth_colours(len(chosen)), chosen, strict=True):
-        right.plot(values[:, pair].real, color=colour, linewidth=1.2, label=f"pair {pair}")
-    right.set(xlabel="position", title="cosine of the angle")
-    right.grid(alpha=0.25)
-    right.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+        panels["cosine"].plot(values[:, pair].real, color=colour, linewidth=1.2, label=f"pair {pair}")
+    panels["cosine"].set(xlabel="position", title="cosine of the angle")
+    panels["cosine"].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    for name in ("angle", "cosine"):
+        panels[name].grid(alpha=0.25)
     return drawn
+
+
+def _draw_vectors(axes: Axes, angles: np.ndarray, pair: int) -> None:
+    """Draws the vector (1, 0) of a pair as it is at each position."""
+    axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor="#c4c9d1", linewidth=0.8))
+    for colour, (position, angle) in zip(depth_colours(len(angles)), enumerate(angles), strict=True):
+        x, y = np.cos(angle), np.sin(angle)
+        axes.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "shrinkA": 0, "shrinkB": 0})
+        # Names of near vectors would overlap; the first and the last of them say which way it turns.
+        if position in (0, len(angles) - 1) or angles[1] > np.pi / 12:
+            axes.text(1.15 * x, 1.15 * y, str(position), ha="center", va="center", fontsize=8)
+    axes.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+    axes.set(xlabel="first dimension of the pair", ylabel="second dimension")
+    axes.set_title(f"pair {pair} at positions 0 to {len(angles) - 1}:\n{np.degrees(angles[1]):.3g}° a position")
+
+
+class ContentScores(NamedTuple):
+    """Scores by distance of some queries and keys, which RoPE rotates.
+
+    Attributes:
+        scores: q . k once both are rotated, [N, distances]; h_j = q_j conj(k_j) is the content of pair
+            j as complex numbers, and the score at distance d is Re sum_j h_j e^(i d theta_j).
+        lengths: |q| |k|, [N].
+        factors: pairs * max_j |h_{j+1} - h_j|, with 0 after the last pair, [N]; |score| / factor is
+            at most `score_bound` (Su et al. 2021, section 3.4.3, eq. 37).
+    """
+
+    scores: np.ndarray
+    lengths: np.ndarray
+    factors: np.ndarray
+
+    @classmethod
+    def of(cls, config: ResolvedConfig, q: np.ndarray, k: np.ndarray, length: int) -> "ContentScores":
+        """Returns the scores of complex queries and keys, one number for each pair, [N, pairs]."""
+        content = q * np.conj(k)
+        steps = np.abs(np.diff(content, axis=1, append=0)).max(axis=1)
+        lengths = np.linalg.norm(q, axis=1) * np.linalg.norm(k, axis=1)
+        return cls((content @ pair_rotations(config, length).T).real, lengths, content.shape[1] * steps)
+
+    @property
+    def cosines(self) -> np.ndarray:
+        """The scores of vectors of length 1, [N, distances]."""
+        return self.scores / self.lengths[:, None]
+
+    @property
+    def under_the_bound(self) -> np.ndarray:
+        """|score| / factor, [N, distances]."""
+        return np.abs(self.scores) / self.factors[:, None]
+
+
+def example_scores(config: ResolvedConfig, length: int, seed: int = 0) -> dict[str, ContentScores]:
+    """Returns the scores of three kinds of content, by name: "equal", a query and key that are (1, 0)
+    in every pair, whose score is the sum of cosines; "random", `RANDOM_PAIRS` queries and keys of
+    normal numbers; "far", a random key and the query that scores it highest at 3/4 of the distances,
+    which is the key turned back by as many positions.
+    """
+    rotations = pair_rotations(config, length)
+    parts = np.random.default_rng(seed).normal(size=(2, 2, RANDOM_PAIRS, rotations.shape[1]))
+    q, k = parts[0] + 1j * parts[1]
+    ones = np.ones((1, rotations.shape[1]), complex)
+    turned = k[:1] * np.conj(rotations[3 * length // 4])
+    contents = {"equal": (ones, ones), "random": (q, k), "far": (turned, k[:1])}
+    return {name: ContentScores.of(config, *content, length) for name, content in contents.items()}
 
 
 def scores_by_distance(activations: RunActivations, side: str, which: str) -> np.ndarray:
@@ -121,24 +210,60 @@ def scores_by_distance(activations: RunActivations, side: str, which: str) -> np
 def bound_page(
     config: ResolvedConfig, length: int = 128, activations: RunActivations | None = None, side: str = ""
 ) -> Figure:
-    """Draws the bound, and for a run the sizes of its scores by distance."""
-    drawn, panels = figure(4 if activations is None else 10.4, 3.2, columns=1 if activations is None else 3)
-    values = score_bound(config, length)
-    panels[0].plot(values, linewidth=1.4)
-    panels[0].set(
-        xlabel="distance", title=f"bound of Su et al. 2021, eq. 37\n{config.position.theta:g} as base", ylim=(0, None)
-    )
-    panels[0].grid(alpha=0.25)
+    """Draws the bound with scores under it, the same scores of vectors of length 1, and for a run the
+    sizes of its scores by distance.
+    """
+    rows = 1 if activations is None else 2
+    drawn, panels = figure(9.2, 0.6 + 3.3 * rows, rows, 2)
+    _draw_bound(panels[0], score_bound(config, length), examples := example_scores(config, length))
+    panels[0].set_title(f"bound of Su et al. 2021, eq. 37, base {config.position.theta:g}, and scores under it")
+    _draw_cosines(panels[1], examples)
+    drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     if activations is None:
         return drawn
     found = {which: scores_by_distance(activations, side, which) for which in (TRAINED, INITIAL)}
-    for axes, (which, rows) in zip(panels[1:], found.items(), strict=True):
-        for colour, (layer, row) in zip(depth_colours(len(rows)), enumerate(rows), strict=True):
+    for axes, (which, layers) in zip(panels[2:], found.items(), strict=True):
+        for colour, (layer, row) in zip(depth_colours(len(layers)), enumerate(layers), strict=True):
             axes.plot(row, color=colour, linewidth=1, label=f"layer {layer}")
-        axes.set(
-            xlabel="distance of the key before the query", title=f"mean |score| by layer,\n{which}", ylim=(0, None)
-        )
+        axes.set(xlabel="distance of the key before the query", ylim=(0, None))
+        axes.set_title(f"the run: mean |score| by layer, {which}")
         axes.grid(alpha=0.25)
     panels[-1].legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
     drawn.suptitle(activations.source, fontsize=8, parse_math=False)
     return drawn
+
+
+def _rms(rows: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.square(rows).mean(axis=0))
+
+
+def _draw_bound(axes: Axes, bound: np.ndarray, examples: dict[str, ContentScores]) -> None:
+    """Draws the bound, and the scores of each content divided by its factor, logarithmically."""
+    under = {name: each.under_the_bound for name, each in examples.items()}
+    random, count = _rms(under["random"]), f"{RANDOM_PAIRS:,} random q, k"
+    axes.plot(bound, color="black", linewidth=1.6, label="bound")
+    axes.plot(under["equal"][0], color=COLOURS[0], linewidth=1.2, label="q = k: sum of cosines")
+    axes.plot(under["far"][0], color=COLOURS[1], linewidth=1.2, label="q that peaks far away")
+    axes.plot(under["random"].max(axis=0), ":", color=COLOURS[2], linewidth=1.2, label=f"{count}: largest")
+    axes.plot(random, color=COLOURS[2], linewidth=1.4, label=f"{count}: rms")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(LogFormatter())
+    axes.set(xlabel="distance", ylabel="|score| / factor of its content", ylim=(random.min() / 3, 2 * bound.max()))
+    axes.grid(alpha=0.25)
+
+
+def _draw_cosines(axes: Axes, examples: dict[str, ContentScores]) -> None:
+    """Draws the scores of vectors of length 1."""
+    cosines = {name: each.cosines for name, each in examples.items()}
+    axes.plot(cosines["equal"][0], color=COLOURS[0], linewidth=1.4)
+    axes.plot(cosines["far"][0], color=COLOURS[1], linewidth=1.2)
+    axes.plot(_rms(cosines["random"]), color=COLOURS[2], linewidth=1.4)
+    far = int(cosines["far"][0].argmax())
+    axes.annotate(f"{far:,}", (far, 1), (0, 3), textcoords="offset points", ha="center", fontsize=8, color=COLOURS[1])
+    low = min(0.0, *(float(rows.min()) for rows in (cosines["equal"], cosines["far"])))
+    axes.set(
+        xlabel="distance", ylabel="score", ylim=(low - 0.06, 1.13), title="the same scores, of vectors of length 1"
+    )
+    axes.axhline(0, color="#c4c9d1", linewidth=0.8, zorder=0)
+    axes.grid(alpha=0.25)

@@ -17,7 +17,17 @@ from zoo.files import write_atomic
 from zoo.lab.report.figures import SETTINGS
 from zoo.lab.results.curves import COLOURS
 
-__all__ = ["COLOURS", "IMAGE_FORMATS", "PRINT_DPI", "depth_colours", "drawing", "figure", "image_format", "save"]
+__all__ = [
+    "COLOURS",
+    "IMAGE_FORMATS",
+    "PRINT_DPI",
+    "depth_colours",
+    "drawing",
+    "figure",
+    "image_format",
+    "mosaic",
+    "save",
+]
 
 PRINT_DPI = 220
 IMAGE_FORMATS = ("png", "svg", "pdf")
@@ -58,6 +68,15 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
         page = Figure(figsize=(width, height), layout="constrained")
         panels = page.subplots(rows, columns, squeeze=False, **options)
     return page, list(panels.ravel())
+
+
+def mosaic(width: float, height: float, layout: list[list[str]]) -> tuple[Figure, dict[str, Axes]]:
+    """Returns an empty page, in inches, and its panels by name; a panel covers the cells of the layout
+    that have its name.
+    """
+    with drawing():
+        page = Figure(figsize=(width, height), layout="constrained")
+        return page, page.subplot_mosaic(layout)
 
 
 def depth_colours(count: int) -> list[tuple[float, float, float, float]]:

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
+from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.rows.packed_rows import PADDING
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
@@ -34,6 +38,42 @@ def token_name(tokenizer: Tokenizer, token: int, ends_rows: bool, sentinels: int
     if token >= size or token in tokenizer.special_ids:
         return f"[{token}]"
     return tokenizer.pieces[token].decode(errors="replace")
+
+
+class TextRow(NamedTuple):
+    """A text, or a pair of texts, as a model reads it.
+
+    Attributes:
+        ids: ids of the tokens, special ones included.
+        segments: 0 for the tokens of the first text, 1 for those of the second.
+        names: their texts.
+        ends_rows: a row ends with a separator, so the token that opens it is [CLS].
+        sentinels: number of sentinels of the objective.
+    """
+
+    ids: list[int]
+    segments: list[int]
+    names: list[str]
+    ends_rows: bool
+    sentinels: int
+
+    @classmethod
+    def of(cls, config: ResolvedConfig, tokenizer: Tokenizer, text: str, second: str | None = None) -> "TextRow":
+        """Encodes a text, and the second one of a pair.
+
+        Raises:
+            DataError: the tokenizer cannot encode a text.
+        """
+        ends = config.data.row_format != "packed" or config.objective.kind in TASKS
+        has_separator = config.data.row_format != "packed" or tokenizer.separator_id < tokenizer.vocab_size
+        separators = [tokenizer.separator_id] if has_separator else []
+        ids = [*tokenizer.opening_ids, *tokenizer.encode(text).tolist(), *(separators if ends or second else [])]
+        segments = [0] * len(ids)
+        if second is not None:
+            ids += [*tokenizer.encode(second).tolist(), *separators]
+            segments += [1] * (len(ids) - len(segments))
+        sentinels = config.objective.sentinels if config.objective.kind in OBJECTIVE_KINDS.having("spans") else 0
+        return cls(ids, segments, [token_name(tokenizer, id, ends, sentinels) for id in ids], ends, sentinels)
 
 
 @dataclass(frozen=True)

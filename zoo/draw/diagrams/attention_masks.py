@@ -176,19 +176,24 @@ class Reach(NamedTuple):
         name: names the stack and the token.
         length: tokens of the row.
         tokens: [L + 1], from the embedding on.
+        endless: the same in a row that is longer than all windows together, [L + 1]; empty if a layer
+            sees a whole row, or only some keys of a window.
+        formula: the last of `endless`, computed from the windows, as text.
     """
 
     name: str
     length: int
     tokens: np.ndarray
+    endless: np.ndarray
+    formula: str
 
 
 def receptive_fields(config: ResolvedConfig) -> list[Reach]:
     """Returns the receptive field of a token by layer, in rows of `data.sequence_length`: of the
     last token where attention is causal, of the middle one otherwise.
 
-    Of rows longer than `LONGEST`, tokens at equal distances are followed; where windows are
-    dilated, the row is cut instead.
+    Of rows longer than `LONGEST`, tokens at equal distances are followed, unless windows alone limit
+    what is seen; where windows are dilated, the row is cut instead.
     """
     found = []
     for stack in _stacks(config):
@@ -199,15 +204,45 @@ def receptive_fields(config: ResolvedConfig) -> list[Reach]:
         length = min(length, LONGEST) if dilated else length
         stride = -(-length // LONGEST)
         causal = stack.model.architecture == "decoder"
-        context = row_context(config, causal, stack.prefix, length, stride)
-        seen = {
-            name: np.any(list(visible_by_dilation(model, context).values()), axis=0)
-            for name, model in stack.kinds.items()
-        }
-        counts = reach_by_layer(seen, stack.layers, -1 if causal else len(context.positions[0]) // 2)
+        endless, formula = _endless_reach(stack, causal)
+        if causal and len(endless) and not document_begins(config, length):
+            # The windows alone give the exact number.
+            tokens = endless
+        else:
+            context = row_context(config, causal, stack.prefix, length, stride)
+            seen = {
+                name: np.any(list(visible_by_dilation(model, context).values()), axis=0)
+                for name, model in stack.kinds.items()
+            }
+            counts = reach_by_layer(seen, stack.layers, -1 if causal else len(context.positions[0]) // 2)
+            tokens = np.where(counts > 1, counts * stride, 1)
         token = f"{stack.name} {'last' if causal else 'middle'} token".strip()
-        found.append(Reach(token, length, np.minimum(np.where(counts > 1, counts * stride, 1), length)))
+        found.append(Reach(token, length, np.minimum(tokens, length), endless, formula))
     return found
+
+
+def _endless_reach(stack: _Stack, causal: bool) -> tuple[np.ndarray, str]:
+    """Returns `Reach.endless` and `Reach.formula`: with a window of w tokens a layer adds the w - 1
+    others that a query sees, so that L layers reach L (w - 1) + 1 tokens.
+    """
+    others = {kind: _others_in_window(model, causal) for kind, model in stack.kinds.items()}
+    if 0 in others.values():
+        return np.zeros(0, int), ""
+    endless = 1 + np.cumsum([0, *(others[layer] for layer in stack.layers)])
+    terms = " + ".join(f"{stack.layers.count(kind)} × ({count + 1:,} − 1)" for kind, count in others.items())
+    return endless, f"{terms} + 1 = {endless[-1]:,}"
+
+
+def _others_in_window(model: ResolvedConfig, causal: bool) -> int:
+    """Returns how many keys a query far from both ends of a row sees beside its own; 0 if there is no
+    window, or if it has gaps or heads see different keys.
+    """
+    window = model.attention.window
+    if not window or model.attention.dilations or model.attention.global_tokens:
+        return 0
+    query, keys = jnp.asarray([[window]]), jnp.arange(2 * window + 1)[None]
+    (seen,) = visible_by_dilation(model, Context(query, causal=causal, key_positions=keys)).values()
+    return int(seen.sum()) - 1
 
 
 def reach_by_layer(seen: dict[str, np.ndarray], layers: tuple[str, ...], token: int) -> np.ndarray:
@@ -280,10 +315,17 @@ def _draw_reach(axes: Axes, fields: list[Reach]) -> None:
         axes.plot(
             field.tokens, "o-", markersize=3, linewidth=1.3, color=colour, label=f"{field.name} of {field.length:,}"
         )
+    longer = [field for field in fields if len(field.endless) and field.endless[-1] > field.length]
+    for colour, field in zip(COLOURS, fields, strict=False):
+        if any(field is each for each in longer):
+            axes.plot(field.endless, ":", linewidth=1.3, color=colour, label=f"of a longer row:\n{field.formula}")
     axes.set(xlabel="after layer", ylim=(0, None), xlim=(0, None))
+    if longer:
+        # Room for the legend below a line that rises to the upper right corner.
+        axes.set_ylim(0, 1.45 * max(field.endless[-1] for field in longer))
     axes.set_title("receptive field: tokens of a row\nthat can change a token", fontsize=8)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(labelsize=7)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=7)
+    axes.legend(frameon=False, fontsize=7, **({"loc": "upper left"} if longer else {}))
