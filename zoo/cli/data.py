@@ -143,6 +143,7 @@ def _show_text(config: "ResolvedConfig", args: argparse.Namespace) -> int:
     """
     import numpy as np
 
+    from zoo import data
     from zoo.data.pipeline.show import BatchFormatter, TextRow
     from zoo.data.rows.corruption import make_corruption
     from zoo.data.rows.packed_rows import PADDING
