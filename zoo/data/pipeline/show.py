@@ -27,12 +27,9 @@ def token_name(tokenizer: Tokenizer, token: int, ends_rows: bool, sentinels: int
     size = tokenizer.vocab_size
     if size <= token < size + sentinels:
         return f"<{size + sentinels - 1 - token}>"
-    names = (
-        {tokenizer.separator_id: "[SEP]"}
-        if sentinels
-        else {tokenizer.mask_id: "[MASK]", tokenizer.separator_id: "[SEP]"}
-    )
-    names |= {tokenizer.bos_id: "[CLS]" if ends_rows else "[BOS]"}
+    names = {tokenizer.separator_id: "[SEP]", tokenizer.bos_id: "[CLS]" if ends_rows else "[BOS]"}
+    if not sentinels:
+        names = {tokenizer.mask_id: "[MASK]"} | names
     if token in names:
         return names[token]
     if token >= size or token in tokenizer.special_ids:
