@@ -3,11 +3,17 @@ RoPE, SwiGLU, no biases, untied head.
 
     python train.py --config=configs/llama.py:tiny --workdir=runs/llama
 
+The tokenizer is not LLaMA's, which is SentencePiece's BPE with a token for each digit: `bpe` is
+byte-level and trained on the text. `data.tokenizer.split_digits=true` splits its digits, and
+`data.tokenizer.kind=file` reads the published one.
+
 Sizes: 7b (6,738,415,616 parameters), 13b (13,015,864,320), 33b (32,528,943,616), 65b
 (65,285,660,672); of the second generation v2-7b and v2-13b (as many as before), v2-34b
 (33,743,970,304) and v2-70b (68,976,648,192), the last two with 8 key/value heads; tiny and smoke
 for a CPU. Optimizer and schedule are Table 2 and section 2.3 of the first paper and section 2.2 of
-the second; only that one states epsilon, 1e-5.
+the second; only that one states epsilon, 1e-5. A width D of your own has the hidden width of LLaMA's
+code, such as 11008 for 4096, with `model.ffn.match_parameters=true`, `model.ffn.multiple_of=256` and
+no `model.ffn.hidden_dim`; v2-70b has `model.ffn.dim_multiplier=1.3` and multiples of 4096.
 """
 
 from zoo.config import default, override, sized

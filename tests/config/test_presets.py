@@ -43,6 +43,7 @@ SIZE_FIELDS = {
     "model.attention.features",
     "model.attention.redraw_every",
     "model.ffn.hidden_dim",
+    "model.ffn.multiple_of",
     "model.init.embedding_std",
     "model.dtype",
     "model.scan_layers",
@@ -68,6 +69,10 @@ def loaded(spec):
     """Returns a shipped config, as it is written and resolved."""
     config = configs.load(spec)
     return config, configs.resolve(config, vocab_size=90)
+
+
+def hidden_width(config):
+    return configs.kinds.hidden_width(**{name: config.model.ffn[name] for name in configs.kinds.WIDTH_FIELDS})
 
 
 def shrink(changes, preset="tiny", base=None):
@@ -185,6 +190,18 @@ def test_wider_heads_of_a_kind_of_layers_stay_wider():
 def test_hidden_widths_keep_their_proportion_on_each_side():
     small = shrink(ENCODER_DECODER | {"model.ffn.hidden_dim": 512, "model.decoder.ffn.hidden_dim": 1024}).model
     assert (small.ffn.hidden_dim, small.decoder.ffn.hidden_dim) == (128, 256)
+
+
+def test_a_multiple_of_the_hidden_width_keeps_its_proportion():
+    matched = {"model.dim": 4096, "model.attention.num_heads": 32, "model.ffn.kind": "swiglu"}
+    matched |= {"model.ffn.match_parameters": True, "model.ffn.multiple_of": 256}
+    small = shrink(matched)
+    # 11008 / 4096 x 64, where two thirds of 4 x 64 are 170.
+    assert (small.model.ffn.multiple_of, hidden_width(small)) == (4, 172)
+    full = configs.resolve(configs.override(configs.default(), matched))
+    assert shrink({}, base=full) == small
+    given = shrink(matched | {"model.ffn.hidden_dim": 10_000})
+    assert (given.model.ffn.multiple_of, given.model.ffn.hidden_dim) == (1, 168)
 
 
 def test_learned_position_tables_fit_the_sequence():

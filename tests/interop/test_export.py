@@ -116,6 +116,8 @@ BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__n
     (LLAMA | {"model__attention__window": 4}, "MistralForCausalLM"),
     (LLAMA | {"model__attention__qk_norm": "head"}, "Qwen3ForCausalLM"),
     (LLAMA | {"model__ffn__match_parameters": True, "model__ffn__hidden_dim": 96}, "LlamaForCausalLM"),
+    (LLAMA | {"model__ffn__match_parameters": True, "model__ffn__dim_multiplier": 1.3, "model__ffn__multiple_of": 40},
+     "LlamaForCausalLM"),
     (GPT2, "GPT2LMHeadModel"),
     (GPT2 | {"model__norm__placement": "post"}, "OpenAIGPTLMHeadModel"),
     (BERT, "BertForMaskedLM"),
@@ -134,6 +136,12 @@ BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__n
 ])  # fmt: skip
 def test_the_first_class_that_expresses_the_config_is_chosen(changes, class_name):
     assert choose_class(model(**changes), None, None).class_name == class_name
+
+
+def test_the_written_width_is_the_one_that_is_built():
+    adjusted = {"model__ffn__match_parameters": True, "model__ffn__dim_multiplier": 1.3, "model__ffn__multiple_of": 40}
+    # int(1.3 int(2 x 128 / 3)) = 110.
+    assert choose_class(model(**LLAMA | adjusted), None, None).settings["intermediate_size"] == 120
 
 
 @pytest.mark.parametrize(("class_name", "changes", "problems"), [

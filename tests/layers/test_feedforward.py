@@ -9,6 +9,8 @@ import pytest
 from tests import reference
 from tests.support.building import as_float64, call, random_values, tiny, with_values
 from tests.support.comparisons import compared, note
+from zoo import config as configs
+from zoo.errors import ConfigError
 from zoo.layers.feedforward import hidden_dim, make_feed_forward
 from zoo.models.functional import initialise, split
 
@@ -97,3 +99,61 @@ def test_xielu_has_the_paper_s_initial_values_and_finite_gradients():
     gradients = call(jax.grad(lambda values: with_values(layer, values)(x).sum()), values)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
     assert gradients["positive"] != 0 != gradients["negative"]
+
+
+# D, `dim_multiplier`, `multiple_of` and the published F (Touvron et al. 2023a and b; Grattafiori et
+# al. 2024).
+LLAMA_WIDTHS = {
+    "7b": (4096, 1.0, 256, 11008),
+    "13b": (5120, 1.0, 256, 13824),
+    "33b": (6656, 1.0, 256, 17920),
+    "65b": (8192, 1.0, 256, 22016),
+    "v2-70b": (8192, 1.3, 4096, 28672),
+    "v3-8b": (4096, 1.3, 1024, 14336),
+    "v3-70b": (8192, 1.3, 4096, 28672),
+    "v3-405b": (16384, 1.2, 4096, 53248),
+}
+
+
+@pytest.mark.parametrize(("dim", "multiplier", "multiple", "published"), LLAMA_WIDTHS.values(), ids=LLAMA_WIDTHS)
+def test_published_widths_follow_from_multiplier_and_multiple(dim, multiplier, multiple, published):
+    changes = {
+        "model.dim": dim,
+        "model.attention.num_heads": 32,
+        "model.ffn.kind": "swiglu",
+        "model.ffn.match_parameters": True,
+        "model.ffn.dim_multiplier": multiplier,
+        "model.ffn.multiple_of": multiple,
+    }
+    config = configs.resolve(configs.override(configs.default(), changes))
+    assert config.model.ffn.hidden_dim == 4 * dim
+    assert hidden_dim(config.model) == published
+    # A resolved config is one too, and says the same.
+    assert hidden_dim(configs.resolve(config).model) == published
+
+
+def width_of(**fields):
+    return hidden_dim(tiny({f"model.ffn.{name}": value for name, value in fields.items()}).model)
+
+
+def test_width_is_rounded_down_before_each_factor_and_up_to_a_multiple():
+    matched = {"kind": "swiglu", "match_parameters": True}
+    # 2/3 of 47 is 31.3, of 46 30.7, which is 31 alone and 30 before a factor or a multiple.
+    assert [width_of(hidden_dim=width, **matched) for width in (47, 46)] == [31, 31]
+    assert width_of(hidden_dim=46, multiple_of=10, **matched) == 30
+    assert width_of(hidden_dim=47, multiple_of=10, **matched) == 40
+    # int(1.5 int(92 / 3)) = 45, where 1.5 x 92 / 3 is 46.
+    assert width_of(hidden_dim=46, dim_multiplier=1.5, **matched) == 45
+    # Kinds without a gate keep the whole width.
+    assert width_of(kind="gelu", hidden_dim=46, dim_multiplier=1.5, multiple_of=8) == 72
+    assert width_of(kind="gelu", hidden_dim=10, dim_multiplier=0.01) == 1
+
+
+def test_adjustments_that_leave_a_given_width_as_it_is_are_refused():
+    with pytest.raises(ConfigError, match=r"model.ffn.multiple_of=8 has no effect: .*=40 .* 40 hidden units") as error:
+        width_of(hidden_dim=40, multiple_of=8)
+    assert len(error.value.problems) == 1
+    with pytest.raises(ConfigError, match=r"model.ffn.dim_multiplier=1.01 has no effect: .* 40 hidden units"):
+        width_of(hidden_dim=40, dim_multiplier=1.01)
+    # The width of this size needs no rounding; another of the same ladder may.
+    assert width_of(hidden_dim="auto", multiple_of=8) == 64

@@ -146,6 +146,15 @@ def test_error_for_an_indivisible_vocabulary_names_the_remedy():
     assert not undivided_dimensions(tiny(PADDED), mesh)
 
 
+def test_the_hidden_width_that_is_divided_is_the_one_that_is_built():
+    mesh, matched = SimpleNamespace(shape={"data": 1, "fsdp": 1, "tensor": 4}), {"model.ffn.kind": "swiglu"}
+    matched |= {"model.ffn.match_parameters": True, "model.ffn.hidden_dim": 20}
+    (line,) = undivided_dimensions(tiny(PADDED | matched), mesh)
+    assert line.startswith("the hidden width of model.ffn, 13, is not divisible by mesh.tensor=4: ")
+    assert line.endswith("model.ffn.multiple_of=4 would round it up")
+    assert not undivided_dimensions(tiny(PADDED | matched | {"model.ffn.multiple_of": 4}), mesh)
+
+
 def test_padding_logits_have_probability_0():
     hidden, head = np.ones((1, 2, 4), np.float32), np.ones((P, 4), np.float32)
     found = call(lambda: logits(LogitFactors(hidden, head, None, 0.0, V)))

@@ -143,6 +143,7 @@ def _scope(
         "model.attention.scale": width**-0.5,
         "model.attention.features": max(1, int(width * math.log(width))),
         "model.position.max_length": size["length"],
+        "model.ffn.hidden_dim": 4 * size["dim"],
     }
     kept = {path: small.get(path, value) for path, value in overrides.items()}
     kept = {path: derived.get(path, value) if value == AUTO else value for path, value in kept.items()}
@@ -183,7 +184,10 @@ def _layers(
     if scope != "model":
         head_dim = max(4, round(_head_dim(seen) / _head_dim(whole) * (size["dim"] // usual) / 4) * 4)
     width = size["dim"] // new_heads if head_dim == AUTO else head_dim
-    hidden = seen["model.ffn.hidden_dim"]
+    hidden, multiple = seen["model.ffn.hidden_dim"], seen["model.ffn.multiple_of"]
+    if hidden == 4 * seen["model.dim"] and (multiple, seen["model.ffn.dim_multiplier"]) != (1, 1):
+        # It was derived; what adjusts it applies at the new size too.
+        hidden = AUTO
     if hidden != AUTO:
         unit = 24 if seen["model.ffn.kind"] in GATED else 8
         hidden = max(unit, round(hidden / seen["model.dim"] * size["dim"] / unit) * unit)
@@ -198,6 +202,8 @@ def _layers(
         "model.attention.implementation": AUTO,
         "model.attention.features": AUTO,
         "model.ffn.hidden_dim": hidden,
+        # A width that is given is a multiple of `unit`.
+        "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)

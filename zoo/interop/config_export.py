@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.config import BY_PATH, GATED, ResolvedConfig, layer_kind, side
+from zoo.config import BY_PATH, ResolvedConfig, layer_kind, side
 from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS, TASKS
-from zoo.config.kinds import OBJECTIVE_KINDS
+from zoo.config.kinds import OBJECTIVE_KINDS, WIDTH_FIELDS
 from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
 from zoo.interop.class_registry import FAMILIES, importer_of, resolve_like
@@ -167,9 +167,8 @@ def _fields(model: ResolvedConfig) -> dict[str, Any]:
     }
     if flat["model.layers.distinct"] == model.num_layers:
         flat["model.layers.distinct"] = 0
-    if model.ffn.kind in GATED and model.ffn.match_parameters:
-        flat |= {"model.ffn.hidden_dim": hidden_dim(model), "model.ffn.match_parameters": False}
-    return flat
+    plain = {path: BY_PATH[path].default for path in (f"model.ffn.{name}" for name in WIDTH_FIELDS[2:])}
+    return flat | plain | {"model.ffn.hidden_dim": hidden_dim(model)}
 
 
 def choose_class(

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from zoo.config import GATED, ResolvedConfig
-from zoo.config.kinds import FEED_FORWARD_KINDS, activation_of
+from zoo.config import ResolvedConfig
+from zoo.config.kinds import FEED_FORWARD_KINDS, WIDTH_FIELDS, activation_of, hidden_width
 from zoo.errors import ConfigError
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
@@ -17,13 +17,12 @@ from zoo.layers.short_convolution import make_short_convolution
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
-    """Returns F: `ffn.hidden_dim`, or 2/3 of it for a gated kind with `ffn.match_parameters`.
+    """Returns F: `ffn.hidden_dim`, or 2/3 of it for a gated kind with `ffn.match_parameters`, times
+    `ffn.dim_multiplier` and rounded up to a multiple of `ffn.multiple_of` (Touvron et al. 2023).
 
     A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2).
     """
-    if config.ffn.match_parameters and config.ffn.kind in GATED:
-        return round(2 * config.ffn.hidden_dim / 3)
-    return config.ffn.hidden_dim
+    return hidden_width(**{name: config.ffn[name] for name in WIDTH_FIELDS})
 
 
 def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "..."]:

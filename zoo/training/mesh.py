@@ -9,6 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
 from zoo.layers.activation_sharding import BATCH_AXES, FSDP_AXIS, TENSOR_AXIS
+from zoo.layers.feedforward import hidden_dim
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.functional import Params
 
@@ -92,16 +93,19 @@ def undivided_dimensions(config: ResolvedConfig, mesh: Mesh) -> list[str]:
         ("model.vocab_size", vocabulary_rows(model) if known else model.vocab_size, TENSOR_AXIS),
         ("model.dim", model.dim, FSDP_AXIS),
         ("model.embedding.dim", model.embedding.dim, FSDP_AXIS),
-        ("model.ffn.hidden_dim", model.ffn.hidden_dim, TENSOR_AXIS),
+        ("model.ffn.hidden_dim", AUTO if model.ffn.hidden_dim == AUTO else hidden_dim(model), TENSOR_AXIS),
     ):
         devices = mesh.shape[axis]
         if size != AUTO and devices > 1 and size % devices:
             multiple = math.lcm(devices, model.vocab_multiple)
-            divided = f"{path}={-(-size // devices) * devices} would be divided"
+            named, divided = f"{path}={size}", f"{path}={-(-size // devices) * devices} would be divided"
             if path == "model.vocab_size" and known:
                 divided = f"model.vocab_multiple={multiple} would pad it to {-(-size // multiple) * multiple} rows"
+            if path == "model.ffn.hidden_dim" and size != model.ffn.hidden_dim:
+                named = f"the hidden width of model.ffn, {size},"
+                divided = f"model.ffn.multiple_of={math.lcm(devices, model.ffn.multiple_of)} would round it up"
             found.append(
-                f"{path}={size} is not divisible by mesh.{axis}={devices}: arrays with it are whole on every device; "
+                f"{named} is not divisible by mesh.{axis}={devices}: arrays with it are whole on every device; "
                 f"{divided}"
             )
     return found

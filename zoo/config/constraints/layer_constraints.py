@@ -14,8 +14,8 @@ from zoo.config.constraints.attention_constraints import (
     check_kind,
     check_window,
 )
-from zoo.config.fields import BY_PATH
-from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, NORM_KINDS
+from zoo.config.fields import AUTO, BY_PATH
+from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, NORM_KINDS, WIDTH_FIELDS, hidden_width
 
 
 def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
@@ -26,6 +26,7 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     yield from check_kind(flat, architecture)
     yield from check_dilations(flat, architecture)
     yield from _check_block(flat, architecture)
+    yield from _check_hidden_width(flat)
     yield from check_window(flat, architecture)
     if kind in ATTENTION_KINDS.having("kernels"):
         yield from check_implementation(flat)
@@ -35,6 +36,23 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
                 if flat[path] != BY_PATH[path].default:
                     yield from table.lacks(trait, flat, path)
             yield from table.problems(flat, architecture)
+
+
+def _check_hidden_width(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the adjustments of the hidden width that change nothing of a width that is given. A width
+    that follows from `model.dim` may need none, so that a ladder of sizes can have one setting.
+    """
+    given = {name: flat[f"model.ffn.{name}"] for name in WIDTH_FIELDS}
+    if given["hidden_dim"] in (AUTO, 4 * flat["model.dim"]):
+        return
+    width = hidden_width(**given)
+    for path in ("model.ffn.dim_multiplier", "model.ffn.multiple_of"):
+        name, default = path.removeprefix("model.ffn."), BY_PATH[path].default
+        if given[name] != default and hidden_width(**given | {name: default}) == width:
+            yield (
+                f"{path}={given[name]:g} has no effect: with model.ffn.hidden_dim={given['hidden_dim']} the layers "
+                f"have {width} hidden units with or without it; leave it at {default:g}"
+            )
 
 
 def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:

@@ -13,6 +13,23 @@ FFN_FIELDS: tuple[Field, ...] = (
         bool,
         "gated kinds take 2/3 of hidden_dim, so that all kinds have the same number of weights (Shazeer 2020)",
     ),
+    Field(
+        "model.ffn.dim_multiplier",
+        1.0,
+        float,
+        "factor on the hidden width, after `match_parameters` (LLaMA 2 of 70B, LLaMA 3 of 8B and 70B: 1.3)",
+        above=0,
+        added=True,
+        synonyms=("ffn-dim-multiplier",),
+    ),
+    Field(
+        "model.ffn.multiple_of",
+        1,
+        int,
+        "the hidden width is rounded up to a multiple of this, after `dim_multiplier` (LLaMA: 256)",
+        minimum=1,
+        added=True,
+    ),
     Field("model.ffn.bias", True, bool, "the feed-forward's projections have a bias"),
     Field(
         "model.ffn.gelu_approximation",

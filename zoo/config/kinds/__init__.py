@@ -5,7 +5,13 @@ choice alone. The field table (`zoo.config.fields`) collects their names and fie
 from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.convolution_kinds import CONVOLUTION_KINDS
 from zoo.config.kinds.description import Description, Paper
-from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, FEED_FORWARD_KINDS, activation_of
+from zoo.config.kinds.feedforward_kinds import (
+    ACTIVATIONS,
+    FEED_FORWARD_KINDS,
+    WIDTH_FIELDS,
+    activation_of,
+    hidden_width,
+)
 from zoo.config.kinds.kind import Kind, KindTable, code_of
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
 from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
@@ -25,12 +31,14 @@ __all__ = [
     "PLACEMENT_KINDS",
     "POSITION_KINDS",
     "SCHEDULE_KINDS",
+    "WIDTH_FIELDS",
     "Description",
     "Kind",
     "KindTable",
     "Paper",
     "activation_of",
     "code_of",
+    "hidden_width",
     "is_prefix_decoder",
 ]
 

@@ -165,6 +165,23 @@ FEED_FORWARD_KINDS = KindTable(
 )
 
 
+# What `hidden_width` reads, below `model.ffn`; after the first two, what adjusts the width.
+WIDTH_FIELDS = ("kind", "hidden_dim", "match_parameters", "dim_multiplier", "multiple_of")
+
+
+def hidden_width(kind: str, hidden_dim: int, match_parameters: bool, dim_multiplier: float, multiple_of: int) -> int:
+    """Returns F' = m ceil(int(c int(2 F / 3)) / m), the number of hidden units: F = `hidden_dim`,
+    c = `dim_multiplier`, m = `multiple_of`; 2/3 is for gated kinds with `match_parameters` alone.
+
+    This is the computation of LLaMA's code (Touvron et al. 2023a and b), which rounds down before
+    each factor. Without c and m, 2 F / 3 is rounded to the nearest.
+    """
+    share, adjusted = hidden_dim, (dim_multiplier, multiple_of) != (1, 1)
+    if match_parameters and kind in FEED_FORWARD_KINDS.having("gated"):
+        share = 2 * hidden_dim // 3 if adjusted else round(2 * hidden_dim / 3)
+    return max(1, -(-int(dim_multiplier * share) // multiple_of)) * multiple_of
+
+
 def activation_of(kind: str) -> str | None:
     """Returns the activation of a kind of feed-forward layer; None if it is none of `ACTIVATIONS`."""
     return next((name for name in ACTIVATIONS if kind in FEED_FORWARD_KINDS.having(name)), None)

@@ -22,6 +22,23 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         published=(GLU_RESULT, SQUARED_OR_GATED_RESULT),
     ),
     Variant(
+        "rounded-width",
+        "feed-forward layer",
+        {"model.ffn.dim_multiplier": 1.3, "model.ffn.multiple_of": 256},
+        source="zoo.config.kinds.feedforward_kinds:hidden_width",
+        needs={"model.ffn.kind": "swiglu", "model.ffn.match_parameters": True},
+        equation=(
+            "F' = m ceil(int(c int(2 F / 3)) / m), with F = `ffn.hidden_dim`, c = `ffn.dim_multiplier`, m = "
+            "`ffn.multiple_of`; int rounds down."
+        ),
+        paper="Touvron et al. 2023 (LLaMA's code)",
+        details=(
+            "The widths of LLaMA follow from F = 4 D: 11008 at D = 4096 with m = 256, c = 1; 28672 at D = 8192 with "
+            "m = 4096, c = 1.3 (LLaMA 2 and 3 of 70B); 14336 at D = 4096 with m = 1024, c = 1.3 (LLaMA 3 of 8B).",
+        ),
+        synonyms=("multiple-of",),
+    ),
+    Variant(
         "no-ffn-bias",
         "feed-forward layer",
         {"model.ffn.bias": False},
