@@ -12,7 +12,8 @@ places, LAMB at a rate of 0.00176, xxlarge without dropout. From the authors' co
 warm-up over 3125 steps and the linear decay, decay 0.01, gradient norm 1, epsilon 1e-6, norms'
 epsilon 1e-12. Their LAMB does not correct the bias of the moments, which the one here does.
 
-Not done: masks of up to three words in a row, and the tenth of the rows that is shorter.
+Not done: masks of up to three words in a row. The tenth of the rows that is shorter takes
+`data.short_row_fraction=0.1`; all are full otherwise.
 """
 
 from zoo.config import default, override, sized

@@ -11,7 +11,8 @@ together, masked tokens and the next sentence; batches of 256 rows of 512 tokens
 the first 90 % of them at 128 tokens, Adam with betas 0.9 and 0.999, rate 1e-4 after 10,000 steps,
 linear decay, decay 0.01, dropout 0.1 everywhere, 15 % of the tokens predicted, 80/10/10. From the
 authors' code: epsilon 1e-6, gradients clipped at 1, norms' epsilon 1e-12. Each row has ten masks,
-which its epochs take in turn, as in the authors' data (Liu et al. 2019, section 4.1).
+which its epochs take in turn, as in the authors' data (Liu et al. 2019, section 4.1). A tenth of
+their rows is shorter, which here takes `data.short_row_fraction=0.1`; all are full otherwise.
 
 The two lengths are two runs, with one table of positions; the second goes on with the parameters
 and the rate of the first, and with fresh moments of Adam. `base` has 512 tokens throughout.

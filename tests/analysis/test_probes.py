@@ -8,10 +8,11 @@ import pytest
 
 from tests.support.small_runs import small
 from zoo import config
-from zoo.analysis.probes import probe
+from zoo.analysis.probes import _rows, probe
 from zoo.analysis.run_measures import measure_run
 from zoo.cli.main import main
 from zoo.data.sources.synthetic import SYNTHETIC_TASKS, parse
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.inference.loaded_model import load
 from zoo.lab.measures import MEASURES, why_unavailable
@@ -76,7 +77,8 @@ def flat(**changes):
     [
         ({}, "learns to answer synthetic:recall from its data, and data.source="),
         ({"data__source": "synthetic:copy"}, "set it to synthetic:recall, or to a mixture with it"),
-        ({"data__source": SOURCE, "data__tokenizer__kind": "bpe"}, "data.tokenizer.kind is bpe"),
+        ({"data__source": SOURCE, "data__tokenizer__kind": "bpe"}, ""),
+        ({"data__source": SOURCE, "data__tokenizer__kind": "wordpiece"}, "own where data.tokenizer.kind is wordpiece"),
         ({"data__source": SOURCE, "data__sequence_length": 4}, "have 8 tokens, and data.sequence_length=4"),
         ({"data__source": SOURCE, "model__architecture": "encoder", "objective__kind": "masked"}, "objective.kind=causal"),
         (RECALL, ""),
@@ -87,6 +89,38 @@ def flat(**changes):
 def test_why_probes_are_unavailable(changes, words):
     reason = why_unavailable("measured/probe_recall", flat(**changes))
     assert words in reason if words else not reason
+
+
+def test_answers_that_follow_a_character_of_their_class_need_single_characters():
+    induction = {"data__source": "synthetic:induction,length=4", "data__tokenizer__kind": "bpe"}
+    assert "data.tokenizer.kind is bpe" in why_unavailable("measured/probe_induction", flat(**induction))
+    assert {name for name in SYNTHETIC_TASKS if not parse(name).answer_is_apart} == {"induction"}
+
+
+class Pairs(ByteTokenizer):
+    """Bytes, of which two digits are one token; the two that an "=" precedes too with `across`."""
+
+    def __init__(self, across=False):
+        super().__init__()
+        self.pattern = re.compile(r"=\d|\d\d|." if across else r"\d\d|.")
+
+    def encode(self, text):
+        return np.array([int.from_bytes(part.encode()) for part in self.pattern.findall(text)], np.int32)
+
+
+def test_answers_of_several_characters_are_whole_tokens():
+    task = parse("addition,length=2")
+    rows, answers = _rows(Pairs(), ["12+30=042\n", "99+99=198\n"], task)
+    opens, two = Pairs().bos_id, lambda text: int.from_bytes(text.encode())
+    assert rows.tolist() == [
+        [opens, two("12"), ord("+"), two("30"), ord("="), two("04"), ord("2")],
+        [opens, two("99"), ord("+"), two("99"), ord("="), two("19"), ord("8")],
+    ]
+    assert answers.tolist() == [[False] * 5 + [True] * 2] * 2
+    rows, answers = _rows(Pairs(), ["12+3=0\n", "1+3=0\n"], parse("recall,length=1"))
+    assert [(row[-1] == opens, answer[-1]) for row, answer in zip(rows, answers, strict=True)] == [(False, True)] * 2
+    with pytest.raises(ConfigError, match="hold a part of an answer of addition and the text before it"):
+        _rows(Pairs(across=True), ["12+30=042\n"], task)
 
 
 def test_every_task_has_a_probe():

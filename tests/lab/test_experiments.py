@@ -144,8 +144,10 @@ def test_every_size_gives_a_valid_plan(spec):
     assert plan.experiment.claim
     assert plan.experiment.contrasts
     # Data that need no network: Python's standard library, or synthetic documents.
-    offline = "synthetic" if "recall" in name else "stdlib"
-    assert plan.arms[0].config.data.source.partition(":")[0] == offline
+    data = plan.arms[0].config.data
+    sources = [entry.partition("*")[2] for entry in data.mixture] or [data.source]
+    offline = {"split_digits": ["stdlib", "synthetic"]}.get(name, ["synthetic" if "recall" in name else "stdlib"])
+    assert [source.partition(":")[0] for source in sources] == offline
 
 
 def test_files_with_shared_sizes_have_the_ladder_sizes():

@@ -37,7 +37,7 @@ class ProbeResult:
         documents: number of documents.
         by_distance: (shortest distance, longest, share of right answers, documents) of each quarter
             of the distances between the symbol that is the answer and the place where it is asked
-            for, in tokens; empty for a task without such a symbol.
+            for, in characters; empty for a task without such a symbol.
     """
 
     accuracy: float
@@ -58,25 +58,28 @@ def probe(
         documents: number of documents.
 
     Raises:
-        ConfigError: the run is no such decoder, its tokens are not single characters, or documents
-            are longer than its rows.
+        ConfigError: the run is no such decoder, an answer does not begin with a token of its own, or
+            documents are longer than its rows.
     """
     check(run.config, task)
     texts = list(task.texts(documents, f"probe {task.name}"))
-    rows = _rows(run.tokenizer, texts, task)
+    rows, answers = _rows(run.tokenizer, texts, task)
     graph, (params, stats) = split(run.model)[0], values or (run.params, run.stats)
-    answer = slice(task.size - 1 - task.task.answer(task.length), task.size - 1)
+    # The tokens that are the answer of some document.
+    places = slice(int(answers.any(axis=0).argmax()), None)
 
     @jax.jit
-    def right(params: Params, stats: Stats, tokens: Int[Array, "B S"]) -> Bool[Array, " B"]:
+    def right(
+        params: Params, stats: Stats, tokens: Int[Array, "B S"], answers: Bool[Array, "B S"]
+    ) -> Bool[Array, " B"]:
         prediction = run.objective.predict(nnx.merge(graph, params, stats), {"tokens": tokens}, {}, EVALUATION)
-        chosen = jnp.argmax(logits(prediction)[:, answer, : run.tokenizer.vocab_size], axis=-1)
-        return (chosen == tokens[:, 1:][:, answer]).all(axis=1)
+        scores = logits(prediction)[:, places.start - 1 : tokens.shape[1] - 1, : run.tokenizer.vocab_size]
+        return ((jnp.argmax(scores, axis=-1) == tokens[:, places]) | ~answers[:, places]).all(axis=1)
 
     # The last batch is filled up, so that all have one program.
-    filled = np.concatenate([rows, rows[: -len(rows) % AT_ONCE]]) if len(rows) > AT_ONCE else rows
-    parts = [np.asarray(right(params, stats, filled[i : i + AT_ONCE])) for i in range(0, len(filled), AT_ONCE)]
-    found = np.concatenate(parts)[: len(rows)]
+    filled = np.arange(len(rows) + (-len(rows) % AT_ONCE if len(rows) > AT_ONCE else 0)) % len(rows)
+    parts = [filled[i : i + AT_ONCE] for i in range(0, len(filled), AT_ONCE)]
+    found = np.concatenate([np.asarray(right(params, stats, rows[part], answers[part])) for part in parts])[: len(rows)]
     return ProbeResult(float(found.mean()), task.chance, len(rows), _by_distance(task, texts, found))
 
 
@@ -94,15 +97,27 @@ def check(config: ResolvedConfig, task: SyntheticDocuments) -> None:
         raise ConfigError(problems)
 
 
-def _rows(tokenizer: Tokenizer, texts: Sequence[str], task: SyntheticDocuments) -> Int[np.ndarray, "N S"]:
-    """Returns the documents as tokens: after the token that opens one, without the line feed."""
+def _rows(
+    tokenizer: Tokenizer, texts: Sequence[str], task: SyntheticDocuments
+) -> tuple[Int[np.ndarray, "N S"], Bool[np.ndarray, "N S"]]:
+    """Returns the documents as tokens, and which of them are answers.
+
+    The token that opens a document comes first and fills up shorter rows; the line feed is left out.
+    """
+    size = 1 + task.task.answer(task.length)
     encoded = [tokenizer.encode(text[:-1]) for text in texts]
-    if any(len(ids) != task.size - 1 for ids in encoded):
+    asked = [tokenizer.encode(text[:-size]) for text in texts]
+    if any(not np.array_equal(ids[: len(before)], before) for ids, before in zip(encoded, asked, strict=True)):
         raise ConfigError(
-            f"the run's tokens are not single characters, and the answers of {task.name} are; train it with "
+            f"the run has tokens that hold a part of an answer of {task.name} and the text before it; train it with "
             "data.tokenizer.kind=bytes or characters"
         )
-    return np.stack([np.concatenate([[tokenizer.bos_id], ids]) for ids in encoded]).astype(np.int32)
+    rows = np.full((len(texts), 1 + max(map(len, encoded))), tokenizer.bos_id, np.int32)
+    answers = np.zeros(rows.shape, bool)
+    for row, answer, ids, before in zip(rows, answers, encoded, asked, strict=True):
+        row[1 : 1 + len(ids)] = ids
+        answer[1 + len(before) : 1 + len(ids)] = True
+    return rows, answers
 
 
 def _by_distance(

@@ -181,8 +181,9 @@ def _why_no_answers(name: str, flat: Mapping[str, Any]) -> str:
             f"a run learns to answer synthetic:{name} from its data, and data.source={flat['data.source']} has none; "
             f"set it to synthetic:{name}, or to a mixture with it"
         )
-    if flat["data.tokenizer.kind"] not in ("bytes", "characters"):
-        return f"answers are single characters, and data.tokenizer.kind is {flat['data.tokenizer.kind']}"
+    apart = ("bytes", "characters", *(("bpe",) if all(task.answer_is_apart for task in tasks) else ()))
+    if (kind := flat["data.tokenizer.kind"]) not in apart:
+        return f"its answers need not begin with a token of their own where data.tokenizer.kind is {kind}"
     longest, length = max(task.size for task in tasks), flat["data.sequence_length"]
     return f"its documents have {longest} tokens, and data.sequence_length={length}" if longest > length else ""
 

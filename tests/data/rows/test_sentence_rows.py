@@ -115,10 +115,11 @@ def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentenc
     segments=st.booleans(),
     seed=st.integers(0, 99),
     epoch=st.integers(0, 3),
+    short=st.sampled_from((0.0, 0.5, 1.0)),
 )
-def test_pairs_are_two_contiguous_segments_with_the_right_label(documents, room, segments, seed, epoch):
+def test_pairs_are_two_contiguous_segments_with_the_right_label(documents, room, segments, seed, epoch, short):
     sentences = sentence_index(documents)
-    rows = PairRows(sentences, room + 3, SEP, segments)
+    rows = PairRows(sentences, room + 3, SEP, segments, short=short if segments else 0.0)
     document = np.repeat(np.arange(len(documents)), [sum(one) for one in documents])
     starts = set(sentences.stream.tokens[sentences.starts].tolist())
     batch = gathered(rows, epoch, seed)
@@ -180,18 +181,50 @@ def test_half_of_the_pairs_are_random_and_drawn_again_each_epoch():
         np.testing.assert_array_equal(gathered(rows)["next"], gathered(rows, None, 5)["next"])
 
 
+@pytest.mark.parametrize("short", [0.0, 1.0])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_the_length_of_a_pair_does_not_reveal_its_label(swapped):
+def test_the_length_of_a_pair_does_not_reveal_its_label(swapped, short):
     generator = np.random.default_rng(0)
     sentences = sentence_index([generator.integers(3, 20, 80).tolist() for _ in range(60)])
     # Some text tokens equal CLS or SEP, which is harmless because only lengths are compared.
-    rows = PairRows(sentences, 64, SEP, segments=True, swapped=swapped)
+    rows = PairRows(sentences, 64, SEP, segments=True, swapped=swapped, short=short)
     batches = [gathered(rows, epoch) for epoch in range(4)]
     total = np.concatenate([(batch["tokens"] >= 0).sum(axis=1) for batch in batches])
     second = np.concatenate([batch["segments"].sum(axis=1) for batch in batches])
     label = np.concatenate([batch["next"] for batch in batches])
     for sizes in (total, second):
         assert abs(sizes[label == 0].mean() - sizes[label == 1].mean()) < 2.5
+
+
+def text_lengths(rows, epochs=None, seed=0):
+    """Returns the tokens of each row without its three boundaries."""
+    return (gathered(rows, epochs, seed)["tokens"] >= 0).sum(axis=1) - 3
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_share_of_the_rows_has_a_length_drawn_evenly_from_2_to_the_longest(swapped):
+    # Sentences of one token, so that a run ends at its length; few runs end with their document.
+    sentences = sentence_index([[1] * 2500] * 3 + [[1] * 20_000])
+    whole, tenth, all_short = (PairRows(sentences, 23, SEP, True, swapped, short) for short in (0.0, 0.1, 1.0))
+    # A random second segment may end with its document, so the runs of one kind of pairs are counted.
+    follow = gathered(whole)["next"] == 0
+    assert np.mean(text_lengths(whole)[follow] == 20) > 0.99
+    lengths = text_lengths(tenth)[gathered(tenth)["next"] == 0]
+    # One in 19 of those that are drawn is the longest.
+    assert np.mean(lengths < 20) == pytest.approx(0.1 * 18 / 19, abs=0.03)
+    assert np.mean(lengths[lengths < 20]) == pytest.approx((2 + 19) / 2, abs=2)
+    lengths = text_lengths(all_short)[gathered(all_short)["next"] == 0]
+    counts = np.bincount(lengths, minlength=22)
+    assert counts[:2].sum() == 0
+    assert counts[21:].sum() <= 4
+    expected = len(lengths) / 19
+    assert len(lengths) > 1000
+    # 99.95 % of a chi-squared distribution with 18 degrees of freedom are below.
+    assert ((counts[2:21] - expected) ** 2 / expected).sum() < 45
+    # Shorter runs are more runs: no text is left out.
+    assert all_short._first.tolist() == [0, *all_short._last[:-1].tolist()]
+    assert all_short.num_rows > 1.5 * whole.num_rows
+    np.testing.assert_array_equal(text_lengths(all_short), text_lengths(all_short, None, 1))
 
 
 def test_pairs_skip_documents_of_one_sentence():

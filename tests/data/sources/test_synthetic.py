@@ -28,6 +28,15 @@ def best_loss_by_search(texts):
     return bits / sum(map(len, texts))
 
 
+def in_base(number, base, digits):
+    return "".join(str(number // base**place % base) for place in reversed(range(digits)))
+
+
+SUMS = [
+    rf"{in_base(one, 3, 2)}\+{in_base(other, 3, 2)}={in_base(one + other, 3, 3)}"
+    for one in range(9)
+    for other in range(9)
+]
 SMALL = {
     "copy,length=3,symbols=3": (27, r"([abc]{3})=\1\n"),
     "reverse,length=2,symbols=4": (16, r"([abcd])([abcd])=\2\1\n"),
@@ -37,6 +46,7 @@ SMALL = {
     ),
     "needle,length=2,symbols=3": (9 * 3 * 10, r"(?=.*#(\d).*\?\1\n)(?=.{6}$)[abc]*#\d[abc]*\?\d\n"),
     "parity,length=4": (16, "(?=0*(?:10*10*)*=0|0*10*(?:10*10*)*=1)[01]{4}=[01]\n"),
+    "addition,length=2,symbols=3": (81, rf"(?:{'|'.join(SUMS)})\n"),
     "recall,length=2,symbols=3": (6 * 100 * 2, r"(?=.*([abc]\d).*\?\1\n)(?:[abc]\d){2}\?[abc]\d\n"),
     "multi_query_recall,length=2,symbols=3": (6 * 100 * 2, r"(?=(.).(?!\1))([abc]\d)([abc]\d)\?(?:\2\3|\3\2)\n"),
 }
@@ -77,7 +87,10 @@ def test_synthetic_texts_are_the_same_everywhere():
 
 def test_bad_arguments_are_reported_in_one_line_each():
     for source, problem in (
-        ("synthetic", r'unknown task ""; one of copy, reverse, recall, multi_query_recall, induction, needle, parity'),
+        (
+            "synthetic",
+            r'unknown task ""; one of copy, reverse, recall, multi_query_recall, induction, needle, parity, addition',
+        ),
         ("synthetic:copi", r'unknown task "copi" \(did you mean "copy"\?\)'),
         ("synthetic:copy,lenght=3", r'has no argument "lenght" \(did you mean "length"\?\)'),
         ("synthetic:copy,length=0", 'length of "copy" must be a whole number from 1 to 10000, got "0"'),

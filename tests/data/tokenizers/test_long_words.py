@@ -39,7 +39,7 @@ def test_a_very_long_word_reaches_no_trainer(tmp_path, monkeypatch, kind):
     text = f"the cat sat on a mat {long_word()} and more words of text"
     documents = Documents.of([text], "a long word")
     settings = SimpleNamespace(
-        kind=kind, vocab_size={"bpe": 300, "wordpiece": 60, "unigram": 290}[kind], lowercase=True
+        kind=kind, vocab_size={"bpe": 300, "wordpiece": 60, "unigram": 290}[kind], lowercase=True, split_digits=False
     )
     tokenizer = tokenizer_class(kind).build(settings, documents, documents)
     assert 0 < max(longest) <= 1 << 13

@@ -1,10 +1,16 @@
 """Tokenizers trained on the source: their size, their pieces, and unknown text."""
 
+from types import SimpleNamespace
+
 import pytest
+import sentencepiece
+import tokenizers
 
 from zoo import config as configs
 from zoo import data
-from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.tokenizer_registry import TOKENIZERS, load_tokenizer
+from zoo.data.tokenizers.trained import _RECIPE
 from zoo.errors import DataError
 
 WORDS = (
@@ -112,3 +118,54 @@ def test_unreachable_vocabulary_sizes_are_refused(source):
     for kind in ("wordpiece", "unigram"):
         with pytest.raises(DataError, match=f"4000 asked for, but {kind}"):
             dataset(source, kind, 4000)
+
+
+# Digits of two scripts inside, before and after words, which pieces without `split_digits` join.
+NUMBERS = "in 2023 room 1234b of a1990s 12,345.67 and ١٩٩٠ again"
+
+
+@pytest.fixture
+def numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "numbers.txt"
+    joined = [WORDS[i % 20] + WORDS[i // 20] for i in range(200)]
+    path.write_text("\n\n".join(f"{NUMBERS} {' '.join(WORDS)} {word} {i}8" for i, word in enumerate(joined)))
+    return path
+
+
+def pieces_of(tokenizer, text):
+    """Returns what each token of a text spells, without the marks of its place in a word."""
+    if tokenizer.kind == "bpe":
+        return [tokenizer.pieces[id].decode(errors="replace") for id in tokenizer.encode(text).tolist()]
+    written = {id: name for name, id in tokenizer._model.get_vocab().items()}
+    return [written[id].removeprefix("##").replace("▁", " ") for id in tokenizer.encode(text).tolist()]
+
+
+@pytest.mark.parametrize(("kind", "size"), [("bpe", 340), ("wordpiece", 260), ("unigram", 325)])
+def test_split_digits_makes_every_digit_a_token(numbers, tmp_path, kind, size):
+    plain, split = (
+        dataset(numbers, kind, size, **{"data.tokenizer.split_digits": on})[0].tokenizer for on in (False, True)
+    )
+    assert plain.vocab_size == split.vocab_size == size
+    # Another text than the one of training, too.
+    for text in (NUMBERS, "the wolves 98765 of 8houses"):
+        found = pieces_of(split, text)
+        assert [piece for piece in found if any(map(str.isdecimal, piece))] == [c for c in text if c.isdecimal()]
+        assert split.decode(split.encode(text)) == plain.decode(plain.encode(text))
+    assert any(sum(map(str.isdecimal, piece)) > 1 for piece in pieces_of(plain, NUMBERS))
+    split.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").encode(NUMBERS).tolist() == split.encode(NUMBERS).tolist()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_tokenizers_without_split_digits_keep_their_place_in_the_cache(kind, monkeypatch):
+    names, trained = [], TOKENIZERS[kind]
+    monkeypatch.setattr(trained, "load_or_train", classmethod(lambda cls, key, train: names.append(key)))
+    training = Documents.of(["1234"], "a text")
+    for split in (False, True):
+        trained.build(SimpleNamespace(vocab_size=300, lowercase=True, split_digits=split), training, training)
+    plain, split = names
+    own = f" {sentencepiece.__version__} {_RECIPE}" if kind != "bpe" else ""
+    case = " True" if kind != "bpe" else ""
+    assert plain == f"300{case} {training.fingerprint} {tokenizers.__version__}{own}"
+    assert split != plain

@@ -9,8 +9,9 @@ from zoo.arguments import at_least
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Asks trained decoders for the answers of synthetic tasks (copying, associative recall, induction,
-needle, parity), on newly generated documents, and prints the share of documents whose answer is entirely right. A
-run can only be asked tasks that it was trained on; the default is every synthetic task of its data (docs/probes.md)."""
+needle, parity, addition), on newly generated documents, and prints the share of documents whose answer is entirely
+right. A run can only be asked tasks that it was trained on; the default is every synthetic task of its data
+(docs/probes.md)."""
 EXAMPLES = """examples:
   zoo train --config=configs/gpt2.py:tiny --config.data.source=synthetic:recall,length=8 --workdir=runs/recall
   zoo probe runs/recall
@@ -79,5 +80,5 @@ def _lines(record: dict[str, Any]) -> list[str]:
         f"{record['accuracy']:.1%} of {record['documents']:,} answers (chance {record['chance']:.1%})"
     ]
     for low, high, share, documents in record["by_distance"]:
-        lines.append(f"  {low} to {high} tokens back: {share:.1%} of {documents:,}")
+        lines.append(f"  {low} to {high} characters back: {share:.1%} of {documents:,}")
     return lines

@@ -244,6 +244,16 @@ DATA_FIELDS: tuple[Field, ...] = (
         "lower-case the text; WordPiece also strips accents (BERT uncased)",
         when=("data.tokenizer.kind", ("wordpiece", "unigram")),
     ),
+    Field(
+        "data.tokenizer.split_digits",
+        False,
+        bool,
+        "every digit is a token of its own: no piece of the trained vocabulary holds a digit and another character "
+        "(LLaMA)",
+        when=("data.tokenizer.kind", ("bpe", "wordpiece", "unigram")),
+        added=True,
+        synonyms=("digit-splitting",),
+    ),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
     Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),
     Field(
@@ -278,6 +288,18 @@ DATA_FIELDS: tuple[Field, ...] = (
             "swapped_pairs": "two consecutive segments, in this order or the other (Lan et al. 2020, section 3.1)",
         },
         when=MASKED,
+    ),
+    Field(
+        "data.short_row_fraction",
+        0.0,
+        float,
+        "share of the rows of segments that are shorter: their text ends with the sentence that reaches a length drawn "
+        "evenly from 2 tokens to the longest (0.1 in BERT's code)",
+        minimum=0,
+        maximum=1,
+        when=("data.row_format", ("segment_pairs", "swapped_pairs")),
+        added=True,
+        synonyms=("short-seq-prob",),
     ),
     Field(
         "data.position_offsets",

@@ -119,6 +119,7 @@ class Batching:
                 tokenizer.separator_id,
                 segments=kind != "sentence_pairs",
                 swapped=kind == "swapped_pairs",
+                short=self._config.data.short_row_fraction,
             )
         return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")
 

@@ -35,6 +35,7 @@ _NOT_TEXT = frozenset(
         "sequence_length",
         "batch_size",
         "row_format",
+        "short_row_fraction",
         "position_offsets",
         "isolate_documents",
         "training_fraction",

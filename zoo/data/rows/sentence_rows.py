@@ -17,6 +17,8 @@ from zoo.errors import DataError
 FOLLOWS, NEGATIVE = 0, 1
 # The draws of a pair must differ from those of its masks, which have the same seed, epoch and row.
 _PAIRS = 7919
+# So must those of the lengths of runs.
+_SHORT = 7927
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,49 +119,74 @@ class PairRows(Rows):
     places instead, before they are truncated, so only the order tells the kinds of pairs apart
     (sentence-order prediction, Lan et al. 2020, section 3.1).
 
+    With `short`, some runs end with the sentence that reaches a shorter length, drawn evenly from 2 to
+    the text of a full row (BERT's code, `short_seq_prob`); a random B of such a run is as many whole
+    sentences as reach that length too. The run after it begins where it ends. The lengths are those
+    of the text and T, the same in every epoch and for every seed.
+
     Args:
         sentences: the text.
         length: T.
         separator: id of [SEP].
         segments: A and B are runs of sentences, else single ones.
         swapped: pairs that do not follow are consecutive segments in the other order.
+        short: share of the runs that are shorter.
 
     Raises:
         DataError: there is no second document to draw from.
     """
 
-    def __init__(self, sentences: SentenceIndex, length: int, separator: int, segments: bool, swapped: bool = False):
+    def __init__(
+        self,
+        sentences: SentenceIndex,
+        length: int,
+        separator: int,
+        segments: bool,
+        swapped: bool = False,
+        short: float = 0.0,
+    ):
         self._sentences, self._length, self._separator, self._segments = sentences, length, separator, segments
-        self._swapped = swapped
+        self._swapped, self._short = swapped, short
         if len(sentences.first) < 3 and not swapped:
             raise DataError(
                 "data.row_format: pairs need at least two documents, for a random second one; set "
                 "data.document_separator, take another data.source, or data.row_format=full_sentences"
             )
-        self._first, self._last = self._runs() if segments else self._neighbours()
+        self._first, self._last, self._wanted = self._runs() if segments else self._neighbours()
         self.num_training_rows = self.num_rows = len(self._first)
         self.shortage = "no document has two sentences"
 
-    def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
+    def _neighbours(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         document = self._sentences.document
         first = np.flatnonzero(document[1:] == document[:-1])
-        return first, first + 2
+        return first, first + 2, np.full(len(first), self._length - 3)
 
-    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns runs of sentences that fill a row: first sentence, and the one after the last."""
-        sentences, room = self._sentences, self._length - 3
+    def _runs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns runs of sentences that reach a length: first sentence, the one after the last, and
+        the length in tokens.
+        """
+        sentences, wanted = self._sentences, self._wanted_lengths()
         first, last = [], []
         for begin, end in zip(sentences.first[:-1].tolist(), sentences.first[1:].tolist(), strict=True):
             at = begin
             while end - at >= 2:
-                full = int(np.searchsorted(sentences.stops, sentences.starts[at] + room)) + 1
+                full = int(np.searchsorted(sentences.stops, sentences.starts[at] + wanted[len(first)])) + 1
                 stop = min(max(full, at + 2), end)
                 # A last single sentence joins this run.
                 stop = end if end - stop == 1 else stop
                 first.append(at)
                 last.append(stop)
                 at = stop
-        return np.array(first, np.int64), np.array(last, np.int64)
+        return np.array(first, np.int64), np.array(last, np.int64), wanted[: len(first)]
+
+    def _wanted_lengths(self) -> np.ndarray:
+        """Returns the length that each run must reach, for as many runs as there can be."""
+        runs, room = len(self._sentences.starts) // 2 + 1, self._length - 3
+        if not self._short:
+            return np.full(runs, room)
+        draws = uniform_draws(row_keys(EVALUATION, _SHORT, np.arange(runs)), 2)
+        shorter = 2 + np.floor(draws[:, 1] * (room - 1)).astype(np.int64)
+        return np.where(draws[:, 0] < self._short, shorter, room)
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         keys = (
@@ -169,7 +196,7 @@ class PairRows(Rows):
         )
         draws = uniform_draws(np.broadcast_to(keys, len(indices)), 4)
         text, room = self._sentences, self._length - 3
-        first, last = self._first[indices], self._last[indices]
+        first, last, wanted = self._first[indices], self._last[indices], self._wanted[indices]
         border = first + 1 + np.floor(draws[:, 0] * (last - first - 1)).astype(np.int64)
         a_start, a_stop, b_start, b_stop = (
             text.starts[first],
@@ -182,7 +209,9 @@ class PairRows(Rows):
             b_start, a_start = np.where(negative, a_start, b_start), np.where(negative, b_start, a_start)
             b_stop, a_stop = np.where(negative, a_stop, b_stop), np.where(negative, b_stop, a_stop)
         else:
-            start, stop = self._elsewhere(first, draws[:, 2:])
+            # A full row is cut below, where the true segment is.
+            missing = np.where(wanted < room, wanted - (a_stop - a_start), room)
+            start, stop = self._elsewhere(first, draws[:, 2:], missing)
             b_start, b_stop = np.where(negative, start, b_start), np.where(negative, stop, b_stop)
         a_length, b_length = a_stop - a_start, b_stop - b_start
         if self._segments and not self._swapped:
@@ -194,14 +223,19 @@ class PairRows(Rows):
         sizes = self._sentences.stream.sizes if epochs is None else None
         return self._assembled(a_stop - a_kept, a_kept, b_start, b_kept, negative, sizes)
 
-    def _elsewhere(self, first: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns where a text of another document than that of sentence `first` starts and stops."""
+    def _elsewhere(self, first: np.ndarray, draws: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns where a text of another document than that of sentence `first` starts and stops: as
+        many sentences as reach `wanted` tokens, if there are as many.
+        """
         text = self._sentences
         documents = len(text.first) - 1
         other = (text.document[first] + 1 + np.floor(draws[:, 0] * (documents - 1)).astype(np.int64)) % documents
         begin, end = text.first[other], text.first[other + 1]
         chosen = begin + np.floor(draws[:, 1] * (end - begin)).astype(np.int64)
-        return text.starts[chosen], text.stops[end - 1] if self._segments else text.stops[chosen]
+        if not self._segments:
+            return text.starts[chosen], text.stops[chosen]
+        last = np.searchsorted(text.stops, text.starts[chosen] + np.maximum(wanted, 1))
+        return text.starts[chosen], text.stops[np.minimum(last, end - 1)]
 
     def _assembled(
         self,

@@ -120,6 +120,16 @@ def _make_parity(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
     return _columns(DIGITS[bits], "=", DIGITS[bits.sum(axis=1, keepdims=True) % 2], "\n")
 
 
+def _make_addition(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+    one, other = draws[:, :length] % symbols, draws[:, length:] % symbols
+    digits, carry = [], np.zeros(len(draws), draws.dtype)
+    for place in reversed(range(length)):
+        total = one[:, place] + other[:, place] + carry
+        digits.append(total % symbols)
+        carry = total // symbols
+    return _columns(DIGITS[one], "+", DIGITS[other], "=", DIGITS[np.stack([carry, *reversed(digits)], axis=1)], "\n")
+
+
 def _columns(*parts: np.ndarray | str) -> np.ndarray:
     rows = next(len(part) for part in parts if not isinstance(part, str))
     return np.concatenate(
@@ -184,6 +194,15 @@ SYNTHETIC_TASKS = {
         length=8,
         symbols=2,
     ),
+    "addition": SyntheticTask(
+        "a number, +, another one, =, and their sum, which has one digit more",
+        _make_addition,
+        draws=lambda length: 2 * length,
+        entropy=lambda length, symbols: 2 * length * math.log2(symbols),
+        length=3,
+        symbols=len(DIGITS),
+        answer=lambda length: length + 1,
+    ),
 }
 _LEAST = {"documents": 2, "length": 1, "symbols": 2}
 
@@ -219,6 +238,15 @@ class SyntheticDocuments:
         return self.task.entropy(self.length, self.symbols) / self.size
 
     @property
+    def answer_is_apart(self) -> bool:
+        """Whether the answer is of another class of characters than what comes before it, so that
+        tokens of byte-level BPE, whose words have one class, begin with it.
+        """
+        text = next(self.texts(1, self.name))
+        before, first = text[-2 - self.task.answer(self.length) :][:2]
+        return (before.isalpha(), before.isdecimal()) != (first.isalpha(), first.isdecimal())
+
+    @property
     def chance(self) -> float:
         """Returns the probability that an answer drawn at random is right."""
         return float(self.task.choices(self.symbols)) ** -self.task.answer(self.length)
@@ -241,8 +269,8 @@ USAGE = "synthetic:TASK,documents=20000,length=16,symbols=26"
 def parse(argument: str, field: str = "data.source") -> SyntheticDocuments:
     """Reads TASK or TASK,documents=N,length=N,symbols=N (or ";" for ",").
 
-    `length` counts the symbols that are copied, reversed or read, or the pairs of a key and a digit;
-    `symbols` is the number of different symbols (keys).
+    `length` counts the symbols that are copied, reversed or read, the pairs of a key and a digit, or
+    the digits of a number; `symbols` is the number of different symbols (keys, digits).
 
     Args:
         argument: the text.

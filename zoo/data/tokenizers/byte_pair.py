@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.digits import digits_key, single_digits
 from zoo.data.tokenizers.tokenizer import Tokenizer, interruptible, text_chunks, training_chunks
 from zoo.errors import ConfigError, DataError
 
@@ -35,16 +36,17 @@ class BytePairTokenizer(Tokenizer):
         import tokenizers
 
         size = cls.known_vocab_size(settings)
-        key = f"{size} {training.fingerprint} {tokenizers.__version__}"
-        return cls.load_or_train(key, lambda: cls._trained(training, size))
+        key = f"{size} {training.fingerprint} {tokenizers.__version__}{digits_key(settings)}"
+        return cls.load_or_train(key, lambda: cls._trained(training, size, settings.split_digits))
 
     @classmethod
-    def _trained(cls, training: Documents, size: int) -> Self:
+    def _trained(cls, training: Documents, size: int, split_digits: bool) -> Self:
         from tokenizers import Tokenizer as Model
         from tokenizers import models, pre_tokenizers, trainers
 
         model = Model(models.BPE())
-        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        symbols = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.pre_tokenizer = single_digits([], [symbols]) if split_digits else symbols
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, initial_alphabet=alphabet)
         interruptible(lambda: model.train_from_iterator(training_chunks(training), trainer))

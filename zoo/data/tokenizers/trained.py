@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Any, ClassVar, Self
 
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.digits import digits_key, parts_of_word, single_digits
 from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
 from zoo.data.tokenizers.tokenizer import interruptible, num_extra_ids, training_chunks
 from zoo.errors import DataError
@@ -43,7 +44,7 @@ class TrainedTokenizer(FastTokenizer):
         import tokenizers
 
         versions = f"{tokenizers.__version__} {sentencepiece.__version__} {_RECIPE}"
-        key = f"{settings.vocab_size} {settings.lowercase} {training.fingerprint} {versions}"
+        key = f"{settings.vocab_size} {settings.lowercase} {training.fingerprint} {versions}{digits_key(settings)}"
         return cls.load_or_train(key, lambda: cls._trained(settings, training))
 
     @classmethod
@@ -99,6 +100,10 @@ class WordPieceTokenizer(TrainedTokenizer):
             limit_alphabet=len(first),
             show_progress=False,
         )
+        if settings.split_digits:
+            # In training alone: no piece then holds a digit and another character, so the longest one
+            # at a digit is that digit. The words of a text stay whole, and "##" marks what is inside.
+            model.pre_tokenizer = single_digits([model.pre_tokenizer], [])
         interruptible(lambda: model.train_from_iterator(training_chunks(training), trainer))
         model = untrained(model.get_vocab())
         model.add_special_tokens(list(cls.special_tokens))
@@ -138,9 +143,10 @@ class UnigramTokenizer(TrainedTokenizer):
 
         spelled = [f"<0x{byte:02X}>" for byte in range(256)]
         changes = normalizers.Sequence([normalizers.NFKC(), *([normalizers.Lowercase()] if settings.lowercase else [])])
-        pieces = _unigram_pieces(
-            _words(changes, training), settings.vocab_size - len(spelled) - len(cls.special_tokens)
-        )
+        words = _words(changes, training)
+        if settings.split_digits:
+            words = _split_at_digits(words)
+        pieces = _unigram_pieces(words, settings.vocab_size - len(spelled) - len(cls.special_tokens))
         # Bytes spell what the pieces cannot; they are less probable than any piece.
         lowest = min(score for _, score in pieces) - 10.0
         vocabulary = [*((name, 0.0) for name in cls.special_tokens), *pieces, *((piece, lowest) for piece in spelled)]
@@ -153,10 +159,21 @@ class UnigramTokenizer(TrainedTokenizer):
 
 
 def _words(normalizer: Any, training: Documents) -> Counter[str]:
-    """Counts each word: the text between two spaces."""
+    """Counts each word: the text between two spaces, after the mark of a space."""
     counts: Counter[str] = Counter()
     for chunk in training_chunks(training):
         counts.update(normalizer.normalize_str(chunk).removeprefix(" ").split(" "))
+    return Counter({f"▁{word}": count for word, count in counts.items()})
+
+
+def _split_at_digits(words: Counter[str]) -> Counter[str]:
+    """Counts the parts of words, each digit being one. No piece of these holds a digit and another
+    character, so a text need not be split before its tokens are chosen.
+    """
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for part in parts_of_word(word):
+            counts[part] += count
     return counts
 
 
@@ -171,7 +188,7 @@ def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
     import sentencepiece
 
     model = io.BytesIO()
-    lines = (f"▁{word.translate(_HIDDEN)}\t{count}" for word, count in sorted(words.items()))
+    lines = (f"{word.translate(_HIDDEN)}\t{count}" for word, count in sorted(words.items()))
     try:
         interruptible(
             lambda: sentencepiece.SentencePieceTrainer.Train(
