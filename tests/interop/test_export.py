@@ -142,6 +142,9 @@ def test_the_written_width_is_the_one_that_is_built():
     adjusted = {"model__ffn__match_parameters": True, "model__ffn__dim_multiplier": 1.3, "model__ffn__multiple_of": 40}
     # int(1.3 int(2 x 128 / 3)) = 110.
     assert choose_class(model(**LLAMA | adjusted), None, None).settings["intermediate_size"] == 120
+    falcon = configs.resolve(configs.override(configs.load("falcon:tiny"), {"model.ffn.multiple_of": 100}), 300)
+    found = choose_class(falcon, "FalconForCausalLM", None).settings["ffn_hidden_size"]
+    assert (falcon.model.ffn.hidden_dim, found) == (256, 300)
 
 
 @pytest.mark.parametrize(("class_name", "changes", "problems"), [

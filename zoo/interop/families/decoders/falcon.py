@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
+from zoo.interop.settings.equivalents import hidden_dim
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings, rope_fields, unpack_rope_parameters
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
@@ -151,7 +152,7 @@ CLASSES = {
             "multi_query": lambda view: view.model.attention.num_kv_heads == 1,
             "num_kv_heads": lambda view: view.model.attention.num_kv_heads,
             "bias": lambda view: view.model.attention.bias,
-            "ffn_hidden_size": lambda view: view.model.ffn.hidden_dim,
+            "ffn_hidden_size": lambda view: hidden_dim(view.model),
         },
     )
 }
