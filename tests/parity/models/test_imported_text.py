@@ -16,6 +16,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from publication import systems
 from tests.support.checkpoints_of_others import zoo
 from zoo.inference.loaded_model import load
 
@@ -370,3 +371,16 @@ def test_hidden_tokens_are_read_in_the_frame_of_the_published_tokenizer(imported
     best = torch.softmax(scores[place], 0).sort(descending=True).values[:3].tolist()
     (found,) = run.fill_mask("my teddy bear[MASK] is", count=3)
     assert [one.probability for one in found] == pytest.approx(best, rel=1e-4)
+
+
+def test_the_page_of_systems_names_cases_that_exist():
+    named = {
+        system.text.rpartition("::")[2]
+        for system in systems.read()
+        if system.text.startswith("parity/models/test_imported")
+    }
+    tests = (test_greedy_text_is_that_of_the_published_class, [*WRITERS, *FURTHER]), (
+        test_hidden_tokens_are_read_in_the_frame_of_the_published_tokenizer, MASKED
+    )  # fmt: skip
+    assert named <= {f"{test.__name__}[{writer.__name__}]" for test, writers in tests for writer in writers}
+    assert len(named) > len(WRITERS)
