@@ -7,6 +7,7 @@ python -m publication performance runs/gpu        # GPU measurements into docs/p
 python -m publication error-rates                 # error rates on simulated sweeps
 python -m publication variants                    # the list of variants, and their costs
 python -m publication recipes                     # the page of published recipes
+python -m publication systems                     # the page of the systems of the lectures
 """
 
 import argparse
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import error_rates, noise_record, performance_page, published_recipes, rejudge, variants
+from publication import error_rates, noise_record, performance_page, published_recipes, rejudge, systems, variants
 from publication.page_tables import refresh_page
 from publication.results_index import build
 from zoo.arguments import Parser
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     listing.set_defaults(handler=write_variants)
     recipes = commands.add_parser("recipes", help="write docs/published_recipes.md")
     recipes.set_defaults(handler=write_recipes)
+    table = commands.add_parser("systems", help="write docs/systems.md")
+    table.set_defaults(handler=write_systems)
     rates = commands.add_parser("error-rates", help="simulate sweeps, and write the tables of docs/comparisons.md")
     rates.set_defaults(handler=write_error_rates)
     options = parser.parse_args(arguments)
@@ -92,6 +95,13 @@ def write_recipes(options: argparse.Namespace) -> int:
     if found := list(published_recipes.problems(published_recipes.read(), published_recipes.presets())):
         raise ConfigError([f"{published_recipes.DATA}: {problem}" for problem in found])
     print(published_recipes.write())
+    return 0
+
+
+def write_systems(options: argparse.Namespace) -> int:
+    """Writes the page of systems, unless a statement of it is not true, and prints its path."""
+    del options
+    print(systems.write())
     return 0
 
 

@@ -177,8 +177,8 @@ ITEMS = {
 
 
 @cache
-def presets() -> dict[str, dict[str, Any]]:
-    """Returns the resolved config of each size that was published, flat, by "llama:7b"."""
+def published_configs() -> dict[str, configs.ResolvedConfig]:
+    """Returns the resolved config of each size that was published, by "llama:7b"."""
     found = {}
     for file in sorted((ROOT / "configs").glob("*.py")):
         for size in configs.import_file(file, "config file").SIZES:
@@ -186,8 +186,14 @@ def presets() -> dict[str, dict[str, Any]]:
             if file.stem not in UNPUBLISHED and name not in UNPUBLISHED:
                 # The vocabulary of a tokenizer that is trained on the text is not known yet.
                 vocabulary = 66 if file.stem == "shakespeare_char" else None
-                found[name] = flatten(configs.resolve(configs.load(f"{file}:{size}"), vocab_size=vocabulary))
+                found[name] = configs.resolve(configs.load(f"{file}:{size}"), vocab_size=vocabulary)
     return found
+
+
+@cache
+def presets() -> dict[str, dict[str, Any]]:
+    """Returns the config of each size that was published, resolved and flat, by "llama:7b"."""
+    return {name: flatten(config) for name, config in published_configs().items()}
 
 
 def read() -> list[Pin]:

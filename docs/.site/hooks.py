@@ -1,5 +1,5 @@
 """Makes the pages of the site that are not in docs/: one for every variant, experiment file, notebook,
-command, claim and module of the public API; and leads links there.
+command, claim and module of the public API, and one of sizes; and leads links there.
 """
 
 import ast
@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import zoo
-from publication import variant_pages
+from publication import size_pages, variant_pages
 from publication.claims_table import read_claims
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, Parser
 from zoo.cli.main import main as zoo_command
@@ -167,7 +167,8 @@ def generated_pages() -> dict[str, str | bytes]:
     """Returns {path in the site: content} of all that is made of the code and the results."""
     variants = {f"{VARIANTS}/{name}": text for name, text in variant_pages.pages().items()}
     drawn = {f"{VARIANTS}/{variant_pages.PICTURES}/{name}": svg for name, svg in variant_pages.pictures().items()}
-    return experiment_pages() | api_pages() | command_pages() | claim_pages() | notebook_pages() | variants | drawn
+    written = experiment_pages() | api_pages() | command_pages() | claim_pages() | notebook_pages()
+    return written | {"sizes/index.md": size_pages.page()} | variants | drawn
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -12,6 +12,7 @@ from zoo import config as configs
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
 from zoo.errors import ConfigError
 from zoo.layers.attention.key_values import KeyValues
+from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, split
 from zoo.variants import VARIANTS
@@ -19,7 +20,7 @@ from zoo.variants.computed import FILE, compute, stored
 from zoo.variants.notation import legend
 from zoo.variants.usage import shipped_configs, used_by
 from zoo.variants.variant import BASELINES, has_variant
-from zoo.variants.variant_cost import cached_bytes, inference, resolved
+from zoo.variants.variant_cost import inference, resolved
 from zoo.variants.variant_page import OPTIONAL, SECTIONS, UNREAD, combined_changes, sections
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +137,7 @@ def test_legend_explains_symbols_that_the_text_does_not_define():
 
 
 @pytest.mark.parametrize("name", ["multi-head", "grouped-query", "local-global"])
-def test_cached_bytes_match_the_cache_arrays(name):
+def test_cached_numbers_match_the_cache_arrays(name):
     sizes = {"model.dim": 16, "model.num_layers": 2, "model.attention.num_heads": 8, "model.vocab_size": 300}
     changes = {path: 4 if "window" in path and value else value for path, value in BY_NAME[name].changes.items()}
     config = resolved({**changes, "model.dtype": "bfloat16"}, {**sizes, "data.sequence_length": 12})
@@ -150,7 +151,7 @@ def test_cached_bytes_match_the_cache_arrays(name):
     cache_entries = [
         entry for layer in jax.eval_shape(cache) for entry in layer.values() if isinstance(entry, KeyValues)
     ]
-    assert cached_bytes(config.model, 12) == sum(2 * leaf.size for leaf in jax.tree.leaves(cache_entries))
+    assert cost.cached_numbers(config.model, 12) == sum(leaf.size for leaf in jax.tree.leaves(cache_entries))
     assert cache_entries
 
 

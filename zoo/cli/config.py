@@ -1,16 +1,19 @@
-"""`zoo config show|diff|validate`: inspects configs without training."""
+"""`zoo config show|sizes|diff|validate`: inspects configs without training."""
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 from zoo import config as configs
+from zoo.cli import size_table
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
 EXAMPLES = """examples:
   zoo config show configs/llama.py:7b
   zoo config show configs/gpt2.py:tiny --config.model.norm.kind=rmsnorm --json
+  zoo config sizes llama mistral
   zoo config diff configs/gpt2.py:small configs/llama.py:7b
   zoo config validate configs/llama.py:tiny runs/first/config.json"""
 
@@ -20,7 +23,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "config",
-        help="show, compare or validate configs",
+        help="show, compare or validate configs; tables of sizes",
         epilog=EXAMPLES,
         formatter_class=raw,
         description="Inspects configs: of files and runs, with overrides by dotted path.",
@@ -32,6 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
+    size_table.add_parser(actions).set_defaults(handler=run_sizes, takes_overrides=True)
     diff = actions.add_parser("diff", help="print the fields in which two configs differ")
     diff.add_argument("one", metavar="CONFIG")
     diff.add_argument("other", metavar="CONFIG")
@@ -120,6 +124,25 @@ def _text(value: Any) -> str:
         if isinstance(value, bool)
         else str(value)
     )
+
+
+def run_sizes(args: argparse.Namespace) -> int:
+    """Prints a table of the sizes of families, whose counts are computed from shapes alone."""
+    names = dict.fromkeys(name for family in args.families for name in size_table.sizes_of(family))
+    from zoo.models.model_sizes import model_sizes
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = asdict(model_sizes(resolved_config(name, args.overrides)))
+        except ConfigError as error:
+            lines = [problem if name in problem else f"{name}: {problem}" for problem in error.problems]
+            raise ConfigError(lines) from error
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        size_table.print_table({name: size_table.cells(sizes) for name, sizes in found.items()})
+    return 0
 
 
 def run_diff(args: argparse.Namespace) -> int:

@@ -36,7 +36,7 @@ GROUPS = {
     "models and data": {
         "describe": ("zoo.cli.describe", "list and explain variants, config fields and words"),
         "configs": ("zoo.cli.describe", "list the configs that come with zoo"),
-        "config": ("zoo.cli.config", "show, compare or validate configs"),
+        "config": ("zoo.cli.config", "show, compare or validate configs; tables of sizes"),
         "plan": ("zoo.cli.plan_resources", "plan a run on many devices: memory, communication, time"),
         "data": ("zoo.cli.data", "show the data that a model reads"),
         "doctor": ("zoo.cli.doctor", "show what this machine offers, and how fast it is"),

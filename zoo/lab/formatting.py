@@ -83,3 +83,11 @@ def interval(low: float, high: float) -> str:
 def count(n: int, noun: str) -> str:
     """Returns e.g. `1 seed` or `3 seeds`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def bytes_text(size: int) -> str:
+    """Returns e.g. `512 KiB`, with four significant digits."""
+    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:,.4g} {unit}"
+    return f"{size:,} bytes"

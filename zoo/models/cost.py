@@ -169,6 +169,35 @@ def _predicted_tokens(config: ResolvedConfig, targets: int) -> int:
     return length + 1 - objective.prefix_length if objective.kind in OBJECTIVE_KINDS.having("prefix") else targets
 
 
+def cached_numbers(model: ResolvedConfig, tokens: int = 1) -> int:
+    """Returns how many numbers the self-attention of all layers keeps in a decoder's cache, once it
+    has read so many tokens (`TokenMixer.cached_numbers`); a layer with a window keeps those in it.
+
+    Args:
+        model: the config below `model`, as the decoder sees it.
+        tokens: number of tokens that were read.
+    """
+    pattern, total = tuple(model.layers.pattern), 0
+    for index in range(model.num_layers):
+        layer = layer_kind(model, pattern[index % len(pattern)]) if pattern else model
+        kept = min(tokens, layer.attention.window or tokens)
+        total += ATTENTION_KINDS.code_of(layer.attention.kind).cached_numbers(layer) * kept
+    return total
+
+
+def cross_cached_numbers(model: ResolvedConfig) -> int:
+    """Returns how many numbers the cross-attention of all layers keeps of each token of the encoder's
+    output; 0 where the self-attention of its kind keeps none.
+
+    Args:
+        model: the config below `model`, as the decoder of an encoder-decoder sees it.
+    """
+    attention = model.attention
+    if not (numbers := ATTENTION_KINDS.code_of(attention.kind).cached_numbers(model)):
+        return 0
+    return numbers * attention.cross_kv_heads // attention.num_kv_heads * model.num_layers
+
+
 def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     """Computes the cost of a resolved config without allocating arrays.
 

@@ -108,19 +108,6 @@ def _against(old: float, new: float, unit: str = "") -> str:
     return f"{new:,.0f}{unit}{change}"
 
 
-def cached_bytes(model: configs.ResolvedConfig, context: int) -> float:
-    """Returns the bytes that a decoder's cache holds of the last min(context, window) tokens in all
-    layers (`TokenMixer.cached_numbers`), in numbers of `BYTES`.
-    """
-    pattern, total = tuple(model.layers.pattern), 0
-    for index in range(model.num_layers):
-        layer = configs.layer_kind(model, pattern[index % len(pattern)]) if pattern else model
-        attention = layer.attention
-        numbers = ATTENTION_KINDS.code_of(attention.kind).cached_numbers(layer)
-        total += numbers * min(context, attention.window or context) * BYTES
-    return total
-
-
 def inference(variant: Variant) -> list[str]:
     """Returns what predicting costs: operations of a forward pass, and what a cache holds."""
     base = {} if is_architecture(variant) else BASELINES[variant.baseline]
@@ -135,16 +122,16 @@ def inference(variant: Variant) -> list[str]:
         return [*lines, "An encoder reads all tokens at once, and nothing is cached."]
     own = configs.side(model, "decoder") if model.architecture == "encoder_decoder" else model
     length = SIZE["data.sequence_length"]
-    if not (now := cached_bytes(own, length)):
+    if not (now := BYTES * cost.cached_numbers(own, length)):
         return [*lines, "The cache holds sums of one size, whatever the number of tokens."]
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
-    text = f"The cache of {length:,} tokens holds {_against(cached_bytes(old, length), now, ' bytes')} in bfloat16"
+    old_bytes = BYTES * cost.cached_numbers(old, length)
+    text = f"The cache of {length:,} tokens holds {_against(old_bytes, now, ' bytes')} in bfloat16"
     formula = ATTENTION_KINDS.code_of(own.attention.kind).cache_formula
     text += f": {formula} L numbers per token" if not own.layers.pattern else ""
     if model.architecture == "encoder_decoder":
-        crossed = 2 * own.attention.cross_kv_heads * own.attention.head_dim * own.num_layers * BYTES
-        text += f", and {crossed:,} bytes for each token of the encoder's output"
+        text += f", and {BYTES * cost.cross_cached_numbers(own):,} bytes for each token of the encoder's output"
     return [*lines, f"{text}{_cached_beside_keys(own)}."]
 
 

@@ -16,6 +16,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from publication import systems
 from tests.support.checkpoints_of_others import zoo
 from zoo.inference.loaded_model import load
 
@@ -97,6 +98,16 @@ def t5_single_file(folder):
     return model
 
 
+def t5_1_1(folder):
+    """T5 1.1, which FLAN-T5 is: the same files, gated units and a head of its own."""
+    size = t5(folder).config.vocab_size
+    return transformers.T5ForConditionalGeneration(
+        transformers.T5Config(
+            vocab_size=size, initializer_factor=3.0, feed_forward_proj="gated-gelu", tie_word_embeddings=False, **T5
+        )
+    )
+
+
 def byt5(folder):
     named(folder, tokenizer_class="ByT5Tokenizer")
     settings = transformers.T5Config(
@@ -173,7 +184,80 @@ def llama3(folder):
     )
 
 
+def llama2(folder):
+    """The files of LLaMA; query heads share keys and values."""
+    size = llama(folder).config.vocab_size
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=size, num_key_value_heads=2, **LLAMA))
+
+
+def mistral(folder):
+    """The files of LLaMA; a window that is shorter than the text."""
+    size = llama(folder).config.vocab_size
+    return transformers.MistralForCausalLM(
+        transformers.MistralConfig(vocab_size=size, num_key_value_heads=2, sliding_window=5, **LLAMA)
+    )
+
+
+def gemma3(folder):
+    """SentencePiece with other ids; local and global layers."""
+    own = {"eos_piece": "<eos>", "bos_piece": "<bos>", "add_dummy_prefix": False}
+    (folder / "tokenizer.model").write_bytes(pieces(pad_id=0, eos_id=1, bos_id=2, unk_id=3, **own))
+    named(folder, tokenizer_class="GemmaTokenizer")
+    size = len(transformers.GemmaTokenizer(str(folder / "tokenizer.model")))
+    return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(
+        vocab_size=size, num_key_value_heads=1, head_dim=4, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
+        query_pre_attn_scalar=4, pad_token_id=0, eos_token_id=1, bos_token_id=2, **LLAMA))  # fmt: skip
+
+
+def gpt1(folder):
+    """vocab.json with merges.txt of words in lower case, whose last piece ends in </w>."""
+    model = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    model.train_from_iterator(
+        CORPUS,
+        trainers.BpeTrainer(
+            vocab_size=80, special_tokens=["<unk>", "\n</w>"], end_of_word_suffix="</w>", show_progress=False
+        ),
+    )
+    model.model.save(str(folder))
+    named(folder, tokenizer_class="OpenAIGPTTokenizer")
+    return transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(
+        vocab_size=model.get_vocab_size(), n_positions=64, n_embd=16, n_layer=2, n_head=4, initializer_range=2.0))  # fmt: skip
+
+
+def one_file(folder, name):
+    """tokenizer.json without a frame, whose text ends with <|endoftext|>; returns its size."""
+    named(folder, tokenizer_class=name, bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+    return {
+        "vocab_size": byte_level(folder, ["<|endoftext|>"]),
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "initializer_range": 0.5,
+    }
+
+
+def falcon(folder):
+    size = one_file(folder, "PreTrainedTokenizerFast")
+    return transformers.FalconForCausalLM(transformers.FalconConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, multi_query=True, parallel_attn=True, bias=False,
+        new_decoder_architecture=False, **size))  # fmt: skip
+
+
+def bloom(folder):
+    size = one_file(folder, "BloomTokenizer")
+    return transformers.BloomForCausalLM(transformers.BloomConfig(hidden_size=16, n_layer=2, n_head=4, **size))
+
+
+def mpt(folder):
+    size = one_file(folder, "GPTNeoXTokenizer")
+    return transformers.MptForCausalLM(
+        transformers.MptConfig(d_model=16, n_layers=2, n_heads=4, max_seq_len=64, **size)
+    )
+
+
 WRITERS = (t5, t5_single_file, byt5, mt5, umt5, bart, mbart, gpt2, llama, llama3)
+# Further models, and GPT-1's and Gemma's files; the others read those of another model.
+FURTHER = (t5_1_1, gpt1, llama2, mistral, gemma3, falcon, bloom, mpt)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +292,13 @@ def words(text):
     return re.sub(r"<\d>|\ufffd", "", text).split()
 
 
-@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
+SLOW = [
+    pytest.param(writer, marks=pytest.mark.slow(reason="tests/interop/test_text_frames.py has what their files add"))
+    for writer in FURTHER
+]
+
+
+@pytest.mark.parametrize("writer", [*WRITERS, *SLOW], ids=lambda writer: writer.__name__)
 def test_greedy_text_is_that_of_the_published_class(imported, writer):
     model, tokenizer, run = imported(writer)
     # A forced token counts among the new ones there, and is read here.
@@ -247,17 +337,28 @@ def masked(kind):
         if kind == "bert":
             named(folder, tokenizer_class="BertTokenizer")
             return transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=wordpiece(folder), **settings))
-        size = byte_level(folder, FAIRSEQ, single_file=False)
+        if kind == "distilbert":
+            named(folder, tokenizer_class="DistilBertTokenizer")
+            return transformers.DistilBertForMaskedLM(
+                transformers.DistilBertConfig(
+                    vocab_size=wordpiece(folder), dim=16, n_layers=1, n_heads=4, hidden_dim=32
+                )
+            )
+        settings |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+        settings["vocab_size"] = byte_level(folder, FAIRSEQ, single_file=False)
+        if kind == "longformer":
+            named(folder, tokenizer_class="LongformerTokenizer")
+            return transformers.LongformerForMaskedLM(
+                transformers.LongformerConfig(attention_window=[4], max_position_embeddings=66, **settings)
+            )
         named(folder, tokenizer_class="RobertaTokenizer")
-        return transformers.RobertaForMaskedLM(
-            transformers.RobertaConfig(vocab_size=size, pad_token_id=1, bos_token_id=0, eos_token_id=2, **settings)
-        )
+        return transformers.RobertaForMaskedLM(transformers.RobertaConfig(**settings))
 
     write.__name__ = kind
     return write
 
 
-MASKED = masked("bert"), masked("roberta")
+MASKED = tuple(map(masked, ("bert", "roberta", "distilbert", "longformer")))
 
 
 @pytest.mark.parametrize("writer", MASKED, ids=lambda writer: writer.__name__)
@@ -270,3 +371,16 @@ def test_hidden_tokens_are_read_in_the_frame_of_the_published_tokenizer(imported
     best = torch.softmax(scores[place], 0).sort(descending=True).values[:3].tolist()
     (found,) = run.fill_mask("my teddy bear[MASK] is", count=3)
     assert [one.probability for one in found] == pytest.approx(best, rel=1e-4)
+
+
+def test_the_page_of_systems_names_cases_that_exist():
+    named = {
+        system.text.rpartition("::")[2]
+        for system in systems.read()
+        if system.text.startswith("parity/models/test_imported")
+    }
+    tests = (test_greedy_text_is_that_of_the_published_class, [*WRITERS, *FURTHER]), (
+        test_hidden_tokens_are_read_in_the_frame_of_the_published_tokenizer, MASKED
+    )  # fmt: skip
+    assert named <= {f"{test.__name__}[{writer.__name__}]" for test, writers in tests for writer in writers}
+    assert len(named) > len(WRITERS)

@@ -9,6 +9,7 @@ from zoo.config import AUTO, ResolvedConfig, layer_kind, side
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
+from zoo.lab.formatting import bytes_text
 
 LEFT, ROW = 0.75, 0.5
 """Left edge of the heads, and distance between the rows of queries and keys, in inches."""
@@ -143,12 +144,5 @@ def _sizes(sharing: Sharing) -> str:
     groups = f"{sharing.groups} keys and values" if sharing.groups > 1 else "1 key and value"
     if sharing.source:
         groups = f"keys and values from {sharing.source}"
-    cached = f"; cache: {_bytes(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""
+    cached = f"; cache: {bytes_text(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""
     return f"{heads}, {groups}{cached}"
-
-
-def _bytes(count: int) -> str:
-    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
-        if count >= factor:
-            return f"{count / factor:,.4g} {unit}"
-    return f"{count:,} bytes"
