@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from zoo.config import AUTO, ResolvedConfig, layer_kind, side
+from zoo.layers.feedforward import hidden_dim
 from zoo.models import cost
 
 Size = int | Mapping[str, Any] | None
@@ -70,7 +71,7 @@ def model_sizes(config: ResolvedConfig) -> ModelSizes:
             by_stack(lambda own: own.attention.num_heads),
             by_stack(lambda own: own.attention.num_kv_heads),
             by_stack(lambda own: own.attention.head_dim),
-            by_stack(lambda own: own.ffn.hidden_dim),
+            by_stack(lambda own: AUTO if own.ffn.hidden_dim == AUTO else hidden_dim(own)),
         ),
         parameters=counts["total"] - counts.get("padding", 0),
         sequence_length=data.sequence_length,
