@@ -2,8 +2,7 @@
 
 import argparse
 import json
-import shutil
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.terminal import escape_line
@@ -16,9 +15,6 @@ EPILOG = """examples:
   zoo status runs/norm_placement
   watch zoo status runs/norm_placement
   zoo status runs/norm_placement --json | jq .counts"""
-
-# Characters of a reason for which another column is left out.
-SHORTEST_REASON = 20
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -55,36 +51,28 @@ def run(args: argparse.Namespace) -> int:
         )
         for run in status.runs
     ]
-    rows, left_out = _fitted(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
-    for row in rows:
-        print("  ".join(row).rstrip())
-    if left_out:
-        print(f"not shown at this width: {', '.join(left_out)} (--json has them)")
+    _print_table(rows)
     print(f"{_line(status.name)}: " + ", ".join(f"{count} {state}" for state, count in status.counts.items()))
     return 0
 
 
-def _fitted(rows: list[tuple[str, ...]], width: int | None) -> tuple[list[list[str]], list[str]]:
-    """Returns padded rows that fit a width, without columns that do not, and the names of these.
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    """Prints rows below a header; what is piped is not fitted to a width."""
+    from rich.table import Table
+    from rich.text import Text
 
-    The reason is cut before any column is left out; the run and its state always stay.
-    """
-    names, widths = rows[0], [max(map(len, column)) for column in zip(*rows, strict=True)]
-    kept, left_out = [name for name, *cells in zip(*rows, strict=True) if any(cells)], []
-    size = dict(zip(names, widths, strict=True))
+    from zoo.cli.console import make_console
+    from zoo.lab.launch.fitted_table import UNLIMITED, print_fitted
 
-    def used(reason: int) -> int:
-        """Columns that the table takes with a reason of this length."""
-        return sum((min(reason, size[name]) if name == "reason" else size[name]) + 2 for name in kept) - 2
-
-    for name in ("job", "last activity", "step", "reason"):
-        if width is not None and name in kept and used(SHORTEST_REASON) > width:
-            kept.remove(name)
-            left_out.append(name)
-    if width is not None and "reason" in kept:
-        size["reason"] = min(size["reason"], width - used(0))
-    places = [names.index(name) for name in kept]
-    return [[row[place][: size[names[place]]].ljust(size[names[place]]) for place in places] for row in rows], left_out
+    table, console = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0)), make_console()
+    shown = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    for name, *_ in shown:
+        table.add_column(name, no_wrap=True)
+    for cells in list(zip(*shown, strict=True))[1:]:
+        table.add_row(*map(Text, cells))
+    if not console.is_terminal:
+        console.width = UNLIMITED
+    print_fitted(console, table, ("job", "last activity", "step", "reason"), cut="reason")
 
 
 def _ago(seconds: float | None) -> str:

@@ -9,9 +9,13 @@ from rich.text import Text
 
 # Far more columns than any table needs.
 UNLIMITED = 100_000
+# Characters of a column that is cut for which another one is left out.
+SHORTEST = 20
 
 
-def print_fitted(console: Console, table: Table, dropped_first: Sequence[str], where: str = "--json has them") -> None:
+def print_fitted(
+    console: Console, table: Table, dropped_first: Sequence[str], where: str = "--json has them", cut: str = ""
+) -> None:
     """Prints a table without the columns that do not fit, and a line that names them.
 
     Other columns are folded at the width of the console, so that nothing of them is lost.
@@ -21,15 +25,24 @@ def print_fitted(console: Console, table: Table, dropped_first: Sequence[str], w
         table: the table.
         dropped_first: headers of the columns that may be left out, the least important first.
         where: where the columns can be read, for the line.
+        cut: header of a column whose texts are cut to the room that there is, or to `SHORTEST`, before
+            any column is left out.
     """
-    left_out = []
+    left_out, texts = [], [column for column in table.columns if _header(column.header) == cut]
+    for column in texts:
+        column.max_width = SHORTEST
     for name in dropped_first:
         if _width(console, table) <= console.width:
             break
         kept = [column for column in table.columns if _header(column.header) != name]
         left_out += [name] if len(kept) < len(table.columns) else []
         table.columns[:] = kept
+    for column in texts:
+        room = console.width - _width(console, table) + SHORTEST
+        column.no_wrap, column.overflow, column.max_width = True, "crop", max(SHORTEST, room)
     for column in table.columns:
+        if column in texts:
+            continue
         column.overflow = "fold"
         if _width(console, table) > console.width:
             column.no_wrap = False
