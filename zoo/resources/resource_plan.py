@@ -274,14 +274,14 @@ def lower_bounds(
     """Returns the seconds that a step takes at least, by what limits it.
 
     Memory is read and written at least once for the state, and once for what is kept for the
-    backward pass.
+    backward pass. What is sent is unknown of a program that does not fit.
     """
     peak = kind.bfloat16 if config.model.dtype == "bfloat16" else kind.float32
     kept = sum(size for size, _ in measured.kept)
     return {
         "compute": flops / peak,
         "memory": 2 * (state + kept) / kind.bandwidth,
-        "wire": sum(measured.wire.values()) / kind.wire,
+        **({"wire": sum(measured.wire.values()) / kind.wire} if measured.complete else {}),
     }
 
 
