@@ -1,6 +1,7 @@
-"""Claims with their verdicts in pages written by hand, as lists that `python -m publication results` writes.
+"""Lists of claims with their verdicts in pages written by hand.
 
-A page names the claims, and the list below is made of the table in docs/results/README.md:
+A page names the claims, and `python -m publication results` makes the list below of the table in
+docs/results/README.md:
 
     <!-- claims: P5, P6 -->
 
