@@ -37,7 +37,7 @@ SHALLOW = ("model.dim=16", "model.attention.head_dim=4", "model.num_layers=1")
 def is_light(command):
     """Whether a command reads no run, and makes neither a model nor a tokenizer nor rows."""
     reads_text = command[:2] == ("data", "show") and command[2].endswith(":tiny") and "--text" in command
-    return reads_text or command[0] == "describe" or command[:2] == ("config", "diff")
+    return reads_text or command[0] in ("describe", "config")
 
 
 def shortened(command):
