@@ -30,7 +30,13 @@ def commands(text):
 
 # A run that several pages make is made once.
 COMMANDS = list(dict.fromkeys(command for text in TEXTS.values() for command in commands(text)))
-LESS = ("training.steps=4", "training.eval_every=0", "training.eval_batches=1", "training.checkpoint_every=2")
+LESS = (
+    "training.steps=4",
+    "training.eval_every=0",
+    "training.eval_batches=1",
+    "training.checkpoint_every=2",
+    "schedule.warmup_steps=1",
+)
 SHALLOW = ("model.dim=16", "model.attention.head_dim=4", "model.num_layers=1")
 
 
@@ -48,7 +54,7 @@ def shortened(command):
         return list(command)
     # BERT is a teacher, whose student has half of its layers; what starts from it has its widths.
     smaller = () if "from=" in command[1] else SHALLOW[:2] if "bert" in command[1] else SHALLOW
-    return [*command, *(f"--config.{change}" for change in (*LESS, "schedule.warmup_steps=0", *smaller))]
+    return [*command, *(f"--config.{change}" for change in (*LESS, *smaller))]
 
 
 def test_every_page_has_commands_and_is_in_the_index():
