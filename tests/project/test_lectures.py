@@ -35,7 +35,7 @@ LESS = (
     "training.eval_every=0",
     "training.eval_batches=1",
     "training.checkpoint_every=2",
-    "schedule.warmup_steps=1",
+    "schedule.warmup_steps=2",
 )
 SHALLOW = ("model.dim=16", "model.attention.head_dim=4", "model.num_layers=1")
 
