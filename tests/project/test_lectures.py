@@ -30,13 +30,7 @@ def commands(text):
 
 # A run that several pages make is made once.
 COMMANDS = list(dict.fromkeys(command for text in TEXTS.values() for command in commands(text)))
-LESS = (
-    "training.steps=4",
-    "training.eval_every=0",
-    "training.eval_batches=1",
-    "training.checkpoint_every=2",
-    "schedule.warmup_steps=2",
-)
+LESS = ("training.steps=4", "training.eval_every=0", "training.checkpoint_every=2", "schedule.warmup_steps=2")
 SHALLOW = ("model.dim=16", "model.attention.head_dim=4", "model.num_layers=1")
 
 
@@ -54,7 +48,9 @@ def shortened(command):
         return list(command)
     # BERT is a teacher, whose student has half of its layers; what starts from it has its widths.
     smaller = () if "from=" in command[1] else SHALLOW[:2] if "bert" in command[1] else SHALLOW
-    return [*command, *(f"--config.{change}" for change in (*LESS, *smaller))]
+    # A task is scored on every example.
+    scored = () if "classification" in command[1] else ("training.eval_batches=1",)
+    return [*command, *(f"--config.{change}" for change in (*LESS, *scored, *smaller))]
 
 
 def test_every_page_has_commands_and_is_in_the_index():
@@ -124,7 +120,8 @@ def test_heavy_commands_run(tmp_path, monkeypatch, capsys):
             continue
         assert main(shortened(command)) == 0, command
         out = capsys.readouterr().out
-        assert out.strip(), command
+        # A model that has learned nothing may write spaces.
+        assert out, command
         if command[0] == "draw":
             assert all((tmp_path / line).stat().st_size > 1000 for line in out.split()), command
         if "--dry-run" in command:
