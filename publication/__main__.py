@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from publication import error_rates, noise_record, performance_page, published_recipes, rejudge, systems, variants
+from publication.claim_lines import refresh_claims
 from publication.page_tables import refresh_page
 from publication.results_index import build
 from zoo.arguments import Parser
@@ -25,6 +26,7 @@ from zoo.errors import ConfigError, reported
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TESTS, EXPERIMENTS = ROOT / "docs" / "results", ROOT / "tests" / "claims", ROOT / "experiments"
+LECTURES = ROOT / "docs" / "lectures"
 
 
 @reported
@@ -74,8 +76,15 @@ def judge_again(options: argparse.Namespace) -> int:
 
 
 def _build(output: Path) -> Path:
-    """Writes the pages of an archive; those of this repository have counts in its README too."""
-    return build(output, TESTS, [ROOT / "README.md"] if output == RESULTS else ())
+    """Writes the pages of an archive; those of this repository are also counted in its README, and its
+    claims listed in the pages about lectures.
+    """
+    if output != RESULTS:
+        return build(output, TESTS)
+    index = build(output, TESTS, [ROOT / "README.md"])
+    for page in sorted(LECTURES.glob("*.md")):
+        refresh_claims(page, RESULTS)
+    return index
 
 
 def write_variants(options: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 import zoo
 from publication import size_pages, variant_pages
+from publication.claim_lines import claim_rows
 from publication.claims_table import read_claims
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, Parser
 from zoo.cli.main import main as zoo_command
@@ -121,13 +122,9 @@ def claim_pages() -> dict[str, str]:
     """Returns {path in the site: text} of a page for every claim, and of their index: the claim as
     results/claims.csv has it, and its rows of results/README.md.
     """
-    table = (RESULTS / "README.md").read_text(encoding="utf-8").splitlines()
-    pages, rows = {}, []
+    table, pages, rows = claim_rows(RESULTS), {}, []
     for claim in read_claims(RESULTS).claims:
-        cells = (line[2:-2].split(" | ") for line in table if line.startswith(f"| {claim['id']} | "))
-        # Another table lists the tests of exact claims.
-        found = [row for row in cells if len(row) == 8]
-        if not found:
+        if not (found := table.get(claim["id"], [])):
             raise ValueError(f"results/README.md has no row of claim {claim['id']}: run python -m publication results")
         # The columns are id, claim, source, verdict, effect, size, published and where.
         judged = ["| verdict | effect | size | published | where |", "| --- | --- | --- | --- | --- |"]
@@ -203,8 +200,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leads links to experiment files, variants and, in cli.md, commands to their pages, and leaves
-    the names of other files outside docs/ without a link.
+    """Leads links to experiment files, variants, claims and, in cli.md, commands to their pages, and
+    leaves the names of other files outside docs/ without a link.
     """
     del config
     if page.file.src_uri == "cli.md":
@@ -223,6 +220,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             page_path = inside.removeprefix("../").removesuffix(".py") + ".md"
             if page_path in generated_pages():
                 return f"[{text}]({posixpath.relpath(page_path, folder or '.')})"
+        if inside == "results/README.md" and f"claims/{text}.md" in generated_pages():
+            return f"[{text}]({posixpath.relpath(f'claims/{text}.md', folder or '.')})"
         if inside == f"{VARIANTS}.md" and f"{VARIANTS}/{anchor}.md" in generated_pages():
             return f"[{text}]({posixpath.relpath(f'{VARIANTS}/{anchor}.md', folder or '.')})"
         if inside.startswith("../"):

@@ -1,11 +1,11 @@
 """The glossary, and the words of papers and lectures that `zoo describe` finds in it."""
 
 import re
-import unicodedata
 from pathlib import Path
 
 import pytest
 
+from tests.support.pages import anchors
 from zoo import config as configs
 from zoo.cli import describe, glossary, main
 from zoo.variants import VARIANTS
@@ -95,14 +95,6 @@ def test_every_row_of_the_page_is_an_entry_and_hides_nothing():
     others = VARIANT_NAMES | set(configs.shipped_names(configs.CONFIGS))
     others |= {word for word, meant in describe.synonyms().items() if meant not in configs.BY_PATH}
     assert not others & set(names)
-
-
-def anchors(page):
-    """The anchors of the headings of a page, as Python-Markdown makes them."""
-    for heading in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
-        text = re.sub(r"\[([^\]]*)\]\([^)]*\)|`", r"\1", heading)
-        text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-        yield re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.names[0])
