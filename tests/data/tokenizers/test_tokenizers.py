@@ -30,7 +30,7 @@ known_texts = st.text(alphabet=sorted(set(TEXT)))
 
 def built(kind, size=300, training=TEXT):
     source = Documents.of((training,), "test text")
-    return tokenizer_class(kind).build(SimpleNamespace(kind=kind, vocab_size=size), source, source)
+    return tokenizer_class(kind).build(SimpleNamespace(kind=kind, vocab_size=size, split_digits=False), source, source)
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_bpe_merges_frequent_pairs():
 def test_bpe_learns_from_every_training_document_and_from_no_other():
     texts = "plum " * 30, "kiwi " * 30
     training, source = Documents.of(texts, "training"), Documents.of((*texts, "zuzu " * 99), "source")
-    pieces = BytePairTokenizer.build(SimpleNamespace(vocab_size=265), source, training).pieces
+    pieces = BytePairTokenizer.build(SimpleNamespace(vocab_size=265, split_digits=False), source, training).pieces
     assert {b" plum", b" kiwi"} <= set(pieces)
     assert b"zu" not in pieces
 

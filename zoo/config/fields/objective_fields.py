@@ -75,6 +75,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         minimum=0,
         maximum=2,
         when=FIXED_SHARE,
+        added=True,
     ),
     Field(
         "objective.next_sentence",
@@ -174,6 +175,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
             "all": "all tokens that are read (the training script of DistilBERT, Sanh et al. 2019)",
         },
         when=DISTILLABLE_MASKED,
+        added=True,
     ),
     Field(
         "objective.distillation.temperature",
