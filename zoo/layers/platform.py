@@ -28,7 +28,7 @@ class Platform(NamedTuple):
     @classmethod
     def of(cls, mesh: Mesh) -> "Platform":
         """Returns the platform of a mesh, whose devices need not be those of this process."""
-        return cls._of(mesh.devices.flat)
+        return cls._of(list(mesh.devices.flat))
 
     @classmethod
     def _of(cls, devices: Sequence[jax.Device]) -> "Platform":

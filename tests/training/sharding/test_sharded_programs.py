@@ -18,7 +18,7 @@ MODEL = {
     "model.dim": D, "model.num_layers": LAYERS, "model.attention.num_heads": 8, "model.vocab_size": V,
     "data.batch_size": B, "data.sequence_length": T, "data.tokenizer.kind": "bytes",
     "model.position.kind": "rope", "model.scan_layers": True,
-    "objective.chunk_tokens": 128,
+    "objective.chunk_tokens": 128, "model.attention.implementation": "einsum",
 }  # fmt: skip
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "denoising"}
