@@ -175,8 +175,10 @@ class ResourcePlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether `memory` is within `limit`; None without a device."""
-        return None if self.limit is None else self.memory <= self.limit
+        """Whether `memory` is within `limit` and no compiler says otherwise; None without a device."""
+        if self.limit is None:
+            return None
+        return self.memory <= self.limit and all(stage.measured.complete for stage in self.stages)
 
 
 def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
@@ -359,12 +361,12 @@ def _measure(config: ResolvedConfig, devices: list[jax.Device], state: float | N
 
 
 def _temporaries(sizes: Any, platform: str, state: float) -> float:
-    """Returns the bytes of a compiled program beside the state, by its memory analysis."""
-    if platform == "cpu":
-        return sizes.temp_size_in_bytes
-    results = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
-    together = sizes.argument_size_in_bytes + results + sizes.temp_size_in_bytes + sizes.generated_code_size_in_bytes
-    return max(0.0, together - state)
+    """Returns the bytes of a compiled program beside the state, by its memory analysis.
+
+    The peak of an accelerator's program counts arguments and code, and that results may lie where
+    arguments were.
+    """
+    return sizes.temp_size_in_bytes if platform == "cpu" else max(0.0, sizes.peak_memory_in_bytes - state)
 
 
 @contextmanager
