@@ -87,6 +87,17 @@ def masked_teacher():
     return str(untrained(Path(tempfile.mkdtemp(dir=text().parent)) / "teacher", resolve(ENCODER)))
 
 
+MASKING = tuple(
+    f"objective.{name}"
+    for name in (
+        "select_fraction",
+        "mask_token_fraction",
+        "random_token_fraction",
+        "mask_copies",
+        "whole_words",
+        "rare_token_exponent",
+    )
+)
 # Values to compare with where the default is unsuitable. Functions are called on demand.
 COMPARED_VALUES = {
     "data.tokenizer.vocab_size": 270,
@@ -165,17 +176,7 @@ NEEDS = {
     "model.head.pooler_activation": TASK | ENCODER | {"objective.kind": "classification", "model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     "model.elmo.layer_norm": TASK | ELMO | {"objective.kind": "classification"},
-    **{
-        f"objective.{name}": ENCODER
-        for name in (
-            "select_fraction",
-            "mask_token_fraction",
-            "random_token_fraction",
-            "mask_copies",
-            "whole_words",
-            "rare_token_exponent",
-        )
-    },
+    **dict.fromkeys(MASKING, ENCODER),
     "objective.sampled_softmax": ELMO,
     "objective.future_tokens": {"objective.kind": "multi_token"},
     "objective.future_decay": {"objective.kind": "multi_token"},

@@ -16,6 +16,7 @@ from tests.fields.every_field import (
     BASE,
     BASES,
     COMPARED_VALUES,
+    MASKING,
     NEEDED_BY_CHOICE,
     NEEDED_BY_VALUE,
     NEEDS,
@@ -127,18 +128,7 @@ def test_the_lists_name_fields_that_exist():
 # Other architectures than the default one, and other choices
 
 RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswith("model.elmo."))
-MASKED = tuple(
-    f"objective.{name}"
-    for name in (
-        "select_fraction",
-        "mask_token_fraction",
-        "random_token_fraction",
-        "mask_copies",
-        "whole_words",
-        "rare_token_exponent",
-        "next_sentence",
-    )
-)
+MASKED = (*MASKING, "objective.next_sentence")
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 # Fields of labelled examples, which the bases do not have.
 LABELLED = (

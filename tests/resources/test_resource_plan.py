@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from zoo import config as configs
@@ -82,7 +83,7 @@ STAGES = {"data.batch_stages": (16, 30), "data.length_stages": (8, 50), "trainin
 def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
     """Each stage equals a config with its batch size and sequence length."""
 
-    def measure(config, devices, state):
+    def measure(config, devices):
         return Measured(1e9 / config.data.sequence_length, {}, {}, ((1e6, ""),), ())
 
     monkeypatch.setattr(resource_plan, "measure", measure)
@@ -104,6 +105,22 @@ def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
     assert plan.memory - plan.state == 1e9 / 8
     assert as_json(plan)["run"]["tokens"] == plan.tokens
     assert "stage        30 steps of 512 tokens: 64 rows of 8" in as_lines(plan)
+
+
+def test_a_compiler_that_fails_is_replaced_by_the_simulation(monkeypatch):
+    def measure(config, devices):
+        if devices == ["accelerator"]:
+            raise jax.errors.JaxRuntimeError("INTERNAL: no such layout\nand more")
+        return Measured(1.0, {}, {}, (), ())
+
+    program = resource_plan.abstract_program
+    monkeypatch.setattr(resource_plan, "measure", measure)
+    monkeypatch.setattr(resource_plan, "why_not_compiled", lambda device, devices: "")
+    monkeypatch.setattr(resource_plan, "target_devices", lambda device, devices: ["accelerator"])
+    monkeypatch.setattr(resource_plan, "abstract_program", lambda config, devices: program(config))
+    plan = make_plan(configs.resolve(unflatten(SHALLOW)), "v5e")
+    assert plan.simulated == "the compiler for v5e failed: INTERNAL: no such layout"
+    assert plan.fits
 
 
 def plan_of(config, memory) -> ResourcePlan:

@@ -95,7 +95,7 @@ class TestCompiled:
         (stage,) = plan["stages"]
         sent = stage["measured"]["wire"]
         assert sent.keys() == {"all-reduce"}
-        # float32 gradients of all parameters, and a few numbers beside them.
+        # The all-reduces carry the float32 gradients of all parameters and a few scalars.
         assert sent["all-reduce"] == pytest.approx(2 * 4 * plan["parameters"] * 3 / 4, rel=0.05)
 
     @has_compiler_for("v5e")

@@ -216,10 +216,17 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
     Raises:
         ConfigError: the devices do not fit the config, or an objective that cannot be planned.
     """
-    config = config_for(config, device)
-    devices = jax.devices()
+    config, devices = config_for(config, device), jax.devices()
     if not (simulated := why_not_compiled(device, len(devices))):
-        devices = target_devices(device, len(devices))
+        try:
+            return _plan(config, device, target_devices(device, len(devices)), "")
+        except jax.errors.JaxRuntimeError as error:
+            simulated = f"the compiler for {device} failed: {str(error).splitlines()[0]:.200}"
+    return _plan(config, device, devices, simulated)
+
+
+def _plan(config: ResolvedConfig, device: str | None, devices: list[jax.Device], simulated: str) -> ResourcePlan:
+    """Plans a run on the given devices, which stand for as many of a kind."""
     program = abstract_program(config, devices)
     mesh, kind = program.mesh, None if device is None else DEVICES[device]
     parts, state = accumulation_parts(config, data_parallel_size(mesh)), bytes_on_a_device(program.abstract_state)
@@ -250,7 +257,7 @@ def _stage(
     data = config.data
     if (shape.rows, shape.length) != (data.batch_size, data.sequence_length):
         config = _with_shape(config, shape, parts)
-    measured = measure(config, devices, state)
+    measured = measure(config, devices)
     recomputed = 4 / 3 if config.model.remat == "full" else 1.0
     flops = cost.summary(config).flops_per_token * shape.rows * shape.length / len(devices) * recomputed
     seconds = {} if kind is None else lower_bounds(config, kind, flops, state, measured)
@@ -287,20 +294,19 @@ def lower_bounds(
     }
 
 
-def measure(config: ResolvedConfig, devices: list[jax.Device], state: float) -> Measured:
+def measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
     """Compiles a step of a config for devices and reads what it needs.
 
     Args:
         config: the resolved config.
         devices: those of the process, or those that `target_devices` returns.
-        state: bytes of parameters and optimizer state on each device.
     """
     # With `layers.distinct` the number of stored layers stays, and each is applied once per turn.
     period = max(1, len(config.model.layers.pattern), config.model.layers.distinct)
     depth = config.model.num_layers
     sides = config.model.architecture == "encoder_decoder"
     if config.model.scan_layers or sides or depth <= 4 * period or depth % period:
-        return _measure(config, devices, state)
+        return _measure(config, devices)
     few, more = (_measure(_with_depth(config, turns * period), devices) for turns in (2, 3))
     scale = depth / period - 2
 
@@ -325,9 +331,9 @@ def _with_depth(config: ResolvedConfig, layers: int) -> ResolvedConfig:
     return configs.resolve(configs.override(config, {"model.num_layers": layers}))
 
 
-def _measure(config: ResolvedConfig, devices: list[jax.Device], state: float | None = None) -> Measured:
+def _measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
     program = abstract_program(config, devices)
-    state = bytes_on_a_device(program.abstract_state) if state is None else state
+    state = bytes_on_a_device(program.abstract_state)
     with _planned_kernels(devices[0].platform):
         lowered = lowered_step(config, program)
     try:
