@@ -213,11 +213,21 @@ def told(line: Mapping[str, Any]) -> str:
     return ", ".join([*words, f"{line['seconds']:.0f} s in all"])
 
 
-def has_accelerator() -> bool:
-    """Returns whether JAX finds one, asked in a process of its own, which gives its memory back."""
-    program = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    done = subprocess.run(program, capture_output=True, text=True)
-    return done.returncode == 0 and done.stdout.split()[-1:] != ["cpu"]
+def obstacle(tiny: bool) -> str:
+    """Returns why nothing can be measured here, or "".
+
+    A process of its own imports what the cells need, so that a missing package is found before a device's
+    time is spent on cells that all fail; it ends and gives the device's memory back.
+    """
+    program = "import jax, zoo.inference, zoo.training.trainer; print(jax.default_backend())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment({}, tiny=False)
+    )
+    if done.returncode:
+        return f"zoo cannot be imported: {' '.join(done.stderr.split()[-12:])}"
+    if not tiny and done.stdout.split()[-1:] == ["cpu"]:
+        return "there is no accelerator here; --tiny tries the stages on a CPU"
+    return ""
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -253,8 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.worker:
         work(options.worker, options.cell, options.tiny, options.out)
         return 0
-    if not options.tiny and not has_accelerator():
-        print("there is no accelerator here; --tiny tries the stages on a CPU", file=sys.stderr)
+    if problem := obstacle(options.tiny):
+        print(problem, file=sys.stderr)
         return 2
     # A worker is a group of its own, which nobody else would end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; the same command continues"))

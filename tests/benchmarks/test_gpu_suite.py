@@ -45,7 +45,7 @@ def run_fake_suite(suite, monkeypatch, tmp_path, lines_of):
             suite.work(name, names, options.tiny, options.out)
             return ""
 
-        monkeypatch.setattr(suite, "has_accelerator", lambda: True)
+        monkeypatch.setattr(suite, "obstacle", lambda tiny: "")
         monkeypatch.setattr(suite, "start", start or work)
         code = suite.main(["--out", str(tmp_path), "--stages=cells", *flags])
         return code, measured, lines_of(tmp_path)
@@ -116,11 +116,19 @@ def test_cells_that_may_exceed_the_time_limit_are_not_started(run_fake_suite, ca
     assert run_fake_suite({name: {"x": 1} for name in "abc"}, "--limit=25", together=True)[1] == ["a", "b", "c"]
 
 
-def test_without_an_accelerator_only_dry_runs_start(suite, monkeypatch, tmp_path, capsys, lines_of):
-    monkeypatch.setattr(suite, "has_accelerator", lambda: False)
+def test_without_an_accelerator_only_dry_runs_start(suite, tmp_path, capsys, lines_of):
     assert suite.main(["--out", str(tmp_path)]) == 2
     assert "--tiny" in capsys.readouterr().err
     assert lines_of(tmp_path) == []
+
+
+def test_a_missing_package_is_one_line_and_not_a_failure_of_every_cell(suite, monkeypatch, tmp_path, capsys, lines_of):
+    (tmp_path / "zstandard.py").write_text("raise ModuleNotFoundError(\"No module named 'zstandard'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert suite.main(["--tiny", "--out", str(tmp_path)]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("zoo cannot be imported: ") and printed.endswith("No module named 'zstandard'\n")
+    assert printed.count("\n") == 1 and lines_of(tmp_path) == []
 
 
 def test_processes_are_stopped_at_their_time_limit(suite, tmp_path):
