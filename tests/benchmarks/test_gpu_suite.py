@@ -127,8 +127,10 @@ def test_a_missing_package_is_one_line_and_not_a_failure_of_every_cell(suite, mo
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert suite.main(["--tiny", "--out", str(tmp_path)]) == 2
     printed = capsys.readouterr().err
-    assert printed.startswith("zoo cannot be imported: ") and printed.endswith("No module named 'zstandard'\n")
-    assert printed.count("\n") == 1 and lines_of(tmp_path) == []
+    assert printed.startswith("zoo cannot be imported: ")
+    assert printed.endswith("No module named 'zstandard'\n")
+    assert printed.count("\n") == 1
+    assert lines_of(tmp_path) == []
 
 
 def test_processes_are_stopped_at_their_time_limit(suite, tmp_path):
