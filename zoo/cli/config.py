@@ -1,4 +1,4 @@
-"""`zoo config show|sizes|diff|validate`: inspects configs without training."""
+"""`zoo config show|sizes|diff|validate|schema`: inspects configs without training."""
 
 import argparse
 import json
@@ -15,7 +15,8 @@ EXAMPLES = """examples:
   zoo config show configs/gpt2.py:tiny --config.model.norm.kind=rmsnorm --json
   zoo config sizes llama mistral
   zoo config diff configs/gpt2.py:small configs/llama.py:7b
-  zoo config validate configs/llama.py:tiny runs/first/config.json"""
+  zoo config validate configs/llama.py:tiny runs/first/config.json
+  zoo config schema > zoo.schema.json"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -45,6 +46,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     validate.add_argument("configs", metavar="CONFIG", nargs="+")
     validate.add_argument("--json", action="store_true", help="print one JSON object: {config: [problems]}")
     validate.set_defaults(handler=run_validate, takes_overrides=True)
+    schema = actions.add_parser(
+        "schema",
+        help="print the JSON Schema of configs",
+        description="Prints the JSON Schema (draft 2020-12) of configs as nested JSON objects, such as a run's "
+        "config.json: every field with its type, choices, limits, default and meaning, those of plug-ins (--plugin) "
+        "included. It checks fields one by one; `zoo config validate` also checks combinations.",
+    )
+    schema.set_defaults(handler=run_schema)
 
 
 def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
@@ -181,4 +190,12 @@ def run_validate(args: argparse.Namespace) -> int:
             print(f"{spec}: valid")
     if problems := [f"{spec}: {problem}" for spec, problems in found.items() for problem in problems]:
         raise ConfigError(problems)
+    return 0
+
+
+def run_schema(args: argparse.Namespace) -> int:
+    """Prints the JSON Schema of configs."""
+    from zoo.config.json_schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
     return 0
