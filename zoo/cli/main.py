@@ -40,6 +40,7 @@ GROUPS = {
         "plan": ("zoo.cli.plan_resources", "plan a run on many devices: memory, communication, time"),
         "data": ("zoo.cli.data", "show the data that a model reads"),
         "doctor": ("zoo.cli.doctor", "show what this machine offers, and how fast it is"),
+        "completion": ("zoo.cli.completion", "print a script for completion in a shell"),
         "draw": ("zoo.cli.draw", "draw architectures, attention, masks, positions, sizes"),
     },
 }
