@@ -29,7 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def whole_parser() -> Parser:
-    """Returns the parser of `zoo` with all subcommands, and the fields as flags where they can be set."""
+    """Returns the parser of all subcommands, with fields as flags where they can be set."""
     from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS
 
     parser = Parser(prog="zoo")
