@@ -67,9 +67,10 @@ $(VENV)/.docs: $(VENV)/.base
 docs: $(VENV)/.docs  ## the documentation as a site, in site/; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
-lint: $(VENV)/.test  ## ruff, and docstrings, pages and records against what they describe
+lint: $(VENV)/.test  ## ruff, hadolint, and docstrings, pages and records against what they describe
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(VENV)/bin/hadolint Dockerfile
 	$(RUN) -m tests.lint
 
 clean:

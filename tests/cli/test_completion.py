@@ -38,8 +38,8 @@ def test_other_shells_get_a_script_with_the_commands(shell, capsys):
     assert "zoo" in script
 
 
-def test_without_shtab_one_line_names_the_extra(monkeypatch, capsys):
+def test_without_shtab_one_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("pip install 'ablation-zoo[completion]'")
+    assert line.endswith("which is missing: pip install shtab")

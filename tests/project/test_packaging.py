@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -33,6 +34,24 @@ def zoo(installed, folder, *arguments):
         [sys.executable, "-c", "import sys; from zoo.cli.main import main; sys.exit(main())", *arguments],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(installed)}, capture_output=True, text=True,
     )  # fmt: skip
+
+
+@pytest.mark.promise(reason="a wheel is built")
+def test_a_wheel_can_be_built_from_what_the_dockerfile_copies(tmp_path):
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    for line in (ROOT / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY "):
+            *sources, target = line.split()[1:]
+            for source in sources:
+                assert f"!{source}" in ignored
+                place = tmp_path / target / source if target == "./" else tmp_path / target
+                place.parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, place)
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "made")]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    names = zipfile.ZipFile(next((tmp_path / "made").glob("*.whl"))).namelist()
+    assert {"zoo/shipped/configs/gpt2.py", "zoo/shipped/docs/glossary.md", "zoo/cli/main.py"} <= set(names)
 
 
 @pytest.mark.promise(reason="a wheel is built and installed")

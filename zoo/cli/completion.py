@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         raise ConfigError(
-            "completion scripts are written by shtab, which is not installed: pip install 'ablation-zoo[completion]'"
+            "completion scripts are written by the package shtab, which is missing: pip install shtab"
         ) from None
 
     parser = whole_parser()
