@@ -18,7 +18,6 @@ from zoo.layers.context import Context, DropoutKey, Memory
 from zoo.layers.platform import Platform
 from zoo.layers.position import make_embedded_position
 
-
 ROWS = 2
 """Rows of the batch that is traced: the fewest that can differ."""
 
