@@ -58,6 +58,8 @@ def get_config(argument: str = "560m"):
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 16,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 250880,
             "data.sequence_length": LENGTH,

@@ -51,6 +51,8 @@ def get_config(argument: str = "command-r"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 4,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 256000,
             "data.sequence_length": 8192,

@@ -47,6 +47,8 @@ def get_config(argument: str = "9b"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 4,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 151552,
             "data.sequence_length": 8192,

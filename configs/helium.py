@@ -39,6 +39,8 @@ def get_config(argument: str = "preview-2b"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 8,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 48000,
             "data.sequence_length": 4096,

@@ -42,6 +42,8 @@ def get_config(argument: str = "8b"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 1,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 131072,
             "data.sequence_length": 131072,

@@ -49,6 +49,8 @@ def get_config(argument: str = "15b"):
             "model.tie_embeddings": False,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 8,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 256000,
             "data.sequence_length": 4096,

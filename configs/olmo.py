@@ -59,6 +59,8 @@ def get_config(argument: str = "7b"):
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 16,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 50304,
             "data.sequence_length": 2048,

@@ -64,6 +64,8 @@ def get_config(argument: str = "125m"):
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 16,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 50272,
             "data.sequence_length": 2048,

@@ -59,6 +59,8 @@ def get_config(argument: str = "1.5"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 16,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 51200,
             "data.sequence_length": 2048,

@@ -55,6 +55,8 @@ def get_config(argument: str = "160m"):
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 16,
             "data.tokenizer.kind": "bpe",
             "data.sequence_length": 2048,
             "data.batch_size": 1024,

@@ -45,6 +45,8 @@ def get_config(argument: str = "3b"):
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 8,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 128256,
             "data.sequence_length": 4096,

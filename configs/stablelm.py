@@ -66,6 +66,8 @@ def get_config(argument: str = "2-1.6b"):
             "model.init.scale_residual": True,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 8,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 50304,
             "data.sequence_length": 4096,

@@ -72,6 +72,7 @@ def test_auto_is_derived():
         ({"mesh.data": 3}, ["batch_size=16", "3 devices"]),
         ({"mesh.tensor": 8, "model.attention.num_heads": 4}, ["num_heads=4", "mesh.tensor=8"]),
         ({"mesh.data": 0}, ["mesh.data=0"]),
+        ({"mesh.fsdp": 0}, ["mesh.fsdp=0"]),
         ({"schedule.warmup_steps": 2000}, ["warmup_steps=2000", "steps=1000"]),
         ({"model.position.theta": 5.0}, ["theta", "no effect", "rope"]),
         ({"model.norm.kind": "none", "model.norm.placement": "post"}, ["placement", "no effect"]),

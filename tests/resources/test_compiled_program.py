@@ -81,7 +81,10 @@ TPU = """HloModule jit_step, is_scheduled=true
   %start = (f32[4,8]{1,0}, f32[8,8]{1,0}, u32[]{:S(2)}) fusion(%x), kind=kCustom, calls=%started
   %end = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%ended
   %kernel = f32[4,8]{1,0} custom-call(%x), custom_call_target="tpu_custom_call"
-  ROOT %out = (s32[]{:T(128)}, f32[4,8]{1,0}) tuple(%i, %kernel)
+  %i = s32[]{:T(128)} get-tuple-element(%p), index=0
+  %one = s32[]{:T(128)} constant(1)
+  %next = s32[]{:T(128)} add(%i, %one)
+  ROOT %out = (s32[]{:T(128)}, f32[4,8]{1,0}) tuple(%next, %kernel)
 }
 
 %test (p.1: (s32[], f32[4,8])) -> pred[] {
@@ -115,6 +118,7 @@ def test_programs_for_tpus_are_read():
 @pytest.mark.parametrize(
     ("old", "new", "turns"),
     [("direction=LT", "direction=LE", 6), ("constant(2)", "constant(0)", 7), ("copy(%first)", "negate(%first)", 7),
+     ("constant(1)", "constant(2)", 3), ("%next = s32[]{:T(128)} add", "%next = s32[]{:T(128)} subtract", 5),
      ("constant(7)", "parameter(7)", 1), ("direction=LT", "direction=GT", 1)],
 )  # fmt: skip
 def test_turns_of_a_loop_follow_from_its_condition(old, new, turns):

@@ -6,9 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from zoo.layers.parameter import Linear, zeros
 from zoo.resources import target_devices
+from zoo.resources.compiled_program import CompiledProgram
 from zoo.resources.target_devices import GPUS, SLICES, needed_temporaries, slice_shape, why_not_compiled
 from zoo.training.runtime.device_peaks import DEVICES
 
@@ -69,6 +76,26 @@ def test_needed_memory_is_read_from_a_compilers_error():
 def has_compiler_for(kind):
     """Skips a test where the compiler for a kind of devices is not installed."""
     return pytest.mark.skipif(bool(why_not_compiled(kind, 4)), reason=f"needs a compiler for {kind}")
+
+
+@pytest.mark.aot(reason="a program for TPUs is compiled")
+@has_compiler_for("v5p")
+def test_weights_are_cast_before_they_are_gathered():
+    """A wide matrix is gathered by permutations beside the product, in a loop unrolled by two. Of 16
+    parts a device sends 15 and, as the last turn is whole, two more.
+    """
+    devices, tokens, rows, columns = 16, 2048, 4096, 11008
+    mesh = Mesh(np.array(target_devices.target_devices("v5p", devices)), ("fsdp",))
+    sharding = NamedSharding(mesh, PartitionSpec("fsdp"))
+    graph, weights = nnx.split(Linear(rows, columns, ("embed", "mlp"), False, zeros))
+    apply = jax.jit(
+        lambda weights, x: nnx.merge(graph, weights)(x), in_shardings=(sharding, sharding), out_shardings=sharding
+    )
+    compiled = apply.lower(weights, jax.ShapeDtypeStruct((devices * tokens, rows), jnp.bfloat16)).compile()
+    sent = CompiledProgram(compiled.as_text()).collectives()
+    assert {each.kind for each in sent} == {"collective-permute"}
+    part_in_bfloat16 = 2 * rows * columns / devices
+    assert sum(each.wire_bytes for each in sent) == pytest.approx(17 * part_in_bfloat16, rel=1e-3)
 
 
 @pytest.mark.aot(reason="programs for TPUs and GPUs are compiled")

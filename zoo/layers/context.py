@@ -145,6 +145,8 @@ class Context(ForwardMode):
             vectors of their own; None outside of it.
         published: what the stack's first layer published, by name; in that layer a dict that takes
             it. None in stacks without such layers.
+        kernels: list that collects which implementation each layer chooses for its scores, of which
+            only shapes are computed then; None (the default) disables it.
     """
 
     positions: Int[Array, "#B T"]
@@ -164,6 +166,7 @@ class Context(ForwardMode):
     embedding: Float[Array, "N L D"] | None = None
     tokens: Int[Array, "N L"] | None = None
     published: Mapping[str, Array] | None = None
+    kernels: list[Any] | None = None
 
     def shard_rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
         """Constrains activations so that each row is whole, on the devices that hold that row of the

@@ -1,4 +1,4 @@
-"""Names the attention kernels that a config trains with, without tracing a model."""
+"""Names the attention kernels that a config trains with: one layer of each kind is traced."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,15 +6,20 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
-from zoo.layers.attention import make_attention
-from zoo.layers.context import Context, DropoutKey
+from zoo.layers.attention import make_attention, shared_scores
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice
+from zoo.layers.context import Context, DropoutKey, Memory
 from zoo.layers.platform import Platform
 from zoo.layers.position import make_embedded_position
+
+ROWS = 2
+"""Rows of the batch that is traced: the fewest that can differ."""
 
 
 class LayerKernel(NamedTuple):
@@ -54,14 +59,12 @@ def attention_kernels(config: ResolvedConfig, platform: Platform) -> list[LayerK
     encoder, decoder = side(model, "encoder"), side(model, "decoder")
     read = replace(rows, positions=_positions(source, rows.no_padding), causal=False)
     written = replace(rows, positions=_positions(targets, rows.rows_share_positions))
-    memory = replace(
-        written, causal=False, in_order=False, key_positions=_positions(source, False), padding_last=True, prefix=0,
-        documents=None,
-    )  # fmt: skip
+    hidden = jax.ShapeDtypeStruct((ROWS, source, model.dim), jnp.dtype(model.dtype))
+    memory = Memory(hidden, read.positions, read.keys_end_in_padding, read.no_padding)
     return [
         *_of_stack(encoder, "encoder", read, platform),
         *_of_stack(decoder, "decoder", written, platform),
-        *_of_stack(decoder, "cross-attention", memory, platform, cross=True),
+        *_of_stack(decoder, "cross-attention", replace(written, memory=memory), platform, cross=True),
     ]
 
 
@@ -80,7 +83,7 @@ def _positions(length: int, shared: bool) -> jax.ShapeDtypeStruct:
     """Returns the shape of positions of rows of `length` tokens, which are the same in all rows or
     not.
     """
-    return jax.ShapeDtypeStruct((1 if shared else 2, length), jnp.int32)
+    return jax.ShapeDtypeStruct((1 if shared else ROWS, length), jnp.int32)
 
 
 def _rows(config: ResolvedConfig) -> Context:
@@ -112,12 +115,39 @@ def _of_stack(
 ) -> Iterator[LayerKernel]:
     """Yields the kernel of each kind of layer of a stack."""
     pattern = tuple(model.layers.pattern)
-    biased = not cross and make_embedded_position(model).has_score_bias
     for kind in dict.fromkeys(pattern[: model.num_layers]) or ("",):
         layer = layer_kind(model, kind) if kind else model
-        choice = make_attention(layer, cross).choose_kernel(rows, platform, biased)
+        choice = _choice(model, layer, rows, platform, cross)
         label = ", ".join(part for part in (name, f"kind {kind}" if kind else "") if part) or "all layers"
         if choice is None:
             yield LayerKernel(label, layer.attention.kind, f"model.attention.kind={layer.attention.kind}")
         else:
             yield LayerKernel(label, choice.name, choice.reason)
+
+
+def _choice(
+    model: ResolvedConfig, layer: ResolvedConfig, rows: Context, platform: Platform, cross: bool
+) -> KernelChoice | None:
+    """Returns the kernel that the first layer of a stack chooses, traced with the shapes of rows; None
+    if it has no choice of kernels.
+    """
+    found: list[KernelChoice] = []
+    x = jax.ShapeDtypeStruct((ROWS, rows.positions.shape[1], layer.dim), jnp.dtype(layer.dtype))
+    arrays = {
+        "positions": rows.positions, "documents": rows.documents, "dropout_key": rows.dropout_key,
+        "tokens": jax.ShapeDtypeStruct(x.shape[:2], jnp.int32), "embedding": x,
+    }  # fmt: skip
+    memory = None if rows.memory is None else (rows.memory.hidden, rows.memory.positions)
+    graph, parts = nnx.split((make_attention(layer, cross), make_embedded_position(model)))
+
+    def mix(parts, x, arrays, memory):
+        mixer, position = nnx.merge(graph, parts)
+        if memory is not None:
+            arrays["memory"] = replace(rows.memory, hidden=memory[0], positions=memory[1])
+        context = replace(
+            rows, **arrays, platform=platform, layer_index=0, depth=model.num_layers, published={}, kernels=found
+        )
+        return mixer(x, context, None if cross else shared_scores(position, context))
+
+    jax.eval_shape(mix, parts, x, arrays, memory)
+    return found[0] if found else None

@@ -22,6 +22,7 @@ _CALLED = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_c
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CONDITION = re.compile(r"condition=%?([\w.\-]+)")
+_BODY = re.compile(r"body=%?([\w.\-]+)")
 _DIRECTION = re.compile(r"direction=(LT|LE)")
 _INDEX = re.compile(r"index=(\d+)")
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
@@ -154,7 +155,8 @@ class CompiledProgram:
         """Returns how often the body of a loop runs; None if that is unknown.
 
         XLA's back ends for CPUs and GPUs write it beside the loop. That for TPUs does not; there the
-        condition compares a counter, which grows by one a turn, with a constant.
+        condition compares a counter, to which the body adds a constant, with another. Loops that
+        overlap products with permutations are unrolled, and count by two.
 
         Args:
             name: of the computation that the loop is in.
@@ -172,7 +174,20 @@ class CompiledProgram:
         place = _INDEX.search(counter.attributes) if counter and counter.opcode == "get-tuple-element" else None
         if place is None or limit is None or limit.constant is None:
             return None
-        return limit.constant - self._initial(name, loop, int(place[1])) + (direction[1] == "LE")
+        distance = limit.constant - self._initial(name, loop, int(place[1])) + (direction[1] == "LE")
+        return -(-distance // self._step(loop, int(place[1])))
+
+    def _step(self, loop: Instruction, place: int) -> int:
+        """Returns what the body of a loop adds to its counter, 1 if that is unknown."""
+        found = _BODY.search(loop.attributes)
+        listed = self._computations.get(found[1], []) if found else []
+        body = {each.name: each for each in listed}
+        result = listed[-1] if listed else None
+        following = body.get(result.operands[place]) if result and result.opcode == "tuple" else None
+        if following is None or following.opcode != "add":
+            return 1
+        added = (body[operand].constant for operand in following.operands if operand in body)
+        return next((constant for constant in added if constant is not None and constant > 0), 1)
 
     def _initial(self, name: str, loop: Instruction, place: int) -> int:
         """Returns the value that the counter of a loop begins with, 0 if it is not a constant."""

@@ -25,7 +25,7 @@ from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
 from zoo.resources.attention_stand_in import fused_attention_stand_in
 from zoo.resources.compiled_program import CompiledProgram
-from zoo.resources.target_devices import GPU_OPTIONS, SLICES, needed_temporaries, target_devices, why_not_compiled
+from zoo.resources.target_devices import SLICES, compile_for, needed_temporaries, target_devices, why_not_compiled
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, undivided_dimensions
 from zoo.training.runtime.device_peaks import DEVICES, DeviceKind
@@ -220,7 +220,8 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
     if not (simulated := why_not_compiled(device, len(devices))):
         try:
             return _plan(config, device, target_devices(device, len(devices)), "")
-        except jax.errors.JaxRuntimeError as error:
+        except (jax.errors.JaxRuntimeError, NotImplementedError) as error:
+            # JAX asks the GPU of the process, of which there is none, whether cuDNN takes wide heads.
             simulated = f"the compiler for {device} failed: {str(error).splitlines()[0]:.200}"
     return _plan(config, device, devices, simulated)
 
@@ -337,7 +338,7 @@ def _measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
     with _planned_kernels(devices[0].platform):
         lowered = lowered_step(config, program)
     try:
-        compiled = lowered.compile(GPU_OPTIONS if devices[0].platform == "gpu" else None)
+        compiled = compile_for(devices[0].platform, lowered)
     except jax.errors.JaxRuntimeError as error:
         if (needed := needed_temporaries(error, state)) is None:
             raise

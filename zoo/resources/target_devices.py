@@ -72,7 +72,7 @@ _GPU_LIMITS = """threads_per_block_limit: 1024 threads_per_warp: 32 shared_memor
     block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535"""
 GPUS_OF_A_HOST = 8
 # Without a GPU nothing can be timed, so the compiler must not choose kernels by their time.
-GPU_OPTIONS = {"xla_gpu_autotune_level": "0"}
+GPU_OPTIONS: dict[str, str | bool] = {"xla_gpu_autotune_level": "0"}
 _UNITS = {"K": KIB, "M": MIB, "G": GIB, "T": 2**40}
 # libtpu's two errors; the first counts arguments too.
 _NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm")
@@ -158,6 +158,20 @@ def _description(kind: str) -> str:
     l2_cache_size: {gpu.cache} device_memory_size: {peaks.memory:.0f} memory_bandwidth: {peaks.bandwidth:.0f}
     cuda_compute_capability {{ major: {major} minor: {minor} }} }}
     platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{gpu.name}" """
+
+
+def compile_for(platform: str, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    """Compiles a program for devices of a platform, which need not be here."""
+    if platform != "gpu":
+        return lowered.compile()
+    try:
+        return lowered.compile(GPU_OPTIONS)
+    except jax.errors.JaxRuntimeError as error:
+        if "output tile sizes" not in str(error):
+            raise
+        # XLA's Triton kernels cannot cut some products with dimensions that are no powers of two, such
+        # as the 114 tokens of T5's targets. Where kernels are timed, cuBLAS takes their place.
+        return lowered.compile(GPU_OPTIONS | {"xla_gpu_enable_triton_gemm": False})
 
 
 def needed_temporaries(error: Exception, arguments: float) -> float | None:

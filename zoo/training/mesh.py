@@ -33,7 +33,12 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
     """
     devices = jax.devices() if devices is None else devices
     data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
-    if data == -1:
+    if fsdp == -1:
+        data = max(data, 1)
+        if len(devices) % (data * tensor):
+            raise ConfigError(f"{len(devices)} devices are not divisible by mesh.data={data} x mesh.tensor={tensor}")
+        fsdp = len(devices) // (data * tensor)
+    elif data == -1:
         if len(devices) % (fsdp * tensor):
             raise ConfigError(f"{len(devices)} devices are not divisible by mesh.fsdp={fsdp} x mesh.tensor={tensor}")
         data = len(devices) // (fsdp * tensor)

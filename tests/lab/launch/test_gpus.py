@@ -139,6 +139,8 @@ def test_without_gpus_nothing_is_set_or_refused(machine, jobs, mesh):
 @pytest.mark.parametrize(("mesh", "devices"), [
     ({}, None),
     ({"fsdp": 2}, None),
+    ({"fsdp": -1}, None),
+    ({"data": 2, "fsdp": -1}, None),
     ({"data": 4}, None),
     ({"data": 2, "tensor": 2}, None),
     ({"data": 1}, "5"),

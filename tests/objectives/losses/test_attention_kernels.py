@@ -4,7 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.support.added_kinds import registered_kinds
 from tests.support.building import by_default, tiny
+from zoo import plugin
+from zoo.errors import ConfigError
 from zoo.layers.attention import softmax_attention
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
@@ -62,6 +65,7 @@ CASES = {
     "T5, shorter rows": HALF | ENCODER | T5 | {"data.row_format": "doc_sentences"},
     "Shaw": HALF | {"model.position.kind": "shaw"},
     "Shaw's keys": HALF | {"model.position.kind": "shaw", "model.position.relative_values": False},
+    "forgetting": HALF | {"model.attention.kind": "forgetting"},
     "documents": HALF | {"data.isolate_documents": True},
     "documents, banded": HALF | LONG | {"data.isolate_documents": True, "model.attention.window": 9},
     "offsets": HALF | {"data.position_offsets": (0, 2), "model.position.kind": "learned"},
@@ -193,6 +197,7 @@ OF_QUERIES = "a bias on the scores that depends on the queries"
     ("T5, shorter rows", [BIAS_OF_ROWS]),
     ("Shaw", [f"{OF_QUERIES}; a bias on the values"]),
     ("Shaw's keys", [OF_QUERIES]),
+    ("forgetting", [BIAS_OF_ROWS]),
     ("documents", [""]),
     ("documents, banded", [""]),
     ("offsets", [""]),
@@ -243,3 +248,77 @@ def test_there_is_a_line_for_each_distinct_kernel():
         "banded rows (kind local), not fused: no GPU",
         "rows (kind global), not fused: no GPU",
     ]
+
+
+class TokenBias(plugin.SoftmaxAttention):
+    """score_h(t, s) + x_s . w_h."""
+
+    def __init__(self, config, cross=False, gain=1.0):
+        super().__init__(config, cross, gain)
+        self.added = plugin.Linear(config.dim, config.attention.num_heads, ("embed", "heads"), False, plugin.zeros)
+
+    def __call__(self, x, context, shared=None):
+        own = jnp.repeat(self.added(x).swapaxes(1, 2)[:, :, None], x.shape[1], axis=2)
+        return super().__call__(x, context, own if shared is None else own + shared)
+
+
+class HeadBias(plugin.SoftmaxAttention):
+    """score_h(t, s) + h / (1 + t), the same in all rows."""
+
+    def __call__(self, x, context, shared=None):
+        heads, queries = jnp.arange(self.config.num_heads), jnp.arange(x.shape[1])
+        own = jnp.broadcast_to(heads[:, None, None] / (1 + queries[:, None]), (len(heads), x.shape[1], x.shape[1]))[
+            None
+        ]
+        return super().__call__(x, context, own if shared is None else own + shared)
+
+
+class FixedSink(plugin.SoftmaxAttention):
+    """A sink of 1 in every head."""
+
+    @property
+    def sink_scores(self):
+        return jnp.ones(self.config.num_heads)
+
+
+class QueryPosition(plugin.Position):
+    """score_h(t, s) + |q_t|^2 / (1 + |t - s|), without a word about the queries."""
+
+    def score_bias(self, q, q_positions, k_positions):
+        distance = jnp.abs(q_positions[:, None, :, None] - k_positions[:, None, None, :])
+        return jnp.square(q).sum(axis=-1).swapaxes(1, 2)[..., None] / (1 + distance)
+
+
+OWN = [
+    *(
+        (
+            plugin.Kind("model.attention.kind", name, name, plugin.traits("model.attention.kind", "softmax")),
+            implementation,
+        )
+        for name, implementation in {"own_rows": TokenBias, "own_heads": HeadBias, "own_sink": FixedSink}.items()
+    ),
+    (
+        plugin.Kind("model.position.kind", "own_queries", "own", plugin.traits("model.position.kind", "alibi")),
+        QueryPosition,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "reason"),
+    [("attention", "own_rows", BIAS_OF_ROWS), ("attention", "own_heads", ""), ("attention", "own_sink", "sinks"),
+     ("position", "own_queries", BIAS_OF_ROWS)],
+)  # fmt: skip
+def test_kernels_of_plug_ins_follow_from_what_is_traced(field, name, reason, monkeypatch):
+    """A class need not say what it adds to the scores."""
+    with registered_kinds(*OWN):
+        changes = HALF | {f"model.{field}.kind": name}
+        (found,) = attention_kernels(tiny(changes), HOPPER)
+        assert (found.kernel, found.reason) == ("einsum" if reason else "cudnn", reason)
+        assert traced(tiny(changes), HOPPER, monkeypatch) == {"all layers": found.kernel}
+        named = tiny(changes | {"model.attention.implementation": "cudnn"})
+        if reason == BIAS_OF_ROWS:
+            with pytest.raises(ConfigError, match="cudnn does not support a bias on the scores that differs"):
+                attention_kernels(named, HOPPER)
+        elif not reason:
+            assert attention_kernels(named, HOPPER)[0].kernel == "cudnn"

@@ -198,11 +198,21 @@ def test_schedule_free_average_is_sharded_like_the_parameters():
     assert 3 * held <= bytes_on_a_device(state) < 3 * held + 64
 
 
+def test_either_axis_takes_the_devices_that_the_others_leave(monkeypatch):
+    monkeypatch.setattr("zoo.training.mesh.Mesh", lambda devices, axes, axis_types: devices.shape)
+    devices = jax.devices()[:1] * 8
+    sizes = {(-1, 2): (4, 2, 1), (-1, -1): (1, 8, 1), (2, -1): (2, 4, 1), (4, 2): (4, 2, 1)}
+    for (data, fsdp), shape in sizes.items():
+        assert make_mesh(configs.resolve(small(mesh__data=data, mesh__fsdp=fsdp)), devices) == shape
+
+
 def test_a_mesh_that_does_not_fit_is_refused_by_name():
     device = jax.devices()[:1]
     with pytest.raises(ConfigError, match=r"mesh.data=1 x mesh.fsdp=2 x mesh.tensor=1 is 2, but there are 1 devices"):
         make_mesh(configs.resolve(small(mesh__data=1, mesh__fsdp=2)), device)
     with pytest.raises(ConfigError, match=r"are not divisible by mesh.fsdp=2"):
         make_mesh(configs.resolve(small(mesh__fsdp=2)), device)
+    with pytest.raises(ConfigError, match=r"1 devices are not divisible by mesh.data=2 x mesh.tensor=1"):
+        make_mesh(configs.resolve(small(mesh__data=2, mesh__fsdp=-1)), device)
     with pytest.raises(ConfigError, match=r"data.batch_size=8 .* 3 devices"):
         make_mesh(configs.resolve(small()), device * 3)

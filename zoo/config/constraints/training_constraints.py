@@ -73,9 +73,10 @@ def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]])
 def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
     data, fsdp, tensor = flat["mesh.data"], flat["mesh.fsdp"], flat["mesh.tensor"]
-    if data == 0:
-        yield "mesh.data=0 must be -1 (all remaining devices) or at least 1"
-    rows, parts = fsdp * max(data, 1), 1 if accumulation == AUTO else accumulation
+    for name, size in (("data", data), ("fsdp", fsdp)):
+        if size == 0:
+            yield f"mesh.{name}=0 must be -1 (all remaining devices) or at least 1"
+    rows, parts = max(fsdp, 1) * max(data, 1), 1 if accumulation == AUTO else accumulation
     if batch % parts == 0 and (batch // parts) % rows:
         in_parts = "" if accumulation == AUTO else f" in training.accumulation_steps={accumulation} parts"
         yield f"data.batch_size={batch}{in_parts} is not divisible by the {rows} devices of mesh.data x mesh.fsdp"

@@ -202,9 +202,11 @@ MESH_FIELDS: tuple[Field, ...] = (
         "mesh.data",
         -1,
         int,
-        "devices that split the batch and hold all parameters; -1: all remaining devices",
+        "devices that split the batch and hold all parameters; -1: all remaining devices, or with mesh.fsdp=-1 one",
         minimum=-1,
     ),
-    Field("mesh.fsdp", 1, int, "devices that split the batch and the parameters", minimum=1),
+    Field(
+        "mesh.fsdp", 1, int, "devices that split the batch and the parameters; -1: all remaining devices", minimum=-1
+    ),
     Field("mesh.tensor", 1, int, "devices that split heads, hidden units and vocabulary", minimum=1),
 )

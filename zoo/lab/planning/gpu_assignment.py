@@ -39,8 +39,8 @@ class GpuAssignment:
         if not self.gpus:
             return {}
         if self.jobs == 1:
-            number = len(self.gpus) if config.mesh.data == -1 else _mesh_size(config)
-            # A mesh without mesh.data=-1 has to have exactly as many devices as the process sees.
+            number = len(self.gpus) if -1 in (config.mesh.data, config.mesh.fsdp) else _mesh_size(config)
+            # A mesh without -1 has to have exactly as many devices as the process sees.
             return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus[:number])} if number < len(self.gpus) else {}
         variables = {"CUDA_VISIBLE_DEVICES": self.gpus[slot % len(self.gpus)]}
         if self._shares_memory():
@@ -91,9 +91,9 @@ class GpuAssignment:
 
 
 def _mesh_size(config: ResolvedConfig) -> int:
-    """Returns the devices that a run needs at least: -1 in mesh.data counts as 1."""
+    """Returns the devices that a run needs at least: -1 counts as 1."""
     mesh = config.mesh
-    return max(mesh.data, 1) * mesh.fsdp * mesh.tensor
+    return max(mesh.data, 1) * max(mesh.fsdp, 1) * mesh.tensor
 
 
 def _named(gpus: tuple[str, ...]) -> str:

@@ -53,8 +53,6 @@ class ForgettingAttention(SoftmaxAttention):
     `attention.forget_bias`.
     """
 
-    row_bias = True
-
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         heads, first = config.attention.num_heads, config.attention.forget_bias

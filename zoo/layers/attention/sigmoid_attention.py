@@ -37,8 +37,6 @@ class SoftmaxPlusOneAttention(SoftmaxAttention):
     It is attention with a sink b_h that is fixed at 0, since exp(0) = 1; `attention.sinks` learns b_h.
     """
 
-    has_sink = True
-
     @property
     def sink_scores(self) -> Float[Array, " H"]:
         """Returns a score of 0 for every head."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -36,9 +37,6 @@ class SoftmaxAttention(Attention):
     """Description of weights other than the softmax of one head's scores; "" for the softmax. Kernels
     must support the feature "weights"."""
 
-    row_bias: bool = False
-    """Whether a bias that differs between rows is added to the scores."""
-
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = config.attention
@@ -57,11 +55,6 @@ class SoftmaxAttention(Attention):
             self.global_query, self.global_key, self.global_value = self.make_projections(
                 config, attention.num_query_heads, attention.num_kv_heads, gain
             )
-
-    @property
-    def has_sink(self) -> bool:
-        """Returns whether a sink takes part in the softmax."""
-        return self.sinks is not None
 
     @property
     def sink_scores(self) -> Float[Array, " H"] | None:
@@ -169,44 +162,48 @@ class SoftmaxAttention(Attention):
         )  # fmt: skip
 
     def choose_kernel(
-        self, context: Context, platform: Platform, biased: bool, value_dim: int | None = None
+        self, context: Context, platform: Platform, scoring: Scoring, bias_rows: int, value_dim: int
     ) -> KernelChoice:
         """Returns what computes the product of all tokens on a platform.
 
         Args:
             context: the rows; of its arrays only the shapes are read.
             platform: the devices.
-            biased: a term that all layers share is added to the scores.
-            value_dim: width of the values; by default `self.value_dim`.
+            scoring: parameters of the scores.
+            bias_rows: rows of what is added to the scores, 1 if all rows share it, 0 for nothing.
+            value_dim: width of the values.
         """
         config, position = self.config, self.position
-        biased = biased or position.has_score_bias or self.row_bias
+        biased = bias_rows > 0
         block = window_block(context, self.window_span)
         fused_block = block if fused_mask(context, self.window, self.global_tokens) == Mask.ARRAY else 0
         asked = {
             "score": "a bias on the scores" * biased,
             "query_score": "a bias on the scores that depends on the queries" * position.reads_query,
             "row_score": "a bias on the scores that differs between rows or blocks"
-            * (biased and (self.row_bias or not context.rows_share_positions or block > 0)),
+            * (not position.reads_query and (bias_rows > 1 or (biased and block > 0))),
             "documents": "packed documents kept apart" * (context.documents is not None),
             "dropout": "dropout on the probabilities" * (config.dropout > 0 and context.dropout_key is not None),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
-            "sinks": "sinks" * self.has_sink,
-            "weights": self.weighting,
+            "sinks": "sinks" * (scoring.sinks is not None),
+            "weights": self.weighting or "weights of its own" * (scoring.weigh is not None),
             "value": "a bias on the values" * position.has_value_bias,
             "padding": "rows that may have padding" * (not context.causal and not context.no_padding),
             "prefix": "a prefix that all tokens see" * (context.causal and context.prefix > 0),
             "dilations": "dilated windows" * bool(self.dilations),
             "centred_window": "a window on both sides" * (self.window > 0 and not context.causal),
-            "value_width": "values of another width than keys"
-            * ((self.value_dim if value_dim is None else value_dim) != self.key_dim),
+            "value_width": "values of another width than keys" * (value_dim != self.key_dim),
         }
         return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block)
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
-        choice = self.choose_kernel(
-            context, context.platform or Platform.here(), scoring.shared is not None, v.shape[-1]
-        )
+        bias = jax.eval_shape(scoring.total_bias, q, context.positions, context.effective_key_positions)
+        bias_rows = 0 if bias is None else bias.shape[0]
+        choice = self.choose_kernel(context, context.platform or Platform.here(), scoring, bias_rows, v.shape[-1])
+        if context.kernels is not None:
+            context.kernels.append(choice)
+            # Where only the choice is wanted, the kernel's platform need not be here.
+            choice = KernelChoice("einsum")
         kernel = KERNELS[choice.kernel]
         if choice.block:
             return banded_attention(kernel, choice.block, q, k, v, context, scoring)

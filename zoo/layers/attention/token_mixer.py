@@ -8,9 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice
 from zoo.layers.context import Context
-from zoo.layers.platform import Platform
 from zoo.layers.position import Position
 
 SharedScores = Callable[[Array], Array]
@@ -55,18 +53,6 @@ class TokenMixer(nnx.Module):
                 a cache, a function key positions -> array, since cache sizes differ by layer.
         """
         raise NotImplementedError
-
-    def choose_kernel(self, context: Context, platform: Platform, biased: bool) -> KernelChoice | None:
-        """Returns which implementation of attention mixes the tokens of a row; None for a mixer that
-        has no choice of implementations.
-
-        Args:
-            context: the rows; of its arrays only the shapes are read.
-            platform: the devices.
-            biased: a term that all layers share is added to the scores.
-        """
-        del context, platform, biased
-        return None
 
     @staticmethod
     def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
