@@ -50,6 +50,8 @@ def test_what_a_run_leaves_behind(straight):
     assert meta["attention_kernels"] == [
         {"layers": "all layers", "kernel": "einsum", "reason": "model.attention.implementation=einsum"}
     ]
+    # The config names the kernel, so no rule chose it.
+    assert meta["short_rows_by_einsum"] is False
     assert "peak_memory" not in status
     assert meta["versions"]["jax"]
     assert meta["parameters"]["total"] == sum(meta["parameters"][part] for part in ("embedding", "body", "heads"))

@@ -11,14 +11,20 @@ from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.files import write_json
+from zoo.layers.attention import softmax_attention
+from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.context import DropoutKey
+from zoo.layers.platform import ROWS_FROM
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode
 from zoo.training.accumulation import accumulate_gradients
 from zoo.training.mesh import make_mesh
-from zoo.training.step import fast_compilation
+from zoo.training.records.resume_checks import recorded_rows_from
+from zoo.training.records.run_folder import RunFolder
+from zoo.training.step import fast_compilation, make_program
 from zoo.training.update import uses_dropout
 
 
@@ -335,3 +341,30 @@ def test_tokens_metric_counts_tokens_read_not_scored():
 ])  # fmt: skip
 def test_program_knows_whether_it_uses_dropout(changes, expected):
     assert uses_dropout(configs.resolve(configs.override(configs.default(), changes))) is expected
+
+
+@pytest.mark.parametrize(("meta", "kernel"), [
+    ({"attention_kernels": [{"kernel": "rows"}]}, "rows"),
+    ({"attention_kernels": [{"kernel": "einsum"}]}, "einsum"),
+    ({"attention_kernels": [{"kernel": "rows"}], "short_rows_by_einsum": False}, "einsum"),
+    ({}, "einsum"),
+])  # fmt: skip
+def test_a_resumed_run_keeps_the_kernel_of_an_earlier_version(tmp_path, monkeypatch, meta, kernel):
+    """Rows of 16 tokens are short: now they would be computed by einsum."""
+    config = configs.resolve(small(model__attention__implementation="auto"))
+    write_json(tmp_path / "meta.json", meta)
+    assert recorded_rows_from(RunFolder(tmp_path)) == ROWS_FROM  # It has no checkpoint.
+    (tmp_path / "checkpoints" / "3").mkdir(parents=True)
+    called = []
+    monkeypatch.setattr(
+        softmax_attention,
+        "KERNELS",
+        {name: lambda *each, name=name: called.append(name) or KERNELS[name](*each) for name in KERNELS},
+    )
+    model, objective, mesh = make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config)
+    program = make_program(config, model, objective, mesh, recorded_rows_from(RunFolder(tmp_path)))
+    batch = {"tokens": jax.ShapeDtypeStruct((8, 17), jnp.int32)}
+    arguments = program.abstract_state, batch, program.constants.abstract()
+    jax.eval_shape(program.train_step, *arguments)
+    jax.eval_shape(program.eval_step, program.abstract_state["params"], program.abstract_state["stats"], *arguments[1:])
+    assert called == [kernel] * 2

@@ -26,15 +26,19 @@ class ProgramCache:
         """Returns the program of a run, made now or for an earlier run."""
         if loaded.objective.teacher is not None:
             # It holds the teacher's weights, which are read again for each run.
-            return make_program(config, loaded.model, loaded.objective, loaded.mesh)
-        key = program_key(flatten(config)), _digest(loaded.objective), loaded.mesh
+            return _make(config, loaded)
+        key = program_key(flatten(config)), _digest(loaded.objective), loaded.mesh, loaded.rows_from
         program = self._programs.pop(key, None)
         if program is None:
-            program = make_program(config, loaded.model, loaded.objective, loaded.mesh)
+            program = _make(config, loaded)
         self._programs[key] = program
         while len(self._programs) > MAX_PROGRAMS:
             self._programs.popitem(last=False)
         return program
+
+
+def _make(config: ResolvedConfig, loaded: Loaded) -> Program:
+    return make_program(config, loaded.model, loaded.objective, loaded.mesh, loaded.rows_from)
 
 
 def _digest(objective: Objective) -> str:

@@ -57,6 +57,7 @@ from zoo.training.records.resume_checks import (
     check_same_run,
     check_same_teacher,
     check_unseen_text,
+    recorded_rows_from,
     restore_config,
     warnings_of,
 )
@@ -126,6 +127,7 @@ class Loaded:
         dataset: the data, with the tokenizer.
         model: the abstract model.
         objective: the objective of this model.
+        rows_from: see `Platform`; a resumed run keeps that of its start.
         translation: scores translations; None except for translation.
     """
 
@@ -134,6 +136,7 @@ class Loaded:
     dataset: Dataset
     model: nnx.Module
     objective: Objective
+    rows_from: int
     translation: TranslationEvaluator | None
 
 
@@ -238,7 +241,13 @@ def load(checked: Checked, datasets: data.SharedDatasets) -> Loaded:
     if reads_ids and not checked.folder.steps:
         check_same_tokenizer(config.training.start_from, "training.start_from", dataset.tokenizer)
     return Loaded(
-        checked=checked, mesh=mesh, dataset=dataset, model=model, objective=objective, translation=translation
+        checked=checked,
+        mesh=mesh,
+        dataset=dataset,
+        model=model,
+        objective=objective,
+        rows_from=recorded_rows_from(checked.folder),
+        translation=translation,
     )
 
 
@@ -256,7 +265,7 @@ def start(loaded: Loaded, program: Program) -> Started:
     checked, dataset = loaded.checked, loaded.dataset
     config, folder, log = checked.config, checked.folder, checked.request.log
     size = cost.summary(config)
-    kernels = attention_kernels(config, Platform.here())
+    kernels = attention_kernels(config, Platform.here()._replace(rows_from=loaded.rows_from))
     for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, kernels, folder.path):
         log(line)
     for line in [*dataset.summary().get("warnings", []), *undivided_dimensions(config, loaded.mesh)]:

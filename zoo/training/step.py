@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.layers.activation_sharding import activation_sharding
-from zoo.layers.platform import Platform
+from zoo.layers.platform import ROWS_FROM, Platform
 from zoo.models.functional import Params, Stats, split
 from zoo.nested import flatten
 from zoo.objectives import Objective
@@ -134,7 +134,9 @@ class Program:
         return data_parallel_size(self.mesh)
 
 
-def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective, mesh: Mesh) -> Program:
+def make_program(
+    config: ResolvedConfig, model: nnx.Module, objective: Objective, mesh: Mesh, rows_from: int = ROWS_FROM
+) -> Program:
     """Builds the functions of a run; nothing is compiled before it is called.
 
     Args:
@@ -142,13 +144,14 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         model: the abstract model.
         objective: the objective of this model.
         mesh: the devices.
+        rows_from: see `Platform`.
     """
-    step = UpdateStep(config, model, objective)
+    step = UpdateStep(config, model, objective, rows_from)
     optimizer = step.optimizer()
     abstract, constants = abstract_state(model, optimizer, mesh), RunConstants(config, objective, mesh)
     state, rows, replicated = shardings_of(abstract), batch_sharding(mesh), replicated_sharding(mesh)
     arguments = (state, rows, constants.shardings)
-    evaluate = make_evaluate(model, objective)
+    evaluate = make_evaluate(model, objective, rows_from)
 
     def initialise_from(seed: int) -> State:
         return initial_state(model, optimizer, jnp.asarray(seed, jnp.uint32))
@@ -171,7 +174,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         ),
         constants=constants,
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
-        features=make_features_step(model, objective, mesh, (state["params"], replicated, rows, replicated))
+        features=make_features_step(model, objective, mesh, (state["params"], replicated, rows, replicated), rows_from)
         if config.training.trained_layers == 0
         else None,
         dynamics_step=DynamicsStep(partial(step.dynamics, mesh=mesh), in_shardings=arguments, out_shardings=replicated),
@@ -192,13 +195,13 @@ def fast_compilation(mesh: Mesh) -> dict[str, int] | None:
 
 
 def make_evaluate(
-    model: nnx.Module, objective: Objective
+    model: nnx.Module, objective: Objective, rows_from: int
 ) -> Callable[[Params, Stats, Batch, Constants, Mesh], Evaluated]:
     """Returns `Program.evaluate`."""
     graph = split(model)[0]
 
     def evaluate(params: Params, stats: Stats, batch: Batch, constants: Constants, mesh: Mesh) -> Evaluated:
-        mode = ForwardMode(sharding=activation_sharding(mesh), platform=Platform.of(mesh))
+        mode = ForwardMode(sharding=activation_sharding(mesh), platform=Platform.of(mesh, rows_from))
         sums = objective.sums(graph, params, stats, batch, constants, mode)[1][0]
         outputs = {name: sums.pop(name) for name in objective.outputs}
         return sums, outputs
@@ -207,11 +210,11 @@ def make_evaluate(
 
 
 def make_features_step(
-    model: nnx.Module, objective: Objective, mesh: Mesh, in_shardings: tuple[Any, ...]
+    model: nnx.Module, objective: Objective, mesh: Mesh, in_shardings: tuple[Any, ...], rows_from: int
 ) -> Callable[[Params, Stats, Batch, Constants], Float[Array, "B ... D"]]:
     """Returns `Program.features`; its results are replicated."""
     graph, replicated = split(model)[0], in_shardings[1]
-    mode = ForwardMode(sharding=activation_sharding(mesh), platform=Platform.of(mesh))
+    mode = ForwardMode(sharding=activation_sharding(mesh), platform=Platform.of(mesh, rows_from))
 
     def features(params: Params, stats: Stats, batch: Batch, constants: Constants) -> Array:
         return objective.features(nnx.merge(graph, params, stats), batch, constants, mode)

@@ -11,6 +11,7 @@ from typing import Any
 import ml_collections
 
 from zoo.data import SharedDatasets
+from zoo.errors import ConfigError
 from zoo.training.executor import make_executor
 from zoo.training.loop import train
 from zoo.training.program_cache import ProgramCache
@@ -112,12 +113,17 @@ def _start_runs(
     checked: Mapping[int, Checked], outcomes: dict[int, Outcome], programs: ProgramCache
 ) -> tuple[dict[int, TrainingRun], list[State]]:
     """Returns the runs that could be started, and their states; adds the others to `outcomes`."""
-    program, runs, states, datasets = None, {}, [], SharedDatasets()
+    program, rows_from, runs, states, datasets = None, None, {}, [], SharedDatasets()
     for index, one in checked.items():
         try:
             loaded = load(one, datasets)
             if program is None:
-                program = programs.program(one.config, loaded)
+                program, rows_from = programs.program(one.config, loaded), loaded.rows_from
+            if loaded.rows_from != rows_from:
+                raise ConfigError(
+                    f"{one.folder.path} goes on with the kernel of attention that an earlier version chose, and the "
+                    "others have another: train it by itself"
+                )
             started = start(loaded, program)
         except Exception as error:
             await_lost_partner(error)

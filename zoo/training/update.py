@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, Key
 from zoo.config import ResolvedConfig
 from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
-from zoo.layers.platform import Platform
+from zoo.layers.platform import ROWS_FROM, Platform
 from zoo.models.functional import Params, logical_axes, parameter_traits, refresh, split
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
@@ -51,10 +51,11 @@ class UpdateStep:
         config: the resolved config.
         model: the abstract model.
         objective: the objective that gives the loss.
+        rows_from: see `Platform`.
     """
 
-    def __init__(self, config: ResolvedConfig, model: nnx.Module, objective: Objective):
-        self._config, self._model, self._objective = config, model, objective
+    def __init__(self, config: ResolvedConfig, model: nnx.Module, objective: Objective, rows_from: int = ROWS_FROM):
+        self._config, self._model, self._objective, self._rows_from = config, model, objective, rows_from
         self._graph, self._traits = split(model)[0], parameter_traits(model)
         self._labels = group_labels(config, model)
         self._mask = trainable_mask(config, model)
@@ -128,7 +129,7 @@ class UpdateStep:
         mode = ForwardMode(
             training=True,
             sharding=sharding if groups is None else groups.sharding,
-            platform=None if mesh is None else Platform.of(mesh),
+            platform=None if mesh is None else Platform.of(mesh, self._rows_from),
         )
 
         def loss_of(params, stats, part, rows):

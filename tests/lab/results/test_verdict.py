@@ -252,3 +252,14 @@ def test_runs_of_executors_with_different_results_are_not_compared():
         assert bool(caveats) == (outcome == "undecided")
         note = "its runs were computed by different executors (exact, vmap), so their results are not bit-comparable"
         assert (note in found.notes) == (outcome == "undecided")
+
+
+def test_runs_whose_kernels_versions_chose_differently_are_not_compared():
+    earlier, now = {"attention_kernels": [{"kernel": "rows"}]}, {"short_rows_by_einsum": True}
+    sweep = sweep_of([1.0, 1.1, 1.2], [2.0, 2.1, 2.3])
+    for other, outcome in ((now, "holds"), (earlier, "undecided")):
+        runs = [replace(run, meta=now if run.arm == "A" else other) for run in sweep.runs]
+        found = judge_contrast(replace(sweep, runs=runs), sweep.contrasts[0])
+        assert found.outcome == outcome
+        named = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "different kernels of attention" in line]
+        assert len(named) == (outcome == "undecided")

@@ -7,7 +7,7 @@ import pytest
 
 from zoo.config import ATTENTION_SUPPORT
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, choose_kernel, window_block
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, choose_kernel, row_shape, window_block
 from zoo.layers.context import Context
 from zoo.layers.platform import Platform
 
@@ -39,6 +39,11 @@ TO_SOME = {
                     "dtype": "float32", "head_dim": 20, "value_width": "x", "centred_window": "x"}, "rows", "no GPU"),
     "cpu, dropout": ({"name": "cpu", "dropout": "x"}, "einsum", "no GPU"),
     "cpu, value": ({"name": "cpu", "value": "x"}, "einsum", "no GPU"),
+    "cpu, long rows": ({"name": "cpu", "scores": 2**17}, "rows", "no GPU"),
+    "cpu, short rows": ({"name": "cpu", "scores": 2**17 - 1}, "einsum", "no GPU"),
+    "cpu, short rows of an earlier run": ({"name": "cpu", "scores": 1, "rows_from": 0}, "rows", "no GPU"),
+    "short rows by name": ({"name": "cpu", "scores": 1, "implementation": "rows"}, "rows",
+                           "model.attention.implementation=rows"),
     "cpus": ({"name": "cpu", "devices": 2}, "einsum", "no GPU"),
     "named": ({"implementation": "xla"}, "xla", "model.attention.implementation=xla"),
     "named fused": ({"implementation": "cudnn"}, "cudnn", ""),
@@ -48,8 +53,9 @@ TO_SOME = {
 
 def chosen(changes, block=0, fused_block=0):
     """The choice on a Hopper for heads of 64 in bfloat16, or with changes of that."""
-    platform = {"name": "gpu", "devices": 1, "capability": (9, 0)}
-    given, asked = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64}, dict.fromkeys(FEATURES, "")
+    platform = {"name": "gpu", "devices": 1, "capability": (9, 0), "rows_from": 2**17}
+    given = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64, "scores": 2**20}
+    asked = dict.fromkeys(FEATURES, "")
     for name, value in changes.items():
         next((fields for fields in (platform, given) if name in fields), asked)[name] = value
     return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block, fused_block=fused_block)
@@ -68,6 +74,14 @@ def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
     assert chosen({"implementation": "cudnn"}, 64).block == 0
     # Where the mask is an array, blocks keep it linear in the length.
     assert [chosen(changes, 64, 64).name for changes in ({}, {"implementation": "cudnn"})] == ["banded cudnn"] * 2
+
+
+def test_the_shape_of_a_row_is_that_of_what_a_kernel_is_given():
+    rows = Context(np.zeros((1, 512), np.int32), in_order=True)
+    assert row_shape(rows, 0) == (512, 512)
+    assert row_shape(replace(rows, key_positions=np.zeros((1, 40), np.int32)), 0) == (512, 40)
+    assert row_shape(rows, 64, global_tokens=3) == (64, 131)
+    assert row_shape(replace(rows, causal=False), 64) == (64, 192)
 
 
 def test_only_rows_in_order_without_a_prefix_are_cut():

@@ -27,8 +27,15 @@ def fastest_kernel():
     """The choice of a kernel is tested here, so it is zoo's own."""
 
 
-HOPPER, AMPERE, CPU, CPUS = Platform("gpu", 1, (9, 0)), Platform("gpu", 8, (8, 0)), Platform("cpu"), Platform("cpu", 2)
-PLATFORMS = {"Hopper": HOPPER, "Ampere": AMPERE, "CPU": CPU, "CPUs": CPUS}
+HOPPER, AMPERE, CPU, CPUS = (
+    Platform("gpu", 1, (9, 0)),
+    Platform("gpu", 8, (8, 0)),
+    Platform("cpu", rows_from=0),
+    Platform("cpu", 2),
+)
+# Below this number the rows of some cases are short, and those of others long.
+BY_LENGTH = Platform("cpu", rows_from=2**10)
+PLATFORMS = {"Hopper": HOPPER, "Ampere": AMPERE, "CPU": CPU, "CPU by length": BY_LENGTH, "CPUs": CPUS}
 
 HALF = {"model.dtype": "bfloat16", "model.attention.head_dim": 8}
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
@@ -162,7 +169,10 @@ def traced(config, platform, monkeypatch):
 
 EVERY = [(name, platform) for name in CASES for platform in PLATFORMS]
 # Every config on the platform that has every kernel, and one of each reason on the others.
-OFTEN = [case for case in EVERY if case[1] == "Hopper" or case[0] in ("float32", "half", "banded", "dropout")]
+OFTEN = [case for case in EVERY if case[1] == "Hopper" or case[0] in ("float32", "half", "banded", "dropout")] + [
+    ("translation", "CPU by length"),
+    ("pattern", "CPU by length"),
+]
 
 
 @pytest.mark.parametrize(
@@ -322,3 +332,9 @@ def test_kernels_of_plug_ins_follow_from_what_is_traced(field, name, reason, mon
                 attention_kernels(named, HOPPER)
         elif not reason:
             assert attention_kernels(named, HOPPER)[0].kernel == "cudnn"
+
+
+def test_only_long_rows_are_computed_one_by_one_on_a_cpu():
+    """Two heads: 2 x 256 x 256 scores of a whole row, 2 x 64 x 128 of a block of the window."""
+    kernels = [each.kernel for each in attention_kernels(resolved("pattern"), Platform("cpu"))]
+    assert kernels == ["banded einsum", "rows"]

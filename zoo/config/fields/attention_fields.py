@@ -193,14 +193,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "implementation of the attention product",
         {
             "einsum": "plain einsum, the readable reference: holds scores of size T x S",
-            "rows": (
-                "einsum, one row of the batch at a time, with scores recomputed in the backward pass: fastest on a CPU"
-            ),
+            "rows": "einsum, one row of the batch at a time, with scores recomputed in the backward pass: fastest on a "
+            "CPU for long rows",
             "xla": "jax.nn.dot_product_attention on any device: holds scores of size T x S",
             "cudnn": "fused on NVIDIA GPUs, bfloat16: memory linear in T, but for the array of T x S that a bias, "
             "packed documents or a prefix needs",
         },
-        auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU, else einsum",
+        auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU from 131,072 scores (heads x queries "
+        "x keys) in a row on, else einsum",
         when=ATTENTION_KINDS.when("kernels"),
         synonyms=("flash", "flash-attention"),
     ),

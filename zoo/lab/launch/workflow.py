@@ -15,6 +15,7 @@ from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
+from zoo.lab.launch.kernel_versions import mixed_kernels
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
 from zoo.lab.launch.preparation import (
     archive_sweep,
@@ -372,12 +373,15 @@ class SweepWorkflow:
         return 1 if pending else 0
 
     def _check_folder(self, folder: Path, plan: Plan) -> None:
-        """Rejects a folder that cannot be this sweep's, or whose runs used another executor.
+        """Rejects a folder that cannot be this sweep's, or whose runs used another executor or kernel.
 
         Their results would differ from those of new runs by rounding.
         """
         check_sweep_folder(folder, plan.in_order)
-        if not self._fresh and (mixed := mixed_numerics(folder, plan.in_order, self._options.population)):
+        if self._fresh:
+            return
+        mixed = mixed_numerics(folder, plan.in_order, self._options.population)
+        if mixed := mixed + mixed_kernels(folder, plan.in_order):
             raise ConfigError([*mixed, _other_folder_hint(folder)])
 
     @functools.cached_property

@@ -8,7 +8,7 @@ from zoo.lab.formatting import count
 from zoo.lab.planning.evaluations import several_fields
 from zoo.lab.results.instability import instability_caveats
 from zoo.lab.results.run_records import differing_keys
-from zoo.lab.results.schema import numerics
+from zoo.lab.results.schema import mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
 from zoo.lab.results.token_caveats import token_caveats
@@ -68,6 +68,11 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     if len(kinds := sorted({numerics(run.meta) for run in described})) > 1:
         found.append(
             f"the runs were computed by different executors and are not compared with each other: {', '.join(kinds)}"
+        )
+    if mix_kernels(run.meta for run in described):
+        found.append(
+            "the runs are of versions of zoo that chose different kernels of attention, and runs with different ones "
+            "are not compared with each other"
         )
     longer: dict[str, list[str]] = {}
     for run in described:

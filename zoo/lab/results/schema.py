@@ -1,7 +1,7 @@
 """Parses the arms, contrasts and looks in experiment.json."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from zoo.errors import did_you_mean
 from zoo.lab.declarations import PREREQUISITE_PREFIX, RULES, Contrast, Side
 from zoo.lab.statistics.noise import Noise
+from zoo.training.records.record_faults import SHORT_ROWS, ignores_length_of_rows
 from zoo.training.records.run_folder import recorded_executor
 
 
@@ -169,3 +170,11 @@ def numerics(meta: Mapping[str, Any]) -> str:
         executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu"
     )
     return "exact" if exact else executor
+
+
+def mix_kernels(metas: Iterable[Mapping[str, Any]]) -> bool:
+    """Returns whether some of these runs were begun by a version that chose the kernel of attention
+    without regard to the length of rows, and others have another kernel than it would have chosen.
+    """
+    metas = list(metas)
+    return any(meta.get(SHORT_ROWS) is True for meta in metas) and any(map(ignores_length_of_rows, metas))

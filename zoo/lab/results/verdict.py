@@ -45,7 +45,7 @@ from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.instability import far_off_seeds
 from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import as_text, numerics
+from zoo.lab.results.schema import as_text, mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import equal_arms, why_not_testable
 from zoo.lab.results.tuning_grid import tuning_scope, why_not_tuned
@@ -357,6 +357,8 @@ def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b
             f"its runs were computed by different executors ({', '.join(sorted(kinds))}), so their results are not "
             "bit-comparable"
         )
+    if mix_kernels(run.meta for run in runs):
+        return "its runs are of versions of zoo that chose different kernels of attention"
     both = a.values.keys() & b.values.keys()
     if len(both) < MINIMUM_PAIRS:
         return f"{count(len(both), 'paired seed')}; at least {MINIMUM_PAIRS} are needed"

@@ -1,5 +1,6 @@
 """Attention by softmax, over all keys or a window, with global tokens."""
 
+import math
 from dataclasses import replace
 
 import jax
@@ -10,7 +11,14 @@ from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
 from zoo.layers.attention.head_options import LengthFactor, without_own_value
 from zoo.layers.attention.kernels.banded import banded_attention
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Mask, choose_kernel, fused_mask, window_block
+from zoo.layers.attention.kernels.kernel_choice import (
+    KernelChoice,
+    Mask,
+    choose_kernel,
+    fused_mask,
+    row_shape,
+    window_block,
+)
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention, visible_keys
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
@@ -194,7 +202,10 @@ class SoftmaxAttention(Attention):
             "centred_window": "a window on both sides" * (self.window > 0 and not context.causal),
             "value_width": "values of another width than keys" * (value_dim != self.key_dim),
         }
-        return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block)
+        scores = config.num_heads * math.prod(row_shape(context, block, self.global_tokens))
+        return choose_kernel(
+            config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block, scores
+        )
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
         bias = jax.eval_shape(scoring.total_bias, q, context.positions, context.effective_key_positions)

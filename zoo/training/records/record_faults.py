@@ -19,6 +19,10 @@ IDENTITY = re.compile(r"[0-9a-f]{16}")
 MASKS = "dropout_masks"
 """Entry of meta.json, and of an entry of its "resumed": what the masks of dropout belong to."""
 OF_ROWS = "rows"
+SHORT_ROWS = "short_rows_by_einsum"
+"""Entry of meta.json of a run on a CPU: whether a layer computes attention by `einsum` because its
+rows are short (`zoo.layers.platform.ROWS_FROM`). Runs of versions without that rule lack it.
+"""
 
 
 def config_edit(folder: RunFolder) -> str | None:
@@ -128,6 +132,17 @@ def draws_masks_by_row(flat: Mapping[str, Any]) -> bool:
     """Returns whether a config has dropout whose masks belong to rows (`DropoutKey.rows`)."""
     drops = any(is_dropout_rate(path) and value for path, value in flat.items())
     return drops and flat.get("training.dropout_generator") == "threefry"
+
+
+def ignores_length_of_rows(meta: Mapping[str, Any]) -> bool:
+    """Returns whether a run computes attention by `rows`, and was begun by a version that chose it for
+    rows of any length.
+    """
+    entries = meta.get("attention_kernels")
+    kernels = (
+        [str(entry.get("kernel")) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
+    return SHORT_ROWS not in meta and any(kernel.split()[-1:] == ["rows"] for kernel in kernels)
 
 
 def other_masks(folder: RunFolder, config: Mapping[str, Any]) -> str | None:

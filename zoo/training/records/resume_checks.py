@@ -11,10 +11,17 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import is_step, write_json
+from zoo.layers.platform import ROWS_FROM
 from zoo.nested import flatten
 from zoo.training.records.ancestry import NAME, seen_held_out_text
 from zoo.training.records.extension import Extension, extension_obstacle, find_extension
-from zoo.training.records.record_faults import check_unedited, lost_checkpoint, lost_records, other_masks
+from zoo.training.records.record_faults import (
+    check_unedited,
+    ignores_length_of_rows,
+    lost_checkpoint,
+    lost_records,
+    other_masks,
+)
 from zoo.training.records.recorded_tokens import differing_tokens
 from zoo.training.records.run_folder import RunFolder, recorded_executor
 
@@ -111,6 +118,13 @@ def check_same_data(folder: RunFolder, dataset: data.TextDataset) -> None:
 def _fingerprint_in(record: dict[str, Any], part: str) -> Any:
     """Returns the fingerprint of a part of a data set's record, or None if it has no such part."""
     return record[part].get("fingerprint") if isinstance(record.get(part), dict) else None
+
+
+def recorded_rows_from(folder: RunFolder) -> int:
+    """Returns `Platform.rows_from` of a run: 0 if it goes on from a checkpoint of a version that chose
+    the kernel of attention without regard to the length of rows, so that it keeps that kernel.
+    """
+    return 0 if folder.newest and ignores_length_of_rows(folder.meta) else ROWS_FROM
 
 
 def check_unseen_text(config: ResolvedConfig, dataset: data.TextDataset) -> None:

@@ -22,7 +22,7 @@ from zoo.models import cost
 from zoo.nested import flatten
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.records.processor import processor_name
-from zoo.training.records.record_faults import MASKS, OF_ROWS, draws_masks_by_row
+from zoo.training.records.record_faults import MASKS, OF_ROWS, SHORT_ROWS, draws_masks_by_row
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -123,6 +123,9 @@ def write_run_record(
         resumed = [*before.get("resumed", []), resumption]
         write_json(folder / "meta.json", before | {"identity": configs.identity(config), "resumed": resumed})
         return
+    platform = Platform.here()
+    kernels = attention_kernels(config, platform)
+    by_length = platform.name == "cpu" and platform.devices == 1
     write_json(
         folder / "meta.json",
         {
@@ -135,7 +138,8 @@ def write_run_record(
             "data": dataset.summary(),
             "parameters": size.parameters,
             "flops_per_token": size.flops_per_token,
-            "attention_kernels": [each._asdict() for each in attention_kernels(config, Platform.here())],
+            "attention_kernels": [each._asdict() for each in kernels],
+            **({SHORT_ROWS: kernels != attention_kernels(config, platform._replace(rows_from=0))} if by_length else {}),
             "command": training_command(folder, executor),
             "arguments": sys.argv[1:],
             **({"plugins": plugins.record(config.plugins)} if config.plugins else {}),

@@ -8,7 +8,7 @@ from zoo.config import ATTENTION_SUPPORT, AUTO
 from zoo.errors import ConfigError
 from zoo.layers.attention.kernels.banded import block_length
 from zoo.layers.context import Context
-from zoo.layers.platform import Platform
+from zoo.layers.platform import ROWS_FROM, Platform
 
 FUSED = "cudnn"
 
@@ -38,6 +38,15 @@ def window_block(context: Context, window: int) -> int:
     """
     cut = context.in_order and not context.prefix
     return block_length(context.positions.shape[1], window, context.causal) if cut else 0
+
+
+def row_shape(context: Context, block: int, global_tokens: int = 0) -> tuple[int, int]:
+    """Returns (queries, keys) of the rows that a kernel is given: with `block`, those of a block and
+    its neighbours (`zoo.layers.attention.kernels.banded`).
+    """
+    if block:
+        return block, global_tokens + (2 if context.causal else 3) * block
+    return context.positions.shape[1], context.effective_key_positions.shape[1]
 
 
 class KernelChoice(NamedTuple):
@@ -71,17 +80,20 @@ def choose_kernel(
     asked: Mapping[str, str],
     block: int = 0,
     fused_block: int = 0,
+    scores: int = ROWS_FROM,
 ) -> KernelChoice:
     """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
 
     Args:
         implementation: value of the field.
-        platform: the devices; `rows` is chosen only on a single CPU.
+        platform: the devices; `rows` is chosen only on a single CPU, from `Platform.rows_from`
+            scores on.
         dtype, head_dim: type and head width of the queries.
         asked: by feature of `ATTENTION_SUPPORT`, what needs it, in words; empty if nothing does.
         block: tokens of a block if the row can be cut into blocks.
         fused_block: the same for the fused kernel, which skips what is outside of a causal window by
             itself unless its mask is an array.
+        scores: number of scores of a row, or of a block as one: heads x queries x keys.
 
     Raises:
         ConfigError: the kernel that the config names lacks a feature that no field names, which
@@ -104,8 +116,8 @@ def choose_kernel(
         )
     if not (missing := [*_lacks_device(FUSED, platform)] or [*_lacks(FUSED, platform, dtype, head_dim, asked)]):
         return KernelChoice(FUSED, fused_block)
-    alone = platform.name == "cpu" and platform.devices == 1
-    kernel = "rows" if alone and not any(_lacks("rows", platform, dtype, head_dim, asked)) else "einsum"
+    large = platform.name == "cpu" and platform.devices == 1 and scores >= platform.rows_from
+    kernel = "rows" if large and not any(_lacks("rows", platform, dtype, head_dim, asked)) else "einsum"
     return KernelChoice(kernel, block, "; ".join(missing))
 
 
