@@ -9,7 +9,14 @@ from zoo.config import ResolvedConfig
 from zoo.layers.attention.attention_record import attention_entropy, attention_maps
 from zoo.layers.attention.head_options import LengthFactor, without_own_value
 from zoo.layers.attention.kernels.banded import banded_attention
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, Mask, choose_kernel, fused_mask, window_block
+from zoo.layers.attention.kernels.kernel_choice import (
+    KernelChoice,
+    Mask,
+    choose_kernel,
+    fused_mask,
+    places_are_positions,
+    window_block,
+)
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention, visible_keys
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
@@ -182,7 +189,8 @@ class SoftmaxAttention(Attention):
         config, position = self.config, self.position
         biased = biased or position.has_score_bias or self.row_bias
         block = window_block(context, self.window_span)
-        fused_block = block if fused_mask(context, self.window, self.global_tokens) == Mask.ARRAY else 0
+        cudnn_block = block if fused_mask(context, self.window, self.global_tokens) == Mask.ARRAY else 0
+        tokens = min(context.positions.shape[1], context.effective_key_positions.shape[1])
         asked = {
             "score": "a bias on the scores" * biased,
             "query_score": "a bias on the scores that depends on the queries" * position.reads_query,
@@ -198,10 +206,14 @@ class SoftmaxAttention(Attention):
             "prefix": "a prefix that all tokens see" * (context.causal and context.prefix > 0),
             "dilations": "dilated windows" * bool(self.dilations),
             "centred_window": "a window on both sides" * (self.window > 0 and not context.causal),
+            "any_order": "tokens that are not in the order of their positions"
+            * (not places_are_positions(context, self.window)),
             "value_width": "values of another width than keys"
             * ((self.value_dim if value_dim is None else value_dim) != self.key_dim),
         }
-        return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block)
+        return choose_kernel(
+            config.implementation, platform, self.dtype, self.key_dim, asked, tokens, block, cudnn_block
+        )
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
         choice = self.choose_kernel(
