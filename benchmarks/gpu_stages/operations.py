@@ -84,7 +84,7 @@ def attention(settings: Settings) -> dict[str, Any]:
     from zoo.layers.context import Context
 
     name, causal, window = settings["kernel"], settings["causal"], settings["window"]
-    if name == FUSED and jax.default_backend() != "gpu":
+    if name == FUSED["gpu"] and jax.default_backend() != "gpu":
         raise Skipped("cuDNN's kernel needs an NVIDIA GPU")
     rows, length, width = settings["rows"], settings["length"], settings["head_dim"]
     heads = [settings["heads"], settings["key_heads"], settings["key_heads"], settings["heads"]]
@@ -94,7 +94,7 @@ def attention(settings: Settings) -> dict[str, Any]:
     )
     context = Context(jnp.arange(length)[None], causal=causal, in_order=True, no_padding=True)
     scoring, kernel = Scoring(width**-0.5, window), KERNELS[name]
-    block = 0 if name == FUSED else block_length(length, window, causal)
+    block = 0 if name == FUSED["gpu"] else block_length(length, window, causal)
 
     @jax.jit
     def gradients(q, k, v, cotangent):

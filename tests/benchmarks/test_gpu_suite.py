@@ -223,7 +223,7 @@ def compiled_attention(benchmark_module, monkeypatch):
     steps = benchmark_module("gpu_stages.training_steps")
 
     def call(kernel, program_lines):
-        layer = attention_kernels.LayerKernel("all layers", kernel, "" if kernel == "cudnn" else "no GPU")
+        layer = attention_kernels.LayerKernel("all layers", kernel, "" if kernel == "cudnn" else "no GPU or TPU")
         compiled = Namespace(as_text=lambda: "\n".join(program_lines))
         lowered = Namespace(compile=lambda: compiled)
         monkeypatch.setattr(attention_kernels, "attention_kernels", lambda config, platform: [layer])

@@ -1,4 +1,6 @@
-"""A stand-in for a GPU's fused attention, so that a CPU can compile a program of the same memory."""
+"""Stand-ins for the fused attention of GPUs and TPUs, so that a CPU can compile a program of the same
+memory.
+"""
 
 from typing import Any
 
@@ -54,3 +56,13 @@ def fused_attention_stand_in(
         added = bias if added is None else bias + added
     repeats = q.shape[2] // k.shape[2]
     return _same_memory(q, *(jnp.repeat(x, repeats, axis=2) for x in (k, v)), added)
+
+
+def splash_attention_stand_in(arrays: dict[str, Array], **options: Any) -> Float[Array, "B H T V"]:
+    """Does the same for `zoo.layers.attention.kernels.splash.library_attention`, which adds nothing to
+    the scores.
+    """
+    q, k, v = (arrays[name].transpose(0, 2, 1, 3) for name in "qkv")
+    width = max(k.shape[-1], v.shape[-1])
+    wide = (jnp.pad(x, [(0, 0)] * 3 + [(0, width - x.shape[-1])]) for x in (q, k, v))
+    return fused_attention_stand_in(*wide, **options)[..., : v.shape[-1]].transpose(0, 2, 1, 3)

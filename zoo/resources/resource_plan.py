@@ -13,17 +13,17 @@ import ml_collections
 from jax.sharding import Mesh
 
 from zoo import config as configs
-from zoo.config import AUTO, ResolvedConfig
+from zoo.config import ATTENTION_SUPPORT, AUTO, ResolvedConfig
 from zoo.data.pipeline.batch_stages import BatchShape, batch_shapes
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels import fused
+from zoo.layers.attention.kernels import fused, splash
 from zoo.layers.platform import Platform
 from zoo.models import cost
 from zoo.nested import flatten, unflatten
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
-from zoo.resources.attention_stand_in import fused_attention_stand_in
+from zoo.resources.attention_stand_in import fused_attention_stand_in, splash_attention_stand_in
 from zoo.resources.compiled_program import CompiledProgram
 from zoo.resources.target_devices import SLICES, compile_for, needed_temporaries, target_devices, why_not_compiled
 from zoo.training.accumulation import accumulation_parts
@@ -182,8 +182,8 @@ class ResourcePlan:
 
 
 def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
-    """Returns a config with what is chosen by the device written out: the chunk of the loss, and on a
-    GPU the fused attention where every layer can use it, on a TPU einsum.
+    """Returns a config with what is chosen by the device written out: the chunk of the loss, and the
+    attention kernel where it is the same in all layers.
     """
     kind = None if device is None else DEVICES[device]
     changes: dict[str, object] = {}
@@ -191,14 +191,10 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
         platform = "cpu" if kind is None else kind.platform
         changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
     if kind is not None and config.model.attention.implementation == AUTO:
-        kernel = {"gpu": "cudnn", "tpu": "einsum"}[kind.platform]
-        try:
-            chosen = configs.resolve(configs.override(config, changes | {"model.attention.implementation": kernel}))
-            # Refuses heads that are too wide for this GPU.
-            attention_kernels(chosen, Platform(kind.platform, capability=kind.capability))
-            return chosen
-        except ConfigError:
-            pass
+        layers = attention_kernels(config, Platform(kind.platform, capability=kind.capability))
+        kernels = {layer.kernel.split()[-1] for layer in layers}
+        if len(kernels) == 1 and (kernel := kernels.pop()) in ATTENTION_SUPPORT:
+            changes["model.attention.implementation"] = kernel
     return configs.resolve(configs.override(config, changes))
 
 
@@ -379,13 +375,13 @@ def _temporaries(sizes: Any, platform: str, state: float) -> float:
 @contextmanager
 def _planned_kernels(platform: str) -> Iterator[None]:
     """Replaces the fused attention, which no CPU can compile, by its stand-in."""
-    before = fused.library_attention
+    before = fused.library_attention, splash.library_attention
     if platform == "cpu":
-        fused.library_attention = fused_attention_stand_in
+        fused.library_attention, splash.library_attention = fused_attention_stand_in, splash_attention_stand_in
     try:
         yield
     finally:
-        fused.library_attention = before
+        fused.library_attention, splash.library_attention = before
 
 
 def warnings(config: ResolvedConfig, mesh: Mesh, measured: Measured) -> list[str]:

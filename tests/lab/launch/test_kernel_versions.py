@@ -1,4 +1,4 @@
-"""Runs whose kernel of attention an earlier version chose by another rule are not mixed with others."""
+"""Runs whose kernel an earlier version chose by another rule are not mixed with others."""
 
 from pathlib import Path
 

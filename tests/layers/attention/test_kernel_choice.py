@@ -13,9 +13,11 @@ from zoo.layers.platform import Platform
 
 FEATURES = (
     "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
-    "centred_window", "query_score", "row_score", "weights",
+    "centred_window", "query_score", "row_score", "weights", "any_order",
 )  # fmt: skip
-BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window")
+BY_ARRAY = ("score", "documents", "prefix", "padding", "centred_window", "any_order")
+BY_SPLASH = ("documents", "prefix", "padding", "centred_window", "softcap", "sinks", "value_width")
+TPU = {"name": "tpu", "capability": None}
 TO_SOME = {
     **{feature: ({feature: feature}, "einsum", feature) for feature in FEATURES if feature not in BY_ARRAY},
     **{feature: ({feature: feature}, "cudnn", "") for feature in BY_ARRAY},
@@ -33,32 +35,41 @@ TO_SOME = {
     "Turing": ({"capability": (7, 5)}, "einsum", "compute capability 7.5, below 8.0"),
     "AMD": ({"capability": None}, "einsum", "no NVIDIA GPU"),
     "eight": ({"devices": 8}, "cudnn", ""),
-    "tpu": ({"name": "tpu"}, "einsum", "no GPU"),
-    "cpu": ({"name": "cpu"}, "rows", "no GPU"),
+    **{f"{feature} on a TPU": (TPU | {feature: feature}, "splash", "") for feature in BY_SPLASH},
+    **{f"{feature} on a TPU": (TPU | {feature: feature}, "einsum", feature)
+       for feature in FEATURES if feature not in BY_SPLASH},
+    "eight TPUs": (TPU | {"devices": 8}, "splash", ""),
+    "float32 and odd heads on a TPU": (TPU | {"dtype": "float32", "head_dim": 20}, "splash", ""),
+    "short rows on a TPU": (TPU | {"tokens": 127}, "einsum", "rows of 127 tokens, fewer than the 128 of a block"),
+    "a row of a block on a TPU": (TPU | {"tokens": 128}, "splash", ""),
+    "a bias of rows on a TPU": (TPU | {"score": "a bias", "row_score": "of rows"}, "einsum", "a bias"),
+    "splash named for short rows": (TPU | {"implementation": "splash", "tokens": 7}, "splash", ""),
+    "splash named elsewhere": ({"implementation": "splash"}, "splash", "no TPU"),
+    "cpu": ({"name": "cpu"}, "rows", "no GPU or TPU"),
     "cpu, a lot": ({"name": "cpu", "score": "x", "documents": "x", "softcap": "x", "sinks": "x", "padding": "x",
-                    "dtype": "float32", "head_dim": 20, "value_width": "x", "centred_window": "x"}, "rows", "no GPU"),
-    "cpu, dropout": ({"name": "cpu", "dropout": "x"}, "einsum", "no GPU"),
-    "cpu, value": ({"name": "cpu", "value": "x"}, "einsum", "no GPU"),
-    "cpu, long rows": ({"name": "cpu", "scores": 2**17}, "rows", "no GPU"),
-    "cpu, short rows": ({"name": "cpu", "scores": 2**17 - 1}, "einsum", "no GPU"),
-    "cpu, short rows of an earlier run": ({"name": "cpu", "scores": 1, "rows_from": 0}, "rows", "no GPU"),
+                    "dtype": "float32", "head_dim": 20, "value_width": "x", "centred_window": "x"}, "rows", "no GPU or TPU"),
+    "cpu, dropout": ({"name": "cpu", "dropout": "x"}, "einsum", "no GPU or TPU"),
+    "cpu, value": ({"name": "cpu", "value": "x"}, "einsum", "no GPU or TPU"),
+    "cpu, long rows": ({"name": "cpu", "scores": 2**17}, "rows", "no GPU or TPU"),
+    "cpu, short rows": ({"name": "cpu", "scores": 2**17 - 1}, "einsum", "no GPU or TPU"),
+    "cpu, short rows of an earlier run": ({"name": "cpu", "scores": 1, "rows_from": 0}, "rows", "no GPU or TPU"),
     "short rows by name": ({"name": "cpu", "scores": 1, "implementation": "rows"}, "rows",
                            "model.attention.implementation=rows"),
-    "cpus": ({"name": "cpu", "devices": 2}, "einsum", "no GPU"),
+    "cpus": ({"name": "cpu", "devices": 2}, "einsum", "no GPU or TPU"),
     "named": ({"implementation": "xla"}, "xla", "model.attention.implementation=xla"),
     "named fused": ({"implementation": "cudnn"}, "cudnn", ""),
     "named fused elsewhere": ({"implementation": "cudnn", "name": "cpu", "head_dim": 256}, "cudnn", "no GPU"),
 }  # fmt: skip
 
 
-def chosen(changes, block=0, fused_block=0):
+def chosen(changes, block=0, cudnn_block=0):
     """The choice on a Hopper for heads of 64 in bfloat16, or with changes of that."""
     platform = {"name": "gpu", "devices": 1, "capability": (9, 0), "rows_from": 2**17}
-    given = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64, "scores": 2**20}
+    given = {"implementation": "auto", "dtype": "bfloat16", "head_dim": 64, "tokens": 512, "scores": 2**20}
     asked = dict.fromkeys(FEATURES, "")
     for name, value in changes.items():
         next((fields for fields in (platform, given) if name in fields), asked)[name] = value
-    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block, fused_block=fused_block)
+    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block, cudnn_block=cudnn_block)
 
 
 @pytest.mark.parametrize("case", TO_SOME)
@@ -71,7 +82,7 @@ def test_a_window_is_cut_into_blocks_but_for_the_fused_kernel():
     assert [chosen(changes, 64).name for changes in ({}, {"sinks": "sinks"}, {"implementation": "xla"})] == [
         "cudnn", "banded einsum", "banded xla"
     ]  # fmt: skip
-    assert chosen({"implementation": "cudnn"}, 64).block == 0
+    assert chosen({"implementation": "cudnn"}, 64).block == chosen(TPU, 64, 64).block == 0
     # Where the mask is an array, blocks keep it linear in the length.
     assert [chosen(changes, 64, 64).name for changes in ({}, {"implementation": "cudnn"})] == ["banded cudnn"] * 2
 
@@ -96,9 +107,13 @@ def test_heads_too_wide_for_a_gpu_are_refused_where_the_kernel_is_named():
 
 
 def test_features_without_a_field_are_refused_when_a_kernel_is_named():
-    for feature in ("row_score", "query_score", "value_width"):
-        with pytest.raises(ConfigError, match=r"implementation=cudnn does not support this; use einsum"):
-            chosen({"implementation": "cudnn", feature: "this"})
+    for kernel, features in (
+        ("cudnn", ("row_score", "query_score", "value_width")),
+        ("splash", ("row_score", "query_score", "any_order")),
+    ):
+        for feature in features:
+            with pytest.raises(ConfigError, match=f"implementation={kernel} does not support this; use einsum"):
+                chosen({"implementation": kernel, feature: "this"})
 
 
 def test_the_features_asked_of_a_kernel_are_those_of_the_table():

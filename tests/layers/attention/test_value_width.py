@@ -99,8 +99,8 @@ def test_kernel_without_support_is_refused_by_name():
     gpu = Platform("gpu", 1, (9, 0))
     for kernel in ("xla", "cudnn"):
         with pytest.raises(ConfigError, match=f"implementation={kernel} does not support wider values; use einsum"):
-            choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": "wider values"})
-        assert choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": ""}).kernel == kernel
+            choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": "wider values"}, 512)
+        assert choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": ""}, 512).kernel == kernel
 
 
 class WideValues(SoftmaxAttention):

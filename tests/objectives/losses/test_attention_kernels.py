@@ -27,15 +27,16 @@ def fastest_kernel():
     """The choice of a kernel is tested here, so it is zoo's own."""
 
 
-HOPPER, AMPERE, CPU, CPUS = (
+HOPPER, AMPERE, TPU, CPU, CPUS = (
     Platform("gpu", 1, (9, 0)),
     Platform("gpu", 8, (8, 0)),
+    Platform("tpu", 8),
     Platform("cpu", rows_from=0),
     Platform("cpu", 2),
 )
 # Below this number the rows of some cases are short, and those of others long.
 BY_LENGTH = Platform("cpu", rows_from=2**10)
-PLATFORMS = {"Hopper": HOPPER, "Ampere": AMPERE, "CPU": CPU, "CPU by length": BY_LENGTH, "CPUs": CPUS}
+PLATFORMS = {"Hopper": HOPPER, "Ampere": AMPERE, "CPU": CPU, "CPU by length": BY_LENGTH, "CPUs": CPUS, "TPU": TPU}
 
 HALF = {"model.dtype": "bfloat16", "model.attention.head_dim": 8}
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
@@ -105,8 +106,8 @@ CASES = {
 }  # fmt: skip
 
 
-def resolved(name):
-    changes = dict(CASES[name])
+def resolved(name, more=None):
+    changes = CASES[name] | (more or {})
     if changes.get("objective.kind") != "prefix":
         changes.pop("objective.prefix_length", None)
     return tiny(changes)
@@ -169,9 +170,16 @@ def traced(config, platform, monkeypatch):
 
 EVERY = [(name, platform) for name in CASES for platform in PLATFORMS]
 # Every config on the platform that has every kernel, and one of each reason on the others.
-OFTEN = [case for case in EVERY if case[1] == "Hopper" or case[0] in ("float32", "half", "banded", "dropout")] + [
+OFTEN = [
     ("translation", "CPU by length"),
     ("pattern", "CPU by length"),
+    *(
+        case
+        for case in EVERY
+        if case[1] == "Hopper"
+        or case[0] in ("float32", "half", "banded", "dropout")
+        or (case[1] == "TPU" and CASES[case[0]].get("data.sequence_length"))
+    ),
 ]
 
 
@@ -182,7 +190,7 @@ def test_reported_kernel_is_the_traced_kernel(name, platform, monkeypatch):
     config, platform = resolved(name), PLATFORMS[platform]
     found = attention_kernels(config, platform)
     assert {each.layers: each.kernel for each in found} == traced(config, platform, monkeypatch)
-    assert all(bool(each.reason) != each.kernel.endswith("cudnn") for each in found)
+    assert all(bool(each.reason) != each.kernel.endswith(("cudnn", "splash")) for each in found)
 
 
 BIAS_OF_ROWS = "a bias on the scores that differs between rows or blocks"
@@ -239,6 +247,36 @@ def test_the_reason_is_what_a_layer_needs(name, reasons):
     assert [each.reason for each in attention_kernels(resolved(name), HOPPER)] == reasons
 
 
+@pytest.mark.parametrize(("name", "kernel", "reason"), [
+    ("float32", "splash", ""),
+    ("half", "splash", ""),
+    ("banded", "splash", ""),
+    ("pattern of heads", "splash", ""),
+    ("odd heads", "splash", ""),
+    ("documents, banded", "splash", ""),
+    ("soft-cap", "splash", ""),
+    ("prefix", "splash", ""),
+    ("encoder, offsets", "splash", ""),
+    ("encoder, documents", "splash", ""),
+    ("encoder, global", "splash", ""),
+    ("denoising", "splash", ""),
+    ("alibi", "einsum", "a bias on the scores"),
+    ("alibi, banded", "banded einsum", "a bias on the scores"),
+    ("Shaw", "einsum", "a bias on the scores; a bias on the values"),
+    ("offsets", "einsum", "tokens that are not in the order of their positions"),
+    ("dropout", "einsum", "dropout on the probabilities"),
+    ("dilations", "banded einsum", "dilated windows"),
+])  # fmt: skip
+def test_kernels_of_a_tpu(name, kernel, reason):
+    found = attention_kernels(resolved(name, {"data.sequence_length": 512}), TPU)
+    assert {(each.kernel, each.reason) for each in found} == {(kernel, reason)}
+
+
+def test_short_rows_are_not_fused_on_a_tpu():
+    (found,) = attention_kernels(resolved("half"), TPU)
+    assert found == LayerKernel("all layers", "einsum", "rows of 8 tokens, fewer than the 128 of a block")
+
+
 def test_other_mixers_are_reported_by_their_kind():
     found = attention_kernels(tiny({"model.attention.kind": "performer"}), HOPPER)
     assert found == [LayerKernel("all layers", "performer", "model.attention.kind=performer")]
@@ -255,8 +293,8 @@ def test_there_is_a_line_for_each_distinct_kernel():
         "cudnn (cross-attention)",
     ]
     assert kernel_lines(attention_kernels(resolved("pattern"), CPU)) == [
-        "banded rows (kind local), not fused: no GPU",
-        "rows (kind global), not fused: no GPU",
+        "banded rows (kind local), not fused: no GPU or TPU",
+        "rows (kind global), not fused: no GPU or TPU",
     ]
 
 

@@ -130,7 +130,7 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     position, dilations = flat["model.position.kind"], flat["model.attention.dilations"]
     kind = flat["model.attention.kind"]
     dropout, softcap = flat["model.attention.dropout"], flat["model.attention.softcap"]
-    architecture = flat["model.architecture"]
+    architecture, offsets = flat["model.architecture"], flat["data.position_offsets"]
     return {
         "score": (position in POSITION_KINDS.having("score_bias"), f"model.position.kind={position}"),
         "query_score": (position == "shaw", f"model.position.kind={position}"),
@@ -154,4 +154,8 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
         "weights": (kind in ATTENTION_KINDS.having("weights"), f"model.attention.kind={kind}"),
         "prefix": (is_prefix_decoder(flat, architecture), f"objective.kind={flat['objective.kind']} of a decoder"),
         "padding": (architecture != "decoder", f"model.architecture={architecture}"),
+        "any_order": (
+            bool(offsets) and (architecture == "decoder" or flat["model.attention.window"] > 0),
+            f"data.position_offsets={','.join(map(str, offsets))}",
+        ),
     }

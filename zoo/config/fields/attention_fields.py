@@ -198,9 +198,10 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "xla": "jax.nn.dot_product_attention on any device: holds scores of size T x S",
             "cudnn": "fused on NVIDIA GPUs, bfloat16: memory linear in T, but for the array of T x S that a bias, "
             "packed documents or a prefix needs",
+            "splash": "fused on TPUs (splash attention in Pallas): memory linear in T; no bias on the scores",
         },
-        auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU from 131,072 scores (heads x queries "
-        "x keys) in a row on, else einsum",
+        auto="the fastest that supports the config: cudnn on a GPU, splash on a TPU, rows on a CPU from 131,072 scores "
+        "(heads x queries x keys) in a row on, else einsum",
         when=ATTENTION_KINDS.when("kernels"),
         synonyms=("flash", "flash-attention"),
     ),

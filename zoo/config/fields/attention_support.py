@@ -8,7 +8,7 @@ _BOTH_TYPES = ("float32", "bfloat16")
 
 
 # Features that a mask or a bias given as an array of T x S can express.
-_ARRAYS = frozenset({"score", "documents", "prefix", "padding", "centred_window"})
+_ARRAYS = frozenset({"score", "documents", "prefix", "padding", "centred_window", "any_order"})
 _ALL_SCORES = frozenset({"query_score", "row_score"})
 
 
@@ -33,7 +33,8 @@ class AttentionSupport(NamedTuple):
             softcap, sinks, dilations: the field of that name under model.attention, and for sinks
                 softmax+1 too;
             weights: weights that are no softmax of the scores of one head (`weighting` of a class);
-            centred_window: a window on both sides of the query.
+            centred_window: a window on both sides of the query;
+            any_order: causal rows and windows whose tokens are not in the order of their positions.
         dtypes: types of activations.
         head_dims: widths of a head.
         platforms: platforms that it runs on.
@@ -41,6 +42,7 @@ class AttentionSupport(NamedTuple):
             device does.
         widest_head: widest head on every such GPU.
         wide_heads_on: major compute capabilities of the GPUs that take wider ones too.
+        least_tokens: shortest rows for which it is chosen by `auto`.
     """
 
     features: frozenset[str]
@@ -50,6 +52,7 @@ class AttentionSupport(NamedTuple):
     capability: tuple[int, int] = (0, 0)
     widest_head: int = 2**31
     wide_heads_on: tuple[int, ...] = ()
+    least_tokens: int = 1
 
 
 ATTENTION_SUPPORT = {
@@ -63,5 +66,11 @@ ATTENTION_SUPPORT = {
     # of up to 128 everywhere and 256 on Hopper. Later GPUs have one only from cuDNN 9.23 on.
     "cudnn": AttentionSupport(
         _ARRAYS, ("bfloat16",), range(8, 257, 8), ("gpu",), capability=(8, 0), widest_head=128, wide_heads_on=(9,)
+    ),
+    # Shorter rows would be filled up to a block, the least of which has 128 tokens.
+    "splash": AttentionSupport(
+        frozenset({"documents", "prefix", "padding", "centred_window", "softcap", "sinks", "value_width"}),
+        platforms=("tpu",),
+        least_tokens=128,
     ),
 }

@@ -16,6 +16,7 @@ from zoo.layers.attention.kernels.kernel_choice import (
     Mask,
     choose_kernel,
     fused_mask,
+    places_are_positions,
     row_shape,
     window_block,
 )
@@ -184,7 +185,8 @@ class SoftmaxAttention(Attention):
         config, position = self.config, self.position
         biased = bias_rows > 0
         block = window_block(context, self.window_span)
-        fused_block = block if fused_mask(context, self.window, self.global_tokens) == Mask.ARRAY else 0
+        cudnn_block = block if fused_mask(context, self.window, self.global_tokens) == Mask.ARRAY else 0
+        tokens = min(context.positions.shape[1], context.effective_key_positions.shape[1])
         asked = {
             "score": "a bias on the scores" * biased,
             "query_score": "a bias on the scores that depends on the queries" * position.reads_query,
@@ -200,11 +202,13 @@ class SoftmaxAttention(Attention):
             "prefix": "a prefix that all tokens see" * (context.causal and context.prefix > 0),
             "dilations": "dilated windows" * bool(self.dilations),
             "centred_window": "a window on both sides" * (self.window > 0 and not context.causal),
+            "any_order": "tokens that are not in the order of their positions"
+            * (not places_are_positions(context, self.window)),
             "value_width": "values of another width than keys" * (value_dim != self.key_dim),
         }
         scores = config.num_heads * math.prod(row_shape(context, block, self.global_tokens))
         return choose_kernel(
-            config.implementation, platform, self.dtype, self.key_dim, asked, block, fused_block, scores
+            config.implementation, platform, self.dtype, self.key_dim, asked, tokens, block, cudnn_block, scores
         )
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:

@@ -10,7 +10,8 @@ from zoo.layers.attention.kernels.banded import block_length
 from zoo.layers.context import Context
 from zoo.layers.platform import ROWS_FROM, Platform
 
-FUSED = "cudnn"
+FUSED = {"gpu": "cudnn", "tpu": "splash"}
+"""The fused kernel of each platform that has one."""
 
 
 class Mask(Enum):
@@ -49,6 +50,20 @@ def row_shape(context: Context, block: int, global_tokens: int = 0) -> tuple[int
     return context.positions.shape[1], context.effective_key_positions.shape[1]
 
 
+def places_are_positions(context: Context, window: int) -> bool:
+    """Returns whether the mask of rows follows from the places of their tokens, but for documents and
+    padding.
+
+    Args:
+        context: the rows.
+        window: keys that a query sees; 0 for all.
+    """
+    if not (context.causal or window):
+        return True
+    prefix_of_documents = context.prefix > 0 and context.documents is not None
+    return context.in_order and context.key_positions is None and not prefix_of_documents
+
+
 class KernelChoice(NamedTuple):
     """The implementation that computes a layer.
 
@@ -68,8 +83,9 @@ class KernelChoice(NamedTuple):
         return f"banded {self.kernel}" if self.block else self.kernel
 
 
-UNNAMED = ("value_width", "query_score", "row_score")
+UNNAMED = ("value_width", "query_score", "row_score", "any_order")
 """Features of `ATTENTION_SUPPORT` that no field asks for."""
+_PARTS_OF_SCORE = ("query_score", "row_score")
 
 
 def choose_kernel(
@@ -78,8 +94,9 @@ def choose_kernel(
     dtype: str,
     head_dim: int,
     asked: Mapping[str, str],
+    tokens: int,
     block: int = 0,
-    fused_block: int = 0,
+    cudnn_block: int = 0,
     scores: int = ROWS_FROM,
 ) -> KernelChoice:
     """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
@@ -90,9 +107,10 @@ def choose_kernel(
             scores on.
         dtype, head_dim: type and head width of the queries.
         asked: by feature of `ATTENTION_SUPPORT`, what needs it, in words; empty if nothing does.
-        block: tokens of a block if the row can be cut into blocks.
-        fused_block: the same for the fused kernel, which skips what is outside of a causal window by
-            itself unless its mask is an array.
+        tokens: tokens of a row, or of the keys if they are fewer.
+        block: tokens of a block if the row can be cut into blocks. Splash attention skips what is
+            outside of a window by itself.
+        cudnn_block: the same for cuDNN's attention, which skips it unless its mask is an array.
         scores: number of scores of a row, or of a block as one: heads x queries x keys.
 
     Raises:
@@ -100,6 +118,7 @@ def choose_kernel(
             `resolve` therefore could not check (`UNNAMED`), or does not support heads of this width
             on this GPU.
     """
+    blocks = {"cudnn": cudnn_block, "splash": 0}
     if implementation != AUTO:
         features = ATTENTION_SUPPORT[implementation].features
         for feature in UNNAMED:
@@ -110,12 +129,15 @@ def choose_kernel(
         unable = list(_lacks_device(implementation, platform))
         if not unable and (why := _too_wide(implementation, platform, head_dim)):
             raise ConfigError(f"model.attention.implementation={implementation} cannot have model.attention.{why}")
-        named = [] if implementation == FUSED else [f"model.attention.implementation={implementation}"]
-        return KernelChoice(
-            implementation, fused_block if implementation == FUSED else block, "; ".join(named + unable)
-        )
-    if not (missing := [*_lacks_device(FUSED, platform)] or [*_lacks(FUSED, platform, dtype, head_dim, asked)]):
-        return KernelChoice(FUSED, fused_block)
+        named = [] if implementation in FUSED.values() else [f"model.attention.implementation={implementation}"]
+        return KernelChoice(implementation, blocks.get(implementation, block), "; ".join(named + unable))
+    missing = [f"no {' or '.join(map(str.upper, FUSED))}"]
+    if (fused := FUSED.get(platform.name)) is not None:
+        missing = [*_lacks_device(fused, platform)] or [*_lacks(fused, platform, dtype, head_dim, asked)]
+        if tokens < (least := ATTENTION_SUPPORT[fused].least_tokens):
+            missing.append(f"rows of {tokens} tokens, fewer than the {least} of a block")
+        if not missing:
+            return KernelChoice(fused, blocks[fused])
     large = platform.name == "cpu" and platform.devices == 1 and scores >= platform.rows_from
     kernel = "rows" if large and not any(_lacks("rows", platform, dtype, head_dim, asked)) else "einsum"
     return KernelChoice(kernel, block, "; ".join(missing))
@@ -140,7 +162,8 @@ def _lacks(kernel: str, platform: Platform, dtype: str, head_dim: int, asked: Ma
         yield f"head_dim={head_dim}, no multiple of {widths.step} up to {widths[-1]}"
     elif why := _too_wide(kernel, platform, head_dim):
         yield why
-    yield from (why for feature, why in asked.items() if why and feature not in support.features)
+    missing = [feature for feature, why in asked.items() if why and feature not in support.features]
+    yield from (asked[feature] for feature in missing if "score" not in missing or feature not in _PARTS_OF_SCORE)
 
 
 def _too_wide(kernel: str, platform: Platform, head_dim: int) -> str:

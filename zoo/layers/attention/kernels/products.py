@@ -311,4 +311,24 @@ def xla_attention(
     )  # fmt: skip
 
 
-KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attention, "cudnn": cudnn_attention}
+def splash_attention(
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
+    context: Context,
+    scoring: Scoring,
+) -> Float[Array, "B T H V"]:
+    """Computes `zoo.layers.attention.kernels.splash.splash_attention`."""
+    # Pallas takes time to import, and other devices than TPUs do without it.
+    from zoo.layers.attention.kernels import splash
+
+    return splash.splash_attention(q, k, v, context, scoring)
+
+
+KERNELS = {
+    "einsum": einsum_attention,
+    "rows": rows_attention,
+    "xla": xla_attention,
+    "cudnn": cudnn_attention,
+    "splash": splash_attention,
+}
