@@ -88,7 +88,7 @@ def _reason(contrasts: Sequence[Mapping[str, str]]) -> str:
     if reason := row.get("reason"):
         return f"{row['contrast']}: {reason}"
     mean, low, high = (float(row[name] or "nan") for name in ("a - b", "low", "high"))
-    return f"{row['contrast']}: a - b is {rounded_mean(mean, low, high)} ({interval(low, high)}); {row['rule']}"
+    return f"{row['contrast']}: a − b is {rounded_mean(mean, low, high)} ({interval(low, high)}); {row['rule']}"
 
 
 def write_changed_verdicts(verdicts: Sequence[Verdicts], output: Path) -> Path:

@@ -142,7 +142,7 @@ class ClaimsTable(NamedTuple):
 _READING = (
     "A claim that is asked in several ways is supported if every row supports it, and not supported if one row\n"
     "does not. An experiment at several sizes has one row, for the largest size at which it was decided, and names\n"
-    "the verdicts of the others. An effect is the difference a - b of a contrast, which the page of the experiment\n"
+    "the verdicts of the others. An effect is the difference a − b of a contrast, which the page of the experiment\n"
     "spells out: for a loss, a number below 0 says that a is better."
 )
 

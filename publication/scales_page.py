@@ -130,7 +130,7 @@ def _lines(contrasts: Sequence[ScaledContrast], limits: str) -> Iterator[str]:
     yield f"> **{overall(contrasts)}**: {summary(contrasts)}."
     yield from ("", _plain(contrasts))
     yield from ("", f"![every effect against the number of parameters]({_PICTURE})", "")
-    columns = ("contrast (a - b)", "size", "parameters", "tokens", "difference", "interval", "outcome", "seeds")
+    columns = ("contrast (a − b)", "size", "parameters", "tokens", "difference", "interval", "outcome", "seeds")
     yield f"| | {' | '.join((*columns, 'order', 'effect'))} |"
     yield f"|{' --- |' * 3}{' ---: |' * 3} --- | --- | ---: | --- | --- |"
     for contrast in contrasts:
@@ -220,7 +220,7 @@ def _draw(contrasts: Sequence[ScaledContrast], path: Path) -> None:
             axes.minorticks_off()
             axes.tick_params(axis="y", labelsize=7.5)
             axes.set_title(f"{contrast.claim} {contrast.name}", fontsize=8.5)
-            axes.set_ylabel(f"{contrast.metric}, a - b", fontsize=7.5)
+            axes.set_ylabel(f"{contrast.metric}, a − b", fontsize=7.5)
         for axes in panels[len(contrasts) :]:
             axes.remove()
         figure.supxlabel("parameters", fontsize=8.5)

@@ -43,8 +43,8 @@ def test_every_claim_has_a_row(output, tmp_path):
     assert "4 claims: 1 supported, 1 exact, 1 on a separate page, 1 not judged yet." in page
     rows = [line for line in page.splitlines() if line.startswith("| A")]
     assert rows[0] == (
-        "| A1 | a \\| b | x 2020 | **supported** | contrast 1: -0.032 (-0.050 to -0.010); contrast 2: -0.032 (-0.050 to "
-        "-0.010); without pairs: no finite pair; and 2 more | tiny, 4 seeds, untuned | agrees: 3 against 4 nats | [one](one/README.md) |"
+        "| A1 | a \\| b | x 2020 | **supported** | contrast 1: −0.032 (−0.050 to −0.010); contrast 2: −0.032 (−0.050 to "
+        "−0.010); without pairs: no finite pair; and 2 more | tiny, 4 seeds, untuned | agrees: 3 against 4 nats | [one](one/README.md) |"
     )
     assert rows[1] == "| A2 | not run | y 2021 | not judged yet |  |  |  |  |"
     assert rows[2] == "| A4 | a property | z 2022 | **exact** |  |  |  | [1 test](#exact-claims) |"
@@ -177,7 +177,7 @@ def test_the_page_of_an_experiment(output):
         runs = list(csv.DictReader(file))
     a, b = ([float(run["eval/loss"]) for run in runs if run["arm"] == arm] for arm in "01")
     smallest = detectable_effect(4) * np.std(np.subtract(a, b), ddof=1)
-    row = "| contrast 0: 0 (a), 1 (b) | -0.032 | -0.050 to -0.010 | 4 | a below b | holds |"
+    row = "| contrast 0: 0 (a), 1 (b) | −0.032 | −0.050 to −0.010 | 4 | a below b | holds |"
     assert f"{row} {smallest:.2g} |" in page
     assert "| without pairs: 0 (a), 1 (b) | – | – | 0 | a below b | undecided |" in page
 
@@ -194,8 +194,8 @@ def test_each_claim_of_an_experiment_has_its_own_verdict(output):
     (output / "one/contrasts.csv").write_text(text.replace("without pairs,,", "without pairs,A2,"))
     write_claims(output, CLAIMS)
     rows = {line.split(" | ")[0]: line for line in build(output).read_text().splitlines() if line.startswith("| A")}
-    assert "**supported** | contrast 0: -0.032 (-0.050 to -0.010); contrast 3: -0.032" in rows["| A1"]
-    assert "**not supported** | contrast 1: -0.032" in rows["| A2"]
+    assert "**supported** | contrast 0: −0.032 (−0.050 to −0.010); contrast 3: −0.032" in rows["| A1"]
+    assert "**not supported** | contrast 1: −0.032" in rows["| A2"]
 
 
 def test_a_table_of_a_page_can_have_means_over_seeds(output):

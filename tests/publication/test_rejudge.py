@@ -143,7 +143,7 @@ def test_the_verdict_follows_from_the_archived_runs_and_the_earlier_one_is_kept(
         "before": "supported",
         "now": "not supported",
     }
-    assert "a - b is -0.0500" in changed["why"]
+    assert "a − b is −0.0500" in changed["why"]
     page, text = (output / "changed_verdicts.md").read_text(), (folder / "README.md").read_text()
     assert "| A1 | [kinds](kinds/README.md) | tiny | supported | **not supported** |" in page
     assert "1 from supported to not supported" in page

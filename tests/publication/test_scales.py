@@ -143,8 +143,8 @@ def test_the_page_of_scales_is_written_with_the_index(tmp_path):
     assert "[ffn-medium](ffn-medium/README.md), [tiny](ffn/README.md), [micro](ffn-micro/README.md)" in index
     assert (tmp_path / "ffn-medium/README.md").exists()
     page = (tmp_path / "scales/README.md").read_text()
-    assert "| [micro](../ffn-micro/README.md) | 60,000 | 120,000 | -0.300 | -0.325 to -0.275 | holds | 3 |" in page
-    assert "| **holds** | shrinks: -0.200 (-0.223 to -0.177) |" in page
+    assert "| [micro](../ffn-micro/README.md) | 60,000 | 120,000 | −0.300 | −0.325 to −0.275 | holds | 3 |" in page
+    assert "| **holds** | shrinks: −0.200 (−0.223 to −0.177) |" in page
     assert "as many steps as before. Two are few.\n" in page
     with open(tmp_path / "scales/scales.csv") as file:
         assert [row["parameters"] for row in csv.DictReader(file)] == ["60000", "230000", "900000"]

@@ -20,6 +20,20 @@ EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
 RULES = ("superiority", "non_inferiority", "equivalence", "equal")
 # In a config, marks a reference to a prerequisite run: see `zoo.lab.planning.prerequisites`.
 PREREQUISITE_PREFIX = "prerequisite:"
+# Between the levels in what an arm is called, in texts as in folders: arguments of configs and
+# lists of values end at a comma.
+BETWEEN_LEVELS = "+"
+
+
+def arm_text(name: str) -> str:
+    """Returns what an arm is called in texts, tables and folders, e.g. "norm=pre+warm-up=0".
+
+    Args:
+        name: as records and experiment files have it, "norm=pre,warm-up=0".
+    """
+    return name.replace(",", BETWEEN_LEVELS)
+
+
 # Subfolder of a sweep with the sweep that tunes its arms: see `zoo.lab.planning.tuning`.
 TUNING_FOLDER = "tuning"
 # Default seeds of tuning runs, far from the seeds of experiments.

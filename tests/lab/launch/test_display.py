@@ -53,7 +53,7 @@ def display_run(display, time, tmp_path, run):
             display.refresh()
 
     with display:
-        display.started(run, 0)
+        display.started([run], 0)
         wait(16)
         write(tmp_path, run, step=10, **{"train/loss": 3.25, "train/tokens_per_second": 1234.5})
         wait(16)
@@ -162,12 +162,12 @@ def test_plain_display(plan, tmp_path):
     text = file.getvalue()
     assert "\x1b" not in text
     lines = text.splitlines()
-    assert lines[0] == "start    norm=pre,warm-up=0 seed 0"
-    assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loading and compiling (0:1")
-    assert "         norm=pre,warm-up=0 seed 0: step 10/40, loss 3.2500, 1,230 tokens/s" in lines
+    assert lines[0] == "start    norm=pre+warm-up=0 seed 0"
+    assert lines[1].strip().startswith("norm=pre+warm-up=0 seed 0: loading and compiling (0:1")
+    assert "         norm=pre+warm-up=0 seed 0: step 10/40, loss 3.2500, 1,230 tokens/s" in lines
     assert any("step 20/40, loss not finite" in line and line.endswith("left") for line in lines)
     assert any(line.endswith("step 40/40, loss 2.0000, evaluating and saving") for line in lines)
-    assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
+    assert lines[-2] == "done     norm=pre+warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
     assert lines[-1].strip().startswith("runs 1/8, 1:04 elapsed, about ")
     # The run and the sweep have a line each about every fifteen seconds, so that a log file stays
     # short.
@@ -184,7 +184,7 @@ def test_live_display(plan, tmp_path):
     assert "runs 0/8" in text
     assert "━" in text
     # The line of a finished run stays above the live picture, which is erased.
-    assert "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)" in re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "done     norm=pre+warm-up=0 seed 0: eval/loss 1.9800 (1:04)" in re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\x1b[?25h" in text[-40:]
 
 
@@ -193,25 +193,46 @@ def test_retries_failures_and_interruptions(plan, tmp_path, kind):
     display, _, file = display_of(kind, plan, tmp_path, force_terminal=kind is LiveDisplay, color_system=None)
     first, second, third = plan.runs[:3]
     with display:
-        display.started(first, 20)
+        display.started([first], 20)
         display.retried(first, FolderState("unfinished", 20, "killed by SIGKILL"))
-        display.started(first, 20)
+        display.started([first], 20)
         display.ended(first, FolderState("failed", 20, "ValueError: [boom]"))
-        display.started(second, 0)
+        display.started([second], 0)
         display.ended(second, FolderState("done", 40))
-        display.started(third, 0)
+        display.started([third], 0)
         display.stopping()
         display.ended(third, FolderState("diverged", 5, "loss is not finite."))
-        display.started(plan.runs[3], 0)
+        display.started([plan.runs[3]], 0)
         display.ended(plan.runs[3], FolderState("unfinished", 7, "saved"))
     text = file.getvalue()
-    assert "retry    norm=pre,warm-up=0 seed 0: killed by SIGKILL" in text
-    assert "failed   norm=pre,warm-up=0 seed 0: step 20, ValueError: [boom] (0:00)" in text
-    assert "done     norm=pre,warm-up=10 seed 0: eval/loss not written (0:00)" in text
+    assert "retry    norm=pre+warm-up=0 seed 0: killed by SIGKILL" in text
+    assert "failed   norm=pre+warm-up=0 seed 0: step 20, ValueError: [boom] (0:00)" in text
+    assert "done     norm=pre+warm-up=10 seed 0: eval/loss not written (0:00)" in text
     assert "stopping: 1 active run will save first; a second signal kills" in text
-    assert "diverged norm=post,warm-up=0 seed 0: step 5, loss is not finite (0:00)" in text
-    assert "stopped  norm=post,warm-up=10 seed 0: step 7, saved (0:00)" in text
+    assert "diverged norm=post+warm-up=0 seed 0: step 5, loss is not finite (0:00)" in text
+    assert "stopped  norm=post+warm-up=10 seed 0: step 7, saved (0:00)" in text
     assert "runs 3/8" in text
     assert "runs 4/8" not in text
     if kind is PlainDisplay:
-        assert text.startswith("start    norm=pre,warm-up=0 seed 0, continues from about step 20\n")
+        assert text.startswith("start    norm=pre+warm-up=0 seed 0, continues from about step 20\n")
+
+
+@pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])
+def test_the_runs_of_a_program_share_a_line(plan, tmp_path, kind):
+    display, clock, screen = display_of(kind, plan, tmp_path, force_terminal=kind is LiveDisplay, color_system=None)
+    runs = plan.runs[:4]
+    with display:
+        display.started(runs, 0)
+        clock.now += 16
+        display.refresh()
+        for number, run in enumerate(runs):
+            write(tmp_path, run, step=40, **{"eval/loss": 2.0 + number / 10})
+        ends = [FolderState("done", 40)] * 3 + [FolderState("diverged", 20, "loss is not finite")]
+        display.ended_together(list(zip(runs, ends, strict=True)))
+    lines = [line.strip() for line in screen.getvalue().splitlines() if "seed" in line]
+    name = "runs as one program (norm=pre+warm-up=0 seed 0 and"
+    assert any(f"done     3 {name} 2 more): eval/loss 2.0000 to 2.2000 (0:16)" in line for line in lines)
+    assert any(f"diverged {runs[3].name}: step 20, loss is not finite" in line for line in lines)
+    assert any(f"4 {name} 3 more)" in line and "loading and compiling" in line for line in lines)
+    # No line names a single one of the members that are done.
+    assert not any(runs[1].name in line for line in lines)

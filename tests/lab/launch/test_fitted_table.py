@@ -12,7 +12,7 @@ from rich.text import Text
 from zoo.cli.sweeps import status
 from zoo.lab.launch.fitted_table import print_fitted
 
-ARMS = ("norm=pre, warm-up=0", "norm=pre, warm-up=10")
+ARMS = ("norm=pre+warm-up=0", "norm=pre+warm-up=10")
 
 
 def printed(width, arms=ARMS, no_wrap=True):

@@ -5,11 +5,13 @@ import http.client
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -18,6 +20,8 @@ from zoo.cli.main import main
 from zoo.cli.sweeps import watch as command
 from zoo.errors import ConfigError
 from zoo.lab.launch import watch_display
+from zoo.lab.launch.run_status import read_sweep_status
+from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.report.server import Pages, Server, signature
 from zoo.lab.results.sweep_results import load_any
 
@@ -72,7 +76,7 @@ def test_the_page_is_rebuilt_when_files_change(small):
     first, page = pages.newest()
     assert f'data-version="{first}"'.encode() in page
     assert b"connect-src 'self'" in page
-    assert b"<a href" not in page
+    assert b'<a href="./' not in page
     clock.now += 10
     assert pages.newest() == (first, page)
     write_status(small, "post-0", "done")
@@ -214,6 +218,36 @@ def test_the_terminal_shows_runs_until_all_have_ended(small, terminal):
     if terminal:
         assert "━" in text
         assert "\x1b[?25h" in text[-200:]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_compiles_is_named_and_time_counts_from_the_start_of_the_sweep(small, terminal):
+    clock = Clock()
+    screen = Console(file=io.StringIO(), width=140, force_terminal=terminal, color_system=None)
+    (small / "post-0" / "status.json").unlink()
+    for name, age in (("pre-0", 7320), ("post-0", 30)):
+        os.utime(small / name / "config.json", (time.time() - age,) * 2)
+
+    def sleep(seconds):
+        clock.now += 16
+        if clock.now > 40:
+            write_status(small, "post-0", "done")
+
+    assert [run.state for run in read_sweep_status(small).runs] == ["done", "waiting"]
+    lock = SweepLock(small)
+    try:
+        assert [(run.state, run.reason) for run in read_sweep_status(small).runs][1] == (
+            "running",
+            "loads and compiles",
+        )
+        watch_display.follow(small, screen, clock, sleep)
+    finally:
+        lock.close()
+    text = screen.file.getvalue()
+    assert re.search(r"norm=post seed 0.*loading and compiling \(0:4[5-9]\)", text)
+    assert re.search(r"runs 1/2, 2:02:1[5-9] elapsed", text)
+    if terminal:
+        assert text.index("loading and compiling") < text.index("no run is active")
 
 
 def test_added_seeds_are_shown(small):

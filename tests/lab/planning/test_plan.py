@@ -94,7 +94,7 @@ def test_every_arm_is_checked_and_all_problems_are_reported():
         unrestricted({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
     )
     assert len(found) == 3
-    assert "arm heads=3,dim=256: model.dim=256 is not divisible by model.attention.num_heads=3" in found[0]
+    assert "arm heads=3+dim=256: model.dim=256 is not divisible by model.attention.num_heads=3" in found[0]
 
 
 def test_a_problem_of_all_arms_is_reported_once():
@@ -160,7 +160,7 @@ def test_next_sentence_metrics_need_the_objective():
     segments = {"segments": levels("model.embedding.segments", 0, 2)}
     assert make_plan(fake.experiment(base=pairs, factors=segments, **accuracy))
     found = problems(fake.experiment(**accuracy))
-    assert 'arm "norm=pre,warm-up=0": no metric eval/next_accuracy without objective.next_sentence=true' in found
+    assert 'arm "norm=pre+warm-up=0": no metric eval/next_accuracy without objective.next_sentence=true' in found
 
 
 def test_metrics_beyond_the_positions_of_a_decoder_are_refused():
@@ -511,7 +511,7 @@ def test_a_kind_that_is_not_in_the_pattern_is_reported_with_its_arms():
     }
     found = problems(unrestricted(factors, base=config.override(config.default(), PATTERNS)))
     assert found == [
-        "arm layers=local,window=0 and arm layers=local,window=8: model.layers.kinds.global has no effect: "
+        "arm layers=local+window=0 and arm layers=local+window=8: model.layers.kinds.global has no effect: "
         "model.layers.pattern=local does not name it"
     ]
 

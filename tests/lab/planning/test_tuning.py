@@ -130,7 +130,7 @@ def test_each_arm_trains_at_the_minimum_of_its_curve_on_seeds_not_used_for_tunin
     assert main.claim["id"] == "X1"
     page = Path("runs/norms/report.html").read_text()
     assert f"eval/loss by {RATE}, over the tuning seeds (1000, 1001)" in page
-    assert f"eval/loss at the same {RATE}, minus that of norm=pre, warm-up=0" in page
+    assert f"eval/loss at the same {RATE}, minus that of norm=pre+warm-up=0" in page
     assert f"Each arm was trained at the {RATE} at which a curve through the results of its own" in page
     assert "Curves of eval/loss over ln value" in page
     assert Path("runs/norms/report/loss_by_rate.png").stat().st_size > 1000
@@ -161,7 +161,7 @@ def test_an_arm_without_a_minimum_is_reported_and_decides_nothing(zoo):
     sweep = load_sweep("runs/norms")
     verdict = judge(sweep)
     assert verdict.claims == {"X1": "not tuned"}
-    assert "norm=post, warm-up=0 is not tuned (optimizer.learning_rate:" in verdict.paragraph
+    assert "norm=post+warm-up=0 is not tuned (optimizer.learning_rate:" in verdict.paragraph
     assert any(line.startswith(f"{RATE} is not tuned in {POST}") for line in sweep.warnings)
 
 

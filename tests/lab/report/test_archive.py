@@ -53,7 +53,7 @@ def test_tables_contain_the_numbers_of_the_runs(writer, output):
         assert float(row["eval/loss"]) == pytest.approx(run.final("eval/loss"), rel=1e-5)
         assert (row["state"], int(row["step"]), int(row["tokens"])) == ("done", 200, 200 * 1024)
     # A metric is empty for runs that lack it.
-    assert {row["arm"] for row in rows if row["eval/loss@1024"]} == {"norm=post, warm-up=0", "norm=post, warm-up=100"}
+    assert {row["arm"] for row in rows if row["eval/loss@1024"]} == {"norm=post+warm-up=0", "norm=post+warm-up=100"}
     contrasts = rows_of(output / "norms" / "contrasts.csv")
     assert [row["contrast"] for row in contrasts] == ["post needs it", "pre does not"]
     differences = [
@@ -186,7 +186,7 @@ def test_the_page_is_built_from_the_archive_alone(writer, output):
     experiment = (output / "norms/README.md").read_text()
     assert "![loss by step of norms](loss_by_step.png)" in experiment
     assert "[runs.csv](runs.csv)" in experiment
-    assert "| norm=post, warm-up=0 | 1,234,567 | 0.17 | 3.5" in experiment
+    assert "| norm=post+warm-up=0 | 1,234,567 | 0.17 | 3.5" in experiment
     for target in ("norms/README.md", "norms/loss_by_step.png", "norms/runs.csv"):
         assert (output / target).exists()
 
@@ -262,10 +262,10 @@ def test_all_links_of_an_archive_exist(writer, monkeypatch, capsys):
         assert links
         assert all((page.parent / link).exists() for link in links), links
     rows = rows_of(output / "norms" / "differences.csv")
-    assert [row["arm"] for row in rows] == ["norm=pre, warm-up=100", "norm=post, warm-up=0", "norm=post, warm-up=100"]
+    assert [row["arm"] for row in rows] == ["norm=pre+warm-up=100", "norm=post+warm-up=0", "norm=post+warm-up=100"]
     assert float(rows[1]["difference"]) == pytest.approx(1.0, abs=0.02)
     page = (output / "norms" / "README.md").read_text()
-    assert re.search(r"\| norm=post, warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 0\.[^|]+ \| 3 \|", page)
+    assert re.search(r"\| norm=post\+warm-up=0 \| (0\.99|1\.0)\d* \| 0\.\d+ to 1\.\d+ \| 0\.[^|]+ \| 3 \|", page)
     assert "* 2026-01-02: as expected" in page
 
 
@@ -326,7 +326,7 @@ def test_the_record_of_tuning_has_the_scores_and_the_fitted_curves():
 def test_pages_tell_tokens_per_parameter_and_times_the_tokens(writer, output):
     page = experiment_page(output / "norms", json.loads((output / "norms" / "result.json").read_text()))
     assert "| arm | parameters | tokens / parameter |" in page
-    assert "| norm=pre, warm-up=0 | 1,234,567 | 0.17 |" in page
+    assert "| norm=pre+warm-up=0 | 1,234,567 | 0.17 |" in page
     found = baseline_effects(load_sweep(writer.root / "sweep"))["norm=post,warm-up=0"].tokens
     assert "| arm | difference | interval | times the tokens | pairs | p (Holm) |" in page
     assert f"| {found.text} |" in page
@@ -341,4 +341,4 @@ def test_pages_tell_tokens_per_parameter_and_times_the_tokens(writer, output):
     (output / "norms" / "contrasts.csv").unlink()
     page = experiment_page(output / "norms", result)
     assert "| arm | difference | interval | pairs | p (Holm) |" in page
-    assert "| norm=pre, warm-up=0 | 1,234,567 |  |" in page
+    assert "| norm=pre+warm-up=0 | 1,234,567 |  |" in page

@@ -13,7 +13,7 @@ from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.report.figures import write_figures
 from zoo.lab.report.panels import overview
 from zoo.lab.report.plot_data import plot_data
-from zoo.lab.report.result_tables import arms_table, lengths_table
+from zoo.lab.report.result_tables import arms_note, arms_table, lengths_table
 from zoo.lab.results.floor_lines import floors_sentence
 from zoo.lab.results.sweep_record import sweep_record
 from zoo.lab.results.sweep_results import load_sweep
@@ -39,10 +39,10 @@ def test_tables(writer):
         ["floor:", "5-gram", "1.620", "1.600", "1.580", "–", "–"],
     ]
     assert floors_sentence(sweep, "eval/loss") == "floors of eval/loss, nats: unigram 3.300, 5-gram 1.600 (counted)"
-    assert "floors: models without depth, counted" in arms_table(sweep)
+    assert "Floors: models without depth, counted." in arms_note(sweep)
     none = load_sweep(writer.sweep(folder="none"))
     assert floors_sentence(none, "eval/loss") == "floors: no floors"
-    assert "over all runs; floors: no floors" in re.sub(r"unstable[^;]*; ", "", arms_table(none))
+    assert arms_note(none).endswith("predict. Floors: no floors.")
     assert sweep_record(sweep, judge(sweep))["floors"][1] == {"floor": "5-gram", "score": 1.6}
 
 
@@ -51,8 +51,8 @@ def test_floors_of_different_arms_are_named_with_them(writer):
     first = sweep.arms[0].name
     sweep.floors[first] = sweep.floors[first].__class__({"5-gram": {"eval/loss": 1.7}})
     assert floors_sentence(sweep, "eval/loss") == (
-        "floors of eval/loss, nats: 5-gram (norm=pre, warm-up=0) 1.700, "
-        "5-gram (norm=pre, warm-up=100, norm=post, warm-up=0 and 1 more) 1.600, unigram 3.300 (counted)"
+        "floors of eval/loss, nats: 5-gram (norm=pre+warm-up=0) 1.700, "
+        "5-gram (norm=pre+warm-up=100, norm=post+warm-up=0 and 1 more) 1.600, unigram 3.300 (counted)"
     )
 
 

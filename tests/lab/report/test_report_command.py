@@ -31,10 +31,35 @@ def run(monkeypatch, request):
 def test_report_prints_path_and_verdict(run, writer, capsys):
     folder = writer.sweep()
     assert run("report", folder) == 0
-    path, verdict, floors = capsys.readouterr().out.splitlines()
+    *table, verdict, floors, path = [line for line in capsys.readouterr().out.splitlines() if line]
     assert floors == "floors: no floors"
-    assert path == str(folder / "report.html")
-    assert verdict.startswith("Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below")
+    assert path == f"report: {folder / 'report.html'}"
+    assert verdict.startswith("Supported (arms not tuned): norm=post+warm-up=100 ends 1.022 nats lower than")
+    # The answer comes first.
+    head = "arm seeds final eval/loss difference 95 % interval pairs times the tokens testable"
+    assert table[0].split() == head.split()
+    assert table[1].split() == ["norm=pre+warm-up=0", "3", "2.521", "±", "0.027", "baseline"]
+    assert table[3].split()[5:9] == ["1.001", "0.975", "to", "1.027"]
+    assert table[3].split()[-1] == "yes"
+
+
+def test_any_arm_is_the_baseline(run, writer, capsys):
+    folder = writer.sweep()
+    for name in ("norm=post+warm-up=0", "norm=post,warm-up=0"):
+        assert run("report", folder, "--baseline", name, "--json") == 0
+        record = json.loads(capsys.readouterr().out)
+        assert record["baseline"] == "norm=post+warm-up=0"
+        assert [one["arm"] for one in record["differences"]] == [
+            "norm=pre+warm-up=0",
+            "norm=pre+warm-up=100",
+            "norm=post+warm-up=100",
+        ]
+        # Arm minus baseline.
+        assert record["differences"][0]["mean"] == pytest.approx(-1.0, abs=0.02)
+        assert record["differences"][0]["testable"]
+    assert '<option value="2" selected>norm=post+warm-up=0</option>' in (folder / "report.html").read_text()
+    with pytest.raises(ConfigError, match="no arm has this name"):
+        run("report", folder, "--baseline", "norm=pre+warm-up=1")
 
 
 def test_report_writes_elsewhere(run, writer, tmp_path):
@@ -56,7 +81,7 @@ def test_arms_of_a_comparison_are_named_by_flags_or_folders(run, writer, tmp_pat
     four = {"dim": 32, "depth": 9, "heads": 3, "norm": {"placement": "post"}}
     many = [writer.run(f"deep/seed-{seed}", seed=seed, config={"model": four}, final=3.0 + seed) for seed in (0, 1)]
     for words, names in (
-        (two, ["dim=64, placement=pre", "dim=128"]),
+        (two, ["dim=64+placement=pre", "dim=128"]),
         ([two[0], *many], ["first", "seed"]),
         (["--name", f"a={two[0]}", "--name", f"b={many[0]}", "--name", f"b={many[1]}"], ["a", "b"]),
         ([two[0], many[1], "--name", f"c={many[0]}"], ["first", "seed-1", "c"]),
@@ -85,7 +110,7 @@ def test_notes_are_kept_with_a_sweep(run, writer, capsys):
 def test_json_contains_the_tables(run, writer, capsys):
     assert run("report", writer.sweep(), "--json") == 0
     record = json.loads(capsys.readouterr().out)
-    assert (record["verdict"], record["progress"], record["baseline"]) == ("supported", "", "norm=pre, warm-up=0")
+    assert (record["verdict"], record["progress"], record["baseline"]) == ("supported", "", "norm=pre+warm-up=0")
     assert record["differences"][1]["mean"] == pytest.approx(1.0, abs=0.02)
     assert record["differences"][1]["low"] < record["differences"][1]["mean"] < record["differences"][1]["high"]
     assert [effect["factors"] for effect in record["effects"]] == [["norm"], ["warm-up"], ["norm", "warm-up"]]
@@ -103,7 +128,7 @@ def test_an_index_over_sweeps(run, writer, capsys):
     page = (writer.root / "index.html").read_text()
     assert '<a href="./a/report.html">a</a>' in page
     assert "Unfinished, 11 of 12 runs" in page
-    assert 'norm=post, <span class="short">warm-up=100</span> ends 1.022 nats below' in page
+    assert "ends 1.022 nats lower than" in page
     assert "experiment.json: not readable as JSON" in page
     assert "<script" not in page
     # Reports that are up to date are not written again.
@@ -140,17 +165,16 @@ def test_a_running_sweep_reports_its_progress(run, writer, capsys):
     for path in folder.glob("*/*"):
         os.utime(path)
     assert run("report", folder) == 0
-    _, progress, *_ = capsys.readouterr().out.splitlines()
-    assert progress == "Running, 9 of 12 runs, about 20 s"
+    assert "Running, 9 of 12 runs, about 20 s" in capsys.readouterr().out.splitlines()
     page = (folder / "report.html").read_text()
-    assert "<h2>Running, 9 of 12 runs, about 20 s</h2><p>So far: norm=pre, <span class=" in page
+    assert "<h2>Running, 9 of 12 runs, about 20 s</h2><p>So far: <span class=" in page
     assert "no pair yet" in page
     assert "Undecided" not in page
     # A run whose process has ended writes nothing any more.
     for path in folder.glob("post-0-*/*"):
         os.utime(path, (1e9, 1e9))
     assert run("report", folder) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "Unfinished, 9 of 12 runs"
+    assert "Unfinished, 9 of 12 runs" in capsys.readouterr().out.splitlines()
 
 
 def test_bad_folders_are_refused(run, tmp_path):

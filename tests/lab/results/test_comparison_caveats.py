@@ -42,7 +42,7 @@ def test_differences_in_what_is_scored_are_caveats(run):
         "arms are scored on different rows",
         "arms are scored on different targets",
         "arms predict what is scored from different contexts",
-        "architecture=encoder, kind=masked differs from architecture=decoder, kind=causal in 2 fields: "
+        "architecture=encoder+kind=masked differs from architecture=decoder+kind=causal in 2 fields: "
         "model.architecture, objective.kind",
     ]
     post = run("c", {"model.norm.placement": "post"})

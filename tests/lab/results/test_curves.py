@@ -112,9 +112,9 @@ def test_thinning_keeps_the_mean_and_bounds_the_size():
         (2.34567, "2.346"),
         (12345.678, "12,346"),
         (0.0012345, "0.001234"),
-        (1.5e-7, "1.5e-07"),
+        (1.5e-7, "1.5e−07"),
         (1.234567e9 + 0.5, "1.23e+09"),
-        (-2.5, "-2.500"),
+        (-2.5, "−2.500"),
     ],
 )
 def test_numbers_are_formatted_by_their_size(value, text):
@@ -129,14 +129,14 @@ def test_digits_follow_the_uncertainty():
     assert plus_minus(2.34567, 0.0123) == "2.346 ± 0.012"
     assert plus_minus(2.34567, float("nan")) == "2.346"
     # Steps and other large numbers have no decimals.
-    assert interval(-879.52, -753.1) == "-880 to -753"
+    assert interval(-879.52, -753.1) == "−880 to −753"
     assert plus_minus(19169.83, 32950.7) == "19,170 ± 32,951"
     # A bound that excludes 0 must not be rounded to 0.
-    assert interval(-0.2736, -0.003718) == "-0.274 to -0.004"
+    assert interval(-0.2736, -0.003718) == "−0.274 to −0.004"
     assert interval(-0.2736, 0.003718) == "-0.27 to 0.00"
     # Small values are not printed as zeros.
     assert plus_minus(8.1234e-8, 1.2e-9) == "8.12e-08 ± 1.2e-09"
-    assert interval(-1.5e-7, 2.5e-7) == "-1.5e-07 to 2.5e-07"
+    assert interval(-1.5e-7, 2.5e-7) == "−1.5e−07 to 2.5e−07"
     assert plus_minus(2.34567, 1e-7) == "2.34567 ± 0.00000"
 
 

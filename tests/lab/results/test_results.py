@@ -69,7 +69,7 @@ def test_a_sweep_contains_runs_that_never_started(writer):
         "pre-100-2": "missing",
     }
     assert sweep.run("norm=pre,warm-up=0", 1).final("eval/loss") == pytest.approx(2.521)
-    assert sweep.arms[0].label == "norm=pre, warm-up=0"
+    assert sweep.arms[0].label == "norm=pre+warm-up=0"
 
 
 def test_labels_name_only_what_differs(writer):

@@ -62,10 +62,10 @@ def test_runs_are_judged_and_archived_by_steps_to_loss(writer, tmp_path):
         assert np.interp(run.final(METRIC), losses.step, losses.value) == pytest.approx(target)
     assert [run.final(METRIC) for run in sweep.runs_of(SLOW)] == [200] * 3
     assert judge(sweep).overall == "supported"
-    assert "steps below" in judge(sweep).paragraph
+    assert "steps lower than" in judge(sweep).paragraph
     saved = archive_results(sweep, tmp_path / "results")
     arms = {arm["name"]: arm["measured"] for arm in json.loads((saved / "result.json").read_text())["arms"]}
-    assert arms["norm=post, warm-up=0"][METRIC]["mean"] == 200
+    assert arms["norm=post+warm-up=0"][METRIC]["mean"] == 200
     # Without the reference's run of a seed there is nothing to reach.
     status = folder / "post-0-1" / "status.json"
     status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "failed"}))

@@ -107,7 +107,7 @@ def test_infinite_losses_and_missing_runs_are_reported():
 
 def test_a_single_pair_is_reported_as_too_few():
     outcome = judge(sweep_of([1.0], [2.0])).outcomes[0]
-    assert "1 seed, so no interval" in outcome.sentence
+    assert "1 pair, so no interval" in outcome.sentence
     assert outcome.notes == ["1 paired seed; at least 2 are needed"]
 
 
@@ -125,9 +125,9 @@ def test_paragraph_of_a_supported_claim(writer):
     verdict = judge(load_sweep(writer.sweep()))
     assert verdict.overall == "supported"
     assert verdict.paragraph == (
-        "Supported (arms not tuned): norm=post, warm-up=100 ends 1.022 nats below norm=post, warm-up=0 (95 % interval 0.997 to 1.047, 3 seeds): "
-        "superiority holds. norm=pre, warm-up=0 ends 0.053 nats above norm=pre, warm-up=100 (90 % interval 0.036 to 0.070, "
-        "3 seeds): equivalence within 0.1 nats holds."
+        "Supported (arms not tuned): norm=post+warm-up=100 ends 1.022 nats lower than norm=post+warm-up=0 (95 % interval of the difference −1.047 to −0.997, 3 pairs): "
+        "superiority holds. norm=pre+warm-up=0 ends 0.053 nats higher than norm=pre+warm-up=100 (90 % interval of the difference 0.036 to 0.070, "
+        "3 pairs): equivalence within 0.1 nats holds."
     )
 
 
@@ -173,7 +173,7 @@ def test_the_same_arm_at_two_lengths(writer):
 def test_without_a_claim_the_best_arm_is_named(writer):
     verdict = judge(load_sweep(writer.sweep(contrasts=[])))
     assert verdict.overall == "no claim"
-    assert verdict.paragraph.endswith("is 2.468, reached by norm=pre, warm-up=100 (mean of 3 seeds).")
+    assert verdict.paragraph.endswith("is 2.468, reached by norm=pre+warm-up=100 (mean of 3 seeds).")
 
 
 def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> SweepResults:
@@ -220,7 +220,7 @@ def test_accuracies_are_reported_with_their_sign():
     sweep = accuracies([0.80, 0.81, 0.82], [0.70, 0.72, "diverged"], margin=0.01)
     text = judge(sweep).paragraph
     other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
-    assert "A ends 0.0993 above B (95 % interval 0.0965 to 0.1022, 3 seeds)" in other
+    assert "A ends 0.0993 higher than B (95 % interval of the difference 0.0965 to 0.1022, 3 pairs)" in other
     assert "B diverged in 1 of 3 seeds (counted as the worst next_accuracy)" in text
     assert [
         rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, ""))
@@ -235,7 +235,8 @@ def test_accuracies_are_reported_with_their_sign():
     no_contrasts = SweepResults(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
     assert (
         judge(no_contrasts).paragraph
-        == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, reached by A (mean of 3 seeds)."
+        == "B ends 0.10 lower than A (95 % interval of the difference −0.16 to −0.03, 2 pairs). "
+        "No claim is tested here. The highest final eval/next_accuracy is 0.8100, reached by A (mean of 3 seeds)."
     )
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
     assert RunRecord(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9

@@ -10,6 +10,7 @@ from zoo.errors import ConfigError
 REPORT_EXAMPLE = """examples:
   zoo report runs/norm_placement
   zoo report runs/norm_placement --note "warm-up of 50 is a fifth of the steps"
+  zoo report runs/norm_placement --baseline norm=post+warm-up=0
   zoo report runs/norm_placement --json | jq .differences
   zoo report runs                          an index over all sweeps in a folder
   zoo report runs/muon runs/muon-on-news   both, and on which text each claim holds"""
@@ -62,13 +63,20 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     compare.set_defaults(handler=run_compare)
     for parser in (report, compare):
+        parser.add_argument(
+            "--baseline",
+            metavar="ARM",
+            help="arm that the others are compared with (default: the first); the page has a menu",
+        )
         parser.add_argument("--json", action="store_true", help="print the tables as one JSON object")
 
 
 # Imports are inside the functions because they load SciPy and Matplotlib, which --help does not
 # need.
 def run_report(args: argparse.Namespace) -> int:
-    """Writes a sweep's report and prints the verdict; for several sweeps, writes an index."""
+    """Writes a sweep's report and prints the differences and the verdict; for several sweeps,
+    writes an index.
+    """
     from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.build import build_index, build_report
     from zoo.lab.report.index_page import sweep_folders
@@ -79,13 +87,13 @@ def run_report(args: argparse.Namespace) -> int:
     if len(args.folders) > 1:
         return _report_on_corpora(args)
     if not (folder / "experiment.json").exists() and sweep_folders(folder):
-        for flag in ("output", "note", "json"):
+        for flag in ("output", "note", "baseline", "json"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag} is for a single sweep, and {folder} holds several")
         print("\n".join(map(str, build_index(folder))))
         return 0
     compute_missing_measures(folder, lambda line: print(line, file=sys.stderr))
-    sweep = load_sweep(folder)
+    sweep = _with_baseline(args, load_sweep(folder))
     if args.note is not None:
         add_note(folder, args.note)
     return _print(args, sweep, build_report(sweep, args.output or folder / "report.html"))
@@ -98,7 +106,7 @@ def _report_on_corpora(args: argparse.Namespace) -> int:
     from zoo.lab.results.corpora import claims_on_corpora
     from zoo.lab.results.sweep_results import load_sweep
 
-    for flag in ("output", "note", "json"):
+    for flag in ("output", "note", "baseline", "json"):
         if getattr(args, flag):
             raise ConfigError(f"--{flag} is for a single sweep, and {len(args.folders)} are given")
     judged = []
@@ -118,7 +126,7 @@ def _report_on_corpora(args: argparse.Namespace) -> int:
 
 
 def run_compare(args: argparse.Namespace) -> int:
-    """Writes a comparison of runs; prints its path, a summary and what makes it doubtful."""
+    """Writes a comparison of runs; prints the differences, what makes them doubtful, and its path."""
     from zoo.lab.report.build import build_report
     from zoo.lab.results.comparison import load_comparison
 
@@ -126,10 +134,18 @@ def run_compare(args: argparse.Namespace) -> int:
     if wrong := [f"--name {name}{equals}: expected NAME=RUN" for name, equals, run in named if not (name and run)]:
         raise ConfigError(wrong)
     sweep = load_comparison([*args.folders, *(run for *_, run in named)], {run: name for name, _, run in named})
+    sweep = _with_baseline(args, sweep)
     return _print(args, sweep, build_report(sweep, args.output))
 
 
+def _with_baseline(args: argparse.Namespace, sweep):
+    return sweep.with_baseline(args.baseline) if args.baseline is not None else sweep
+
+
 def _print(args: argparse.Namespace, sweep, report) -> int:
+    from zoo.cli.console import make_console
+    from zoo.cli.sweeps.result_summary import print_differences
+    from zoo.lab.launch.fitted_table import UNLIMITED
     from zoo.lab.results.caveats import sweep_caveats
     from zoo.lab.results.floor_lines import floors_sentence
     from zoo.lab.results.sweep_record import sweep_record
@@ -138,7 +154,11 @@ def _print(args: argparse.Namespace, sweep, report) -> int:
         record = {"report": str(report.path), "progress": report.progress, **sweep_record(sweep, report.verdict)}
         print(json.dumps(record, indent=2))
         return 0
-    print(report.path)
+    console = make_console()
+    if not console.is_terminal:
+        console.width = UNLIMITED
+    print_differences(console, sweep)
+    print()
     if report.progress:
         print(report.progress)
     print(report.verdict.paragraph)
@@ -146,4 +166,5 @@ def _print(args: argparse.Namespace, sweep, report) -> int:
         print(floors)
     for line in sweep_caveats(sweep):
         print(f"caveat: {line}")
+    print(f"report: {report.path}")
     return 0

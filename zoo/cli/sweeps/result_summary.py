@@ -1,70 +1,113 @@
-"""The tables that end a sweep in the terminal: what the arms reached, in the metric and in other
-units, and what each factor changes.
+"""The tables of a sweep in the terminal: the differences of the arms first, then what each reached in
+other units, and what each factor changes.
 """
+
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean, significant
+from zoo.lab.formatting import (
+    confidence_level,
+    difference_columns,
+    number,
+    number_column,
+    plus_minus_column,
+    significant,
+)
 from zoo.lab.launch.fitted_table import print_fitted
 from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.arm_effects import baseline_effects, tokens_per_parameter
-from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.curves import final_values
+from zoo.lab.results.differences import ArmDifference, arm_differences
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.instability import instability
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import spread
 
+TESTABLE = "testable"
+
 
 def print_results(console: Console, sweep: SweepResults) -> None:
-    """Prints mean and standard deviation of every arm, and its difference to the first arm with an
-    interval and in other units; with several factors their main effects too.
+    """Prints what every arm reached and its difference from the baseline, with an interval, times the
+    tokens and whether it is testable; with several factors their main effects too.
     """
-    level = f"{confidence_level(sweep.alpha)} interval"
-    against = baseline_differences(sweep)
-    arms = _table("arm", "seeds", f"final {sweep.metric}", "difference to the first", level)
-    for arm in sweep.arms:
-        values = final_values(sweep, arm.name, sweep.metric)
-        found, difference = spread(values.values()), against.get(arm.name)
-        reached = "–" if found is None else plus_minus(found.mean, found.sd) if found.n > 1 else number(found.mean)
-        compared = difference is not None and difference.n > 1
-        arms.add_row(
-            Text(arm.label),
-            str(len(values)),
-            reached,
-            rounded_mean(difference.mean, difference.low, difference.high) if compared else "",
-            interval(difference.low, difference.high) if compared else "",
-        )
-    for line in floor_lines(sweep, sweep.metric):
-        arms.add_row(Text(f"floor: {line.name}"), "", number(line.score))
-    console.print()
-    _print(console, arms)
+    print_differences(console, sweep)
     _print_units(console, sweep)
+    level = f"{confidence_level(sweep.alpha)} interval"
     effects = [effect for effect in estimate_effects(sweep) if len(effect.what) == 1 and effect.difference.n > 1]
     if effects:
         table = _table("factor", "levels", "main effect", level)
-        for effect in effects:
-            difference = effect.difference
-            table.add_row(
-                Text(effect.what[0]),
-                Text(effect_levels(effect)),
-                rounded_mean(difference.mean, difference.low, difference.high),
-                interval(difference.low, difference.high),
-            )
+        found = [(one.difference.mean, one.difference.low, one.difference.high) for one in effects]
+        for effect, *texts in zip(effects, *difference_columns(found), strict=True):
+            table.add_row(Text(effect.what[0]), Text(effect_levels(effect)), *texts)
         console.print()
         _print(console, table)
     console.print()
 
 
+def print_differences(console: Console, sweep: SweepResults) -> None:
+    """Prints the answer of a sweep: every arm against the baseline. Reasons why a difference is not
+    testable follow the table.
+    """
+    found = {one.arm.name: one for one in arm_differences(sweep)}
+    values = [spread(final_values(sweep, arm.name, sweep.metric).values()) for arm in sweep.arms]
+    reached = plus_minus_column([None if one is None else (one.mean, one.sd) for one in values])
+    columns = difference_columns(
+        [(one.difference.mean, one.difference.low, one.difference.high) for one in found.values()]
+    )
+    texts = dict(zip(found, zip(*columns, strict=True), strict=True))
+    tokens = {name: one.effect.tokens.text for name, one in found.items() if one.effect.tokens}
+    header = [
+        "arm",
+        "seeds",
+        f"final {sweep.metric}",
+        "difference",
+        f"{confidence_level(sweep.alpha)} interval",
+        "pairs",
+    ]
+    table = _table(*header, *(["times the tokens"] if tokens else []), TESTABLE)
+    for arm, value, text in zip(sweep.arms, values, reached, strict=True):
+        one = found.get(arm.name)
+        compared = (
+            ["baseline" if found else "", "", "", *([""] if tokens else []), ""]
+            if one is None
+            else [
+                *texts[arm.name],
+                str(one.difference.n),
+                *([tokens.get(arm.name, "–")] if tokens else []),
+                "no" if one.why_not_testable else "yes",
+            ]
+        )
+        table.add_row(Text(arm.label), str(value.n if value else 0), text, *compared)
+    for line in floor_lines(sweep, sweep.metric):
+        table.add_row(Text(f"floor: {line.name}"), "", number(line.score))
+    console.print()
+    _print(console, table)
+    for reason, arms in _reasons(found.values()).items():
+        console.print(Text(f"not testable ({', '.join(arms)}): {reason}", "dim"), soft_wrap=True)
+
+
+def _reasons(found: Iterable[ArmDifference]) -> dict[str, list[str]]:
+    """Returns {why differences are not testable: labels of their arms}."""
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if one.why_not_testable:
+            reasons.setdefault(one.why_not_testable, []).append(one.arm.label)
+    return reasons
+
+
 def _print_units(console: Console, sweep: SweepResults) -> None:
-    """Prints tokens per parameter, differences in tokens and steps, and seeds that went wrong."""
+    """Prints tokens per parameter, steps to the baseline's loss, and seeds that went wrong."""
     effects, unstable = baseline_effects(sweep), instability(sweep)
-    ratios = {arm.name: tokens_per_parameter(sweep, arm.name) for arm in sweep.arms}
+    ratios = [tokens_per_parameter(sweep, arm.name) for arm in sweep.arms]
+    rounded = number_column([significant(ratio, 2) for ratio in ratios], 2)
     shown = {
-        "tokens/parameter": {name: number(significant(value, 2), 2) for name, value in ratios.items() if value},
-        "times the tokens": {name: effect.tokens.text for name, effect in effects.items() if effect.tokens},
+        "tokens/parameter": {
+            arm.name: text for arm, ratio, text in zip(sweep.arms, ratios, rounded, strict=True) if ratio
+        },
         "steps to its loss": {name: effect.steps.text for name, effect in effects.items() if effect.steps},
         "unstable": {name: found.text for name, found in unstable.items() if found.seeds},
     }
@@ -80,8 +123,8 @@ def _print_units(console: Console, sweep: SweepResults) -> None:
 
 def _print(console: Console, table: Table) -> None:
     names = [getattr(column.header, "plain", "") for column in table.columns]
-    dropped = [name for name in ("seeds", "levels", *reversed(names[1:])) if name in names]
-    results = [name for name in names if name.startswith("final ") or name == "main effect"]
+    dropped = [name for name in ("seeds", "levels", "pairs", *reversed(names[1:])) if name in names]
+    results = [name for name in names if name.startswith("final ") or name in ("main effect", "difference")]
     print_fitted(console, table, [name for name in dict.fromkeys(dropped) if name not in results])
 
 

@@ -84,7 +84,9 @@ def run(args: argparse.Namespace) -> int:
     console = make_console(quiet=args.json)
     show_plan = functools.partial(_show_resources, args.devices, args.device) if args.devices else None
     show_plan = _print_json if args.json else show_plan
-    return SweepWorkflow(options, console, lambda folder: _report(folder, console), show_plan).run(experiment)
+    return SweepWorkflow(options, console, lambda folder: _report(folder, console, args.baseline), show_plan).run(
+        experiment
+    )
 
 
 def _print_json(plan, states, folder: Path) -> None:
@@ -117,7 +119,7 @@ def _show_resources(devices: int, device: str | None, plan, states, folder: Path
     print()
 
 
-def _report(folder: Path, console) -> None:
+def _report(folder: Path, console, baseline: str | None) -> None:
     """Writes the report of a sweep; prints its tables of results, its path, what makes it doubtful
     and the verdict.
     """
@@ -130,6 +132,7 @@ def _report(folder: Path, console) -> None:
 
     compute_missing_measures(folder, lambda line: print_line(console, line))
     sweep = load_sweep(folder)
+    sweep = sweep if baseline is None else sweep.with_baseline(baseline)
     print_results(console, sweep)
     report = build_report(sweep, folder / "report.html")
     print_line(console, f"report: {report.path}")

@@ -65,6 +65,9 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         help="with --config or --arm: what the arms are compared by, e.g. eval/accuracy (default: eval/loss)",
     )
     group.add_argument(
+        "--baseline", metavar="ARM", help="arm that the others are compared with in the results (default: the first)"
+    )
+    group.add_argument(
         "--until-decided",
         action="store_true",
         help="add one seed at a time until the contrasts are decided; intervals are widened so that the error rate "

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
+from zoo.errors import listed
 from zoo.lab.experiment import Experiment
 from zoo.lab.formatting import significant
 from zoo.lab.launch.fitted_table import print_fitted
@@ -170,6 +171,13 @@ def _summary(states: list[FolderState]) -> str:
     return ", ".join(f"{number} {word}" if len(states) > 1 else word for word, number in counts.items())
 
 
+def _name(runs: Sequence[PlannedRun]) -> str:
+    """Returns the name of a run, or e.g. `12 runs as one program (norm=pre seed 0 and 11 more)`."""
+    if len(runs) == 1:
+        return runs[0].name
+    return f"{len(runs)} runs as one program ({listed([run.name for run in runs], 1)})"
+
+
 def _loss(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "not finite"
 
@@ -198,12 +206,23 @@ def plan_record(plan: Plan, states: Mapping[str, FolderState], folder: Path) -> 
 
 class PlainDisplay:
     """Shows the progress of runs as lines for a log file: when a run starts or ends, and every 15
-    seconds per active run.
+    seconds per active process.
+
+    Args:
+        console: where to.
+        progress: of the sweep.
+        now: a clock in seconds.
+        age: seconds since the sweep began.
     """
 
-    def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic, age: float = 0.0
+    ):
         self.console, self.progress, self.now = console, progress, now
-        self._started = self._refreshed = self._printed = now()
+        self._refreshed = self._printed = now()
+        self._started = now() - age
+        # The runs that train as one program, by the folder of each.
+        self._together: dict[str, list[PlannedRun]] = {}
 
     def _line(self, text: str, style: str = "") -> None:
         print_line(self.console, text, style)
@@ -214,15 +233,33 @@ class PlainDisplay:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def started(self, run: PlannedRun, step: int) -> None:
-        """Shows that a run has started, or continues from about `step` updates."""
-        self.progress.start(run, self.now())
-        self._line(f"start    {run.name}" + (f", continues from about step {step:,}" if step else ""))
+    def started(self, runs: Sequence[PlannedRun], step: int) -> None:
+        """Shows that runs, which train as one program, have started, or continue from about `step`
+        updates.
+        """
+        for run in runs:
+            self.progress.start(run, self.now())
+            self._together[run.folder] = list(runs)
+        self._line(f"start    {_name(runs)}" + (f", continues from about step {step:,}" if step else ""))
 
     def retried(self, run: PlannedRun, state: FolderState) -> None:
         """Shows that a run was interrupted and will be retried once."""
         self.progress.requeue(run)
         self._line(f"retry    {run.name}: {state.reason or 'interrupted'}", "yellow")
+
+    def ended_together(self, ended: Sequence[tuple[PlannedRun, FolderState]]) -> None:
+        """Shows that the runs of a program have ended: those that are done in one line."""
+        done = [run for run, state in ended if state.name == "done"]
+        for run, state in ended:
+            if state.name != "done" or len(done) == 1:
+                self.ended(run, state)
+        if len(done) > 1:
+            tails = [self.progress.end(run, self.now()) for run in done]
+            values = [tail.tail.metric for tail in tails if tail.tail.metric is not None]
+            between = f"{_loss(min(values))} to {_loss(max(values))}" if values else "not written"
+            took = format_duration(self.now() - tails[0].started)
+            self._line(f"done     {_name(done)}: {self.progress.metric} {between} ({took})", "green")
+            self._show()
 
     def ended(self, run: PlannedRun, state: FolderState) -> None:
         """Shows that a run has ended."""
@@ -252,9 +289,20 @@ class PlainDisplay:
 
     def _report(self) -> None:
         if self.now() - self._printed >= PLAIN_LINE_SECONDS:
-            for progress in self.progress.running.values():
-                self._line(f"         {progress.run.name}: {self._describe(progress)}")
+            for runs, progress in self._programs():
+                self._line(f"         {_name(runs)}: {self._describe(progress)}")
             self._show()
+
+    def _programs(self) -> Iterator[tuple[list[PlannedRun], RunProgress]]:
+        """Yields (active runs, progress of the first of them) of each program."""
+        seen: set[str] = set()
+        for folder, progress in self.progress.running.items():
+            if folder not in seen:
+                runs = [
+                    run for run in self._together.get(folder, [progress.run]) if run.folder in self.progress.running
+                ]
+                seen |= {run.folder for run in runs}
+                yield runs, progress
 
     def _show(self) -> None:
         self._printed = self.now()
@@ -294,8 +342,10 @@ class PlainDisplay:
 class LiveDisplay(PlainDisplay):
     """For a terminal: permanent lines of ended runs above progress bars of the active ones."""
 
-    def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
-        super().__init__(console, progress, now)
+    def __init__(
+        self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic, age: float = 0.0
+    ):
+        super().__init__(console, progress, now, age)
         self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._render)
 
     def __enter__(self) -> Self:
@@ -305,8 +355,10 @@ class LiveDisplay(PlainDisplay):
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def started(self, run: PlannedRun, step: int) -> None:
-        self.progress.start(run, self.now())
+    def started(self, runs: Sequence[PlannedRun], step: int) -> None:
+        for run in runs:
+            self.progress.start(run, self.now())
+            self._together[run.folder] = list(runs)
         self._show()
 
     def _report(self) -> None:
@@ -322,9 +374,9 @@ class LiveDisplay(PlainDisplay):
         """Returns the bars of the active runs, and that of the sweep."""
         table = Table.grid(padding=(0, 2, 0, 0))
         running = self.progress.running.values()
-        for progress in running:
+        for runs, progress in self._programs():
             bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
-            table.add_row(Text(progress.run.name), bar, Text(self._describe(progress)))
+            table.add_row(Text(_name(runs)), bar, Text(self._describe(progress)))
         whole = Table.grid(padding=(0, 2, 0, 0))
         # Active runs count in part, so that the bar moves between the ends of runs.
         parts = sum(min(1.0, progress.tail.step / progress.run.arm.steps) for progress in running)

@@ -9,7 +9,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, DataError, listed
 from zoo.files import write_json
-from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.declarations import TUNING_FOLDER, arm_text
 from zoo.lab.floors.record import FLOORS_FILE, RunFloors, floors_record
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import archive_folder, read_folder
@@ -198,7 +198,7 @@ def related_run_problems(runs: Iterable[tuple[str, ResolvedConfig]]) -> list[str
             except ConfigError as error:
                 for line in error.problems:
                     problems.setdefault(line, []).append(arm)
-    return [f"arm {' and arm '.join(dict.fromkeys(names))}: {line}" for line, names in problems.items()]
+    return [f"arm {' and arm '.join(dict.fromkeys(map(arm_text, names)))}: {line}" for line, names in problems.items()]
 
 
 def submitted_jobs(folder: Path) -> dict[str, SubmittedJob]:

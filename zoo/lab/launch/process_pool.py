@@ -205,7 +205,7 @@ class ProcessPool:
                 slot, process = self._process(attempts, log)
         except OSError as error:
             for run in runs:
-                self._display.started(run, steps[run.folder])
+                self._display.started([run], steps[run.folder])
                 self._finish(run, FolderState("failed", steps[run.folder], f"could not be started: {error}"))
             return
         self._workers.append(worker := _Worker(attempts, process, slot))
@@ -213,8 +213,7 @@ class ProcessPool:
             # The signal came between the fork and this line.
             worker.stop()
         self._record_workers()
-        for run in runs:
-            self._display.started(run, steps[run.folder])
+        self._display.started(runs, min(steps.values()))
 
     def _process(self, attempts: list[_Attempt], log: IO[bytes]) -> tuple[int, subprocess.Popen | WarmProcess]:
         """Returns (slot, process): one that waited for a run, or a new one; it has begun to train."""
@@ -265,7 +264,7 @@ class ProcessPool:
             else:
                 worker.process.wait()
         self._record_workers()
-        retries = []
+        retries, ended = [], []
         for attempt in worker.attempts:
             state, retry = self._settle(worker, attempt)
             if retry:
@@ -273,7 +272,9 @@ class ProcessPool:
                 self._retried.add(attempt.run.folder)
                 self._display.retried(attempt.run, state)
             else:
-                self._finish(attempt.run, state)
+                self._final_states[attempt.run.folder] = state
+                ended.append((attempt.run, state))
+        self._display.ended_together(ended)
         self._waiting.extendleft(reversed(retries))
 
     def _finish(self, run: PlannedRun, state: FolderState) -> None:

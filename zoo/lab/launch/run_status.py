@@ -11,12 +11,13 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.files import is_step, open_file, read_json
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER, QueuedJob, SubmittedJob, queued_jobs, read_jobs
-from zoo.lab.launch.sweep_folder import read_folder
+from zoo.lab.launch.sweep_folder import is_starting, read_folder
 from zoo.lab.launch.sweep_lock import is_alive
 from zoo.lab.results.schema import is_inside, prerequisite_entries
 from zoo.training.records.extension import recorded_extensions
 from zoo.training.runtime.folder_lock import is_held
 
+STARTING = "loads and compiles"
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
 
 
@@ -30,7 +31,8 @@ class RunStatus:
             ended without a status; it can be continued.
         step, steps: updates applied, and updates in all (0 if not known yet).
         silent: seconds since the run last wrote a file; None if it never did.
-        reason: why the run is not running and not done; that it is trained longer than first planned.
+        reason: why the run is not running and not done; that it still loads and compiles; that it is
+            trained longer than first planned.
         job: "ID_INDEX" of its SLURM job; empty without one.
     """
 
@@ -123,7 +125,7 @@ def _run_status(
     if state.finished:
         return found(state.name, state.reason)
     if is_held(folder.path):
-        return found("running")
+        return found("running", "" if status else STARTING)
     if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"):
         return found(
             "preempted" if state.step else "waiting", f"in SLURM's queue{f': {queued.reason}' if queued.reason else ''}"
@@ -136,7 +138,7 @@ def _run_status(
             return found("failed", f"it starts from {failed[0]}, which is {states.get(failed[0], 'missing')}")
         return found("failed", f"its job left the queue before it started; see {sweep / SLURM_FOLDER / job.task}.txt")
     if state.name == "new":
-        return found("waiting")
+        return found("running", STARTING) if is_starting(sweep, folder) else found("waiting")
     if state.name == "failed":
         return found("failed", state.reason)
     if status.get("state") == "preempted":

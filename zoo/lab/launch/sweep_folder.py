@@ -1,8 +1,10 @@
 """The folder of a sweep: the states of its runs, and whether they are the planned ones."""
 
+import datetime
 import json
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,23 @@ def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
         longer = find_extension(folder, found, run.config)
         return FolderState("unfinished", state.step, str(longer)) if longer else state
     return state
+
+
+def is_starting(sweep: Path, run: RunFolder) -> bool:
+    """Whether a process has taken a run and has written no status yet: it loads and compiles."""
+    return not run.status and (run.path / "config.json").exists() and (is_held(run.path) or is_held(sweep))
+
+
+def started_at(run: RunFolder) -> float | None:
+    """Returns when a run was first started, in seconds since the epoch; None if it was not.
+
+    Runs of earlier versions have no date: that of their config.json stands for it.
+    """
+    with suppress(ValueError):
+        return datetime.datetime.fromisoformat(str(run.meta.get("started"))).timestamp()
+    with suppress(OSError):
+        return (run.path / "config.json").stat().st_mtime
+    return None
 
 
 def write_status(folder: Path, state: str, steps: int, reason: str) -> bool:

@@ -13,7 +13,7 @@ from zoo.lab.formatting import number, plus_minus
 from zoo.lab.launch.display import REFRESH_SECONDS, LiveDisplay, PlainDisplay, format_duration
 from zoo.lab.launch.fitted_table import print_fitted
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import read_folder
+from zoo.lab.launch.sweep_folder import is_starting, read_folder, started_at
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict
@@ -112,10 +112,15 @@ class WatchDisplay(LiveDisplay):
     """The live display of `zoo run`, below a table of the arms' results."""
 
     def __init__(
-        self, console: Console, progress: SweepProgress, seen: _ArmResults, now: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        progress: SweepProgress,
+        seen: _ArmResults,
+        now: Callable[[], float] = time.monotonic,
+        age: float = 0.0,
     ):
         self.seen = seen
-        super().__init__(console, progress, now)
+        super().__init__(console, progress, now, age)
 
     def _describe(self, progress) -> str:
         text = super()._describe(progress)
@@ -171,8 +176,12 @@ def _follow_plan(
     for run, read in zip(runs, [*sweep.prerequisites, *sweep.runs], strict=True):
         if states[run.folder] in ENDED:
             seen.add(run, read.final(sweep.metric))
+    begun = [begin for run in runs if (begin := started_at(read_folder(sweep.folder / run.folder))) is not None]
+    age = max(0.0, time.time() - min(begun)) if begun else 0.0
     display = (
-        WatchDisplay(console, progress, seen, now) if console.is_terminal else PlainDisplay(console, progress, now)
+        WatchDisplay(console, progress, seen, now, age)
+        if console.is_terminal
+        else PlainDisplay(console, progress, now, age)
     )
     ended = {folder for folder, state in states.items() if state in ENDED}
     with display:
@@ -195,7 +204,7 @@ def _update(sweep: SweepResults, run: _WatchedRun, display: PlainDisplay, seen: 
     folder, progress = read_folder(sweep.folder / run.folder), display.progress
     state = folder.status.get("state")
     if run.folder in progress.running:
-        if state == "running":
+        if state == "running" or is_starting(sweep.folder, folder):
             return
         tail = progress.running[run.folder]
         display.ended(run, folder.state if isinstance(state, str) else FolderState("unfinished"))
@@ -208,11 +217,15 @@ def _update(sweep: SweepResults, run: _WatchedRun, display: PlainDisplay, seen: 
             ended.discard(run.folder)
             progress.ended -= 1
             seen.ended[run.arm.name] -= 1
-        display.started(run, 0)
+        display.started([run], 0)
         found = progress.running[run.folder]
         # It may have been training for long.
         found.training_since = display.now() if found.tail.step else None
+    elif is_starting(sweep.folder, folder):
+        display.started([run], 0)
+        # It may have been compiling for a while.
+        progress.running[run.folder].started -= max(0.0, time.time() - (started_at(folder) or time.time()))
     elif state in ENDED and run.folder not in ended:
         # It started and ended between two calls.
-        display.started(run, 0)
+        display.started([run], 0)
         _update(sweep, run, display, seen, ended)

@@ -6,6 +6,7 @@ from typing import Any
 
 from zoo import config
 from zoo.data.pipeline.batch_stages import sum_before
+from zoo.lab.declarations import arm_text
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        return f"{self.arm.name} seed {self.seed}"
+        return f"{arm_text(self.arm.name)} seed {self.seed}"
 
 
 # Arms whose sizes differ by no more count as equally large.

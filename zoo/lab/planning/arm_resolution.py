@@ -9,6 +9,7 @@ from typing import Any
 from zoo import config
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, DataError
+from zoo.lab.declarations import arm_text
 from zoo.lab.experiment import Experiment, arm_name
 from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
 from zoo.lab.planning.prerequisites import incompatible_starts, prerequisite_vocab_size, references, unknown_references
@@ -187,7 +188,7 @@ def _merge_by_problem(problems: Mapping[str, list[str]], num_arms: int) -> list[
     arms_with: dict[str, list[str]] = {}
     for name, lines in problems.items():
         for line in lines:
-            arms_with.setdefault(line, []).append(name)
+            arms_with.setdefault(line, []).append(arm_text(name))
     return [
         f"every arm: {line}" if len(names) == num_arms > 1 else f"arm {' and arm '.join(names)}: {line}"
         for line, names in arms_with.items()

@@ -9,6 +9,7 @@ from zoo.config.fields import chosen
 from zoo.data import content_fingerprints
 from zoo.data.pipeline.evaluation_fingerprint import EvaluationFingerprint, evaluation_fingerprint
 from zoo.errors import ConfigError, DataError, listed
+from zoo.lab.declarations import arm_text
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.measures import measure_name
 from zoo.lab.metrics import OF_REPLACED_TOKENS, base_name, is_per_token
@@ -99,7 +100,10 @@ def field_differences(experiment: Experiment, arms: list[PlannedArm]) -> list[st
     configs = {arm.name: arm.config for arm in arms}
     pairs = [(contrast.b.arm, contrast.a.arm) for contrast in named_contrasts(experiment)]
     pairs = pairs or [(arms[0].name, arm.name) for arm in arms[1:]]
-    lines = (several_fields(one, configs[one], other, configs[other]) for one, other in dict.fromkeys(pairs))
+    lines = (
+        several_fields(arm_text(one), configs[one], arm_text(other), configs[other])
+        for one, other in dict.fromkeys(pairs)
+    )
     return [line for line in lines if line]
 
 
@@ -197,7 +201,7 @@ def values_by_arm(sides: Mapping[str, list[str]]) -> str:
     Args:
         sides: the names of the arms that have a value, by value.
     """
-    shown = [f"{value} ({listed(names, 1)})" for value, names in list(sides.items())[:3]]
+    shown = [f"{value} ({listed(list(map(arm_text, names)), 1)})" for value, names in list(sides.items())[:3]]
     return " | ".join(shown + ["..."] * (len(sides) > 3))
 
 

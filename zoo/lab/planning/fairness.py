@@ -6,7 +6,7 @@ from typing import Any
 from zoo import config
 from zoo.config.fields import has_condition
 from zoo.config.scopes import GROUPS, KINDS, SIDES
-from zoo.lab.declarations import DIFFERENCES
+from zoo.lab.declarations import DIFFERENCES, arm_text
 from zoo.lab.experiment import Experiment
 from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
 from zoo.lab.planning.evaluations import evaluation_differences
@@ -123,5 +123,5 @@ def _seen_text(experiment: Experiment, arms: list[PlannedArm]) -> list[str]:
         else:
             lines = seen_held_out_text(flat)
         for line in lines:
-            found.setdefault(line, []).append(arm.name)
+            found.setdefault(line, []).append(arm_text(arm.name))
     return [f"arm {' and arm '.join(names)}: {line}" for line, names in found.items()]

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError, DataError
-from zoo.lab.declarations import PREREQUISITE_PREFIX
+from zoo.lab.declarations import BETWEEN_LEVELS, PREREQUISITE_PREFIX, arm_text
 from zoo.lab.experiment import Experiment, named_contrasts, required_measures
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
@@ -20,10 +20,6 @@ from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
 from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
-
-# In folder names, in place of the comma between the levels of an arm: arguments of configs and
-# lists of values end at a comma.
-BETWEEN_LEVELS = "+"
 
 
 @dataclass(frozen=True)
@@ -236,7 +232,7 @@ def _plan_run(folder: str, arm: PlannedArm, seed: int, prerequisites: Mapping[st
 
 def _folder_name(text: str) -> str:
     """Returns `text` as a portable folder name; a long one ends in its hash and the seed."""
-    name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", text).replace(",", BETWEEN_LEVELS)
+    name = arm_text(re.sub(r"[^A-Za-z0-9._=,-]+", "-", text))
     if len(name) > 160:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{name[:140]}-{digest}{re.search('-seed[0-9]+$', name)[0]}"

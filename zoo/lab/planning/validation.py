@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from zoo import config
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.errors import did_you_mean
+from zoo.lab.declarations import arm_text
 from zoo.lab.experiment import Experiment, arm_name, named_contrasts
 from zoo.lab.measures import MEASURE_PREFIX, measure_name, why_unavailable
 from zoo.lab.metrics import base_name, steps_to_arm, written_metrics
@@ -30,7 +31,7 @@ def duplicate_arms(arms: list[PlannedArm]) -> list[str]:
         else:
             one, other = (_settings(side) for side in (twin, arm))
             why = f"both resolve to {one}" if one == other else f"{one} and {other} resolve to the same config"
-        lines.append(f'arms "{twin.name}" and "{arm.name}" are the same run: {why}')
+        lines.append(f'arms "{arm_text(twin.name)}" and "{arm_text(arm.name)}" are the same run: {why}')
     return lines
 
 
@@ -42,13 +43,15 @@ def missing_metrics(experiment: Experiment, arms: list[PlannedArm]) -> list[str]
     """Returns a line for every required metric that the evaluation of an arm will not write."""
     by_name = {arm.name: arm for arm in arms}
     planned = [arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment)]
-    required = [(f'arm "{arm.name}"', arm, experiment.metric) for arm in arms]
+    required = [(f'arm "{arm_text(arm.name)}"', arm, experiment.metric) for arm in arms]
     for contrast in named_contrasts(experiment):
         for side in (contrast.a, contrast.b):
             if side.arm not in by_name:
                 continue  # An arm whose config has problems.
             required.append((f'contrast "{contrast.name}"', by_name[side.arm], side.metric))
-    required += [(f'arm "{arm.name}"', arm, MEASURE_PREFIX + name) for arm in arms for name in experiment.measures]
+    required += [
+        (f'arm "{arm_text(arm.name)}"', arm, MEASURE_PREFIX + name) for arm in arms for name in experiment.measures
+    ]
     lines = [
         f"{where}: no metric {metric}: no arm has this name; the arms are {', '.join(planned)}"
         for where, _, metric in required
@@ -80,7 +83,7 @@ def _why_missing(where: str, arm: PlannedArm, metric: str) -> str:
         shown = ",".join(map(str, lengths)) or "empty"
         return f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is {shown}"
     if length and (longest := _longest_evaluable(arm.config, int(length))) is not None:
-        return f"{where}: no metric {metric} for {arm.name}: its learned positions end at {longest}"
+        return f"{where}: no metric {metric} for {arm_text(arm.name)}: its learned positions end at {longest}"
     return ""
 
 

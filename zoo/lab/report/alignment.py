@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from zoo.lab.formatting import MINUS
+
 NUMBER = re.compile(r"(?P<sign>[−+-]?)(?P<whole>\d[\d,]*)(?:\.(?P<decimals>\d+))?(?![\de.])")
 FIGURE_SPACE, PUNCTUATION_SPACE = "\u2007", "\u2008"
 
@@ -47,7 +49,7 @@ def align(texts: Sequence[str]) -> list[list[TextPart]]:
 def _parts(text: str, numbers: list[re.Match[str]], shapes: list[tuple[int, int, int]]) -> list[TextPart]:
     parts, end = [], 0
     for place, (number, (signs, wholes, decimals)) in enumerate(zip(numbers, shapes, strict=True)):
-        before = "−" * (signs - len(number["sign"])) + "0" * (wholes - len(number["whole"])) if place else ""
+        before = MINUS * (signs - len(number["sign"])) + "0" * (wholes - len(number["whole"])) if place else ""
         own = number["decimals"] or ""
         after = ("." if decimals and not own else "") + "0" * (decimals - len(own))
         parts += [

@@ -172,7 +172,7 @@ def _differences(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Ax
     found = {name: difference for name, difference in baseline_differences(sweep).items() if difference.n}
     if not found:
         return None
-    title = f"difference in final {sweep.with_unit(sweep.metric)}, from {_label(sweep.arms[0].label)}"
+    title = f"difference in final {sweep.with_unit(sweep.metric)}, from {_label(sweep.baseline_arm.label)}"
     axes = _axes(title, "", 0.9 + 0.45 * len(found))
     for row, (name, difference) in enumerate(found.items()):
         colour = look[name][0]

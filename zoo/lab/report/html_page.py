@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.report import run_tables
+from zoo.lab.report.about import about_line
 from zoo.lab.report.html_tables import escape, unbroken
 from zoo.lab.report.panels import PANELS
 from zoo.lab.report.plot_data import plot_data
@@ -67,8 +68,8 @@ def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: 
     Args:
         sweep: from `zoo.lab.results`.
         verdict: on the sweep.
-        folder: where the page will be saved, because links to run folders are relative; None for a
-            page without such links.
+        folder: where the page will be saved: it names the folders of the runs from there; None for a
+            page that is not saved.
         version: for a page that is served while runs continue: it polls `version` for a newer one,
             and loads its contents from `.`.
     """
@@ -79,11 +80,12 @@ def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: 
         f"connect-src {repr('none') if version is None else repr('self')}; base-uri 'none'; form-action 'none'"
     )
     question = f'<p class="question">{unbroken(sweep.question)}</p>' if sweep.question else ""
+    about = f'<p class="soft">{escape(line)}</p>' if (line := about_line(sweep)) else ""
     live = "" if version is None else '<span id="live" role="status">live</span>'
     content = "".join(
         [
             f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}',
-            f'<p class="soft">{escape(run_tables.summary(sweep))}</p></div>',
+            f'<p class="soft">{escape(run_tables.summary(sweep))}</p>{about}</div>',
             f'<div class="corner">{live}<button type="button" id="theme" hidden></button></div></header>',
             '<nav aria-label="parts of the report"><div class="tabs" role="tablist" hidden></div></nav>',
             f"{NOSCRIPT}<main>{_panels(sweep, verdict, folder)}</main>",

@@ -2,22 +2,30 @@
 
 import html
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+from zoo.lab.declarations import BETWEEN_LEVELS
 from zoo.lab.report.alignment import align
 from zoo.nested import flatten
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One table cell: text to be escaped, or escaped HTML in `markup`."""
+    """One table cell: text to be escaped, or escaped HTML in `markup`.
+
+    Attributes:
+        raw: its values as a CSV file has them, one for each column there; empty for the text itself.
+    """
 
     text: str = ""
     kind: str = ""
     markup: str | None = None
+    raw: tuple[float | str | None, ...] = ()
 
 
 def escape(value: Any) -> str:
@@ -39,18 +47,22 @@ def unbroken(text: Any) -> str:
     return " ".join(words)
 
 
-def numeric(text: str) -> Cell:
-    """Returns a right-aligned cell with real minus signs."""
-    return Cell(text.replace("-", "−") if text[:1] == "-" or " -" in text else text, "number")
+def numeric(text: str, *raw: float | None) -> Cell:
+    """Returns a right-aligned cell; `raw` are its values without rounding."""
+    return Cell(text, "number", raw=tuple(value if _is_known(value) else None for value in raw))
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def arm_cell(label: str) -> Cell:
     """Returns an arm's label that may break between factors but not at a hyphen within one."""
-    parts = label.split(", ")
-    shown = [part + ("," if index < len(parts) - 1 else "") for index, part in enumerate(parts)]
+    parts = label.split(BETWEEN_LEVELS)
+    shown = [part + (BETWEEN_LEVELS if index < len(parts) - 1 else "") for index, part in enumerate(parts)]
     return Cell(
         markup=f'<span data-arm-label="{escape(label)}">'
-        + " ".join(
+        + "<wbr>".join(
             f'<span class="part{" short" if len(part) <= MAX_UNBROKEN_LENGTH else ""}">{escape(part)}</span>'
             for part in shown
         )
@@ -62,13 +74,28 @@ def state_cell(word: str) -> Cell:
     return Cell(word, markup=f'<span class="state {escape(word.replace(" ", "-"))}">{escape(word)}</span>')
 
 
-def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_columns: Iterable[int] = ()) -> str:
-    """Returns a table whose first column names the row. `caption` is read out and shown."""
+def table(
+    caption: str,
+    header: list[str],
+    rows: Iterable[list[Cell]],
+    numeric_columns: Iterable[int] = (),
+    csv_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str:
+    """Returns a table whose first column names the row.
+
+    Args:
+        caption: read out and shown.
+        header: a title for each column.
+        rows: of cells.
+        numeric_columns: indices of the columns that are aligned at their decimal points.
+        csv_names: titles in a CSV file of the columns whose cells hold several values, by title.
+    """
     right, rows = set(numeric_columns), [list(row) for row in rows]
     for column in right:
         _align(rows, column)
     head = "".join(
-        f'<th scope="col"{" class=number" if i in right else ""}>{unbroken(text)}</th>' for i, text in enumerate(header)
+        f'<th scope="col"{_head_class(rows, i, i in right)}{_csv(csv_names.get(text, ()))}>{unbroken(text)}</th>'
+        for i, text in enumerate(header)
     )
     body = []
     for row in rows:
@@ -78,12 +105,21 @@ def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_c
             tag = 'th scope="row"' if index == 0 else "td"
             kind = f' class="{cell.kind}"' if cell.kind else ""
             kind += f' data-text="{escape(cell.text)}"' if cell.kind == "number" and cell.markup is not None else ""
-            cells.append(f"<{tag}{kind}>{inner}</{tag[:2]}>")
+            cells.append(f"<{tag}{kind}{_csv(cell.raw)}>{inner}</{tag[:2]}>")
         body.append(f"<tr>{''.join(cells)}</tr>")
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
+
+
+def _head_class(rows: list[list[Cell]], column: int, right: bool) -> str:
+    kind = "number" if right else "factor" if rows and rows[0][column].kind == "factor" else ""
+    return f" class={kind}" if kind else ""
+
+
+def _csv(values: Sequence[float | str | None]) -> str:
+    return f' data-csv="{escape(json.dumps(list(values)))}"' if values else ""
 
 
 def _align(rows: list[list[Cell]], column: int) -> None:

@@ -1,7 +1,10 @@
 """The tabs of the page as HTML. A tab without content is an empty string."""
 
 import json
+import os
 import shlex
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from zoo.lab.declarations import premises_sentences
@@ -9,11 +12,13 @@ from zoo.lab.formatting import count
 from zoo.lab.measures import MEASURES
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
+from zoo.lab.report.about import about_table, conditions_table
 from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.report.html_tables import escape, unbroken
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, loss_by_length, main_metrics
+from zoo.lab.results.differences import baselines
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.samples import read_samples
@@ -69,7 +74,7 @@ def _verdict(sweep: SweepResults, verdict: Verdict) -> str:
     """Returns the verdict; while runs are left, how far the sweep is and what its pairs say so far."""
     progress = progress_line(sweep)
     kind = "running" if progress else verdict.overall.replace(" ", "-")
-    title = progress or (verdict.overall.capitalize() if verdict.outcomes else "No claim")
+    title = progress or (verdict.overall.capitalize() if verdict.outcomes else "Result")
     text = verdict.paragraph.removeprefix(verdict.overall.capitalize() + ": ")
     if progress and verdict.outcomes:
         sentences = [outcome_text(outcome, sweep.unit) for outcome in verdict.outcomes if outcome.difference.n]
@@ -99,9 +104,9 @@ def _contrasts(sweep: SweepResults, verdict: Verdict) -> str:
         result_tables.contrast_table(sweep, verdict),
         _note(
             "Differences are paired by seed. Each interval is a Student t interval for its contrast alone; "
-            f"refutations are corrected for the number of contrasts (Holm). {_looks(sweep)}Effect: Hedges' g of "
-            "paired differences. A negative difference means that a has the lower value, which is better for losses "
-            "and worse for scores."
+            f"refutations are corrected for the number of contrasts (Holm). {_looks(sweep)}Hedges' g: mean of the "
+            "paired differences by their SD, with the correction for small samples. A negative difference means that a "
+            "has the lower value, which is better for losses and worse for scores."
         ),
     )
 
@@ -111,16 +116,55 @@ def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     warnings = "".join(f"<li>{escape(text)}</li>" for text in sweep_caveats(sweep))
     metrics = main_metrics(sweep)
     drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update")) if metrics else ""
+    answer = _verdict(sweep, verdict) + _contrasts(sweep, verdict) + _answer(sweep)
     return "".join(
         [
-            _verdict(sweep, verdict),
+            f'<div class="columns"><div>{answer}</div><div>{drawn}</div></div>',
             _notes(sweep),
             f'<section class="warnings"><h2>Caveats</h2><ul>{warnings}</ul></section>' if warnings else "",
-            drawn,
-            section("Arms", result_tables.arms_table(sweep)),
+            section("Arms", result_tables.arms_table(sweep), _note(escape(result_tables.arms_note(sweep)))),
             _measured(sweep),
-            _contrasts(sweep, verdict),
+            section("About", facts) if (facts := about_table(sweep)) else "",
         ]
+    )
+
+
+def _answer(sweep: SweepResults) -> str:
+    """Returns the difference of every arm from each baseline."""
+    if len(sweep.arms) < 2:
+        return ""
+    higher = higher_is_better(sweep.metric)
+    words = (
+        f"Arm minus baseline, paired by seed: {'above' if higher else 'below'} 0 the arm is better. These comparisons "
+        "are descriptive, not tests stated before the runs. Testable: whether the runs can answer which of the two is "
+        "better."
+    )
+    return section("Differences", _baseline_menu(sweep), _by_baseline(sweep, result_tables.answer_table), _note(words))
+
+
+def _baseline_menu(sweep: SweepResults) -> str:
+    """Returns the menu of baselines, which needs a script to act."""
+    arms = [arm for arm in sweep.arms if arm in baselines(sweep)]
+    if len(arms) < 2:
+        return _note(
+            f"Baseline: {escape(sweep.baseline_arm.label)}; zoo report DIR --baseline ARM compares with another arm."
+        )
+    chosen = sweep.baseline_arm
+    options = "".join(
+        f'<option value="{sweep.arms.index(arm)}"{" selected" if arm is chosen else ""}>{escape(arm.label)}</option>'
+        for arm in arms
+    )
+    return f'<p class="controls needs-script"><label>baseline <select class="baseline">{options}</select></label></p>'
+
+
+def _by_baseline(sweep: SweepResults, made: Callable[[SweepResults], str]) -> str:
+    """Returns what `made` makes of the sweep with each baseline; only that of the chosen one is
+    visible.
+    """
+    return "".join(
+        f'<div data-baseline="{sweep.arms.index(arm)}"{"" if arm is sweep.baseline_arm else " hidden"}>'
+        f"{made(replace(sweep, baseline=arm.name))}</div>"
+        for arm in baselines(sweep)
     )
 
 
@@ -169,24 +213,27 @@ def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) 
 
 
 def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """Returns every arm against the first one."""
+    """Returns every arm against each baseline, with all that is known."""
     if len(sweep.arms) < 2:
         return ""
-    baseline = escape(sweep.arms[0].label)
     if not any(difference.n for difference in baseline_differences(sweep).values()):
+        baseline = escape(sweep.baseline_arm.label)
         return section(
             "Differences from the baseline", f"<p>No seed is finished in {baseline} and another arm yet.</p>"
         )
     better = "Right" if higher_is_better(sweep.metric) else "Left"
     return section(
         "Differences from the baseline",
-        _note(
-            f"Baseline: {baseline}. Diamond: mean difference over paired seeds; line: t interval; dots: "
-            f"single seeds. {better} of zero is better than the baseline. These comparisons are descriptive, not tests "
-            "stated before the runs. Each interval is for its comparison alone; p (Holm) is corrected for their number."
-        ),
+        _baseline_menu(sweep),
         plot("differences", "differences from the baseline"),
-        result_tables.differences_table(sweep),
+        _by_baseline(sweep, result_tables.differences_table),
+        _note(
+            "Arm minus baseline. Diamond: mean difference over paired seeds; line: t interval; dots: single seeds. "
+            f"{better} of zero is better than the baseline. These comparisons are descriptive, not tests stated before "
+            "the runs. Each interval is for its comparison alone; p (Holm) is corrected for their number. Hedges' g: "
+            "mean of the differences by their SD, with the correction for small samples. Not paired: runs without a "
+            "partner of the same seed."
+        ),
         _note(escape(explained)) if (explained := result_tables.units_note(sweep)) else "",
     )
 
@@ -252,10 +299,16 @@ def dynamics(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 def runs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns every run, including failed and unfinished ones."""
-    prerequisites = (
-        section("Prerequisite runs", run_tables.prerequisites_table(sweep, folder)) if sweep.prerequisites else ""
+    prerequisites = section("Prerequisite runs", run_tables.prerequisites_table(sweep)) if sweep.prerequisites else ""
+    speed = section(
+        "Speed",
+        run_tables.speed_table(sweep),
+        _note(
+            "Tokens/s: median over the updates, with whatever else the machine did. MFU: operations of the model as a "
+            "share of the devices' peak."
+        ),
     )
-    return section("Runs", run_tables.runs_table(sweep, folder)) + prerequisites
+    return section("Runs", run_tables.runs_table(sweep)) + prerequisites + speed
 
 
 def configs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
@@ -286,7 +339,13 @@ def samples(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 def reproduce(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns the commands of the sweep and of every run, and what the runs ran on."""
     rows = [
-        [html_tables.Cell(run.folder.name), html_tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
+        [
+            html_tables.Cell(
+                run.folder.name, markup=f'<span id="{run_tables.anchor(run)}">{escape(run.folder.name)}</span>'
+            ),
+            html_tables.Cell(_path(run.folder, folder)),
+            html_tables.Cell(run.meta["command"], markup=f"<code>{escape(run.meta['command'])}</code>"),
+        ]
         for run in (*sweep.prerequisites, *sweep.runs)
         if run.meta.get("command")
     ]
@@ -297,16 +356,16 @@ def reproduce(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str
         else _note(
             f"The exact command of {count(len(rows), 'run')}, to be run in the folder in which the sweep was started."
         )
-        + (html_tables.table("Command of each run", ["run", "command"], rows))
+        + (html_tables.table("Command of each run", ["run", "folder", "command"], rows))
     )
     commands = section("Commands", whole, each) if whole or each else ""
-    run = next((run for run in sweep.runs if run.meta), None)
-    if run is None:
-        return commands + section("Conditions", "<p>No run has recorded its device and software yet.</p>")
-    shown = {key: run.meta[key] for key in ("device", "versions", "commit", "data") if run.meta.get(key) is not None}
-    return commands + section(
-        "Conditions", html_tables.facts_table(f"Device, versions and data of {run.folder.name}", shown)
-    )
+    conditions = conditions_table(sweep) or "<p>No run has recorded its device and software yet.</p>"
+    return commands + section("Conditions", conditions)
+
+
+def _path(folder: Path, page_folder: Path | None) -> str:
+    """Returns the path of a run's folder, from the folder of the page if that is known."""
+    return str(folder) if page_folder is None else os.path.relpath(folder, page_folder)
 
 
 PANELS = (

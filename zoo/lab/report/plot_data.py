@@ -5,12 +5,13 @@ as the steps of all runs, are stored once.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from zoo.lab.formatting import confidence_level, interval, number, rounded_mean
+from zoo.lab.formatting import confidence_level, difference_columns
 from zoo.lab.metrics import lower_is_better
 from zoo.lab.report.alignment import align, with_spaces
 from zoo.lab.report.heatmaps import heatmaps, read_spikes
@@ -27,6 +28,7 @@ from zoo.lab.results.curves import (
     seed_band,
     short_names,
 )
+from zoo.lab.results.differences import baselines
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.floor_lines import floor_lines, floors_by_length
 from zoo.lab.results.run_records import RunRecord
@@ -170,9 +172,7 @@ def _row(difference: PairedDifference, **what: Any) -> dict[str, Any]:
 def _rows(title: str, rows: list[tuple[dict[str, Any], PairedDifference]]) -> dict[str, Any] | None:
     """Returns rows with their numbers as text: the mean and the interval, aligned over all rows."""
     found = [difference for _, difference in rows]
-    means = [rounded_mean(one.mean, one.low, one.high) if one.n > 1 else number(one.mean) for one in found]
-    intervals = [interval(one.low, one.high) for one in found]
-    columns = [[text.replace("-", "−") for text in column] for column in (means, intervals)]
+    columns = difference_columns([(one.mean, one.low, one.high) for one in found])
     aligned = [[with_spaces(parts) for parts in align(column)] for column in columns]
     return (
         {
@@ -269,14 +269,27 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
     ]
 
 
+def _against(sweep: SweepResults) -> dict[str, Any] | None:
+    """Returns the rows of the differences from the baseline; None without a pair."""
+    names = [arm.name for arm in sweep.arms]
+    found = [
+        (_row(difference, arm=names.index(name)), difference)
+        for name, difference in baseline_differences(sweep).items()
+        if difference.n
+    ]
+    title = f"difference in final {sweep.with_unit(sweep.metric)}, from {sweep.baseline_arm.label}"
+    return _rows(title, found)
+
+
 def plot_data(sweep: SweepResults) -> dict[str, Any]:
     """Returns the data of all charts.
 
     `plots` holds charts with a description of their own: {"id" (drawn into #ID-plot), "title", "x"
     and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low",
     "high" and "n" or none of them}], "floors": [{"name", "x", "y", "hardest"}], "mark": {"x",
-    "text"} or None}. `floors` has those of each metric, with one "y". `quantiles` are Student's, by
-    number of seeds: times the standard error they are half an interval.
+    "text"} or None}. `differences` has the rows of each baseline, by its index. `floors` has those
+    of each metric, with one "y". `quantiles` are Student's, by number of seeds: times the standard
+    error they are half an interval.
     """
     metrics = main_metrics(sweep)
     look = arm_styles(sweep)
@@ -285,11 +298,7 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
     arms = [
         _arm(sweep, arm, name, look[arm.name], metrics, columns) for arm, name in zip(sweep.arms, names, strict=True)
     ]
-    against = [
-        (_row(difference, arm=index), difference)
-        for index, difference in enumerate(baseline_differences(sweep).values(), start=1)
-        if difference.n
-    ]
+    compared = [_against(replace(sweep, baseline=arm.name)) if arm in baselines(sweep) else None for arm in sweep.arms]
     factors = [
         (_row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}"), effect.difference)
         for effect in estimate_effects(sweep)
@@ -306,7 +315,8 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         "legend": legend,
         "arms": arms,
         "quantiles": {n: -float(special.stdtrit(n - 1, sweep.alpha / 2)) for n in range(2, len(sweep.seeds) + 1)},
-        "differences": _rows(f"difference in final {sweep.with_unit(sweep.metric)}", against),
+        "baseline": sweep.arms.index(sweep.baseline_arm),
+        "differences": compared,
         "effects": _rows(f"effect on final {sweep.with_unit(sweep.metric)}", factors),
         "plots": [*_lengths(sweep), *_tuning(sweep)],
         "dynamics": heatmaps(sweep),

@@ -3,30 +3,27 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean, significant
+from zoo.lab.formatting import confidence_level, interval, number, number_column, significant, with_minus
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.metrics import higher_is_better, unit_suffix
+from zoo.lab.report.columns import BOUNDS, MEAN_AND_SD, csv_names, difference_cells, number_cells, spread_cells
 from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
 from zoo.lab.report.progress_line import progress_line
-from zoo.lab.report.run_tables import SPEED_COLUMNS, count_states, median_speed, speed_cells
-from zoo.lab.results.arm_effects import (
-    ArmEffect,
-    baseline_effects,
-    contrast_effect,
-    hardest_gap,
-    tokens_per_parameter,
-    total_parameters,
-)
-from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
-from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR
+from zoo.lab.report.run_tables import count_states
+from zoo.lab.results.arm_effects import ArmEffect, contrast_effect, hardest_gap, tokens_per_parameter, total_parameters
+from zoo.lab.results.curves import final_values, loss_by_length, varying_factors
+from zoo.lab.results.differences import ArmDifference, arm_differences
+from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR, TokenFactor
 from zoo.lab.results.factor_effects import FactorEffect
 from zoo.lab.results.floor_lines import floor_lines, floors_by_length, floors_note
 from zoo.lab.results.instability import FAR_OFF, instability
+from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, rule_text
 from zoo.lab.statistics.paired import PairedDifference, holm, spread
 
 TIMES_THE_TOKENS, STEPS_TO_ITS_LOSS = "times the tokens", "steps to its loss"
+_FACTOR_PARTS = ("value", "low", "high")
 
 
 def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
@@ -37,7 +34,8 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
     rows, running = [], bool(progress_line(sweep))
     effects = [contrast_effect(sweep, outcome.contrast, outcome.difference) for outcome in verdict.outcomes]
     in_tokens = any(effect and effect.tokens for effect in effects)
-    for outcome, effect in zip(verdict.outcomes, effects, strict=True):
+    means, intervals = difference_cells([outcome.difference for outcome in verdict.outcomes])
+    for outcome, effect, mean, between in zip(verdict.outcomes, effects, means, intervals, strict=True):
         contrast, difference = outcome.contrast, outcome.difference
         same = contrast.a.metric == contrast.b.metric == sweep.metric
         sides = [
@@ -48,89 +46,115 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 Cell(contrast.name),
                 arm_cell(sides[0]),
                 arm_cell(sides[1]),
-                numeric(rounded_mean(difference.mean, difference.low, difference.high)),
-                numeric(interval(difference.low, difference.high)),
-                *([_tokens_cell(effect)] if in_tokens else []),
-                numeric(_effect(difference)),
+                mean,
+                between,
+                *([_tokens_cell(effect and effect.tokens)] if in_tokens else []),
+                _effect(difference),
                 numeric(str(difference.n)),
                 Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast, sweep.unit)}", "wide"),
                 state_cell("no pair yet" if running and not difference.n else outcome.outcome),
             ]
         )
+    level = f"{confidence_level(sweep.alpha)} interval"
     header = [
         "contrast",
         "a",
         "b",
         "a − b",
-        f"{confidence_level(sweep.alpha)} interval",
+        level,
         *([TIMES_THE_TOKENS] if in_tokens else []),
-        "effect",
+        HEDGES,
         "pairs",
         "rule",
         "outcome",
     ]
-    return table("Contrasts, stated before the runs", header, rows, range(3, 7 + in_tokens))
+    names = csv_names(level, BOUNDS) | csv_names(TIMES_THE_TOKENS, _FACTOR_PARTS)
+    return table("Contrasts, stated before the runs", header, rows, range(3, 7 + in_tokens), names)
 
 
-def _tokens_cell(effect: ArmEffect | None) -> Cell:
-    return Cell(effect.tokens_text if effect else "–", "wide")
+HEDGES = "Hedges' g"
 
 
-def _effect(difference: PairedDifference) -> str:
+def _tokens_cell(found: TokenFactor | None) -> Cell:
+    known = (found.value, found.low, found.high) if found else (math.nan,) * 3
+    raw = tuple(value if math.isfinite(value) else None for value in known)
+    return Cell(found.text if found else "–", "wide", raw=raw)
+
+
+def _effect(difference: PairedDifference) -> Cell:
     # With two pairs the small-sample correction is 0.
-    return f"{difference.effect:.2f}" if difference.n > 2 and math.isfinite(difference.effect) else "–"
+    known = difference.n > 2 and math.isfinite(difference.effect)
+    return numeric(with_minus(f"{difference.effect:.2f}") if known else "–", difference.effect if known else None)
+
+
+def _p(value: float) -> Cell:
+    return numeric(with_minus(f"{value:.2g}") if math.isfinite(value) else "–", value)
+
+
+def _factor_cells(arm: Arm, factors: Sequence[str]) -> list[Cell]:
+    return [Cell(arm.factors.get(key, "–"), "factor") for key in factors]
+
+
+def _factor_columns(sweep: SweepResults) -> list[str]:
+    # What an arm is called names a single factor already.
+    factors = varying_factors(sweep)
+    return factors if len(factors) > 1 else []
 
 
 def arms_table(sweep: SweepResults) -> str:
-    """Returns a table of the arms: parameters, speed and results."""
-    factors = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
-    # The label of an arm names a single factor already.
-    factors = factors if len(factors) > 1 else []
+    """Returns a table of the arms: parameters and results."""
+    factors = _factor_columns(sweep)
     best, seen_is = (max, "highest seen") if higher_is_better(sweep.metric) else (min, "lowest seen")
-    rows, unstable = [], instability(sweep)
-    for arm in sweep.arms:
-        runs = sweep.runs_of(arm.name)
-        final = spread(final_values(sweep, arm.name, sweep.metric).values())
-        seen = [value for run in runs if (value := run.best(sweep.metric)) is not None]
-        rows.append(
-            [
-                arm_cell(arm.label),
-                *(Cell(arm.factors.get(key, "–")) for key in factors),
-                numeric(number(total_parameters(sweep, arm.name))),
-                numeric(number(significant(tokens_per_parameter(sweep, arm.name), 2), 2)),
-                *speed_cells(median_speed(runs), next((run for run in runs if run.meta), None)),
-                numeric(plus_minus(final.mean, final.sd) if final else "–"),
-                numeric(number(best(seen, default=None))),
-                Cell(unstable[arm.name].text),
-                Cell(count_states(runs), "short"),
-            ]
-        )
-    header = [
-        "arm",
-        *factors,
-        "parameters",
-        "tokens / parameter",
-        *SPEED_COLUMNS,
-        f"final {sweep.metric}",
-        seen_is,
-        "unstable",
-        "runs",
+    unstable, floors = instability(sweep), floor_lines(sweep, sweep.metric)
+    names = [arm.name for arm in sweep.arms]
+    parameters = number_cells([total_parameters(sweep, name) for name in names])
+    ratios = [tokens_per_parameter(sweep, name) for name in names]
+    rounded = number_column([significant(ratio, 2) for ratio in ratios], 2)
+    finals = spread_cells([spread(final_values(sweep, name, sweep.metric).values()) for name in names])
+    seen = [[value for run in sweep.runs_of(name) if (value := run.best(sweep.metric)) is not None] for name in names]
+    lowest = number_cells([best(values, default=None) for values in seen])
+    rows = [
+        [
+            arm_cell(arm.label),
+            *_factor_cells(arm, factors),
+            parameters[place],
+            numeric(rounded[place], ratios[place]),
+            finals[place],
+            lowest[place],
+            Cell(unstable[arm.name].text),
+            Cell(count_states(sweep.runs_of(arm.name)), "short"),
+        ]
+        for place, arm in enumerate(sweep.arms)
     ]
-    n = len(factors)
-    missing = [Cell("–")] * n + [numeric("–")] * (2 + len(SPEED_COLUMNS))
-    floors = floor_lines(sweep, sweep.metric)
+    final = f"final {sweep.metric}"
+    header = ["arm", *factors, "parameters", "tokens / parameter", final, seen_is, "unstable", "runs"]
+    missing = [Cell("–", "factor")] * len(factors) + [numeric("–", None)] * 2
     rows += [
-        [_floor_cell(line.name), *missing, numeric(number(line.score)), numeric("–"), Cell("–"), Cell("–", "short")]
+        [
+            _floor_cell(line.name),
+            *missing,
+            numeric(number(line.score), line.score, None),
+            numeric("–", None),
+            Cell("–"),
+            Cell("–", "short"),
+        ]
         for line in floors
     ]
-    seen = (
-        f"final: mean ± SD over finished seeds; {seen_is}: over all runs; unstable: seeds that diverged or end more "
-        f"than {FAR_OFF:g} SD of the noise from what their arm and seed predict"
+    first = 1 + len(factors)
+    caption = f"Final {sweep.with_unit(sweep.metric)}"
+    return table(caption, header, rows, range(first, first + 4), csv_names(final, MEAN_AND_SD))
+
+
+def arms_note(sweep: SweepResults) -> str:
+    """Returns an explanation of the columns of `arms_table`."""
+    seen_is = "highest seen" if higher_is_better(sweep.metric) else "lowest seen"
+    text = (
+        f"Final: mean ± SD over finished seeds; {seen_is}: over all runs; unstable: seeds that diverged or end more "
+        f"than {FAR_OFF:g} SD of the noise from what their arm and seed predict."
     )
     if note := floors_note(sweep):
-        seen += f"; floors: {'models without depth, ' if floors else ''}{note}"
-    caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
-    return table(caption, header, rows, range(1 + n, 8 + n))
+        text += f" Floors: {'models without depth, ' if floor_lines(sweep, sweep.metric) else ''}{note}."
+    return text
 
 
 def _floor_cell(name: str) -> Cell:
@@ -142,23 +166,18 @@ def measured_table(sweep: SweepResults) -> str:
     metrics = [metric for name in sweep.measures for metric in measure_metrics(name) if metric in sweep.metrics()]
     if not metrics:
         return ""
-    rows = []
-    for arm in sweep.arms:
-        found = [spread(final_values(sweep, arm.name, metric).values()) for metric in metrics]
-        rows.append(
-            [
-                arm_cell(arm.label),
-                *(numeric("–" if value is None else plus_minus(value.mean, value.sd)) for value in found),
-            ]
-        )
-    header = [
-        "arm",
-        *(
-            metric.removeprefix(MEASURE_PREFIX).replace("_", " ") + unit_suffix(metric).replace(" ", ", ", 1)
-            for metric in metrics
-        ),
+    columns = [
+        spread_cells([spread(final_values(sweep, arm.name, metric).values()) for arm in sweep.arms])
+        for metric in metrics
     ]
-    return table("Measures of the trained runs (mean ± SD over seeds)", header, rows, range(1, len(header)))
+    rows = [[arm_cell(arm.label), *cells] for arm, *cells in zip(sweep.arms, *columns, strict=True)]
+    titles = [
+        metric.removeprefix(MEASURE_PREFIX).replace("_", " ") + unit_suffix(metric).replace(" ", ", ", 1)
+        for metric in metrics
+    ]
+    names = {key: value for title in titles for key, value in csv_names(title, MEAN_AND_SD).items()}
+    caption = "Measures of the trained runs (mean ± SD over seeds)"
+    return table(caption, ["arm", *titles], rows, range(1, 1 + len(titles)), names)
 
 
 def lengths_table(sweep: SweepResults) -> str:
@@ -166,80 +185,123 @@ def lengths_table(sweep: SweepResults) -> str:
     found = loss_by_length(sweep)
     if found is None:
         return ""
-    rows = []
-    for arm in sweep.arms:
-        cells = [arm_cell(arm.label)]
-        for length in found.lengths:
-            value = found.values[arm.name][length]
-            if value is not None:
-                cells.append(numeric(plus_minus(value.mean, value.sd)))
-            else:
+    titles = [f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths]
+    columns = []
+    for length in found.lengths:
+        cells = spread_cells([found.values[arm.name][length] for arm in sweep.arms])
+        for place, arm in enumerate(sweep.arms):
+            if found.values[arm.name][length] is None:
                 ended = all(run.finished for run in sweep.runs_of(arm.name))
-                cells.append(
-                    numeric(
-                        "cannot be evaluated"
-                        if (arm.name, length) in found.impossible
-                        else "not finite"
-                        if ended
-                        else "not finished"
-                    )
-                )
-        rows.append(cells)
+                impossible = (arm.name, length) in found.impossible
+                why = "cannot be evaluated" if impossible else "not finite" if ended else "not finished"
+                cells[place] = numeric(why, None, None)
+        columns.append(cells)
+    rows = [[arm_cell(arm.label), *cells] for arm, *cells in zip(sweep.arms, *columns, strict=True)]
     for name, scores in floors_by_length(sweep, found).items():
-        rows.append([_floor_cell(name), *(numeric(number(scores.get(length))) for length in found.lengths)])
-    header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
+        values = [scores.get(length) for length in found.lengths]
+        rows.append([_floor_cell(name), *(numeric(number(value), value, None) for value in values)])
     caption = f"Final {sweep.with_unit(found.metric)}, by evaluation length (mean ± SD over seeds)"
-    return table(caption, header, rows, range(1, len(header)))
+    names = {key: value for title in titles for key, value in csv_names(title, MEAN_AND_SD).items()}
+    return table(caption, ["arm", *titles], rows, range(1, 1 + len(titles)), names)
+
+
+def answer_table(sweep: SweepResults) -> str:
+    """Returns the difference of every arm from the baseline, and whether it is testable."""
+    found, factors = arm_differences(sweep), _factor_columns(sweep)
+    in_tokens = any(one.effect.tokens for one in found)
+    means, intervals = difference_cells([one.difference for one in found])
+    rows = [
+        [
+            arm_cell(one.arm.label),
+            *_factor_cells(one.arm, factors),
+            mean,
+            between,
+            numeric(str(one.difference.n)),
+            *([_tokens_cell(one.effect.tokens)] if in_tokens else []),
+            Cell(one.testable, "short" if not one.why_not_testable else "wide"),
+        ]
+        for one, mean, between in zip(found, means, intervals, strict=True)
+    ]
+    level = f"{confidence_level(sweep.alpha)} interval"
+    header = ["arm", *factors, "difference", level, "pairs", *([TIMES_THE_TOKENS] if in_tokens else []), "testable"]
+    first = 1 + len(factors)
+    names = csv_names(level, BOUNDS) | csv_names(TIMES_THE_TOKENS, _FACTOR_PARTS)
+    return table(_minus_that_of_baseline(sweep), header, rows, range(first, first + 3), names)
+
+
+def _minus_that_of_baseline(sweep: SweepResults) -> str:
+    return f"Final {sweep.with_unit(sweep.metric)} minus that of {sweep.baseline_arm.label}"
 
 
 def differences_table(sweep: SweepResults) -> str:
-    """Returns a table of every arm against the first one, paired by seed."""
-    rows = []
-    against, effects = baseline_differences(sweep), baseline_effects(sweep)
+    """Returns a table of every arm against the baseline, paired by seed, with all that is known."""
+    found, factors = arm_differences(sweep), _factor_columns(sweep)
+    effects = {one.arm.name: one.effect for one in found}
+    gap = _gap_title(sweep, effects)
     units = [
         *([TIMES_THE_TOKENS] if any(effect.tokens for effect in effects.values()) else []),
         *([STEPS_TO_ITS_LOSS] if any(effect.steps for effect in effects.values()) else []),
-        *([gap] if (gap := _gap_title(sweep, effects)) else []),
+        *([gap] if gap else []),
     ]
     # With at least ten seeds there is also an interval that assumes no normal distribution.
-    resampled = any(difference.bootstrap() for difference in against.values())
-    for (name, difference), p in zip(against.items(), holm([found.p for found in against.values()]), strict=True):
-        seeds = ", ".join(f"{seed}: {value:+.4f}".replace("-", "−") for seed, value in difference.differences.items())
-        unpaired = [
-            f"{'this arm' if run.arm == name else 'baseline'}, seed {run.seed}: {run.state}"
-            for run in sweep.runs
-            if run.arm in (name, sweep.arms[0].name) and run.seed not in difference.differences and run.state != "done"
-        ]
+    resampled = any(one.difference.bootstrap() for one in found)
+    means, intervals = difference_cells([one.difference for one in found])
+    rows = []
+    for one, mean, between in zip(found, means, intervals, strict=True):
+        again = one.difference.bootstrap()
         rows.append(
             [
-                arm_cell(sweep.arm(name).label),
-                numeric(rounded_mean(difference.mean, difference.low, difference.high)),
-                numeric(interval(difference.low, difference.high)),
-                *([numeric(interval(*difference.bootstrap()) if difference.bootstrap() else "–")] if resampled else []),
-                *_unit_cells(sweep, effects[name], units),
-                numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"),
-                numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
-                numeric(_effect(difference)),
-                numeric(str(difference.n)),
-                Cell(seeds or "–"),
-                Cell("; ".join(unpaired) or "–"),
+                arm_cell(one.arm.label),
+                *_factor_cells(one.arm, factors),
+                mean,
+                between,
+                *([numeric(interval(*again) if again else "–", *(again or (None, None)))] if resampled else []),
+                *_unit_cells(sweep, one.effect, units),
+                _p(one.difference.p),
+                _p(one.p_holm),
+                _effect(one.difference),
+                numeric(str(one.difference.n)),
+                _seeds_cell(sweep, one.difference),
+                Cell(_not_paired(sweep, one) or "–", "short"),
             ]
         )
+    level = f"{confidence_level(sweep.alpha)} interval"
     header = [
         "arm",
+        *factors,
         "mean difference",
-        f"{confidence_level(sweep.alpha)} interval",
+        level,
         *(["bootstrap"] if resampled else []),
         *units,
         "p (paired t)",
         "p (Holm)",
-        "effect",
+        HEDGES,
         "pairs",
         "by seed",
         "not paired",
     ]
-    right = range(1, 7 + resampled + len(units))
-    return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, right)
+    first = 1 + len(factors)
+    right = range(first, first + 6 + resampled + len(units))
+    names = csv_names(level, BOUNDS) | csv_names("bootstrap", BOUNDS) | csv_names(TIMES_THE_TOKENS, _FACTOR_PARTS)
+    names |= {"by seed": [f"seed {seed}" for seed in sweep.seeds]}
+    names |= csv_names(gap, _FACTOR_PARTS) if gap else {}
+    return table(_minus_that_of_baseline(sweep), header, rows, right, names)
+
+
+def _seeds_cell(sweep: SweepResults, difference: PairedDifference) -> Cell:
+    shown = ", ".join(with_minus(f"{seed}: {value:+.4f}") for seed, value in difference.differences.items())
+    return Cell(shown or "–", "short", raw=tuple(difference.differences.get(seed) for seed in sweep.seeds))
+
+
+def _not_paired(sweep: SweepResults, one: ArmDifference) -> str:
+    """Returns the runs of both arms whose seeds are in no pair, with their states."""
+    return "; ".join(
+        f"{'this arm' if run.arm == one.arm.name else 'baseline'}, seed {run.seed}: {run.state}"
+        for run in sweep.runs
+        if run.arm in (one.arm.name, one.baseline.name)
+        and run.seed not in one.difference.differences
+        and run.state != "done"
+    )
 
 
 def _gap_title(sweep: SweepResults, effects: Mapping[str, ArmEffect]) -> str:
@@ -256,18 +318,20 @@ def _unit_cells(sweep: SweepResults, effect: ArmEffect, units: Sequence[str]) ->
     cells = []
     for title in units:
         if title == TIMES_THE_TOKENS:
-            cells.append(_tokens_cell(effect))
+            cells.append(_tokens_cell(effect.tokens))
         elif title == STEPS_TO_ITS_LOSS:
-            cells.append(numeric(effect.steps.text if effect.steps else "–"))
+            cells.append(numeric(effect.steps.text if effect.steps else "–", effect.steps and effect.steps.mean))
         else:
             gap = hardest_gap(effect.gaps, sweep.metric)
-            cells.append(numeric(f"{gap[1].value:.0f} ({interval(gap[1].low, gap[1].high)})" if gap else "–"))
+            share = gap and gap[1]
+            text = with_minus(f"{share.value:.0f} ({interval(share.low, share.high)})") if share else "–"
+            cells.append(numeric(text, *((share.value, share.low, share.high) if share else (None,) * 3)))
     return cells
 
 
 def units_note(sweep: SweepResults) -> str:
     """Returns an explanation of the columns in other units; empty if the baseline has no curve."""
-    effects = baseline_effects(sweep).values()
+    effects = [one.effect for one in arm_differences(sweep)]
     if not (found := next((effect.tokens for effect in effects if effect.tokens), None)):
         return ""
     decaying = (
@@ -286,30 +350,24 @@ def units_note(sweep: SweepResults) -> str:
 
 def effects_table(sweep: SweepResults, found: list[FactorEffect]) -> str:
     """Returns a table of main effects and interactions."""
-    rows = []
-    for effect, p in zip(found, holm([effect.difference.p for effect in found]), strict=True):
-        difference = effect.difference
-        rows.append(
-            [
-                Cell(" × ".join(effect.what)),
-                Cell(effect_levels(effect)),
-                numeric(rounded_mean(difference.mean, difference.low, difference.high)),
-                numeric(interval(difference.low, difference.high)),
-                numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
-                numeric(_effect(difference)),
-                numeric(str(difference.n)),
-            ]
-        )
-    header = [
-        "factor",
-        "levels",
-        "difference",
-        f"{confidence_level(sweep.alpha)} interval",
-        "p (Holm)",
-        "effect",
-        "pairs",
+    means, intervals = difference_cells([effect.difference for effect in found])
+    corrected = holm([effect.difference.p for effect in found])
+    rows = [
+        [
+            Cell(" × ".join(effect.what)),
+            Cell(effect_levels(effect)),
+            mean,
+            between,
+            _p(p),
+            _effect(effect.difference),
+            numeric(str(effect.difference.n)),
+        ]
+        for effect, mean, between, p in zip(found, means, intervals, corrected, strict=True)
     ]
-    return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
+    level = f"{confidence_level(sweep.alpha)} interval"
+    header = ["factor", "levels", "difference", level, "p (Holm)", HEDGES, "pairs"]
+    caption = f"Main effects and interactions in {sweep.metric}"
+    return table(caption, header, rows, range(2, 7), csv_names(level, BOUNDS))
 
 
 def effect_levels(effect: FactorEffect) -> str:

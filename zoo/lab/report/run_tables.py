@@ -1,14 +1,13 @@
 """Tables of the single runs of a sweep: their states, folders and configs."""
 
+import hashlib
 import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
 
-from zoo.lab.formatting import count, number, significant
+from zoo.lab.formatting import count, significant
+from zoo.lab.report.columns import number_cells
 from zoo.lab.report.html_tables import Cell, arm_cell, escape, numeric, state_cell, table
 from zoo.lab.results.curves import short_names
 from zoo.lab.results.run_records import STATES, RunRecord, differing_keys
@@ -18,26 +17,28 @@ from zoo.nested import flatten
 from zoo.training.runtime.device_peaks import ComputeRate
 
 
-def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
-    """Returns a table of all runs; without `page_folder` their folders are not linked."""
+def runs_table(sweep: SweepResults) -> str:
+    """Returns a table of all runs, each linked to its command in the page."""
+    finals = number_cells([run.final(sweep.metric) for run in sweep.runs])
+    lowest = number_cells([run.best(sweep.metric) for run in sweep.runs])
+    seconds = number_cells([run.seconds for run in sweep.runs], 3)
+    speeds = speed_columns([(median_speed([run]), run) for run in sweep.runs])
     rows = []
-    for run in sweep.runs:
-        speed = median_speed([run])
-        steps = run.status.get("steps")
+    for place, run in enumerate(sweep.runs):
+        steps, begun = run.status.get("steps"), run.state != "missing"
         of_steps = f" of {steps:,}" if isinstance(steps, int) and run.state not in ("done", "missing") else ""
-        final = run.final(sweep.metric)
         rows.append(
             [
-                _folder_cell(run, page_folder),
+                _run_cell(run),
                 arm_cell(sweep.arm(run.arm).label),
                 numeric(str(run.seed)),
                 state_cell(run.state),
-                numeric(number(final)),
-                numeric(number(run.best(sweep.metric))),
-                numeric(f"{run.step:,}{of_steps}" if run.state != "missing" else "–"),
-                numeric(number(run.seconds, 3)),
-                *speed_cells(speed, run),
-                Cell(str(run.status.get("reason") or "")[:2000]),
+                finals[place],
+                lowest[place],
+                numeric(f"{run.step:,}{of_steps}" if begun else "–", run.step if begun else None),
+                seconds[place],
+                *speeds[place],
+                Cell(str(run.status.get("reason") or "")[:2000], "wide"),
             ]
         )
     header = [
@@ -64,9 +65,30 @@ def median_speed(runs: Sequence[RunRecord]) -> float | None:
     return float(np.round(np.nanmedian(speeds))) if np.isfinite(speeds).any() else None
 
 
-def speed_cells(tokens_per_second: float | None, run: RunRecord | None) -> list[Cell]:
-    """Returns the cells of `SPEED_COLUMNS`: tokens and the model's operations per second, rounded to
-    what can be measured, and their share of the peak of the devices where that is known.
+def speed_table(sweep: SweepResults) -> str:
+    """Returns a table of the speed of each arm, the median over what its runs have written."""
+    found = [(median_speed(runs), next((run for run in runs if run.meta), None)) for runs in _runs_by_arm(sweep)]
+    rows = [[arm_cell(arm.label), *cells] for arm, cells in zip(sweep.arms, speed_columns(found), strict=True)]
+    return table("Speed", ["arm", *SPEED_COLUMNS], rows, range(1, 1 + len(SPEED_COLUMNS)))
+
+
+def _runs_by_arm(sweep: SweepResults) -> list[list[RunRecord]]:
+    return [sweep.runs_of(arm.name) for arm in sweep.arms]
+
+
+def speed_columns(found: Sequence[tuple[float | None, RunRecord | None]]) -> list[list[Cell]]:
+    """Returns the cells of `SPEED_COLUMNS` for each (tokens per second, run of this model on these
+    devices).
+    """
+    speeds = [speed_of(*one) for one in found]
+    tokens, gigaflops, shares = (list(column) for column in zip(*speeds, strict=True)) if speeds else ([], [], [])
+    percent = [numeric("–" if share is None else f"{share:.1f}", share) for share in shares]
+    return [list(cells) for cells in zip(number_cells(tokens), number_cells(gigaflops, 3), percent, strict=True)]
+
+
+def speed_of(tokens_per_second: float | None, run: RunRecord | None) -> tuple[float | None, float | None, float | None]:
+    """Returns tokens and the model's GFLOP per second, rounded to what can be measured, and their
+    share of the peak of the devices in per cent where that is known.
 
     Args:
         tokens_per_second: None for no speed.
@@ -82,39 +104,44 @@ def speed_cells(tokens_per_second: float | None, run: RunRecord | None) -> list[
         dtype = str(as_dict(run.config.get("model")).get("dtype"))
         rate = ComputeRate.on(per_token, kind, count if isinstance(count, int) else 1, dtype)
         flops, share = rate.flops(tokens_per_second), rate.utilisation(tokens_per_second)
-    return [
-        numeric(number(significant(tokens_per_second, digits))),
-        numeric(number(significant(None if flops is None else flops / 1e9, digits), 3)),
-        numeric("–" if share is None else f"{100 * share:.1f}"),
-    ]
+    return (
+        significant(tokens_per_second, digits),
+        significant(None if flops is None else flops / 1e9, digits),
+        None if share is None else 100 * share,
+    )
 
 
-def prerequisites_table(sweep: SweepResults, page_folder: Path | None) -> str:
+def prerequisites_table(sweep: SweepResults) -> str:
     """Returns a table of the runs that others start from."""
+    losses = number_cells([run.final("eval/loss") for run in sweep.prerequisites])
+    seconds = number_cells([run.seconds for run in sweep.prerequisites], 3)
     rows = [
         [
-            _folder_cell(run, page_folder),
+            _run_cell(run),
             Cell(run.arm),
             numeric(str(run.seed)),
             state_cell(run.state),
-            numeric(number(run.final("eval/loss"))),
-            numeric(f"{run.step:,}" if run.state != "missing" else "–"),
-            numeric(number(run.seconds, 3)),
-            Cell(str(run.status.get("reason") or "")[:2000]),
+            losses[place],
+            numeric(f"{run.step:,}" if run.state != "missing" else "–", run.step),
+            seconds[place],
+            Cell(str(run.status.get("reason") or "")[:2000], "wide"),
         ]
-        for run in sweep.prerequisites
+        for place, run in enumerate(sweep.prerequisites)
     ]
     header = ["run", "prerequisite", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
     return table("Runs that others start from (not part of any comparison)", header, rows, (2, 4, 5, 6))
 
 
-def _folder_cell(run: RunRecord, page_folder: Path | None) -> Cell:
-    if page_folder is None:
-        return Cell(run.folder.name)
-    # "./" and quoting keep a folder called "javascript:..." a folder.
-    target = "./" + quote(os.path.relpath(run.folder, page_folder).replace(os.sep, "/"), errors="replace") + "/"
+def anchor(run: RunRecord) -> str:
+    """Returns the id of the row that tells how a run was made: links inside the page work in a
+    mail too.
+    """
+    return f"run-{hashlib.sha256(str(run.folder.name).encode(errors='replace')).hexdigest()[:12]}"
+
+
+def _run_cell(run: RunRecord) -> Cell:
     name = escape(run.folder.name)
-    return Cell(markup=name if run.state == "missing" else f'<a href="{escape(target)}">{name}</a>')
+    return Cell(run.folder.name, markup=f'<a href="#{anchor(run)}">{name}</a>' if run.meta.get("command") else name)
 
 
 def config_table(sweep: SweepResults) -> str:

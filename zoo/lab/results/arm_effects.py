@@ -107,8 +107,8 @@ def total_parameters(sweep: SweepResults, arm: str) -> int | float | None:
 
 
 def baseline_effects(sweep: SweepResults) -> dict[str, ArmEffect]:
-    """Returns the effect of every arm but the first one, which is the baseline."""
-    baseline = sweep.arms[0].name
+    """Returns the effect of every arm but the baseline."""
+    baseline = sweep.baseline_arm.name
     curve = baseline_curve(sweep, baseline, sweep.metric)
     return {
         arm: arm_effect(sweep, arm, baseline, sweep.metric, difference, curve)
@@ -132,7 +132,7 @@ def arm_effect(
     Args:
         sweep: with both arms.
         arm: whose difference from the baseline it is.
-        baseline: side b of a contrast, or the first arm.
+        baseline: side b of a contrast, or the sweep's baseline.
         metric: of both.
         difference: arm minus baseline.
         curve: `baseline_curve` of the baseline.

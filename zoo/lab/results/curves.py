@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zoo.lab.declarations import BETWEEN_LEVELS
 from zoo.lab.measures import measure_name
 from zoo.lab.results.run_records import Series
 from zoo.lab.results.schema import Arm, as_dict
@@ -66,8 +67,7 @@ class LossByLength:
 
 def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
     """Returns (colour, dash) by arm: the first varying factor sets the colour, others the dash."""
-    keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
-    keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
+    keys = varying_factors(sweep)
     if not keys:
         return _styles_in_turn(sweep)
     rest = {arm.name: tuple(arm.factors.get(key) for key in keys[1:]) for arm in sweep.arms}
@@ -81,6 +81,12 @@ def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
     return found if len(set(found.values())) == len(found) else _styles_in_turn(sweep)
 
 
+def varying_factors(sweep: SweepResults) -> list[str]:
+    """Returns the factors in which arms of a sweep differ."""
+    keys = dict.fromkeys(key for arm in sweep.arms for key in arm.factors)
+    return [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
+
+
 # With more factors their values alone are hard to tell apart.
 MAX_FACTORS_IN_TITLE = 3
 
@@ -91,10 +97,11 @@ def short_names(sweep: SweepResults) -> tuple[str, list[str]]:
     `("norm, warm-up", ["pre, 0", "pre, 50"])` says each factor once; arms that are no combinations of
     factors keep their labels, under no title.
     """
-    keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
-    keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
+    keys = varying_factors(sweep)
     labels = [arm.label for arm in sweep.arms]
-    complete = all(arm.label == ", ".join(f"{key}={arm.factors.get(key)}" for key in keys) for arm in sweep.arms)
+    complete = all(
+        arm.label == BETWEEN_LEVELS.join(f"{key}={arm.factors.get(key)}" for key in keys) for arm in sweep.arms
+    )
     if not complete or not 0 < len(keys) <= MAX_FACTORS_IN_TITLE:
         return "", labels
     return ", ".join(keys), [", ".join(arm.factors[key] for key in keys) for arm in sweep.arms]
@@ -199,9 +206,10 @@ def loss_by_length(sweep: SweepResults) -> LossByLength | None:
 
 
 def baseline_differences(sweep: SweepResults) -> dict[str, PairedDifference]:
-    """Returns the final metric of every other arm minus that of the first one, paired by seed."""
-    baseline = final_values(sweep, sweep.arms[0].name, sweep.metric)
+    """Returns the final metric of every other arm minus that of the baseline, paired by seed."""
+    baseline = final_values(sweep, sweep.baseline_arm.name, sweep.metric)
     return {
         arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline, sweep.alpha)
-        for arm in sweep.arms[1:]
+        for arm in sweep.arms
+        if arm is not sweep.baseline_arm
     }

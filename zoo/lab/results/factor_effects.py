@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, interaction, mean_difference
@@ -35,8 +36,11 @@ def estimate_effects(sweep: SweepResults) -> list[FactorEffect]:
     The interaction of levels i and j of two factors is the mean over the others of
     (x_ij - x_0j) - (x_i0 - x_00). Each is computed seed by seed; seeds that lack a combination are
     left out. Returns an empty list unless there are at least two factors and every combination of
-    their levels.
+    their levels, and for arms that are not ranked: a mean over values that are scored differently
+    has no meaning.
     """
+    if why_not_ranked(sweep.warnings, sweep.metric):
+        return []
     names = list(dict.fromkeys(name for arm in sweep.arms for name in arm.factors))
     names = [name for name in names if len({arm.factors.get(name) for arm in sweep.arms}) > 1]
     if len(names) < 2 or any(name not in arm.factors for arm in sweep.arms for name in names):

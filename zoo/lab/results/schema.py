@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.errors import did_you_mean
-from zoo.lab.declarations import PREREQUISITE_PREFIX, RULES, Contrast, Side
+from zoo.lab.declarations import BETWEEN_LEVELS, PREREQUISITE_PREFIX, RULES, Contrast, Side
 from zoo.lab.statistics.noise import Noise
 from zoo.training.records.record_faults import SHORT_ROWS, ignores_length_of_rows
 from zoo.training.records.run_folder import recorded_executor
@@ -58,7 +58,7 @@ def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:
     """Returns one label per arm, which mentions only the factors in which the arms differ."""
     keys = list(dict.fromkeys(key for factors in arms for key in factors))
     varying = [key for key in keys if len({factors.get(key) for factors in arms}) > 1]
-    labels = [", ".join(f"{key}={factors[key]}" for key in varying if key in factors) for factors in arms]
+    labels = [BETWEEN_LEVELS.join(f"{key}={factors[key]}" for key in varying if key in factors) for factors in arms]
     return labels if len(set(labels)) == len(labels) and all(labels) else names
 
 

@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
-from zoo.lab.results.arm_effects import ArmEffect, baseline_effects, contrast_effect, tokens_per_parameter
+from zoo.lab.results.arm_effects import ArmEffect, contrast_effect, tokens_per_parameter
 from zoo.lab.results.caveats import sweep_caveats
-from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.curves import final_values
+from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.effect_units import TokenFactor
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.floor_lines import floor_lines
@@ -19,7 +20,7 @@ from zoo.lab.statistics.paired import PairedDifference, spread
 
 def sweep_record(sweep: SweepResults, verdict: Verdict) -> dict[str, Any]:
     """Returns the tables of a report; numbers that are not finite are None."""
-    against, units, unstable = baseline_differences(sweep), baseline_effects(sweep), instability(sweep)
+    unstable = instability(sweep)
     return {
         "name": sweep.name,
         "question": sweep.question,
@@ -29,10 +30,13 @@ def sweep_record(sweep: SweepResults, verdict: Verdict) -> dict[str, Any]:
         "runs": {state: n for state in STATES if (n := sum(run.state == state for run in sweep.runs))},
         "arms": [_arm(sweep, arm.name, unstable[arm.name]) for arm in sweep.arms],
         "floors": [{"floor": line.name, "score": line.score} for line in floor_lines(sweep, sweep.metric)],
-        "baseline": sweep.arms[0].label,
+        "baseline": sweep.baseline_arm.label,
         "differences": [
-            {"arm": sweep.arm(name).label, **_difference(found), **_units(units[name])}
-            for name, found in against.items()
+            {"arm": one.arm.label, "factors": one.arm.factors}
+            | _difference(one.difference)
+            | {"testable": not one.why_not_testable, "why_not_testable": one.why_not_testable}
+            | _units(one.effect)
+            for one in arm_differences(sweep)
         ],
         "effects": [
             {"factors": list(effect.what), "levels": [list(pair) for pair in effect.levels]}

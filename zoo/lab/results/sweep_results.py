@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from zoo.config import plugins
-from zoo.errors import ConfigError
-from zoo.lab.declarations import Contrast
+from zoo.errors import ConfigError, did_you_mean, listed, shortened
+from zoo.lab.declarations import Contrast, arm_text
 from zoo.lab.floors.record import RunFloors, read_floors
 from zoo.lab.measures import MEASURE_PREFIX, requested_measures
 from zoo.lab.metrics import is_known_metric, unit_suffix
@@ -50,6 +50,7 @@ class SweepResults:
         noise: {metric: noise of paired differences} of earlier sweeps, recorded before this one began.
         floors: what models without depth score, by arm (`zoo.lab.floors`); None if that was not
             computed, as in older sweeps.
+        baseline: name of the arm that the others are compared with; empty for the first.
     """
 
     folder: Path
@@ -71,6 +72,30 @@ class SweepResults:
     corpus: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Noise] = field(default_factory=dict)
     floors: dict[str, RunFloors] | None = None
+    baseline: str = ""
+
+    @property
+    def baseline_arm(self) -> Arm:
+        """The arm that the others are compared with: `baseline`, or else the first."""
+        return self.arm(self.baseline) if self.baseline else self.arms[0]
+
+    def with_baseline(self, text: str) -> Self:
+        """Returns the sweep with another baseline.
+
+        Args:
+            text: what an arm is called in tables, folders or records.
+
+        Raises:
+            ConfigError: there is no such arm.
+        """
+        found = [arm for arm in self.arms if text in (arm.label, arm.name, arm_text(arm.name))]
+        if not found:
+            labels = [arm.label for arm in self.arms]
+            raise ConfigError(
+                f"--baseline {shortened(text)}: no arm has this name{did_you_mean(text, labels)}; the arms are "
+                f"{listed(labels, 12)}"
+            )
+        return replace(self, baseline=found[0].name)
 
     @property
     def alpha(self) -> float:

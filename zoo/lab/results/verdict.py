@@ -42,6 +42,7 @@ from zoo.lab.declarations import Contrast, Side
 from zoo.lab.formatting import confidence_level, count, interval, number, rounded_mean
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
+from zoo.lab.results.curves import final_values
 from zoo.lab.results.instability import far_off_seeds
 from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
@@ -52,6 +53,8 @@ from zoo.lab.results.tuning_grid import tuning_scope, why_not_tuned
 from zoo.lab.statistics.paired import ALPHA, UNKNOWN_NOISE, PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
+# Differences from a baseline that are told in sentences; a table has more.
+MOST_SENTENCES = 3
 _PRECEDENCE = ("not supported", "not testable", "not tuned", "undecided")
 
 
@@ -269,6 +272,38 @@ _UNKNOWN_NOISE_NOTE = (
 )
 
 
+def against_baseline(sweep: SweepResults, arm: str, baseline: str) -> Contrast:
+    """Returns the contrast of an arm, a, with a baseline, b, in the sweep's metric, which no claim
+    states.
+    """
+    return Contrast("", Side(arm, sweep.metric), Side(baseline, sweep.metric), "superiority", 0.0, "")
+
+
+def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> str:
+    """Returns why the difference of two arms answers no question about them, in words; empty if it
+    can.
+
+    Reasons: they are scored differently, runs are missing, no interval can contain the values, or no
+    rule about them is testable.
+    """
+    if contrast.a.metric == sweep.metric and (reasons := why_not_ranked(sweep.warnings, sweep.metric)):
+        return f"the arms {' and '.join(reasons)}"
+    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
+    if reason := _unknown_metric(sweep, contrast) or _why_incomparable(sweep, contrast, a, b):
+        return reason
+    infinite = [
+        f"{sweep.arm(side.arm).label} {why} in {count(len(seeds), 'seed')}"
+        for side, values in ((contrast.a, a), (contrast.b, b))
+        for why, seeds in values.infinite.items()
+    ]
+    untuned = [
+        f"{sweep.arm(arm).label} is not tuned ({why})"
+        for arm in (contrast.a.arm, contrast.b.arm)
+        if (why := why_not_tuned(sweep.tuning, arm))
+    ]
+    return "; ".join([*infinite, *untuned]) or why_not_testable(sweep, contrast) or ""
+
+
 def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
     """Returns the two-sided level of a contrast's interval, apart from what is known of its noise."""
     return sweep.alpha * (2 if contrast.rule in ("non_inferiority", "equivalence") else 1)
@@ -393,15 +428,14 @@ def _sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDiffere
     a, b = _subjects(sweep, contrast)
     if difference.n == 0:
         return f"{a} against {b}: no pair of finite values"
-    # The distance is positive, above or below, and the interval has the same sign.
-    sign, place = (1, "above") if difference.mean >= 0 else (-1, "below")
-    low, high = sorted((sign * difference.low, sign * difference.high))
-    distance = rounded_mean(abs(difference.mean), low, high) + sweep.unit(contrast.a.metric)
-    text = f"{a} ends {distance} {place} {b}"
+    # The words say the direction of the mean; the interval has the sign of a - b, as in all tables.
+    place = "higher" if difference.mean > 0 else "lower"
+    distance = rounded_mean(abs(difference.mean), difference.low, difference.high) + sweep.unit(contrast.a.metric)
+    text = f"{a} ends {distance} {place} than {b}" if difference.mean else f"{a} ends where {b} does"
     if difference.n < MINIMUM_PAIRS:
-        return f"{text} ({count(difference.n, 'seed')}, so no interval)"
-    level, seeds = confidence_level(difference.alpha), count(difference.n, "seed")
-    return f"{text} ({level} interval {interval(low, high)}, {seeds})"
+        return f"{text} ({count(difference.n, 'pair')}, so no interval)"
+    level, pairs = confidence_level(difference.alpha), count(difference.n, "pair")
+    return f"{text} ({level} interval of the difference {interval(difference.low, difference.high)}, {pairs})"
 
 
 def _subjects(sweep: SweepResults, contrast: Contrast) -> tuple[str, str]:
@@ -430,6 +464,7 @@ def _without_claim(sweep: SweepResults) -> str:
         return f"No claim is tested here, and no run has finished with a {sweep.metric} yet."
     if reasons := why_not_ranked(sweep.warnings, sweep.metric):
         return f"No claim is tested here, and the arms are not ranked by {sweep.metric}: they {' and '.join(reasons)}."
+    differences = _baseline_sentences(sweep)
     highest = higher_is_better(sweep.metric)
     if len(finals) == len(sweep.arms) > 1 and equal_arms(sweep, sweep.metric):
         return (
@@ -440,4 +475,18 @@ def _without_claim(sweep: SweepResults) -> str:
     label = " and ".join(label for value, _, label in finals if value == mean)
     seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
     end = "highest" if highest else "lowest"
-    return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, reached by {label} ({seeds})."
+    return (
+        f"{differences}No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, reached by {label} "
+        f"({seeds})."
+    )
+
+
+def _baseline_sentences(sweep: SweepResults) -> str:
+    """Returns a sentence for the difference of each arm from the baseline; empty for many arms."""
+    if not 2 <= len(sweep.arms) <= MOST_SENTENCES + 1:
+        return ""
+    baseline = sweep.baseline_arm
+    pairs = [against_baseline(sweep, arm.name, baseline.name) for arm in sweep.arms if arm is not baseline]
+    values = {arm.name: final_values(sweep, arm.name, sweep.metric) for arm in sweep.arms}
+    found = [(pair, paired_difference(values[pair.a.arm], values[pair.b.arm], sweep.alpha)) for pair in pairs]
+    return "".join(f"{_sentence(sweep, pair, difference)}. " for pair, difference in found if difference.n)

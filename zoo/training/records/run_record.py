@@ -1,5 +1,6 @@
 """The record of a run in its folder: config.json, meta.json and the tokenizer."""
 
+import datetime
 import hashlib
 import importlib.metadata
 import os
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+import zoo
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig, plugins
@@ -81,6 +83,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+def _origin() -> dict[str, str]:
+    """Returns the date and zoo's version, which change no result."""
+    now = datetime.datetime.now(datetime.UTC)
+    return {"started": now.isoformat(timespec="seconds"), "zoo": zoo.__version__}
+
+
 def training_command(workdir: Path, executor: str) -> str:
     """Returns the command that trains the run again with the same rounding."""
     config = workdir / "config.json"
@@ -119,7 +127,7 @@ def write_run_record(
     write_json(folder / "config.json", configs.to_plain(config))
     masks = {MASKS: OF_ROWS} if draws_masks_by_row(flatten(config)) else {}
     if step and before:
-        resumption = {"step": step, "executor": executor, **environment(), **masks}
+        resumption = {"step": step, "executor": executor, **_origin(), **environment(), **masks}
         resumed = [*before.get("resumed", []), resumption]
         write_json(folder / "meta.json", before | {"identity": configs.identity(config), "resumed": resumed})
         return
@@ -131,6 +139,7 @@ def write_run_record(
         {
             "identity": configs.identity(config),
             "executor": executor,
+            **_origin(),
             **environment(),
             **masks,
             # Of a run whose meta.json was lost, this is not the record of its start.

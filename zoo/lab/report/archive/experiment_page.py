@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.declarations import POST_HOC, premises_sentences
-from zoo.lab.formatting import count, interval, number, plus_minus, rounded_mean
+from zoo.lab.formatting import count, difference_columns, number, plus_minus_column, with_minus
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.report.archive.result_record import ELSEWHERE, FITTED, GRID, NONE, tuning_method, uncommitted
 from zoo.lab.statistics.paired import spread
@@ -108,6 +108,10 @@ def differences_by_seed(contrast: Mapping[str, str], runs: Iterable[Mapping[str,
     return {seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}
 
 
+def _numbers(row: Mapping[str, str], *names: str) -> tuple[float, ...]:
+    return tuple(float(row[name] or "nan") for name in names)
+
+
 def read_table(path: Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
@@ -198,16 +202,15 @@ def _differences(folder: Path) -> list[str]:
     if not contrasts:
         return []
     lines = [
-        "| contrast | a - b | interval | pairs | rule | outcome | detectable |",
+        "| contrast | a − b | interval | pairs | rule | outcome | detectable |",
         "| --- | ---: | --- | ---: | --- | --- | ---: |",
     ]
-    for row in contrasts:
-        mean, low, high = (float(row[name] or "nan") for name in ("a - b", "low", "high"))
+    columns = difference_columns([_numbers(row, "a - b", "low", "high") for row in contrasts])
+    for row, *texts in zip(contrasts, *columns, strict=True):
         smallest = detectable_difference(row, runs)
         cells = [
             f"{row['contrast']}: {row['a']} (a), {row['b']} (b)",
-            rounded_mean(mean, low, high),
-            interval(low, high),
+            *texts,
             row["pairs"],
             row["rule"],
             row["outcome"],
@@ -231,15 +234,15 @@ def _baseline_differences(folder: Path) -> list[str]:
     header = ["arm", "difference", "interval", *([TIMES_THE_TOKENS] if in_tokens else []), "pairs", "p (Holm)"]
     lines = [f"Differences from {as_cell(rows[0]['baseline'])}, paired by seed:", ""]
     lines += [f"| {' | '.join(header)} |", f"| --- | ---: | --- |{' --- |' if in_tokens else ''} ---: | ---: |"]
-    for row in rows:
-        mean, low, high, p = (float(row[name] or "nan") for name in ("difference", "low", "high", "p (Holm)"))
+    columns = difference_columns([_numbers(row, "difference", "low", "high") for row in rows])
+    for row, *texts in zip(rows, *columns, strict=True):
+        (p,) = _numbers(row, "p (Holm)")
         cells = [
             row["arm"],
-            rounded_mean(mean, low, high),
-            interval(low, high),
+            *texts,
             *([row.get(TIMES_THE_TOKENS) or "–"] if in_tokens else []),
             row["pairs"],
-            f"{p:.2g}" if math.isfinite(p) else "–",
+            with_minus(f"{p:.2g}") if math.isfinite(p) else "–",
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, ""]
@@ -259,19 +262,21 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
         *(metric for metric in measured if metric != result["metric"]),
     ]
     lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
-    for arm in result["arms"]:
-        found, ratio = arm.get("measured", {}), tokens_per_parameter(arm, runs)
+    others = [name for name in measured if name != result["metric"]]
+    columns = [_spreads([arm if arm["mean"] is not None else None for arm in result["arms"]], "not finite")]
+    columns += [_spreads([arm.get("measured", {}).get(name) for arm in result["arms"]], "–") for name in others]
+    for arm, *spreads in zip(result["arms"], *columns, strict=True):
+        ratio = tokens_per_parameter(arm, runs)
         cells = [
             arm["name"],
             f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else "",
             "" if ratio is None else f"{ratio:.2g}",
             *([f"{arm['overrides'].get(tuned):g}"] if tuned else []),
-            _spread(arm if arm["mean"] is not None else None),
-            *(_spread(found[name]) if name in found else "–" for name in measured if name != result["metric"]),
+            *spreads,
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     for floor in result.get("floors", ()):
-        metrics = [result["metric"], *(name for name in measured if name != result["metric"])]
+        metrics = [result["metric"], *others]
         scores = [number(floor["scores"].get(name)) for name in metrics]
         cells = [f"floor: {floor['name']}", "", "", *([""] if tuned else []), *scores]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
@@ -310,11 +315,11 @@ def _code(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
-def _spread(found: Mapping[str, Any] | None) -> str:
-    """Returns the mean and standard deviation as text."""
-    if found is None:
-        return "not finite"
-    return plus_minus(found["mean"], found["sd"] if found["sd"] is not None else math.nan)
+def _spreads(found: Sequence[Mapping[str, Any] | None], missing: str) -> list[str]:
+    """Returns a column of means with standard deviations; `missing` where there is none."""
+    pairs = [None if one is None else (one["mean"], math.nan if one["sd"] is None else one["sd"]) for one in found]
+    texts = plus_minus_column(pairs)
+    return [missing if pair is None else text for pair, text in zip(pairs, texts, strict=True)]
 
 
 def _device(device: Any) -> str:

@@ -30,13 +30,11 @@ from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
 from zoo.lab.report.archive.result_record import commits_of, deciding_reason, finite_numbers, result_record, uncommitted
 from zoo.lab.report.figures import write_figures
-from zoo.lab.results.arm_effects import baseline_effects
-from zoo.lab.results.curves import baseline_differences
+from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid
 from zoo.lab.results.verdict import Verdict, judge, rule_text
-from zoo.lab.statistics.paired import holm
 
 SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
 TABLES = ("runs.csv", "contrasts.csv", "differences.csv", "tuning.csv")
@@ -208,16 +206,15 @@ def contrast_rows(sweep: SweepResults, verdict: Verdict) -> Iterable[dict[str, A
 
 
 def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
-    found, units = baseline_differences(sweep), baseline_effects(sweep)
-    for (name, difference), p in zip(found.items(), holm([one.p for one in found.values()]), strict=True):
+    for one in arm_differences(sweep):
         yield {
-            "arm": sweep.arm(name).label,
-            "baseline": sweep.arms[0].label,
-            "difference": difference.mean,
-            "low": difference.low,
-            "high": difference.high,
-            "pairs": difference.n,
-            "p": difference.p,
-            "p (Holm)": p,
-            **({TIMES_THE_TOKENS: tokens.text} if (tokens := units[name].tokens) else {}),
+            "arm": one.arm.label,
+            "baseline": one.baseline.label,
+            "difference": one.difference.mean,
+            "low": one.difference.low,
+            "high": one.difference.high,
+            "pairs": one.difference.n,
+            "p": one.difference.p,
+            "p (Holm)": one.p_holm,
+            **({TIMES_THE_TOKENS: tokens.text} if (tokens := one.effect.tokens) else {}),
         }

@@ -82,7 +82,7 @@ const hasLegend = (spec) => Boolean(spec.legend && spec.legend.entries.length > 
 /* Returns the room that labels at the ends of lines need; 0 if there is none for them. */
 const END_GAP = 16;
 function endRoom(spec, width, size) {
-  if (!spec.ends || !spec.ends.length || width < 560) return 0;
+  if (!spec.ends || !spec.ends.length || width < 420) return 0;
   return Math.min(width * 0.25, Math.max(...spec.ends.map(({ label }) => widthOf(label, size))) + END_GAP);
 }
 

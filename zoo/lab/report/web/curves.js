@@ -6,6 +6,9 @@ const AXES = [
 const BANDS = [['range', 'lowest to highest'], ['interval', 't interval of the mean'], ['none', 'none']];
 // Lines before this share of the plot do not stretch the axis of a loss, which falls most at the start.
 const START = 0.1;
+// Later starts for lines that end close together: the axis spans at most so many times the distance between their ends.
+const LATER_STARTS = [0, 0.1, 0.2, 0.35, 0.5];
+const MOST_TIMES_APART = 25;
 
 const isNoisy = (metric) => metric.startsWith('train/') && metric !== 'train/learning_rate';
 const visible = () => data.arms.filter((arm, index) => isShown(index));
@@ -78,7 +81,7 @@ function curveSeries(arm, view, seen, many) {
   const found = lines(arm, view.metric, view.x, view.minus);
   const base = { colour: arm.colour, dash: dashOf(arm), label: arm.label, arm: data.arms.indexOf(arm) };
   let end = null;
-  const line = (x, y, more) => { series.push({ ...base, x, y, width: many ? 1.3 : 2.1, hover: true, ...more }); seen.push({ x, y }); end = end || { x, y, label: arm.name, colour: arm.colour, arm: base.arm }; };
+  const line = (x, y, more) => { series.push({ ...base, x, y, width: many ? 1.3 : 2.1, hover: true, ...more }); seen.push({ x, y, main: true }); end = end || { x, y, label: arm.name, colour: arm.colour, arm: base.arm }; };
   const alone = !found.mean;
   const [low, high] = alone ? [] : bounds(found, view.band).map((values) => smooth(values, percent));
   if (!alone && view.band !== 'none') {
@@ -120,6 +123,20 @@ function bounds(found, band) {
   return [-1, 1].map((sign) => found.mean.map((mean, index) => (mean === null || half[index] === null ? null : mean + sign * half[index])));
 }
 
+/* Returns the top of an axis on which lines that end close together can be told apart: the highest value from the earliest of a few
+   places on from which the axis spans no more than some times the distance between their ends; infinite for a single line. */
+function topOfNearLines(seen, low, end) {
+  const ends = seen.filter((line) => line.main && line.x.length && line.x[line.x.length - 1] >= end * 0.99)
+    .map(({ y }) => y.findLast((value) => value !== null)).filter((value) => value !== undefined);
+  if (ends.length < 2) return Infinity;
+  const apart = Math.max(...ends) - Math.min(...ends);
+  if (!apart) return Infinity;
+  const tops = LATER_STARTS.map((share) => Math.max(...seen.flatMap(({ x, y }) => y.filter((value, index) => value !== null && x[index] >= end * share))));
+  const near = tops.findIndex((top) => top - low <= MOST_TIMES_APART * apart);
+  const top = near < 0 ? tops[tops.length - 1] : near ? tops[near] : Infinity;
+  return top > low ? top : Infinity;
+}
+
 /* Returns {range, cut}: what a vertical axis shows, and the value above which it leaves something out. A run that blows up, or the steep
    start of a loss, must not flatten all the rest. */
 function verticalRange(seen, view) {
@@ -142,6 +159,7 @@ function verticalRange(seen, view) {
   const afterStart = seen.flatMap(({ x, y }) => y.filter((value, index) => value !== null && value <= top && x[index] >= end * START));
   const later = afterStart.reduce((found, value) => Math.max(found, value), -Infinity);
   if (falls && !view.logX && !log && later > low && top - low > 2.2 * (later - low)) top = later;
+  if (falls && !view.logX && !log) top = Math.min(top, topOfNearLines(seen, low, end));
   if (!view.late && top === high) return {};
   const room = 0.06 * (top - low);
   const range = log ? [low / 1.03, top * 1.03] : [low - room, top + room];
@@ -166,8 +184,8 @@ function curvesSpec(view) {
   const { range, cut } = verticalRange(seen, view);
   const end = Math.max(0, ...seen.map(({ x }) => x[x.length - 1] || 0));
   const minus = view.minus >= 0 ? `, minus that of ${data.arms[view.minus].label}` : '';
-  return {
-    title: metric + minus, legend: legendOf(visible()), clipped: cut ? `↑ values above ${shown(cut, 2)} are not shown` : null,
+  const spec = {
+    title: metric + minus, legend: legendOf(visible()), empty: !parts.length,
     x: { title: axis.title, unit: axis.unit, log: view.logX, tight: true, include: 0,
       range: view.late && end ? [end / 2, end * 1.01] : undefined },
     y: { title: (minus ? 'difference in ' : '') + metric + data.units[view.metric], log: view.logY && view.minus < 0, range,
@@ -177,4 +195,14 @@ function curvesSpec(view) {
     marks: parts.flatMap(({ marks }) => marks), rules: minus ? [{ y: 0 }] : [],
     ends: [...(data.arms.length > 1 && parts.length <= 14 ? parts.map(({ end: line }) => line).filter(Boolean) : []), ...floors.ends],
   };
+  const cuts = [cut ? `↑ values above ${shown(cut, 2)} are not shown` : '', bandsGoOn(spec, cut) ? '↕ bands go on beyond the axis' : ''];
+  return { ...spec, clipped: cuts.filter(Boolean).join('; ') || null };
+}
+
+/* Whether a band leaves the plot; above a cut axis that is said already. */
+function bandsGoOn(spec, cut) {
+  const [bottom, top] = extent(spec, 'y');
+  const [from, to] = spec.x.range || [-Infinity, Infinity];
+  return spec.series.some(({ x, low, high }) => low && x.some((at, index) => at >= from && at <= to && low[index] !== null && (
+    low[index] < bottom || (!cut && high[index] > top))));
 }

@@ -30,6 +30,15 @@ function axisReach(rows) {
   return kept < 0 ? Infinity : reaches[kept];
 }
 
+/* Shows the tables and menus of the chosen baseline. */
+function showBaseline() {
+  document.querySelectorAll('[data-baseline]').forEach((part) => { part.hidden = Number(part.dataset.baseline) !== state.baseline; });
+  document.querySelectorAll('select.baseline').forEach((menu) => {
+    menu.value = String(state.baseline);
+    menu.onchange = () => { state.baseline = Number(menu.value); showBaseline(); redraw(); };
+  });
+}
+
 /* Arms keep their colours. Effects of factors have none, because a factor is no arm. Names are in the left margin, and above the intervals
    where the page is narrow; numbers are in the right margin. */
 function differencesSpec(found) {

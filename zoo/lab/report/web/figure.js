@@ -103,6 +103,11 @@ class Figure {
     if (!width || !this.spec) return;
     this.unpoint();
     this.back.hidden = !this.zoom;
+    if (this.spec.empty) {
+      this.painted = null;
+      this.picture.replaceChildren('No arm is shown: all are hidden or filtered out.');
+      return;
+    }
     this.painted = paint(this.now(), width, this.spec.height || this.height(), theme(), false);
     this.painted.svg.setAttribute('aria-hidden', 'true');
     this.over = svgNode('g', { 'pointer-events': 'none' });
@@ -145,7 +150,8 @@ class Figure {
     // A line that ends before this point has nothing to tell here.
     const there = found.filter((one) => !one.end || one.aside < first.aside + 3);
     const close = there.sort((a, b) => a.away - b.away).slice(0, 12).sort((a, b) => b.value - a.value);
-    this.label(shown(first.x, 5) + ' ' + this.spec.x.unit, across, there.length > 12 ? `and ${there.length - 12} more` : null, close);
+    // The line stands at the point that is told, and not at the pointer.
+    this.label(shown(first.x, 5) + ' ' + this.spec.x.unit, x(first.x), there.length > 12 ? `and ${there.length - 12} more` : null, close);
   }
 
   label(head, across, tail, entries) {

@@ -10,6 +10,8 @@ const darkScheme = window.matchMedia('(prefers-color-scheme: dark)');
 const root = document.documentElement;
 const theme = () => themes[(root.dataset.theme || (darkScheme.matches ? 'dark' : 'light'))];
 const narrow = () => window.innerWidth < 620;
+// From here on the answer and the curves stand side by side.
+const WIDE = 1600;
 const figures = {};
 
 // A page opened from a file may have no storage.
@@ -43,7 +45,9 @@ function hidden(id, value) {
   if (part) part.hidden = value;
 }
 
-const curvesHeight = () => (narrow() ? 340 : state.beside.length ? 360 : 460);
+// Higher on wide screens, but never so high that the controls leave the screen.
+const tall = (height) => Math.max(height, Math.min(window.innerHeight * 0.62, window.innerWidth * 0.3));
+const curvesHeight = () => (narrow() ? 340 : state.beside.length ? 360 : tall(460));
 
 function drawCurves() {
   if (!data.metrics.length) return;
@@ -89,11 +93,13 @@ function drawBeside() {
 function drawAll() {
   if (data.metrics.length) {
     const spec = curvesSpec({ ...state, ...DEFAULTS, seeds: false });
-    figure('overview', () => (narrow() ? 280 : 330), spec);
+    figure('overview', () => (narrow() ? 280 : window.innerWidth >= WIDE ? 420 : 330), spec);
   }
   drawCurves();
   data.plots.forEach((plot) => figure(plot.id, () => (narrow() ? 320 : 390), plainSpec(plot)));
-  if (data.differences) figure('differences', () => 300, differencesSpec(data.differences));
+  const compared = data.differences[state.baseline];
+  hidden('differences-plot', !compared);
+  if (compared) figure('differences', () => 300, differencesSpec(compared));
   if (data.effects) figure('effects', () => 300, differencesSpec(data.effects));
   const maps = document.getElementById('dynamics-maps');
   if (maps && !maps.closest('[hidden]')) drawHeat();
@@ -115,7 +121,7 @@ function legendEntry(arm, index) {
   });
   pressed.setAttribute('aria-pressed', String(!state.hidden.has(index)));
   const light = (only) => document.querySelectorAll('[data-arm]').forEach((part) => {
-    part.style.opacity = only && Number(part.dataset.arm) !== index ? 0.08 : '';
+    part.style.opacity = only && isShown(index) && Number(part.dataset.arm) !== index ? 0.08 : '';
   });
   ['pointerenter', 'focus'].forEach((event) => pressed.addEventListener(event, () => light(true)));
   ['pointerleave', 'blur'].forEach((event) => pressed.addEventListener(event, () => light(false)));
@@ -218,7 +224,9 @@ function buildControls() {
 /* The Tab key reaches the selected tab, arrow keys the others. */
 function select(name, focus) {
   const panels = [...document.querySelectorAll('main > [role=tabpanel]')];
-  const chosen = panels.find((panel) => panel.id === name) || panels[0];
+  // A link may also lead to a part of a tab, such as the command of a run.
+  const part = document.getElementById(name);
+  const chosen = (part && part.closest('main > [role=tabpanel]')) || panels[0];
   panels.forEach((panel) => { panel.hidden = panel !== chosen; });
   document.querySelectorAll('[role=tab]').forEach((tab) => {
     const here = tab.getAttribute('aria-controls') === chosen.id;
@@ -228,6 +236,13 @@ function select(name, focus) {
     if (here) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   });
   state.tab = chosen.id;
+  drawAll();
+  if (part && part !== chosen) part.scrollIntoView({ block: 'center' });
+}
+
+/* On paper all tabs follow each other, so the figures of hidden ones are drawn too. */
+function unfold(whole) {
+  document.querySelectorAll('main > [role=tabpanel]').forEach((panel) => { panel.hidden = !whole && panel.id !== state.tab; });
   drawAll();
 }
 
@@ -279,10 +294,12 @@ function buildTheme() {
 
 function build() {
   document.querySelectorAll('.without-script').forEach((element) => element.remove());
+  root.classList.add('scripted');
   buildTheme();
   buildTabs();
   buildLegends();
   buildControls();
+  showBaseline();
   document.querySelectorAll('.scroll').forEach(buildTable);
   select(state.tab);
   buildHeat();
@@ -295,6 +312,7 @@ function openState() {
   document.querySelectorAll('.scroll table').forEach(filterRows);
   buildLegends();
   buildControls();
+  showBaseline();
   select(state.tab);
   if (figures.curves) figures.curves.zoomTo(state.zoom);
 }
@@ -303,6 +321,8 @@ readState();
 build();
 darkScheme.addEventListener('change', () => { buildLegends(); drawAll(); });
 window.addEventListener('hashchange', openState);
+window.addEventListener('beforeprint', () => unfold(true));
+window.addEventListener('afterprint', () => unfold(false));
 let wasNarrow = narrow();
 window.addEventListener('resize', () => { if (narrow() !== wasNarrow) { wasNarrow = narrow(); drawAll(); } });
 if (document.body.dataset.version) follow(document.body.dataset.version);

@@ -2,7 +2,7 @@
 let data = JSON.parse(document.getElementById('report-data').textContent);
 
 const DEFAULTS = { x: 'step', metric: 0, logX: false, logY: false, late: false, whole: false, seeds: true, band: 'range', smoothing: 3,
-  minus: -1, filter: '', zoom: null };
+  minus: -1, baseline: data.baseline, filter: '', zoom: null };
 const state = { tab: '', ...DEFAULTS, beside: [], hidden: new Set() };
 const FLAGS = { logX: 'log-x', logY: 'log-y', late: 'late', whole: 'whole' };
 
@@ -16,6 +16,7 @@ function writeState() {
   add('band', 'band');
   add('smoothing', 'smoothing');
   add('minus', 'minus');
+  add('baseline', 'baseline');
   add('filter', 'filter');
   state.beside.forEach((index) => words.append('beside', data.metrics[index]));
   if (state.hidden.size) words.append('hide', [...state.hidden].sort((a, b) => a - b).join(','));
@@ -38,6 +39,8 @@ function readState() {
   if (words.has('smoothing')) state.smoothing = numbers('smoothing')[0] ?? DEFAULTS.smoothing;
   const minus = numbers('minus')[0];
   if (minus !== undefined && data.arms[minus]) state.minus = minus;
+  const baseline = numbers('baseline')[0];
+  if (baseline !== undefined && document.querySelector(`[data-baseline="${baseline}"]`)) state.baseline = baseline;
   state.beside = words.getAll('beside').map(metric).filter((index) => index >= 0);
   state.hidden = new Set(numbers('hide').filter((index) => data.arms[index]));
   const zoom = numbers('zoom');

@@ -27,19 +27,27 @@ function sortBy(table, column, heads) {
   body.append(...rows.map(([, row]) => row));
 }
 
+/* A cell's values without rounding, one for each column of a CSV file; a dash is a missing value. */
+const csvValues = (cell) => (cell.dataset.csv ? JSON.parse(cell.dataset.csv) : [cellText(cell) === '–' ? null : cellText(cell)]);
+
 function contentOf(table) {
   const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
   const heads = [...table.tHead.rows[0].cells];
-  return { caption: cellText(table.caption), right: heads.map((head) => head.classList.contains('number')),
+  const titles = heads.map(csvValues);
+  const values = rows.map((row) => [...row.cells].flatMap((cell, column) => {
+    const found = csvValues(cell);
+    return titles[column].map((_, place) => found[place] ?? null);
+  }));
+  return { caption: cellText(table.caption), right: heads.map((head) => head.classList.contains('number')), values: [titles.flat(), ...values],
     rows: [heads.map(cellText), ...rows.map((row) => [...row.cells].map(cellText))] };
 }
 
-function asCsv({ rows }) {
+function asCsv({ values }) {
   // A spreadsheet would treat "=..." as a formula; a number may begin with a sign.
-  const isNumeric = (text) => /^[+-]?[\d.,]+(e[+-]?\d+)?( ?%)?( (±|to) [+-]?[\d.,]+(e[+-]?\d+)?( ?%)?)?$/i.test(text);
+  const isNumeric = (text) => /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text);
   const safe = (text) => (/^[=+@\t\r-]/.test(text) && !isNumeric(text) && text.length > 1 ? "'" + text : text);
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  return rows.map((row) => row.map((text) => quoted(safe(text.replaceAll('−', '-')))).join(',')).join('\r\n') + '\r\n';
+  return values.map((row) => row.map((value) => quoted(safe(String(value ?? '')))).join(',')).join('\r\n') + '\r\n';
 }
 
 function asMarkdown({ rows, right }) {

@@ -1,0 +1,62 @@
+"""The difference of every arm from a baseline, whether or not a claim was stated: the answer of a
+sweep.
+"""
+
+from dataclasses import dataclass
+
+from zoo.lab.results.arm_effects import ArmEffect, baseline_effects
+from zoo.lab.results.curves import baseline_differences
+from zoo.lab.results.schema import Arm
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.verdict import against_baseline, why_not_comparable
+from zoo.lab.statistics.paired import PairedDifference, holm
+
+# Each of so many arms is compared with each other one; with more, all with one baseline.
+MAX_BASELINES = 16
+
+
+@dataclass(frozen=True)
+class ArmDifference:
+    """An arm against the baseline.
+
+    Attributes:
+        difference: final metric of the arm minus that of the baseline, paired by seed.
+        p_holm: p of the difference, corrected for the number of arms (Holm 1979); NaN without an
+            interval.
+        effect: the difference in other units.
+        why_not_testable: why it answers no question about the arms; empty if it can.
+    """
+
+    arm: Arm
+    baseline: Arm
+    difference: PairedDifference
+    p_holm: float
+    effect: ArmEffect
+    why_not_testable: str
+
+    @property
+    def testable(self) -> str:
+        """ "yes", or "no" with the reason."""
+        return f"no: {self.why_not_testable}" if self.why_not_testable else "yes"
+
+
+def arm_differences(sweep: SweepResults) -> list[ArmDifference]:
+    """Returns the differences of all arms but the baseline, in the order of the arms."""
+    found, effects, baseline = baseline_differences(sweep), baseline_effects(sweep), sweep.baseline_arm
+    corrected = holm([difference.p for difference in found.values()])
+    return [
+        ArmDifference(
+            sweep.arm(name),
+            baseline,
+            difference,
+            p,
+            effects[name],
+            why_not_comparable(sweep, against_baseline(sweep, name, baseline.name)),
+        )
+        for (name, difference), p in zip(found.items(), corrected, strict=True)
+    ]
+
+
+def baselines(sweep: SweepResults) -> list[Arm]:
+    """Returns the arms that a report compares the others with: all, or the chosen one of many."""
+    return sweep.arms if len(sweep.arms) <= MAX_BASELINES else [sweep.baseline_arm]
