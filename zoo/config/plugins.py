@@ -288,17 +288,17 @@ def store(folder: Path, entries: Iterable[str]) -> None:
         folder: folder of the run or the sweep.
         entries: references of loaded plug-ins.
     """
-    for plugin in _named(entries):
+    for plugin in named(entries):
         (folder / FOLDER).mkdir(exist_ok=True)
         write_atomic(folder / FOLDER / plugin.name, plugin.text)
 
 
 def record(entries: Iterable[str]) -> list[dict[str, str]]:
     """Returns name and whole sha256 of loaded plug-ins, for the record of a run or a sweep."""
-    return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in _named(entries)]
+    return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in named(entries)]
 
 
-def _named(entries: Iterable[str]) -> list[Plugin]:
+def named(entries: Iterable[str]) -> list[Plugin]:
     """Returns the loaded plug-ins of these references."""
     by_reference = _by_reference()
     return [by_reference[entry] for entry in entries]
