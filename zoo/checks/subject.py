@@ -11,7 +11,7 @@ from zoo import config as configs
 from zoo.checks.outcome import NotApplicable
 from zoo.checks.small_models import random_statistics, random_values
 from zoo.config import ResolvedConfig
-from zoo.config.fields import IGNORED_BY
+from zoo.config.fields_of_sizes import resolved_fields
 from zoo.config.kinds import KIND_TABLES, Kind
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
@@ -51,14 +51,7 @@ def small_config(changes: Mapping[str, Any]) -> ResolvedConfig:
     Raises:
         ConfigError: they are refused.
     """
-    defaults = {one.path: one.default for one in configs.FIELDS}
-    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
-    read = {
-        path: value
-        for path, value in SIZES.items()
-        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | dict(changes))
-    }
-    return configs.resolve(configs.override(configs.default(), read | dict(changes)))
+    return configs.resolve(configs.from_flat(resolved_fields(changes, SIZES)))
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,13 @@ def run(args: argparse.Namespace) -> int:
     """Checks the kinds; returns 1 if a property of one fails."""
     settings = _settings(args.settings)
     chosen = [_kind(text) for text in args.kinds] or [
-        kind for one in plugins.loaded() for kind in check_records.kinds_of(one)
+        kind for one in plugins.loaded() for kind in plugins.kinds_of(one)
     ]
     if not chosen:
         files = " and ".join(plugin.name for plugin in plugins.loaded())
         why = f"{files} registers no kind, so there is nothing to check" if files else "nothing to check"
         raise ConfigError(f"{why}; name a kind, or a plug-in that registers one: zoo check --plugin FILE")
-    owners = {check_records.label_of(kind): one for one in plugins.loaded() for kind in check_records.kinds_of(one)}
+    owners = {check_records.label_of(kind): one for one in plugins.loaded() for kind in plugins.kinds_of(one)}
     found, started = {}, time.monotonic()
     for kind in chosen:
         found[check_records.label_of(kind)] = _checked(
@@ -90,14 +90,17 @@ def _checked(kind: Kind, owner: Plugin | None, settings: dict[str, str], quiet: 
     from zoo.checks import Outcome, check_kind
     from zoo.training.runtime.compilation_cache import use_compilation_cache
 
+    title = f"{check_records.label_of(kind)}: {kind.meaning}"
+
     def show(outcome: Outcome) -> None:
+        nonlocal title
         if not quiet:
+            print(title, end="\n" * bool(title))
+            title = ""
             print(f"  {outcome.property:{WIDTH}s}  {outcome.state:14s}  {outcome.reason}", flush=True)
 
     use_compilation_cache()
     started = time.monotonic()
-    if not quiet:
-        print(f"{check_records.label_of(kind)}: {kind.meaning}", flush=True)
     outcomes = check_kind(kind, settings, "" if owner is None else str(owner.origin), show)
     records = [outcome.record() for outcome in outcomes]
     if owner is not None:

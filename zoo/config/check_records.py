@@ -12,16 +12,11 @@ from typing import Any
 
 import zoo
 from zoo.config.kinds import Kind
-from zoo.config.plugins import FOLDER, Plugin, named
+from zoo.config.plugins import FOLDER, Plugin, kinds_of, named
 from zoo.files import cache_directory, read_object_or_empty, write_atomic
 
 CHECKED = "checked_plugins"
 FAIL, PASS = "FAIL", "pass"
-
-
-def kinds_of(plugin: Plugin) -> list[Kind]:
-    """Returns the kinds that a plug-in registers."""
-    return [kind for one in plugin.registrations if isinstance(kind := getattr(one, "kind", None), Kind)]
 
 
 def label_of(kind: Kind) -> str:
@@ -78,8 +73,13 @@ def store(folder: Path, entries: Sequence[str]) -> None:
 def properties_in(record: Mapping[str, Any], kind: Kind) -> list[dict[str, str]]:
     """Returns the outcomes of a kind in a record; empty if it is not there."""
     entry = record.get("kinds", {}).get(label_of(kind))
-    properties = entry.get("properties") if isinstance(entry, dict) else None
-    return [one for one in properties or [] if isinstance(one, dict) and {"property", "state", "reason"} <= one.keys()]
+    return well_formed(entry.get("properties") if isinstance(entry, dict) else None)
+
+
+def well_formed(properties: Any) -> list[dict[str, str]]:
+    """Returns the outcomes in what a file holds, without what is none."""
+    listed = properties if isinstance(properties, list) else []
+    return [one for one in listed if isinstance(one, dict) and {"property", "state", "reason"} <= one.keys()]
 
 
 def summary(outcomes: Sequence[Mapping[str, str]]) -> str:
@@ -92,12 +92,12 @@ def summary(outcomes: Sequence[Mapping[str, str]]) -> str:
     return ", ".join([*parts, *([f"{other} not applicable"] if other else [])])
 
 
-def lines_about(plugin: Plugin) -> list[str]:
-    """Returns a line for each kind of a plug-in: what the check of its text has found, or that it is
-    unchecked and by which command it is checked.
+def lines_about(plugin: Plugin, only: Kind | None = None) -> list[str]:
+    """Returns a line for each kind of a plug-in, or for one: what the check of its text has found, or
+    that it is unchecked and by which command it is checked.
     """
     record, lines = record_of(plugin), []
-    for kind in kinds_of(plugin):
+    for kind in kinds_of(plugin) if only is None else [only]:
         found = properties_in(record, kind)
         unchecked = f"this text is unchecked; zoo check --plugin {plugin.origin} {kind.name}"
         lines.append(f"{label_of(kind)} ({plugin.name}): {f'checked, {summary(found)}' if found else unchecked}")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from zoo.config.kinds import Kind
 from zoo.config.shipped import DRAWINGS, MEASURES, shipped_plugin
 from zoo.errors import ConfigError, line_of, why_no_file
 from zoo.files import cache_directory, write_atomic
@@ -192,6 +193,11 @@ def _execute(plugin: Plugin) -> None:
     if not plugin.registrations:
         raise ConfigError(f"plug-in {plugin.origin} registers nothing; see zoo.plugin.register")
     _loaded[plugin.name] = plugin
+
+
+def kinds_of(plugin: Plugin) -> list[Kind]:
+    """Returns the kinds that a plug-in registers."""
+    return [kind for one in plugin.registrations if isinstance(kind := getattr(one, "kind", None), Kind)]
 
 
 def unload(plugin: Plugin) -> None:

@@ -280,6 +280,11 @@ class SweepWorkflow:
         self._show_power(plan)
         plugins.store(folder, plan.plugins)
         check_records.store(folder, plan.plugins)
+        if plan.plugins:
+            # Imported here because it needs JAX.
+            from zoo.models.kind_facts import store_facts
+
+            store_facts(folder, plan.plugins)
         record = plan.record() | {"command": self._options.command}
         write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
         pending = plan.pending(lambda run: states[run.folder].finished)
