@@ -46,7 +46,7 @@ LEVELS = (
     ("lab.sizes", "lab.planning", "lab.floors"),
     ("lab.results",),
     ("lab.launch", "lab.report"),
-    ("analysis", "resources"),
+    ("analysis", "checks", "resources"),
     ("draw",),
     ("variants",),
     ("plugin", "inference"),

@@ -1,18 +1,14 @@
-"""Tiny configs, and modules with random values everywhere, so that a test notices any bias, scale
-or table that a computation leaves out.
-"""
-
-import functools
+"""Tiny configs, and calls of modules with random values; `zoo.checks.small_models` makes these."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 import zoo.config
+from zoo.checks.small_models import compiled, quick_compilation, random_statistics, random_values, together, with_values  # noqa: F401
 from zoo.layers.context import Context
-from zoo.models.functional import split, statistics_of
+from zoo.models.functional import statistics_of
 
 TINY = {
     "model.dim": 16,
@@ -67,42 +63,6 @@ def tiny(overrides=None):
     return zoo.config.resolve(zoo.config.override(zoo.config.default(), TINY | (overrides or {})))
 
 
-def random_values(module, seed=0):
-    """Returns the nested dict of an abstract module's parameters, all random, at scales that keep
-    activations near 1.
-    """
-    generator = np.random.default_rng(seed)
-
-    def value(path, leaf):
-        name = path[-1].key
-        drawn = generator.standard_normal(leaf.shape)
-        if name == "scale":
-            drawn = 1 + 0.3 * drawn
-        elif name == "kernel":
-            drawn = drawn * leaf.shape[-2] ** -0.5
-        return jax.device_put(drawn.astype(leaf.dtype))
-
-    return jax.tree_util.tree_map_with_path(value, split(module)[1])
-
-
-def random_statistics(module, seed=0):
-    """Returns the nested dict of an abstract module's statistics, all random, variances positive."""
-    generator = np.random.default_rng(seed)
-
-    def value(path, leaf):
-        drawn = generator.standard_normal(leaf.shape)
-        return jax.device_put((0.5 + drawn**2 if path[-1].key == "variance" else drawn).astype(leaf.dtype))
-
-    return jax.tree_util.tree_map_with_path(value, split(module)[2])
-
-
-def with_values(module, values, stats=None):
-    """Returns a copy of an abstract module that holds `values`, and `stats` where it has
-    statistics.
-    """
-    return nnx.merge(split(module)[0], values, stats or {})
-
-
 def call_and_statistics(module, values, stats, use, *arguments):
     """Compiles and calls `use(copy of the module, *arguments)`; returns its result and the
     statistics after the call.
@@ -115,44 +75,9 @@ def call_and_statistics(module, values, stats, use, *arguments):
     return call(run, values, stats, *arguments)
 
 
-def together(values, stats):
-    """Returns parameters and statistics as one nested dict of float64 arrays, the form that
-    `tests.reference` takes.
-    """
-    merged = dict(values)
-    for name, value in stats.items():
-        merged[name] = together(values.get(name, {}), value) if isinstance(value, dict) else value
-    return as_float64(merged)
-
-
 def as_float64(values):
     """Returns the nested dict as float64 numpy arrays."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
-
-
-@functools.cache
-def quick_compilation():
-    """Returns compiler options for fast compilation of slower programs, without options that this
-    version of XLA does not know.
-    """
-    known, wanted = {}, {
-        "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False,
-    }  # fmt: skip
-    for name, value in wanted.items():
-        try:
-            jax.jit(lambda x: x + 1, compiler_options={name: value})(np.float32(0))
-        except jax.errors.JaxRuntimeError:
-            continue
-        known[name] = value
-    return known
-
-
-def compiled(function):
-    """Returns the function as one compiled program that returns numpy arrays, which is faster than
-    compiling each operation.
-    """
-    program = jax.jit(function, compiler_options=quick_compilation())
-    return lambda *arguments: jax.tree.map(np.asarray, program(*arguments))
 
 
 def call(function, *arguments):

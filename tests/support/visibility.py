@@ -4,13 +4,13 @@ visibility by a loop over tokens.
 
 from dataclasses import dataclass, field
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import ENCODER, call, compiled, random_statistics, random_values, tiny, with_values
+from tests.support.building import ENCODER, random_statistics, random_values, tiny, with_values
+from zoo.checks.influence import by_gradients, by_runs, of_tokens
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.context import Context
@@ -116,35 +116,7 @@ def of_model(situation, way, overrides=None):
     changes = situation.overrides | {"model.vocab_size": rows * T + (not situation.causal)} | (overrides or {})
     model = make_model(tiny(changes))
     values, stats = random_values(model, 1), random_statistics(model, 2)
-    tokens = jnp.arange(rows * T).reshape(rows, T)
-    own, others = np.split(np.asarray(values["embedding"]), [rows * T])
-
-    def outputs(own):
-        embedding = jnp.concatenate([own.reshape(-1, 8), others])
-        return with_values(model, values | {"embedding": embedding}, stats)(tokens, situation.context)
-
-    return WAYS[way](outputs, own.reshape(rows, T, 8))
-
-
-def by_runs(outputs, x):
-    """Returns [*tokens, *places]: whether a vector of `outputs(x)` [*tokens, D] changes when a vector
-    of `x` [*places, D] is replaced, in runs of the same program.
-    """
-    program, changed = compiled(outputs), []
-    before = program(x)
-    assert np.isfinite(before).all()
-    for place in np.ndindex(x.shape[:-1]):
-        other = np.array(x)
-        other[place] = -1.5 * other[place][::-1]
-        changed.append((program(other) != before).any(axis=-1))
-    return np.stack(changed, axis=-1).reshape(before.shape[:-1] + x.shape[:-1])
-
-
-def by_gradients(outputs, x):
-    """Like `by_runs`, from the nonzero gradients of a random projection of the outputs."""
-    jacobian = call(jax.jacrev(lambda x: outputs(x) @ normal(x.shape[-1], seed=4)), x)
-    assert np.isfinite(jacobian).all()
-    return (jacobian != 0).any(axis=-1)
+    return WAYS[way](*of_tokens(model, values, stats, situation.context, rows))
 
 
 # The program of `by_runs` compiles in a third of the time.

@@ -9,7 +9,9 @@ from tests.support.building import by_default, compiled, random_values
 from tests.support.shared_programs import shared_program
 from tests.support.small_runs import OBJECTIVES, small
 from zoo import config as configs
-from zoo.data.rows.corruption import make_corruption
+from zoo.checks import Subject, training_steps
+from zoo.checks.batches import batch_of, ragged_rows
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import write_json
 from zoo.layers.attention import softmax_attention
@@ -36,14 +38,7 @@ def program_of(**overrides):
 
 
 def ragged_batch():
-    """Rows with increasing numbers of padded targets, one of them empty, so that a mean of means
-    would be wrong.
-    """
-    tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
-    for row in range(8):
-        tokens[row, 17 - 2 * row :] = -1
-    tokens[7] = -1
-    return {"tokens": tokens}
+    return {"tokens": ragged_rows()}
 
 
 def one_step(program, batch, seed=0):
@@ -52,16 +47,9 @@ def one_step(program, batch, seed=0):
 
 @pytest.mark.parametrize("parts", by_default([4], [2, 4, 8], pytest.mark.slow(reason="other numbers of equal parts")))
 def test_accumulation_equals_the_full_batch_on_ragged_rows(parts):
-    # With a large epsilon Adam's first update is proportional to the gradient, like SGD's. Masks of
-    # dropout belong to rows.
-    fields = {"optimizer__epsilon": 1.0, "model__dropout": 0.3, "model__attention__dropout": 0.3}
-    whole_state, whole = one_step(program_of(**fields), ragged_batch())
-    state, metrics = one_step(program_of(**fields, training__accumulation_steps=parts), ragged_batch())
-    assert float(metrics["tokens"]) == float(whole["tokens"]) == sum(max(0, 16 - 2 * row) for row in range(7))
-    np.testing.assert_allclose(metrics["loss"], whole["loss"], rtol=1e-6)
-    np.testing.assert_allclose(metrics["gradient_norm"], whole["gradient_norm"], rtol=1e-5)
-    for a, b in zip(jax.tree.leaves(state["params"]), jax.tree.leaves(whole_state["params"]), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
+    # Masks of dropout belong to rows.
+    dropout = {"model.dropout": 0.3, "model.attention.dropout": 0.3}
+    training_steps.accumulation(Subject.of(ATTENTION_KINDS.by_name["softmax"], dropout), parts)
 
 
 def test_diverged_update_is_not_applied():
@@ -168,25 +156,6 @@ def test_stored_parameters_are_float32_under_bfloat16():
     wide = float(one_step(program_of(), ragged_batch())[1]["loss"])
     assert float(metrics["loss"]) == pytest.approx(wide, rel=0.01)
     assert float(metrics["loss"]) != wide
-
-
-def batch_of(config):
-    """Eight rows with decreasing numbers of scored tokens."""
-    tokens = ragged_batch()["tokens"]
-    if config.objective.kind == "translation":
-        return {"source": tokens[::-1, :9], "targets": tokens}
-    masking = make_corruption(config, ByteTokenizer())
-    if masking is None:
-        return {"tokens": tokens}
-    # Training rows have no empty slots; a token that is never scored takes their place.
-    marked = np.where(tokens < 0, 256, tokens)
-    rows = {"tokens": marked[:, :16]}
-    if config.objective.next_sentence:
-        rows |= {
-            "segments": np.repeat(np.arange(16)[None] > 6, 8, axis=0).astype(np.int32),
-            "next": np.arange(8, dtype=np.int32) % 3 - 1,
-        }
-    return masking.training_batch(rows, np.arange(8), np.zeros(8, int), 0)
 
 
 @pytest.mark.parametrize(

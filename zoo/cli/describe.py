@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zoo import config as configs
 from zoo.cli import glossary
-from zoo.config import BY_PATH, FIELDS, GROUPS, Field
+from zoo.config import BY_PATH, FIELDS, GROUPS, Field, check_records, plugins
 from zoo.config.fields import GROUP_ONLY, has_condition
 from zoo.config.kinds import KIND_TABLES
 from zoo.config.scopes import scoped
@@ -149,8 +149,10 @@ def run(args: argparse.Namespace) -> int:
             _show(render(variant))
             fields = [*_fields(meant or name), *_options_of(variant)]
             print("".join(f"\n{text}" for field in fields for text in describe_field(field)))
+            print("".join(f"\n{text}" for text in _of_plugins(meant or name, described=True)), end="")
             return 0
-    if not (lines := _lines(name, [meant] if meant else [name, wanted.replace("-", "_")])):
+    lines = [*_lines(name, [meant] if meant else [name, wanted.replace("-", "_")]), *_of_plugins(name)]
+    if not lines:
         names = {variant.name for variant in VARIANTS} | {part for path in BY_PATH for part in path.split(".")}
         raise ConfigError(
             f"nothing is called {shown(name)}{did_you_mean(wanted, names | set(glossary.entries()))}; "
@@ -158,6 +160,35 @@ def run(args: argparse.Namespace) -> int:
         )
     print("\n".join(lines))
     return 0
+
+
+def _of_plugins(name: str, described: bool = False) -> list[str]:
+    """Returns lines about the kinds of loaded plug-ins that have a name: what they compute, add and
+    keep, what the check of their text has found, and the text.
+
+    Args:
+        name: of the kind, as it was given.
+        described: the page of a variant has told its equation, fields and costs.
+    """
+    lines = []
+    for plugin in plugins.loaded():
+        for kind in plugins.kinds_of(plugin):
+            if kind.name.replace("_", "-") != name.replace("_", "-"):
+                continue
+            from zoo.models.kind_facts import facts_of
+
+            facts = facts_of(kind)
+            told = () if described else ("equation", "fields", "parameters", "cache")
+            lines += ["", f"{facts['kind']}, of the plug-in {plugin.origin}"]
+            for key in (*told, "loss_terms"):
+                value = facts.get(key)
+                texts = value if isinstance(value, list) else str(value or "").splitlines()
+                lines += [f"{key.replace('_', ' ')}:", *(f"    {text}" for text in texts)] if texts else []
+            lines += check_records.lines_about(plugin, kind)
+            found = check_records.properties_in(check_records.record_of(plugin), kind)
+            lines += [f"    {one['property']:18s} {one['state']}: {one['reason']}" for one in found]
+            lines += ["text:", *(f"    {line}".rstrip() for line in plugin.text.splitlines())]
+    return lines
 
 
 def _lines(name: str, paths: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ GROUPS = {
         "report": ("zoo.cli.sweeps.report", "write the report of a sweep"),
         "compare": ("zoo.cli.sweeps.report", "compare any runs on one page"),
         "new": ("zoo.cli.new_file", "write a commented experiment or variant file to start from"),
+        "check": ("zoo.cli.check", "check a variant of your own as the built-in ones are checked"),
         "experiments": ("zoo.cli.describe", "list the experiments that come with zoo"),
         "results": ("zoo.cli.sweeps.results", "archive the results of finished sweeps"),
     },

@@ -4,6 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
+from zoo.cli.variant_templates import TEMPLATES, variant_text
 from zoo.errors import ConfigError, shown
 from zoo.files import write_atomic
 
@@ -48,32 +49,12 @@ def get_experiment(size: str = "tiny") -> Experiment:
     )
 '''
 
-VARIANT = '''"""A variant of the feed-forward layer.
-
-    zoo describe NAME --plugin FILE
-    zoo run --plugin FILE --config=gpt2:tiny --vary model.ffn.kind=gelu,NAME --seeds 3
-"""
-
-import jax
-import jax.numpy as jnp
-
-from zoo import plugin
-
-
-class CLASS(plugin.FeedForward):
-    """y = max(0, x W_up)^2 W_down (So et al. 2021). The first sentence is what `zoo describe` shows."""
-
-    def nonlinearity(self, x):
-        """Returns what is computed between the two matrices, elementwise."""
-        return jnp.square(jax.nn.relu(x))
-
-
-# The field that gets a new choice, the choice's name, and one line for people with the equation and the paper.
-# Norms, positions, attention, objectives, optimizers and schedules are registered the same way
-# (docs/your_own_variant.md).
-plugin.register(plugin.Kind("model.ffn.kind", "NAME", "max(0, x W_up)^2 W_down (So et al. 2021)"), CLASS)
-'''
-TEMPLATES = {"experiment": EXPERIMENT, "variant": VARIANT}
+EPILOG = """examples:
+  zoo new experiment warmup
+  zoo run warmup.py --dry-run
+  zoo new variant squared_relu
+  zoo new variant decayed --kind attention
+  zoo check --plugin decayed.py"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -82,11 +63,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "new",
         help="write a commented experiment or variant file to start from",
         description="Writes NAME.py, a commented file that works as it is, into the current folder.",
-        epilog="examples:\n  zoo new experiment warmup\n  zoo run warmup.py --dry-run\n  zoo new variant squared_relu",
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=TEMPLATES, help="which kind of file")
+    parser.add_argument("what", choices=("experiment", "variant"), help="what the file is")
     parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and _")
+    parser.add_argument("--kind", choices=TEMPLATES, help="of a variant: what it is (default: feed-forward)")
     parser.set_defaults(handler=run)
 
 
@@ -94,11 +76,13 @@ def run(args: argparse.Namespace) -> int:
     """Writes the file and says what to do with it."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", args.name):
         raise ConfigError(f"name {shown(args.name)}: use lower-case letters, digits and _, beginning with a letter")
+    if args.kind and args.what != "variant":
+        raise ConfigError(f"--kind {args.kind} is for zoo new variant")
     path = Path(f"{args.name}.py")
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists already; nothing was written")
     words = args.name.split("_")
-    content = TEMPLATES[args.what]
+    content = EXPERIMENT if args.what == "experiment" else variant_text(args.kind or "feed-forward")
     for placeholder, text in (
         ("TITLE", " ".join(words).capitalize()),
         ("CLASS", "".join(word.capitalize() for word in words)),

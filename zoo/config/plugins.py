@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from zoo.config.kinds import Kind
 from zoo.config.shipped import DRAWINGS, MEASURES, shipped_plugin
 from zoo.errors import ConfigError, line_of, why_no_file
 from zoo.files import cache_directory, write_atomic
@@ -194,6 +195,11 @@ def _execute(plugin: Plugin) -> None:
     _loaded[plugin.name] = plugin
 
 
+def kinds_of(plugin: Plugin) -> list[Kind]:
+    """Returns the kinds that a plug-in registers."""
+    return [kind for one in plugin.registrations if isinstance(kind := getattr(one, "kind", None), Kind)]
+
+
 def unload(plugin: Plugin) -> None:
     """Removes a plug-in and what it has registered."""
     for registration in reversed(plugin.registrations):
@@ -288,17 +294,17 @@ def store(folder: Path, entries: Iterable[str]) -> None:
         folder: folder of the run or the sweep.
         entries: references of loaded plug-ins.
     """
-    for plugin in _named(entries):
+    for plugin in named(entries):
         (folder / FOLDER).mkdir(exist_ok=True)
         write_atomic(folder / FOLDER / plugin.name, plugin.text)
 
 
 def record(entries: Iterable[str]) -> list[dict[str, str]]:
     """Returns name and whole sha256 of loaded plug-ins, for the record of a run or a sweep."""
-    return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in _named(entries)]
+    return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in named(entries)]
 
 
-def _named(entries: Iterable[str]) -> list[Plugin]:
+def named(entries: Iterable[str]) -> list[Plugin]:
     """Returns the loaded plug-ins of these references."""
     by_reference = _by_reference()
     return [by_reference[entry] for entry in entries]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zoo import config as configs
-from zoo.config.fields import IGNORED_BY
 from zoo.config.kinds import KIND_TABLES, Description, Kind
 from zoo.config.scopes import scopes_in
 
@@ -24,17 +23,6 @@ SIZE = {
     "model.attention.num_heads": 12,
     "model.vocab_size": 50257,
     "data.sequence_length": 1024,
-}
-# The size at which shapes are read. No two dimensions are equal, so that a number has one letter.
-SHAPES = {
-    "model.dim": 40,
-    "model.num_layers": 4,
-    "model.attention.num_heads": 12,
-    "model.attention.head_dim": 8,
-    "model.attention.value_gate_channels": 10,
-    "model.ffn.hidden_dim": 160,
-    "model.vocab_size": 500,
-    "data.sequence_length": 28,
 }
 
 
@@ -87,18 +75,6 @@ def of_kind(kind: Kind) -> Variant:
 def is_architecture(variant: Variant) -> bool:
     """Returns whether a variant is an architecture, whose baseline is the decoder."""
     return "model.architecture" in variant.changes
-
-
-def resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flat resolved config of the default with changes and the sizes that it reads."""
-    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
-    defaults = {field.path: field.default for field in configs.FIELDS}
-    read = {
-        path: value
-        for path, value in sizes.items()
-        if not path.startswith(unread) and configs.field_at(path).is_read(defaults | changes)
-    }
-    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
 
 
 def has_variant(flat: Mapping[str, Any], variant: Variant) -> bool:

@@ -4,14 +4,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from flax import nnx
-
 from zoo import config as configs
+from zoo.config.fields_of_sizes import SHAPES, resolved_fields
 from zoo.config.kinds import ATTENTION_KINDS, CONVOLUTION_KINDS, OBJECTIVE_KINDS
-from zoo.layers.parameter import Statistic
 from zoo.models import cost
-from zoo.models.architectures import make_model
-from zoo.variants.variant import BASELINES, SHAPES, SIZE, Variant, is_architecture, resolved_fields
+from zoo.models.parameter_shapes import variables
+from zoo.variants.variant import BASELINES, SIZE, Variant, is_architecture
 
 # Bytes of a number in the cache, which has the type of activations: bfloat16.
 BYTES = 2
@@ -21,59 +19,17 @@ def resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.Re
     return configs.resolve(configs.from_flat(resolved_fields(changes, sizes)))
 
 
-def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
-    """Returns {size: letter of the dimension} of the small model."""
-    model, attention = config.model, config.model.attention
-    if model.architecture == "elmo":
-        return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
-    letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D"}
-    if attention.kind not in ATTENTION_KINDS.having("heads"):
-        return letters
-    H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    letters |= ATTENTION_KINDS.code_of(attention.kind).letters(model)
-    # The number of features of kinds that have features, else `auto`.
-    return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
-
-
-def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
-    """Returns {path within a layer: shape in letters} of all parameters, and marks statistics."""
-    letters, found = _letters(config), {}
-    attention, of_values = config.model.attention, {}
-    if attention.kind == "value_embedding":
-        # Without shared heads G is H; these belong to the heads of keys and values.
-        G, K = attention.num_kv_heads, attention.head_dim
-        of_values = {G: "G", G * K: "G K", attention.value_gate_channels: "c"}
-    for path, variable in nnx.state(make_model(config), (nnx.Param, Statistic)).flat_state():
-        shape, parts = variable.get_value().shape, [str(part) for part in path]
-        if variable.get_metadata("axes")[:1] == ("layers",):
-            shape = shape[1:]
-            place = parts.index("layers")
-            kind = variable.get_metadata("layer_kind")
-            parts = [
-                *parts[:place],
-                "layers",
-                *([] if kind is None else [kind]),
-                *parts[place + (1 if kind is None else 2) :],
-            ]
-        mark = ", a statistic" if isinstance(variable, Statistic) else ""
-        named = letters | of_values if {"value_embedding", "value_gate"} & set(parts) else letters
-        found["/".join(parts).replace("stack/layers", "layers")] = (
-            f"[{', '.join(named.get(size, str(size)) for size in shape)}]{mark}"
-        )
-    return found
-
-
 def shapes(variant: Variant) -> list[str]:
     """Returns what the model holds in addition to its baseline, or lacks, or holds in other shapes.
 
     A choice of the baseline itself lists everything that the model holds.
     """
     base = dict(BASELINES[variant.baseline])
-    after = _variables(resolved({**base, **variant.changes}, SHAPES))
+    after = variables(resolved({**base, **variant.changes}, SHAPES))
     if not variant.changes:
         named = [f"`{path}` {shape}" for path, shape in after.items()]
         return [f"This is the baseline. It holds {'; '.join(named)}."]
-    before = _variables(resolved(BASELINES["decoder"] if is_architecture(variant) else base, SHAPES))
+    before = variables(resolved(BASELINES["decoder"] if is_architecture(variant) else base, SHAPES))
     lines = []
     for title, one, other in (("adds", after, before), ("removes", before, after)):
         named = [f"`{path}` {shape}" for path, shape in one.items() if path not in other]

@@ -8,6 +8,7 @@ from typing import Any
 
 import zoo
 from zoo import config as configs
+from zoo.config.fields_of_sizes import resolved_fields
 from zoo.errors import ConfigError
 from zoo.variants.comparisons import comparisons_of
 from zoo.variants.computed import computed
@@ -15,7 +16,7 @@ from zoo.variants.docstrings import docstring, module_and_name
 from zoo.variants.notation import legend
 from zoo.variants.papers import cited
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant import BASELINES, SIZE, Variant, is_architecture, resolved_fields
+from zoo.variants.variant import BASELINES, SIZE, Variant, is_architecture
 
 # "Su et al. 2021, eq. 34" in parentheses; a reference contains a year.
 REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")

@@ -230,6 +230,23 @@ def test_an_experiment_from_flags(zoo, folder):
     assert (config["data"]["batch_size"], config["seed"]) == (4, 1)
 
 
+def test_a_field_that_an_arm_does_not_read_names_the_command_with_arms(zoo):
+    flags = ("--config=small.py", "--vary", "model.attention.kind=softmax,forgetting")
+    code, _, err = zoo(*flags, "--vary", "model.attention.forget_bias=0,2", "--seeds", "2", "--dry-run")
+    assert code == 2
+    (line,) = err.splitlines()
+    assert "model.attention.forget_bias=2.0 has no effect" in line
+    assert line.endswith(
+        "; or name the arms that there are: zoo run --config=small.py --arm softmax=model.attention.kind=softmax "
+        "--arm forgetting-0=model.attention.kind=forgetting,model.attention.forget_bias=0 "
+        "--arm forgetting-2=model.attention.kind=forgetting,model.attention.forget_bias=2 --seeds 2"
+    )
+    words = line.partition("zoo run ")[2].split()
+    assert zoo(*words, "--allow", "parameters,flops", "--dry-run")[0] == 0
+    # Another mistake needs no other command.
+    assert "--arm" not in zoo(*flags, "--vary", "model.dim=3,5", "--dry-run")[2]
+
+
 def test_confounds_are_refused_allowed_or_matched(zoo, folder):
     flags = ("--config=small.py", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64")
     code, _, err = zoo(*flags)

@@ -6,12 +6,15 @@ from functools import partial
 import pytest
 
 from tests.plugins.plugin_files import POWER, unloading
+from zoo.config import check_records, plugins
+from zoo.config.plugins import load_plugin
 
 
 @pytest.fixture
 def zoo(tmp_path, monkeypatch, command_line):
     """`zoo run --config=small.py` in a folder with a plug-in; no plug-in stays loaded."""
-    monkeypatch.setattr("zoo.config.plugins.cache_directory", lambda: tmp_path / "cache")
+    for module in ("plugins", "check_records"):
+        monkeypatch.setattr(f"zoo.config.{module}.cache_directory", lambda: tmp_path / "cache")
     (tmp_path / "mine.py").write_text(POWER)
     (tmp_path / "small.py").write_text(
         "from zoo import config\ndef get_config(argument='x'):\n    return config.override(config.default(), "
@@ -43,9 +46,31 @@ def test_a_sweep_stores_its_plugins(zoo, tmp_path):
         assert (sweep / run["folder"] / "plugins" / "mine.py").read_text() == POWER
         # The plug-in was loaded for the arm with the built-in kind too.
         assert json.loads((sweep / run["folder"] / "config.json").read_text())["plugins"] == [reference]
+    # What the report shows without executing the text.
+    assert "plug-in: model.ffn.kind=relu_power (mine.py): this text is unchecked; zoo check --plugin mine.py" in out
+    page = (sweep / "report.html").read_text()
+    for shown in (
+        "<h3>model.ffn.kind=relu_power</h3><pre>y = max(0, x W_up)^p W_down (So et al. 2021, with p = 2).</pre>",
+        "<li>fields: model.ffn.power (2): p, the exponent of the activation</li>",
+        "<li>parameters: the same as the default&#x27;s</li><li>cache: 2 G K numbers per token and layer</li>",
+        "<li>this text was not checked when it was run</li>",
+        "<p>A feed-forward layer.</p>",
+        "return jax.nn.relu(x) ** self.config.ffn.power",
+    ):
+        assert shown in page
+    outcomes = [
+        {"property": "shapes", "state": "pass", "reason": "x"},
+        {"property": "beams", "state": "FAIL", "reason": "y"},
+    ]
+    with unloading():
+        plugin = load_plugin("mine.py")
+        check_records.keep(plugin, plugins.kinds_of(plugin)[0], {}, outcomes)
     code, out, _ = zoo("--plugin", "mine.py")
     assert code == 0
     assert "2 of 2 runs were done already" in out
+    assert "plug-in: model.ffn.kind=relu_power (mine.py): checked, 1 property holds, 1 fails (beams)" in out
+    page = (sweep / "report.html").read_text()
+    assert "<li>checked: 1 property holds, 1 fails (beams)</li><li>beams fails: y</li>" in page
 
 
 def test_a_dry_run_writes_nothing(zoo, tmp_path):

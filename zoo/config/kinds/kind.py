@@ -54,6 +54,10 @@ class Kind:
             fields that a width adds up (`zoo.config.kinds.attention_kinds.width_fields`).
         description: what its page tells beyond this (`zoo describe`); None for a choice without a
             page.
+        reference: of a plug-in, what the kind computes in plain numpy, in float64; `zoo check`
+            compares the two. Of a layer (config of the model, {name: array}, x [B, T, D], positions
+            [B, T] with -1 for padding) -> [B, T, D], of an optimizer ({path: value}, gradients of a
+            parameter so far) -> its direction, of a schedule (`ScheduleStep`) -> its share.
     """
 
     path: str
@@ -67,6 +71,7 @@ class Kind:
     code: str | Callable[..., Any] | None = None
     widths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     description: Description | None = field(default_factory=Description)
+    reference: Callable[..., Any] | None = None
 
     def __post_init__(self):
         own = (self.path, (self.name,))

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from zoo.config import check_records, plugins
 from zoo.data.pipeline.evaluation_fingerprint import evaluation_fingerprint
 from zoo.errors import listed
 from zoo.lab.experiment import Experiment
@@ -87,6 +88,13 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
     console.print()
     for warning in plan.warnings:
         line(f"warning: {warning}", "yellow")
+    for text in _checks(plan):
+        line(f"plug-in: {text}")
+
+
+def _checks(plan: Plan) -> list[str]:
+    """Returns what `zoo check` has found about the kinds of the plan's plug-ins."""
+    return [text for plugin in plugins.named(plan.plugins) for text in check_records.lines_about(plugin)]
 
 
 def _states(arm: PlannedArm, runs: list[PlannedRun], states: Mapping[str, FolderState]) -> list[FolderState]:
@@ -201,7 +209,8 @@ def plan_record(plan: Plan, states: Mapping[str, FolderState], folder: Path) -> 
         name: [run | {"state": states[run["folder"]].name, "step": states[run["folder"]].step} for run in record[name]]
         for name in ("runs", "prerequisites")
     }
-    return {"folder": str(folder)} | record | {"arms": arms} | runs
+    checks = {"plugin_checks": _checks(plan)} if plan.plugins else {}
+    return {"folder": str(folder)} | record | {"arms": arms} | runs | checks
 
 
 class PlainDisplay:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from zoo import config
-from zoo.config import plugins
+from zoo.config import check_records, plugins
 from zoo.errors import Diverged, Preempted
 from zoo.files import open_file, write_json
 from zoo.lab.launch.sweep_folder import recorded_config
@@ -31,6 +31,7 @@ def write_config(sweep: Path, run: PlannedRun) -> None:
     folder = sweep / run.folder
     folder.mkdir(exist_ok=True)
     plugins.store(folder, run.config.plugins)
+    check_records.store(folder, run.config.plugins)
     resolved = resolve_references(run.config, lambda name: str(sweep / name))
     there = RunFolder(folder)
     if (before := recorded_config(there)) and (longer := find_extension(there, before, resolved)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from zoo.config import ResolvedConfig, plugins
+from zoo.config import ResolvedConfig, check_records, plugins
 from zoo.errors import ConfigError, DataError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
@@ -280,6 +280,12 @@ class SweepWorkflow:
         print_plan(self._console, plan, states)
         self._show_power(plan)
         plugins.store(folder, plan.plugins)
+        check_records.store(folder, plan.plugins)
+        if plan.plugins:
+            # Imported here because it needs JAX.
+            from zoo.models.kind_facts import store_facts
+
+            store_facts(folder, plan.plugins)
         record = plan.record() | {"command": self._options.command}
         write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
         pending = plan.pending(lambda run: states[run.folder].finished)

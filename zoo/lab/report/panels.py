@@ -15,6 +15,7 @@ from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
 from zoo.lab.report.about import about_table, conditions_table
 from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.report.html_tables import escape, unbroken
+from zoo.lab.report.plugin_panel import plugins
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import baseline_differences, loss_by_length, main_metrics
@@ -377,6 +378,7 @@ PANELS = (
     ("dynamics", "Dynamics", dynamics),
     ("runs", "Runs", runs),
     ("configs", "Configs", configs),
+    ("plugins", "Plug-ins", plugins),
     ("samples", "Samples", samples),
     ("reproduce", "Reproduce", reproduce),
 )

@@ -17,7 +17,7 @@ from jax.experimental import multihost_utils
 import zoo
 from zoo import config as configs
 from zoo import data
-from zoo.config import ResolvedConfig, plugins
+from zoo.config import ResolvedConfig, check_records, plugins
 from zoo.files import write_json
 from zoo.layers.platform import Platform
 from zoo.models import cost
@@ -124,6 +124,7 @@ def write_run_record(
         before: content of meta.json; empty for a new run.
     """
     plugins.store(folder, config.plugins)
+    check_records.store(folder, config.plugins)
     write_json(folder / "config.json", configs.to_plain(config))
     masks = {MASKS: OF_ROWS} if draws_masks_by_row(flatten(config)) else {}
     if step and before:

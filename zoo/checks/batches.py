@@ -1,0 +1,43 @@
+"""Batches of bytes for any objective of running text."""
+
+from typing import Any
+
+import numpy as np
+
+from zoo.config import ResolvedConfig
+from zoo.data.rows.corruption import make_corruption
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+
+EMPTY = -1
+
+
+def ragged_rows(rows: int = 8, width: int = 17) -> np.ndarray:
+    """Returns rows of random bytes with increasing numbers of empty slots at their ends, the last one
+    all empty, so that a mean of means would be wrong: [rows, width].
+    """
+    tokens = np.random.default_rng(0).integers(0, 256, (rows, width), np.int32)
+    for row in range(rows):
+        tokens[row, width - 2 * row if 2 * row < width else 1 :] = EMPTY
+    tokens[-1] = EMPTY
+    return tokens
+
+
+def batch_of(config: ResolvedConfig) -> dict[str, Any]:
+    """Returns a training batch with decreasing numbers of scored tokens in its rows, in the form that
+    the objective of a config reads.
+    """
+    T = config.data.sequence_length
+    tokens = ragged_rows(config.data.batch_size, T + 1)
+    if config.objective.kind == "translation":
+        return {"source": tokens[::-1, : T // 2 + 1], "targets": tokens}
+    corruption = make_corruption(config, ByteTokenizer())
+    if corruption is None:
+        return {"tokens": tokens}
+    # Training rows have no empty slots; a token that is never scored takes their place.
+    rows = {"tokens": np.where(tokens < 0, 256, tokens)[:, :T]}
+    if config.objective.next_sentence:
+        rows |= {
+            "segments": np.repeat(np.arange(T)[None] > 6, len(tokens), axis=0).astype(np.int32),
+            "next": np.arange(len(tokens), dtype=np.int32) % 3 - 1,
+        }
+    return corruption.training_batch(rows, np.arange(len(tokens)), np.zeros(len(tokens), int), 0)
