@@ -560,7 +560,7 @@ ATTENTION_KINDS = KindTable(
                 published=(
                     "Sun et al. 2023: lower perplexity than a Transformer from 2B parameters on, with a cache of one "
                     "size.",
-                ),
+                )
             ),
         ),
         Kind(

@@ -179,7 +179,11 @@ def _decayed_products(
         own = slice(start, start + BLOCK)
         parts = [_products_within_block(x[..., own, :], k[..., own, :], total[..., own, :], seen[..., own, own])]
         if start:
-            split, after, before = total[..., start - 1 : start, :], seen[..., own, start - 1], seen[..., start - 1, :start]
+            split, after, before = (
+                total[..., start - 1 : start, :],
+                seen[..., own, start - 1],
+                seen[..., start - 1, :start],
+            )
             after = jnp.exp(jnp.where(after[..., None], total[..., own, :] - split, -jnp.inf))
             before = jnp.exp(jnp.where(before[..., None], split - total[..., :start, :], -jnp.inf))
             parts.insert(0, (after * x[..., own, :]) @ jnp.swapaxes(before * k[..., :start, :], -1, -2))
