@@ -1,4 +1,4 @@
-"""Mixers with a state in plain float64 numpy, one token and one head at a time, from the papers' equations.
+"""Mixers with a state in plain float64 numpy, one token and one head at a time.
 
 Nothing here comes from `zoo`.
 """

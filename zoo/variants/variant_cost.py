@@ -27,9 +27,10 @@ def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
     if model.architecture == "elmo":
         return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
     letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D"}
-    if attention.kind not in ATTENTION_KINDS.having("heads"):
+    if attention.kind not in ATTENTION_KINDS.having("heads", "state"):
         return letters
-    H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
+    H, K = attention.num_heads, attention.head_dim
+    G = attention.num_kv_heads if attention.kind in ATTENTION_KINDS.having("heads") else attention.key_heads
     letters |= ATTENTION_KINDS.code_of(attention.kind).letters(model)
     # The number of features of kinds that have features, else `auto`.
     return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}
@@ -123,7 +124,10 @@ def inference(variant: Variant) -> list[str]:
     own = configs.side(model, "decoder") if model.architecture == "encoder_decoder" else model
     length = SIZE["data.sequence_length"]
     if not (now := BYTES * cost.cached_numbers(own, length)):
-        return [*lines, "The cache holds sums of one size, whatever the number of tokens."]
+        return [
+            *lines,
+            f"The cache holds {cost.state_bytes(own):,} bytes for each text, whatever the number of tokens.",
+        ]
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
     old_bytes = BYTES * cost.cached_numbers(old, length)
@@ -148,6 +152,8 @@ def _without_training(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _cached_beside_keys(model: configs.ResolvedConfig) -> str:
     """Returns what a cache holds besides keys and values, as the end of a sentence."""
     text = ""
+    if held := cost.state_bytes(model):
+        text += f", and {held:,} bytes of states for each text, whatever the number of tokens"
     if model.attention.kind == "forgetting":
         text += f", and {model.attention.num_heads} sums of log gates in float32 for each token and layer"
     if model.convolution.kind != "none":

@@ -1,5 +1,7 @@
 """Mixers with a state: three forms of one recurrence, their equations, and easy mistakes in them."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -161,7 +163,7 @@ def test_documents_of_a_packed_row_are_rows_of_their_own(name):
     def run(x, values):
         layer = with_values(make_attention(config), values)
         packed = layer(x, Context(jnp.asarray(positions), jnp.asarray(documents), in_order=True))
-        alone = [layer(x[:, a:b], counting(b - a)) for a, b in zip(starts, starts[1:], strict=False)]
+        alone = [layer(x[:, a:b], counting(b - a)) for a, b in pairwise(starts)]
         return packed, jnp.concatenate(alone, axis=1)
 
     def last_document(x):
@@ -226,8 +228,8 @@ def test_operations_grow_with_the_tokens_and_not_with_their_square():
             for n in (128, 4096)
         )
         assert short == pytest.approx(long), kind
-    # Two heads, C = 4: within a chunk 2 C (K + V), of the delta rule 4 C K + 2 C V + 2/3 C^2 more; with the
-    # state 4 K V and 2 K V more.
+    # Two heads, C = 4: within a chunk 2 C (K + V), of the delta rule 4 C K + 2 C V + 2/3 C^2 more;
+    # with the state 4 K V and 2 K V more.
     config = tiny({KIND: "gated_delta", "model.attention.num_heads": 2, "model.attention.value_dim": 3, **SMALL}).model
     per_token = 2 * 4 * (8 + 3) + 4 * 4 * 8 + 2 * 4 * 3 + 2 / 3 * 16 + 6 * 8 * 3
     assert ATTENTION_KINDS.code_of("gated_delta").product_flops(config, 10, 0) == pytest.approx(2 * per_token * 10)

@@ -551,7 +551,7 @@ ATTENTION_KINDS = KindTable(
         Kind(
             KIND,
             "retnet",
-            "linear attention with a constant decay of each head, normed and gated (retention, Sun et al. 2023, RetNet)",
+            "linear attention with a constant decay of each head, normed and gated (Sun et al. 2023, RetNet)",
             _STATE | {"positions"},
             derive=_derive_state,
             problems=_state_problems,
@@ -586,7 +586,7 @@ ATTENTION_KINDS = KindTable(
         Kind(
             KIND,
             "gated_delta",
-            "delta rule with a decay of the whole state by each token (Gated DeltaNet, Yang et al. 2024; Qwen3-Next)",
+            "delta rule with a decay of the whole state by each token (Gated DeltaNet, Yang et al. 2024a; Qwen3-Next)",
             _STATE | {"delta", "convolved"},
             derive=_derive_state,
             problems=_state_problems,
@@ -621,7 +621,7 @@ ATTENTION_KINDS = KindTable(
             description=Description(
                 details=(
                     "Mamba-2 itself consists of such layers alone: a feed-forward layer after each is that of a "
-                    "hybrid. The paper has a state of N = 128, heads of P = 64 and 2 D values in all.",
+                    "hybrid. The paper has a state size of 128, heads of 64 and 2 D values in all.",
                 ),
                 synonyms=("ssd",),
             ),

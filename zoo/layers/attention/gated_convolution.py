@@ -11,9 +11,9 @@ from zoo.layers.short_convolution import MixerConvolution
 
 
 class GatedConvolution(TokenMixer):
-    """y = (C * convolution(B * u)) W_o, with B = x W_b, C = x W_c and u = x W_u of D elements and a causal
-    depthwise convolution of `attention.convolution_width` tokens, without bias and activation: the
-    short convolution of LFM2 (Liquid AI 2025, arXiv:2511.23404, section 2).
+    """y = (x W_c * convolution(x W_b * x W_u)) W_o, with a causal depthwise convolution of
+    `attention.convolution_width` tokens, without bias and activation: the gated short convolution of
+    LFM2 (Liquid AI 2025, section 2).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

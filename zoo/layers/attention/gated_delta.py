@@ -11,14 +11,15 @@ from zoo.layers.parameter import Linear, kernel_initializer
 
 
 class DeltaNet(GatedLinearRecurrence):
-    """S_t = (I - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)), for each
-    head: DeltaNet (Schlag et al. 2021; Yang et al. 2024, arXiv:2406.06484).
+    """S_t = (1 - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)), for
+    each head, with a state S [K, V] that is 0 at first: DeltaNet (Schlag et al. 2021; Yang et al.
+    2024b).
 
-    q, k and v are SiLU(convolution(x W)), with causal depthwise convolutions of
-    `attention.convolution_width` tokens, and q and k are then divided by their lengths. b =
-    sigmoid(x w_b), or with `attention.negative_eigenvalues` twice that, which lets I - b k k^T have
-    the eigenvalue -1 (Grazzi et al. 2024, arXiv:2411.12537). The norm has one scale [V] for all
-    heads, and the heads are projected by W_o.
+    q = SiLU(convolution(x W_q)), and likewise k and v, of K and V = `attention.value_dim` elements,
+    with causal depthwise convolutions of `attention.convolution_width` tokens; q and k are then
+    divided by their lengths. b = sigmoid(x w_b), or with `attention.negative_eigenvalues` twice
+    that, with which 1 - b k k^T can have the eigenvalue -1 (Grazzi et al. 2024). The norm has one
+    scale for all heads, and W_o projects the heads, side by side.
     """
 
     delta = True
@@ -48,19 +49,20 @@ class DeltaNet(GatedLinearRecurrence):
 
 
 class GatedDeltaNet(DeltaNet):
-    """S_t = a_t (I - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)) *
-    SiLU(x W_z)_h, for each head: Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464, section 3;
+    """S_t = a_t (1 - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)) *
+    SiLU(x W_z)_h, for each head: Gated DeltaNet (Yang et al. 2024a, section 3; Qwen Team 2025,
     Qwen3-Next).
 
-    ln a = -exp(A_h) softplus(x w_a + d_h), where exp(A) is uniform in (0, 16) and softplus(d) between
-    0.001 and 0.1 at first; neither is decayed by the optimizer. All else is as in DeltaNet.
+    ln a = -exp(r_h) softplus(x w_a + d_h), with learned numbers r and d of each head: exp(r) is
+    uniform in (0, 16) and softplus(d) between 0.001 and 0.1 at first, and weight decay leaves both
+    out. All else is as in DeltaNet.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         H, V, initializer = config.attention.num_heads, config.attention.value_dim, kernel_initializer(config)
         self.decay_gate = Linear(config.dim, H, ("embed", "heads"), False, initializer)
-        # exp(A) = 0 would be a logarithm of 0.
+        # exp(r) = 0 would be a logarithm of 0.
         self.step = StepSize(H, 1, (1e-4, 16.0))
         self.gate = Linear(config.dim, H * V, ("embed", "heads"), False, initializer, heads=H)
 
@@ -76,13 +78,13 @@ class GatedDeltaNet(DeltaNet):
 
 
 class KimiDeltaAttention(DeltaNet):
-    """S_t = (I - b_t k_t k_t^T) diag(a_t) S_(t-1) + b_t k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)) *
-    sigmoid(x W_1 W_2 + c)_h, for each head: Kimi Delta Attention, the gated delta rule with a decay of
-    its own for each element of a key (Kimi Team 2025, arXiv:2510.26692).
+    """S_t = (1 - b_t k_t k_t^T) diag(a_t) S_(t-1) + b_t k_t v_t^T and y_h = RMSNorm(S_t^T q_t /
+    sqrt(K)) * sigmoid(x W_1 W_2 + c)_h, for each head: Kimi Delta Attention, the gated delta rule
+    with a decay of its own for each element of a key (Kimi Team 2025, section 3).
 
-    ln a = -exp(A_h) softplus(x W_3 W_4 + d), with d for each element; exp(A) is uniform in (1, 16) and
-    softplus(d) between 0.001 and 0.1 at first. The products W_1 W_2 and W_3 W_4 have rank
-    `attention.decay_rank`. All else is as in DeltaNet.
+    ln a = -exp(r_h) softplus(x W_3 W_4 + d), with r of each head and d of each element; exp(r) is
+    uniform in (1, 16) and softplus(d) between 0.001 and 0.1 at first. The products W_1 W_2 and W_3
+    W_4 have rank `attention.decay_rank`. All else is as in DeltaNet.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

@@ -13,10 +13,10 @@ from zoo.layers.position import make_attention_position
 
 
 class LinearAttention(GatedLinearRecurrence):
-    """y_t = sum over s <= t of (f(q_t) . f(k_s)) v_s / sum over s <= t of f(q_t) . f(k_s), f(x) = elu(x) +
-    1: linear attention (Katharopoulos et al. 2020, eq. 8 and 9).
+    """y_t = sum over s <= t of (phi(q_t) . phi(k_s)) v_s / sum over s <= t of phi(q_t) . phi(k_s),
+    with phi(x) = elu(x) + 1: linear attention (Katharopoulos et al. 2020, eq. 8 and 9).
 
-    The state is the sum of f(k) v^T, and has another column, the sum of f(k).
+    The state is the sum of phi(k) v^T, and has another column, the sum of phi(k).
     """
 
     normaliser = True
@@ -24,7 +24,7 @@ class LinearAttention(GatedLinearRecurrence):
     def features(
         self, q: Float[Array, "B T G K"], k: Float[Array, "B T G K"], context: Context
     ) -> tuple[Float[Array, "B T G K"], Float[Array, "B T G K"]]:
-        """Returns f(q) and f(k)."""
+        """Returns phi(q) and phi(k)."""
         del context
         return jax.nn.elu(q) + 1, jax.nn.elu(k) + 1
 
@@ -37,7 +37,7 @@ class LinearAttention(GatedLinearRecurrence):
 
 
 class GatedOutput(GatedLinearRecurrence):
-    """y_h = RMSNorm(S_t^T q_t / sqrt(K)) * SiLU(x W_z)_h, with one scale [V] of the norm for all heads."""
+    """y_h = RMSNorm(S_t^T q_t / sqrt(K)) * SiLU(x W_z)_h, with one scale of the norm for all heads."""
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
@@ -59,8 +59,8 @@ class Retention(GatedOutput):
     constant decay g_h = 1 - 2^(-5 - h) of head h = 0, 1, ...: multi-scale retention (Sun et al. 2023,
     RetNet, section 2).
 
-    The paper rotates q and k (xPos without its decay, `position.kind=rope`), and has values of
-    2 K elements.
+    The paper rotates q and k by their positions (`position.kind=rope`), and its values are twice as
+    wide as its keys (`attention.value_dim`).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
@@ -80,9 +80,9 @@ class Retention(GatedOutput):
 
 
 class GatedLinearAttention(GatedOutput):
-    """S_t = diag(a_t) S_(t-1) + k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)) * SiLU(x W_z)_h, with a_t =
-    sigmoid(x W_1 W_2 + c)^(1/16) for each element of a key: gated linear attention (Yang et al. 2023,
-    arXiv:2312.06635, section 4).
+    """S_t = diag(a_t) S_(t-1) + k_t v_t^T and y_h = RMSNorm(S_t^T q_t / sqrt(K)) * SiLU(x W_z)_h, with
+    a_t = sigmoid(x W_1 W_2 + c)^(1/16) for each element of a key: gated linear attention (Yang et al.
+    2023, section 4).
 
     W_1 W_2 has rank `attention.decay_rank`; c is 0 at first. The paper has keys of D / (2 H) elements
     and values of D / H, and a LayerNorm in place of the RMSNorm.

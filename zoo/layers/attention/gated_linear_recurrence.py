@@ -23,10 +23,11 @@ class GatedLinearRecurrence(TokenMixer):
     (`zoo.layers.attention.linear_recurrence`): a mixer of tokens whose state has one size, whatever
     the number of tokens.
 
-    H = `attention.num_heads` heads have values of V = `attention.value_dim` elements and a state [K, V]
-    each; queries and keys of K = `attention.head_dim` elements serve H / `attention.key_heads`
-    neighbouring heads. A subclass says what a, b and f are (`log_decay`, `rate`, `merge`), which
-    features of queries and keys enter (`features`), and by class attributes what else there is.
+    H = `attention.num_heads` heads have values of V = `attention.value_dim` elements and a state
+    [K, V] each; queries and keys of K = `attention.head_dim` elements serve H /
+    `attention.key_heads` neighbouring heads. A subclass says what a, b and f are (`log_decay`,
+    `rate`, `merge`), which features of queries and keys enter (`features`), and by class attributes
+    what else there is.
 
     Gates and state are float32 for any type of activations. Padding changes no state, so it may be
     anywhere in a row. Where documents are kept apart, the state is dropped where one begins. A long
@@ -126,9 +127,9 @@ class GatedLinearRecurrence(TokenMixer):
 
     @classmethod
     def product_flops(cls, layer: ResolvedConfig, queries: float, keys: float) -> float:
-        """Returns the operations of a pass in chunks of C tokens, for each token and head 2 C K + 2 C V
-        within the chunk and 4 K V with the state; the delta rule takes 4 C K + 2 C V + 2/3 C^2 and
-        2 K V more.
+        """Returns the operations of a pass in chunks of C tokens: for each token and head
+        2 C K + 2 C V within the chunk and 4 K V with the state; the delta rule takes
+        4 C K + 2 C V + 2/3 C^2 and 2 K V more.
         """
         del keys
         attention = layer.attention
@@ -181,16 +182,16 @@ def head_norm(config: ResolvedConfig) -> nnx.Param:
 
 
 class StepSize(nnx.Module):
-    """ln a = -exp(A) * softplus(s + d), with learned numbers A of each head and d: the decay of Mamba-2
-    (Dao & Gu 2024, arXiv:2405.21060, section 7), where softplus(s + d) is the step size.
+    """ln a = -exp(r) * softplus(s + d), with learned numbers r of each head and d: the decay of
+    Mamba-2 (Dao & Gu 2024, section 7), where softplus(s + d) is the step size.
 
-    exp(A) begins uniform between two bounds, and softplus(d) log-uniform between 0.001 and 0.1. Neither
-    is decayed by the optimizer.
+    exp(r) begins uniform between two bounds, and softplus(d) log-uniform between 0.001 and 0.1. Weight
+    decay leaves both out.
 
     Args:
         heads: H.
         width: elements of a head that have decays of their own; 1 for one for the head.
-        bounds: of exp(A) at first.
+        bounds: of exp(r) at first.
     """
 
     def __init__(self, heads: int, width: int, bounds: tuple[float, float]):

@@ -39,7 +39,7 @@ EXACT = jax.lax.Precision.HIGHEST
 
 
 class Tokens(NamedTuple):
-    """What the tokens of rows do with the state.
+    """The tokens of rows, as the recurrence reads them.
 
     Attributes:
         q, k, v: queries, keys and values.
@@ -57,7 +57,7 @@ class Tokens(NamedTuple):
 
 
 class RecurrentState(NamedTuple):
-    """What a decoder keeps: S after the last token, of one size, whatever the number of tokens."""
+    """S after the last token, which a decoder keeps: one size, whatever the number of tokens."""
 
     state: Float[Array, "B H K V"]
 
@@ -108,7 +108,7 @@ def by_chunks(
 
 
 class _Chunks(NamedTuple):
-    """What of each chunk does not depend on the state before it; C tokens.
+    """The part of each chunk of C tokens that does not depend on the state before it.
 
     Attributes:
         written: T (b v), the u of a state of 0; T = (I + A)^-1, A the products of keys.

@@ -11,14 +11,15 @@ from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter
 
 
 class Mamba2(GatedLinearRecurrence):
-    """S_t = exp(-exp(A_h) s_t) S_(t-1) + s_t k_t v_t^T and y = RMSNorm((S_t^T q_t + E_h v_t) * SiLU(x W_z)),
-    s_t = softplus(x w_s + d_h), for each head: Mamba-2 (Dao & Gu 2024, arXiv:2405.21060, section 7).
+    """S_t = exp(-exp(r_h) s_t) S_(t-1) + s_t k_t v_t^T and y = RMSNorm((S_t^T q_t + e_h v_t) *
+    SiLU(x W_z)), s_t = softplus(x w_s + d_h), for each head: Mamba-2 (Dao & Gu 2024, section 7).
 
-    In the paper's letters q is C, k is B, v is x, s is the step size Delta, E is D, K is the state size
-    N and V the width P of a head. q, k and v are SiLU(convolution(x W)), with causal depthwise
-    convolutions, with a bias, of `attention.convolution_width` tokens; `attention.key_heads` is the
-    number of groups. The norm is over the values of all heads, after the gate. exp(A) is uniform in
-    (1, 16), softplus(d) between 0.001 and 0.1, and E 1 at first; none is decayed by the optimizer.
+    q = SiLU(convolution(x W_q)), and likewise k and v, with causal depthwise convolutions, which
+    have a bias, of `attention.convolution_width` tokens. The paper's state size is
+    `attention.head_dim`, its width of a head `attention.value_dim`, its number of groups
+    `attention.key_heads`. The norm is over the values of all heads, after the gate. exp(r) is
+    uniform in (1, 16), softplus(d) between 0.001 and 0.1 and e 1 at first; weight decay leaves them
+    out.
     """
 
     convolution_bias = True
