@@ -60,9 +60,23 @@ DECODERS = {
                "model.attention.query_latent_dim": 7},
     "latent, dilated, positions of scores": {"model.attention.kind": "latent", "model.position.kind": "alibi", "model.attention.window": 3,
                "model.attention.dilations": (1, 2), "model.attention.exclusive": True, "model.attention.ssmax": 0.4},
+    "linear attention": {"model.attention.kind": "linear", "model.attention.key_heads": 2},
+    "retention, rotated": {"model.attention.kind": "retnet", "model.position.kind": "rope", "model.attention.value_dim": 6},
+    "gated linear attention": {"model.attention.kind": "gated_linear", "model.attention.decay_rank": 3},
+    "delta rule without convolutions": {"model.attention.kind": "delta", "model.attention.convolution_width": 0},
+    "gated delta rule": {"model.attention.kind": "gated_delta", "model.attention.key_heads": 2, "model.attention.value_dim": 3,
+                         "model.attention.negative_eigenvalues": True},
+    "gated delta rule with decays of elements": {"model.attention.kind": "kimi_delta"},
+    "state space model": {"model.attention.kind": "mamba2", "model.attention.key_heads": 2},
+    "gated convolutions": {"model.attention.kind": "gated_convolution"},
     "talking heads": {"model.attention.kind": "talking_heads", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},
     "forget gates": {"model.attention.kind": "forgetting", "model.attention.window": 3},
+    "three layers with a state before one with attention, scanned": {
+        "model.layers.pattern": ("state", "state", "state", "full"), "model.num_layers": 4, "model.position.kind": "none",
+        "model.layers.kinds.state.attention.kind": "gated_delta", "model.layers.kinds.full.attention.kind": "softmax",
+        "model.layers.kinds.full.position.kind": "rope", "model.layers.kinds.full.attention.num_kv_heads": 2,
+        "model.scan_layers": True},
     "forget gates and canon layers, scanned": {
         "model.attention.kind": "forgetting", "model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
     "forget gates, keys and values shifted, output normed": {

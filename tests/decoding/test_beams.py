@@ -146,7 +146,10 @@ def test_one_beam_without_stops_is_greedy_decoding():
 
 
 @pytest.mark.parametrize("overrides", [
-    pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise(reason="another cache")), {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
+    pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise(reason="another cache")),
+    {"model.num_layers": 2, "model.layers.pattern": ("state", "full"), "model.position.kind": "none",
+     "model.layers.kinds.state.attention.kind": "gated_delta", "model.layers.kinds.full.position.kind": "rope"},
+    {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
 ], ids=str)  # fmt: skip
 def test_beam_search_reorders_the_cache(overrides):
     """With one prompt and one key head, the cache of the prompt has another shape than the cache of

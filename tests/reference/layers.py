@@ -21,6 +21,7 @@ from tests.reference.heads import (
     subtracted,
     talking,
 )
+from tests.reference.recurrences import KINDS, recurrent_layer
 from tests.reference.rows import overlaid, visible
 
 
@@ -289,6 +290,8 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
     """An attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, without
     position terms. The `number` of the layer counts from 1.
     """
+    if config.attention.kind in KINDS:
+        return recurrent_layer(config, params, x, rows)
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
         if cross:

@@ -23,15 +23,17 @@ COLUMNS = {
     "tokens": "tokens",
     "rate": "learning_rate",
     "cache/token": "cached_bytes",
+    "state": "state_bytes",
 }
 LEGEND = (
     "D: width of the model; L: layers; H: heads; G: heads with keys and values of their own; K: width of a head; "
     "F: width inside the feed-forward layer; T: tokens of a row; batch: rows of an update; tokens: of all updates; "
     "rate: the peak learning rate; cache/token: what a decoder's cache keeps of a token, until the windows of its "
-    "layers are full. 6+6: encoder and decoder; 8/1: kinds of layers; –: the model has none."
+    "layers are full; state: what it keeps of a text besides, whatever its length. 6+6: encoder and decoder; 8/1: "
+    "kinds of layers; –: the model has none."
 )
 # Columns that a narrow terminal does without, the first of them first.
-DROPPED_FIRST = ("K", "batch", "T", "rate", "cache/token", "tokens", "F", "G", "H", "L", "D")
+DROPPED_FIRST = ("state", "K", "batch", "T", "rate", "cache/token", "tokens", "F", "G", "H", "L", "D")
 
 
 def add_parser(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
@@ -77,7 +79,7 @@ def cells(sizes: Mapping[str, Any]) -> dict[str, str]:
     texts = {header: _joined(sizes[name]) for header, name in COLUMNS.items()}
     texts["tokens"] = format_quantity(sizes["tokens"])
     texts["rate"] = f"{sizes['learning_rate']:.4g}"
-    texts["cache/token"] = _joined(sizes["cached_bytes"], bytes_text)
+    texts |= {header: _joined(sizes[COLUMNS[header]], bytes_text) for header in ("cache/token", "state")}
     return texts
 
 

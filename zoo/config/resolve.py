@@ -104,10 +104,11 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
 def _derive_heads(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> None:
     """Derives the number and width of heads."""
     heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
-    fill("model.attention.num_kv_heads", heads)
-    fill("model.attention.num_query_heads", heads)
-    if flat["model.architecture"] == "encoder_decoder":
-        fill("model.attention.cross_kv_heads", flat["model.attention.num_kv_heads"])
+    if flat["model.attention.kind"] in ATTENTION_KINDS.having("heads"):
+        fill("model.attention.num_kv_heads", heads)
+        fill("model.attention.num_query_heads", heads)
+        if flat["model.architecture"] == "encoder_decoder":
+            fill("model.attention.cross_kv_heads", flat["model.attention.num_kv_heads"])
     if dim % heads == 0:
         fill("model.attention.head_dim", dim // heads)
 
@@ -135,13 +136,13 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if vocab_size:
         fill("model.vocab_size", vocab_size)
     dim = flat["model.dim"]
-    has_heads = flat["model.attention.kind"] in ATTENTION_KINDS.having("heads")
-    if has_heads:
+    kind = flat["model.attention.kind"]
+    if kind in ATTENTION_KINDS.having("heads", "state"):
         _derive_heads(flat, fill)
     for table in KIND_TABLES.values():
         for path, value in table.derive(flat).items():
             fill(path, value)
-    if has_heads:
+    if kind in ATTENTION_KINDS.having("heads"):
         _derive_scale(flat, fill)
     fill("model.ffn.hidden_dim", 4 * dim)
     width = flat["model.base_dim"] or dim
@@ -182,7 +183,7 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
         for path, value in merged.items()
         if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]
     }
-    has_heads = merged["model.attention.kind"] in ATTENTION_KINDS.having("heads")
+    has_heads = merged["model.attention.kind"] in ATTENTION_KINDS.having("heads", "state")
     if has_heads and merged["model.attention.head_dim"] == AUTO:
         # Heads that do not divide the width here: left to `validate_combination`, as for the whole
         # model.

@@ -1,6 +1,6 @@
 """Short causal convolutions over the tokens of a row: Canon layers, Primer's, token shift."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import CONVOLUTION_KINDS
 from zoo.layers.context import Context
-from zoo.layers.parameter import Initializer, Linear, kernel_initializer, parameter
+from zoo.layers.parameter import Initializer, Linear, kernel_initializer, parameter, zeros
 
 Channels = Float[Array, "B T C"]
 
@@ -139,11 +139,21 @@ class DepthwiseConvolution(ShortConvolution):
         """Returns the initializer of the weights [width, channels]."""
         raise NotImplementedError
 
-    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+    def weighted(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
         """Returns the weighted sum, in float32."""
         taps = self.taps[...]
         tokens = (token.astype(jnp.float32) for token in (x, *earlier))
-        return sum(tap * token for tap, token in zip(taps, tokens, strict=True)).astype(x.dtype)
+        return sum(tap * token for tap, token in zip(taps, tokens, strict=True))
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Returns the weighted sum, which is computed in float32."""
+        return self.weighted(x, earlier).astype(x.dtype)
+
+
+def _as_conv1d(width: int) -> Initializer:
+    """Returns the initializer of torch.nn.Conv1d: uniform in +-1 / sqrt(W)."""
+    limit = width**-0.5
+    return lambda key, shape: jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 
 
 class CanonConvolution(DepthwiseConvolution):
@@ -165,8 +175,7 @@ class CanonConvolution(DepthwiseConvolution):
     @staticmethod
     def initializer(width: int) -> Initializer:
         """Returns the initializer of torch.nn.Conv1d."""
-        limit = width**-0.5
-        return lambda key, shape: jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+        return _as_conv1d(width)
 
     def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
         """Adds the weighted sum to x."""
@@ -191,6 +200,44 @@ class PrimerConvolution(DepthwiseConvolution):
     def initializer(width: int) -> Initializer:
         """Returns the constants."""
         return lambda key, shape: jnp.full(shape, 0.5 / width).at[0].set(0.5)
+
+
+class MixerConvolution(DepthwiseConvolution):
+    """y_t = f(sum_i w_i * x_(t-i) + c), i = 0 .. `attention.convolution_width` - 1: a convolution that
+    belongs to a mixer of tokens, on its queries, keys and values or between its gates.
+
+    The weights begin as those of torch.nn.Conv1d, c at 0.
+
+    Args:
+        config: the `model` part, as this layer sees it.
+        channels, axis: see `ShortConvolution`.
+        bias: whether there is c.
+        activation: f, or None for the identity.
+    """
+
+    def __init__(
+        self,
+        config: ResolvedConfig,
+        channels: int,
+        axis: str,
+        bias: bool = False,
+        activation: Callable[[Array], Array] | None = jax.nn.silu,
+    ):
+        self.width, self.activation = config.attention.convolution_width, activation
+        self.taps = parameter((self.width, channels), (None, axis), _as_conv1d(self.width), "vector")
+        self.bias = parameter((channels,), (axis,), zeros) if bias else None
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns no place of a block: the mixer calls it."""
+        del config
+        return ""
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Returns f of the weighted sum, in float32."""
+        y = self.weighted(x, earlier)
+        y = y if self.bias is None else y + self.bias[...]
+        return (y if self.activation is None else self.activation(y)).astype(x.dtype)
 
 
 class TokenShift(ShortConvolution):

@@ -185,6 +185,19 @@ def cached_numbers(model: ResolvedConfig, tokens: int = 1) -> int:
     return total
 
 
+def state_bytes(model: ResolvedConfig) -> int:
+    """Returns how many bytes the self-attention of all layers keeps of each sequence in a decoder's
+    cache, whatever the number of its tokens (`TokenMixer.state_bytes`).
+
+    Args:
+        model: the config below `model`, as the decoder sees it.
+    """
+    pattern = tuple(model.layers.pattern) or ("",)
+    layers = (pattern[index % len(pattern)] for index in range(model.num_layers))
+    kinds = (layer_kind(model, name) if name else model for name in layers)
+    return sum(ATTENTION_KINDS.code_of(kind.attention.kind).state_bytes(kind) for kind in kinds)
+
+
 def cross_cached_numbers(model: ResolvedConfig) -> int:
     """Returns how many numbers the cross-attention of all layers keeps of each token of the encoder's
     output; 0 where the self-attention of its kind keeps none.

@@ -35,6 +35,7 @@ class ModelSizes:
         cached_bytes: what a decoder's cache keeps of a token in all layers, until the windows of
             layers that have one are full; "encoder" is a token that the encoder read. None for
             encoders and ELMo, which cache nothing.
+        state_bytes: what it keeps of a text besides, whatever the number of its tokens; None likewise.
     """
 
     dim: Size
@@ -49,6 +50,7 @@ class ModelSizes:
     tokens: int
     learning_rate: float
     cached_bytes: Size
+    state_bytes: Size
 
 
 def model_sizes(config: ResolvedConfig) -> ModelSizes:
@@ -79,6 +81,7 @@ def model_sizes(config: ResolvedConfig) -> ModelSizes:
         tokens=config.training.steps * data.batch_size * data.sequence_length,
         learning_rate=config.optimizer.learning_rate,
         cached_bytes=_cached_bytes(stacks) if "decoder" in (model.architecture, *stacks) else None,
+        state_bytes=cost.state_bytes([*stacks.values()][-1]) if "decoder" in (model.architecture, *stacks) else None,
     )
 
 

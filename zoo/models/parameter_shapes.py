@@ -14,9 +14,10 @@ def _letters(config: ResolvedConfig) -> dict[int | str, str]:
     if model.architecture == "elmo":
         return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
     letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D"}
-    if attention.kind not in ATTENTION_KINDS.having("heads"):
+    if attention.kind not in ATTENTION_KINDS.having("heads", "state"):
         return letters
-    H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
+    H, K = attention.num_heads, attention.head_dim
+    G = attention.num_kv_heads if attention.kind in ATTENTION_KINDS.having("heads") else attention.key_heads
     letters |= ATTENTION_KINDS.code_of(attention.kind).letters(model)
     # The number of features of kinds that have features, else `auto`.
     return letters | {K: "K", H: "H", G * K: "G K", H * K: "H K", attention.features: "M"}

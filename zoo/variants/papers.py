@@ -21,6 +21,9 @@ PAPERS = (
         "Physics of Language Models: Part 4.1, Architecture Design and the Magic of Canon Layers",
         "arXiv:2512.17351",
     ),
+    Paper(
+        "Arora et al. 2023", "Zoology: Measuring and Improving Recall in Efficient Language Models", "arXiv:2312.04927"
+    ),
     Paper("Ba et al. 2016", "Layer Normalization", "arXiv:1607.06450"),
     Paper("Bachlechner et al. 2020", "ReZero is All You Need: Fast Convergence at Large Depth", "arXiv:2003.04887"),
     Paper(
@@ -47,6 +50,11 @@ PAPERS = (
         "Clark et al. 2020",
         "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
         "arXiv:2003.10555",
+    ),
+    Paper(
+        "Dao & Gu 2024",
+        "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality",
+        "arXiv:2405.21060",
     ),
     Paper(
         "DeepSeek-AI 2024",
@@ -79,6 +87,9 @@ PAPERS = (
         "Granite Team 2024", "Granite 3.0 Language Models", "https://github.com/ibm-granite/granite-3.0-language-models"
     ),
     Paper("Grattafiori et al. 2024", "The Llama 3 Herd of Models", "arXiv:2407.21783"),
+    Paper(
+        "Grazzi et al. 2024", "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", "arXiv:2411.12537"
+    ),
     Paper("Groeneveld et al. 2024", "OLMo: Accelerating the Science of Language Models", "arXiv:2402.00838"),
     Paper(
         "Haviv et al. 2022",
@@ -98,6 +109,11 @@ PAPERS = (
     Paper("Karpathy 2025", "nanochat", "https://github.com/karpathy/nanochat"),
     Paper("Karpathy 2026", "nanochat", "https://github.com/karpathy/nanochat"),
     Paper(
+        "Katharopoulos et al. 2020",
+        "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
+        "arXiv:2006.16236",
+    ),
+    Paper(
         "Kazemnejad et al. 2023",
         "The Impact of Positional Encoding on Length Generalization in Transformers",
         "arXiv:2305.19466",
@@ -106,6 +122,7 @@ PAPERS = (
     Paper(
         "Kim et al. 2025", "Peri-LN: Revisiting Normalization Layer in the Transformer Architecture", "arXiv:2502.02732"
     ),
+    Paper("Kimi Team 2025", "Kimi Linear: An Expressive, Efficient Attention Architecture", "arXiv:2510.26692"),
     Paper(
         "Lan et al. 2020",
         "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
@@ -113,6 +130,7 @@ PAPERS = (
     ),
     Paper("Le Scao et al. 2022", "BLOOM: A 176B-Parameter Open-Access Multilingual Language Model", "arXiv:2211.05100"),
     Paper("Lin et al. 2025", "Forgetting Transformer: Softmax Attention with a Forget Gate", "arXiv:2503.02130"),
+    Paper("Liquid AI 2025", "LFM2 Technical Report", "arXiv:2511.23404"),
     Paper("Liu et al. 2019", "RoBERTa: A Robustly Optimized BERT Pretraining Approach", "arXiv:1907.11692"),
     Paper("Liu et al. 2021", "Swin Transformer V2: Scaling Up Capacity and Resolution", "arXiv:2111.09883"),
     Paper("Liu et al. 2022", "Swin Transformer V2: Scaling Up Capacity and Resolution", "arXiv:2111.09883"),
@@ -188,12 +206,16 @@ PAPERS = (
         "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
         "arXiv:1910.01108",
     ),
+    Paper("Schlag et al. 2021", "Linear Transformers Are Secretly Fast Weight Programmers", "arXiv:2102.11174"),
     Paper("Shaw et al. 2018", "Self-Attention with Relative Position Representations", "arXiv:1803.02155"),
     Paper("Shazeer 2019", "Fast Transformer Decoding: One Write-Head is All You Need", "arXiv:1911.02150"),
     Paper("Shazeer 2020", "GLU Variants Improve Transformer", "arXiv:2002.05202"),
     Paper("Shazeer et al. 2020", "Talking-Heads Attention", "arXiv:2003.02436"),
     Paper("So et al. 2021", "Primer: Searching for Efficient Transformers for Language Modeling", "arXiv:2109.08668"),
     Paper("Su et al. 2021", "RoFormer: Enhanced Transformer with Rotary Position Embedding", "arXiv:2104.09864"),
+    Paper(
+        "Sun et al. 2023", "Retentive Network: A Successor to Transformer for Large Language Models", "arXiv:2307.08621"
+    ),
     Paper("Sun et al. 2025", "The Curse of Depth in Large Language Models", "arXiv:2502.05795"),
     Paper("Sutskever et al. 2014", "Sequence to Sequence Learning with Neural Networks", "arXiv:1409.3215"),
     Paper("Szegedy et al. 2016", "Rethinking the Inception Architecture for Computer Vision", "arXiv:1512.00567"),
@@ -219,6 +241,15 @@ PAPERS = (
         "Yang et al. 2022",
         "Tensor Programs V: Tuning Large Neural Networks via Zero-Shot Hyperparameter Transfer",
         "arXiv:2203.03466",
+    ),
+    Paper(
+        "Yang et al. 2023", "Gated Linear Attention Transformers with Hardware-Efficient Training", "arXiv:2312.06635"
+    ),
+    Paper("Yang et al. 2024a", "Gated Delta Networks: Improving Mamba2 with Delta Rule", "arXiv:2412.06464"),
+    Paper(
+        "Yang et al. 2024b",
+        "Parallelizing Linear Transformers with the Delta Rule over Sequence Length",
+        "arXiv:2406.06484",
     ),
     Paper("Yang et al. 2025", "Rope to Nope and Back Again: A New Hybrid Attention Strategy", "arXiv:2501.18795"),
     Paper("Ye et al. 2024", "Differential Transformer", "arXiv:2410.05258"),

@@ -79,7 +79,10 @@ def inference(variant: Variant) -> list[str]:
     own = configs.side(model, "decoder") if model.architecture == "encoder_decoder" else model
     length = SIZE["data.sequence_length"]
     if not (now := BYTES * cost.cached_numbers(own, length)):
-        return [*lines, "The cache holds sums of one size, whatever the number of tokens."]
+        return [
+            *lines,
+            f"The cache holds {cost.state_bytes(own):,} bytes for each text, whatever the number of tokens.",
+        ]
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
     old_bytes = BYTES * cost.cached_numbers(old, length)
@@ -104,6 +107,8 @@ def _without_training(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _cached_beside_keys(model: configs.ResolvedConfig) -> str:
     """Returns what a cache holds besides keys and values, as the end of a sentence."""
     text = ""
+    if held := cost.state_bytes(model):
+        text += f", and {held:,} bytes of states for each text, whatever the number of tokens"
     if model.attention.kind == "forgetting":
         text += f", and {model.attention.num_heads} sums of log gates in float32 for each token and layer"
     if model.convolution.kind != "none":

@@ -85,17 +85,11 @@ def run(args: argparse.Namespace) -> int:
     console = make_console(quiet=args.json)
     show_plan = functools.partial(_show_resources, args.devices, args.device) if args.devices else None
     show_plan = _print_json if args.json else show_plan
-<<<<<<< HEAD
-    return SweepWorkflow(options, console, lambda folder: _report(folder, console, args.baseline), show_plan).run(
-        experiment
-    )
-=======
-    workflow = SweepWorkflow(options, console, lambda folder: _report(folder, console), show_plan)
+    workflow = SweepWorkflow(options, console, lambda folder: _report(folder, console, args.baseline), show_plan)
     try:
         return workflow.run(experiment)
     except ConfigError as error:
         raise with_named_arms(error, args) from None
->>>>>>> l-check
 
 
 def _print_json(plan, states, folder: Path) -> None:

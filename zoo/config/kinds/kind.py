@@ -157,19 +157,20 @@ class KindTable:
         """
         return code_of(self.by_name[name])
 
-    def having(self, trait: str) -> "KindsWithTrait":
-        """Returns the names of the kinds that have a trait.
+    def having(self, *traits: str) -> "KindsWithTrait":
+        """Returns the names of the kinds that have a trait, or one of several.
 
         Raises:
             ValueError: the table declares no such trait.
         """
-        if trait not in self.traits:
-            raise ValueError(f"{self.path}: {self._unknown(trait)}")
-        return KindsWithTrait(self, trait)
+        for trait in traits:
+            if trait not in self.traits:
+                raise ValueError(f"{self.path}: {self._unknown(trait)}")
+        return KindsWithTrait(self, frozenset(traits))
 
-    def when(self, trait: str) -> tuple[str, "KindsWithTrait"]:
-        """Returns a value of `Field.when`: the kind has a trait."""
-        return self.path, self.having(trait)
+    def when(self, *traits: str) -> tuple[str, "KindsWithTrait"]:
+        """Returns a value of `Field.when`: the kind has a trait, or one of several."""
+        return self.path, self.having(*traits)
 
     def problems(self, flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         """Yields the problems of the kind that a flat config chooses."""
@@ -202,14 +203,14 @@ def _imported(code: str) -> Any:
 
 
 class KindsWithTrait(Sequence[str]):
-    """The names of the kinds that have a trait, among the current entries of the table."""
+    """The names of the kinds that have one of some traits, among the current entries of the table."""
 
-    def __init__(self, table: KindTable, trait: str):
-        self._table, self._trait = table, trait
+    def __init__(self, table: KindTable, traits: frozenset[str]):
+        self._table, self._traits = table, traits
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(kind.name for kind in self._table.by_name.values() if self._trait in kind.traits)
+        return tuple(kind.name for kind in self._table.by_name.values() if self._traits & kind.traits)
 
     def __getitem__(self, index: Any) -> Any:
         return self._names[index]
@@ -220,7 +221,7 @@ class KindsWithTrait(Sequence[str]):
     def __contains__(self, name: object) -> bool:
         # Faster than looking through all names: conditions of fields ask this again and again.
         kind = self._table.by_name.get(name) if isinstance(name, str) else None
-        return kind is not None and self._trait in kind.traits
+        return kind is not None and bool(self._traits & kind.traits)
 
 
 class Choices(Mapping[str, str]):

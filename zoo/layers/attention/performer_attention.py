@@ -61,3 +61,12 @@ class PerformerAttention(Attention):
         del keys
         attention = layer.attention
         return 8 * attention.num_heads * attention.head_dim * attention.features * queries
+
+    @staticmethod
+    def state_bytes(layer: ResolvedConfig) -> int:
+        """Returns the bytes of M + 1 sums of V + 1 values and of a maximum, in float32, for each of G
+        heads.
+        """
+        attention = layer.attention
+        sums = (attention.features + 1) * (attention.head_dim + 1) + 1
+        return 4 * attention.num_kv_heads * sums

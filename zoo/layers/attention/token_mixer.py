@@ -77,6 +77,17 @@ class TokenMixer(nnx.Module):
         del layer
         return 0
 
+    @staticmethod
+    def state_bytes(layer: ResolvedConfig) -> int:
+        """Returns how many bytes a decoder's cache keeps of each sequence, whatever the number of its
+        tokens: sums and states of one size.
+
+        Args:
+            layer: the `model` part, as this layer sees it.
+        """
+        del layer
+        return 0
+
     cache_formula: str = "2 G K"
     """`cached_numbers` in the letters of the equations, for people."""
 

@@ -1,0 +1,257 @@
+"""Mixers with a state: three forms of one recurrence, their equations, and easy mistakes in them."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.reference.recurrences import KINDS
+from tests.support.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
+from tests.support.comparisons import compared
+from zoo.config.kinds import ATTENTION_KINDS
+from zoo.errors import ConfigError
+from zoo.layers.attention import make_attention
+from zoo.layers.attention.linear_recurrence import Tokens, by_chunks, token_by_token, unit_triangle_inverse
+from zoo.layers.cache import Cache
+from zoo.layers.context import Context
+from zoo.models import cost
+from zoo.models.functional import initialise
+
+B, T, D = 2, 12, 16
+PACKED = np.array([[0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0]])
+DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]])
+PADDED = np.array([[-1, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0, 1, 2, 3, 4, 5, 6, -1, -1, -1, -1, -1]])
+KIND = "model.attention.kind"
+# Chunks of 4 tokens, so that a row has several and documents begin within them.
+SMALL = {"model.attention.chunk_tokens": 4}
+SHARED = {"model.attention.key_heads": 2, "model.attention.value_dim": 3}
+LAYERS = {
+    **{kind: {} for kind in KINDS},
+    "shared keys": {KIND: "gated_delta", "model.attention.negative_eigenvalues": True, **SHARED},
+    "decays of elements, shared keys": {KIND: "kimi_delta", "model.attention.decay_rank": 5, **SHARED},
+    "without convolutions": {KIND: "delta", "model.attention.convolution_width": 0},
+    "groups": {KIND: "mamba2", "model.attention.key_heads": 2},
+    "a convolution of four tokens": {KIND: "gated_convolution", "model.attention.convolution_width": 4},
+}
+
+
+def configured(name):
+    changes = {KIND: name} | LAYERS[name]
+    return tiny(changes | ({} if changes[KIND] == "gated_convolution" else SMALL)).model
+
+
+def drawn(length, elements, dtype, firsts):
+    """Returns random tokens of 2 rows and 2 heads, with a state before them."""
+    generator = np.random.default_rng(3)
+    K, V = 5, 3
+
+    def normal(*shape):
+        return generator.standard_normal(shape)
+
+    q, k, v = normal(B, 2, length, K), normal(B, 2, length, K), normal(B, 2, length, V)
+    k /= np.linalg.norm(k, axis=-1, keepdims=True)
+    log_decay, rate = -np.exp(normal(B, 2, length, elements)), 2 / (1 + np.exp(-normal(B, 2, length)))
+    first = np.zeros((B, length), bool)
+    for row, places in enumerate(firsts):
+        first[row, list(places)] = True
+    arrays = [jnp.asarray(array, dtype) for array in (q, k, v, log_decay, rate, normal(B, 2, K, V))]
+    return Tokens(*arrays[:5], jnp.asarray(first)), arrays[5]
+
+
+def values_and_gradients(form, tokens, state, delta):
+    """Returns (y, the last state) of a form, and the gradients of all arrays."""
+
+    def total(arrays):
+        y, last = form(Tokens(*arrays[:5], tokens.first), arrays[5], delta)
+        return jnp.square(y + 1).sum() + (last**3).sum(), (y, last)
+
+    (_, results), gradients = call(jax.value_and_grad(total, has_aux=True), (*tokens[:5], state))
+    return [*results, *gradients]
+
+
+def in_chunks(tokens, state, delta):
+    return by_chunks(tokens, state, delta, 32)
+
+
+@pytest.mark.parametrize("delta", [True, False])
+@pytest.mark.parametrize("elements", [1, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_forms_are_one_function_with_one_gradient(dtype, elements, delta):
+    with jax.enable_x64(dtype == np.float64):
+        # 70 tokens are chunks of 32, 32 and 6, of two blocks each, in which documents begin.
+        given = *drawn(70, elements, dtype, ((0, 31, 32, 50), (64,))), delta
+        for found, expected in zip(
+            *(values_and_gradients(form, *given) for form in (in_chunks, token_by_token)), strict=True
+        ):
+            assert found.dtype == dtype
+            close(found, expected, 1e-5 if dtype == np.float32 else 1e-10)
+
+
+def test_strong_decays_and_equal_keys_stay_finite_and_exact():
+    """Products of exp(G) with exp(-G) would overflow; powers of a triangle of ones reach 1e17."""
+    tokens, state = drawn(64, 5, np.float32, ((), ()))
+    for hard in (
+        tokens._replace(log_decay=400 * tokens.log_decay),
+        tokens._replace(
+            log_decay=0 * tokens.log_decay, k=jnp.full_like(tokens.k, 5**-0.5), rate=jnp.ones_like(tokens.rate)
+        ),
+    ):
+        (y, last), (y_slow, last_slow) = (
+            call(lambda hard, form=form: form(hard, state, True), hard) for form in (by_chunks, token_by_token)
+        )
+        close(y, y_slow)
+        close(last, last_slow)
+
+
+def test_inverse_of_a_triangle():
+    lower = np.tril(np.random.default_rng(1).standard_normal((3, 16, 16)), -1)
+    with jax.enable_x64(True):
+        close(call(unit_triangle_inverse, lower), np.linalg.inv(np.eye(16) + lower), 1e-10)
+
+
+def contexts():
+    packed = Context(jnp.asarray(PACKED), jnp.asarray(DOCUMENTS), in_order=True)
+    return {"packed": (packed, PACKED, DOCUMENTS), "padded": (Context(jnp.asarray(PADDED)), PADDED, None)}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_matches_its_equation_in_packed_and_padded_rows(name):
+    config = configured(name)
+    values = random_values(make_attention(config), 1)
+    x = np.random.default_rng(2).standard_normal((B, T, D))
+    given = contexts().values()
+
+    def run(x):
+        layer = with_values(make_attention(config), values)
+        return [layer(x, context) for context, *_ in given]
+
+    for actual, (_, places, documents) in zip(call(run, np.float32(x)), given, strict=True):
+        expected = reference.attention_layer(config, as_float64(values), x, reference.Rows(places, documents))
+        compared(actual[places >= 0], expected[places >= 0], config=config, parts="model.attention")
+
+
+def test_a_rotated_retention_matches_one_that_is_rotated_by_hand():
+    config = tiny({KIND: "retnet", "model.position.kind": "rope"}).model
+    values, x = (
+        random_values(make_attention(config), 1),
+        np.float32(np.random.default_rng(2).standard_normal((B, T, D))),
+    )
+    module = with_values(make_attention(config), values)
+
+    def run(x):
+        return module(x, counting(T)), module(x, Context(jnp.arange(T)[None] + 7, in_order=True))
+
+    # Products of rotated queries and keys depend on distances alone, and they do depend on them.
+    first, later = call(run, x)
+    close(first, later)
+    plain = with_values(make_attention(tiny({KIND: "retnet"}).model), values)
+    assert np.abs(first - call(lambda x: plain(x, counting(T)), x)).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", [*KINDS, "shared keys"])
+def test_documents_of_a_packed_row_are_rows_of_their_own(name):
+    config = configured(name)
+    values = random_values(make_attention(config), 1)
+    x = np.random.default_rng(2).standard_normal((1, 16, D)).astype(np.float32)
+    starts = (0, 4, 12, 16)
+    documents = np.repeat(np.arange(3), np.diff(starts))[None]
+    positions = np.concatenate([np.arange(n) for n in np.diff(starts)])[None]
+
+    def run(x, values):
+        layer = with_values(make_attention(config), values)
+        packed = layer(x, Context(jnp.asarray(positions), jnp.asarray(documents), in_order=True))
+        alone = [layer(x[:, a:b], counting(b - a)) for a, b in pairwise(starts)]
+        return packed, jnp.concatenate(alone, axis=1)
+
+    def last_document(x):
+        layer = with_values(make_attention(config), values)
+        shifted = jnp.asarray(np.repeat([0, 1, 2], [3, 6, 7])[None])
+        places = jnp.asarray(np.concatenate([np.arange(3), np.arange(6), np.arange(7)])[None])
+        return jnp.square(layer(x, Context(places, shifted, in_order=True))[:, 9:]).sum()
+
+    (packed, alone), gradient = call(lambda x, values: (run(x, values), jax.grad(last_document)(x)), x, values)
+    close(packed, alone)
+    assert not gradient[:, :9].any()
+    assert gradient[:, 9:].all(axis=-1).all()
+
+
+@pytest.mark.parametrize("form", [token_by_token, lambda *given: by_chunks(*given, 4)], ids=["slow", "chunks"])
+def test_a_dropped_state_leaves_no_trace_to_the_bit(form):
+    tokens, state = drawn(16, 5, np.float32, ((8,), (8,)))
+    alone = jax.tree.map(lambda a: a[:, 8:] if a.ndim == 2 else a[:, :, 8:], tokens)
+    for delta in (True, False):
+        y, last = call(lambda tokens, delta=delta: form(tokens, 1e30 * state, delta), tokens)
+        y_alone, last_alone = call(lambda tokens, delta=delta: form(tokens, 0 * state, delta), alone)
+        np.testing.assert_array_equal(y[:, :, 8:], y_alone)
+        np.testing.assert_array_equal(last, last_alone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_is_float32_in_bfloat16_models_and_as_large_as_counted(kind):
+    config = tiny({KIND: kind, "model.dtype": "bfloat16"}).model
+    module = with_values(make_attention(config), random_values(make_attention(config), 2))
+
+    def fill(x):
+        cache = Cache([{}], jnp.array([T - 1, 3]), jnp.int32(T - 1), 12)
+        module(x, Context(jnp.asarray(PADDED), in_order=True, cache=cache))
+        return cache.entries
+
+    entries = jax.eval_shape(fill, jax.ShapeDtypeStruct((B, T, D), jnp.bfloat16))
+    assert "attention" in entries
+    if kind != "gated_convolution":
+        assert entries["attention"].state.dtype == jnp.float32
+    counted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(entries))
+    assert counted == B * ATTENTION_KINDS.code_of(kind).state_bytes(config)
+    assert ATTENTION_KINDS.code_of(kind).cached_numbers(config) == 0
+
+
+def test_numbers_of_decays_begin_as_published_and_are_not_decayed():
+    for kind, low, high in (("gated_delta", 0, 16), ("mamba2", 1, 16), ("kimi_delta", 1, 16)):
+        module = make_attention(tiny({KIND: kind, "model.dim": 256, "model.attention.num_heads": 64}).model)
+        step = initialise(module.step, 0)
+        rates, sizes = np.exp(step["log_rate"]), np.log1p(np.exp(np.float64(step["bias"])))
+        assert rates.ndim == sizes.ndim == 1
+        assert low < rates.min() < low + 2
+        assert high - 2 < rates.max() < high
+        assert 0.00099 < sizes.min() < 0.0015
+        assert 0.06 < sizes.max() < 0.1001
+        assert module.step.log_rate.get_metadata("role") == module.step.bias.get_metadata("role") == "scalar"
+
+
+def test_operations_grow_with_the_tokens_and_not_with_their_square():
+    for kind in KINDS:
+        short, long = (
+            cost.summary(tiny({KIND: kind, "data.sequence_length": n, "model.position.kind": "none"})).flops_per_token
+            for n in (128, 4096)
+        )
+        assert short == pytest.approx(long), kind
+    # Two heads, C = 4: within a chunk 2 C (K + V), of the delta rule 4 C K + 2 C V + 2/3 C^2 more;
+    # with the state 4 K V and 2 K V more.
+    config = tiny({KIND: "gated_delta", "model.attention.num_heads": 2, "model.attention.value_dim": 3, **SMALL}).model
+    per_token = 2 * 4 * (8 + 3) + 4 * 4 * 8 + 2 * 4 * 3 + 2 / 3 * 16 + 6 * 8 * 3
+    assert ATTENTION_KINDS.code_of("gated_delta").product_flops(config, 10, 0) == pytest.approx(2 * per_token * 10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (ENCODER, "gated_delta reads a row from left to right; it needs model.architecture=decoder, got encoder"),
+        ({"model.attention.key_heads": 3}, "num_heads=4 is not divisible by model.attention.key_heads=3"),
+        ({"model.attention.chunk_tokens": 48}, "chunk_tokens=48 must be a power of two"),
+        ({"model.attention.convolution_width": 1}, "convolution_width=1 mixes no tokens"),
+        ({"model.attention.num_heads": 3}, "model.dim=16 is not divisible by model.attention.num_heads=3"),
+        ({"model.parametrization": "mup", "model.base_dim": 8}, "has no rule for the gates and the state of"),
+        ({"model.position.kind": "rope"}, "kind=gated_delta cannot be combined with model.position.kind=rope"),
+        ({"model.attention.qk_norm": "head"}, "qk_norm=head has no effect"),
+        ({"model.attention.decay_rank": 4}, "decay_rank=4 has no effect"),
+        ({"model.convolution.kind": "primer"}, "mixes queries, keys and values, and model.attention.kind=gated_delta"),
+        ({"objective.kind": "prefix"}, "gated_delta cannot be combined with objective.kind=prefix"),
+    ],
+)
+def test_what_a_state_excludes_is_refused(changes, message):
+    with pytest.raises(ConfigError) as refused:
+        tiny({KIND: "gated_delta"} | changes)
+    assert any(message in line for line in refused.value.problems), refused.value.problems

@@ -1,0 +1,144 @@
+"""Mixers with a state against layers of transformers: Qwen3-Next's Gated DeltaNet, Mamba-2 and the
+convolution of LFM2, and both forms of the gated delta rule against theirs.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+import transformers
+from transformers.models.lfm2 import modeling_lfm2 as lfm2
+from transformers.models.mamba2 import modeling_mamba2 as mamba2
+from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
+
+from tests.parity.harness import relative_difference
+from tests.parity.layers import largest, layer_differences
+from tests.parity.references import fill
+from tests.support.building import call, counting, tiny
+from tests.support.comparisons import note
+from zoo.interop.weights.mapping import Rule, Transform, fused, fused_linear, linear
+from zoo.layers.attention import make_attention
+from zoo.layers.attention.gated_linear_recurrence import unit_length
+from zoo.layers.attention.linear_recurrence import Tokens, by_chunks, token_by_token
+
+pytestmark = pytest.mark.parity
+# Rows of several chunks, the last of them short.
+B, T, D, H, G, K, V = 2, 22, 32, 4, 2, 8, 6
+SMALL = {"model.attention.chunk_tokens": 8, "data.sequence_length": T}
+# conv1d.weight is [C, 1, W], the token itself last.
+TAPS = Transform(lambda x: (x[:, 0, ::-1].T,), lambda parts: parts[0].T[:, None, ::-1])
+
+
+def convolutions(names, sizes, name, bias=False):
+    """Returns the rules of several depthwise convolutions in one tensor."""
+    paths = [f"{name}_convolution" for name in names]
+    rules = [Rule(f"{name}.weight", tuple(f"{path}/taps" for path in paths), fused(sizes).then(TAPS))]
+    return rules + [Rule(f"{name}.bias", tuple(f"{path}/bias" for path in paths), fused(sizes))] * bias
+
+
+def step(log_rate="A_log", bias="dt_bias"):
+    return [Rule(log_rate, ("step/log_rate",)), Rule(bias, ("step/bias",))]
+
+
+def settings(changes):
+    """Returns the `model` part of zoo's config."""
+    return tiny({"model.dim": D, "model.attention.num_heads": H, "model.norm.epsilon": 1e-6, **changes}).model
+
+
+def gated_delta():
+    """Returns zoo's config, the layer of Qwen3-Next and the rules between them."""
+    config = qwen3_next.Qwen3NextConfig(
+        hidden_size=D, linear_num_value_heads=H, linear_num_key_heads=G, linear_key_head_dim=K, linear_value_head_dim=V,
+        linear_conv_kernel_dim=4,
+    )  # fmt: skip
+    sizes = G * K, G * K, H * V
+    rules = [
+        *fused_linear(("query", "key", "value", "gate"), "in_proj_qkvz", (*sizes, H * V), bias=False, groups=G),
+        *fused_linear(("rate_gate", "decay_gate"), "in_proj_ba", (H, H), bias=False, groups=G),
+        *convolutions(("query", "key", "value"), sizes, "conv1d"),
+        *step(),
+        Rule("norm.weight", ("scale",)),
+        *linear("output", "out_proj", bias=False),
+    ]
+    changes = {"model.attention.kind": "gated_delta", "model.attention.key_heads": G, "model.attention.head_dim": K,
+               "model.attention.value_dim": V}  # fmt: skip
+    return settings(changes | SMALL), qwen3_next.Qwen3NextGatedDeltaNet(config, 0), rules
+
+
+def state_space():
+    """Returns the same for Mamba-2."""
+    config = mamba2.Mamba2Config(
+        hidden_size=D, num_heads=H, head_dim=2 * D // H, state_size=K, n_groups=G, expand=2, conv_kernel=4, chunk_size=8,
+        layer_norm_epsilon=1e-6,
+    )  # fmt: skip
+    wide = 2 * D
+    rules = [
+        *fused_linear(("gate", "value", "key", "query", "step_size"), "in_proj", (wide, wide, G * K, G * K, H), bias=False),
+        *convolutions(("value", "key", "query"), (wide, G * K, G * K), "conv1d", bias=True),
+        *step(),
+        Rule("D", ("skip",)),
+        Rule("norm.weight", ("scale",)),
+        *linear("output", "out_proj", bias=False),
+    ]  # fmt: skip
+    changes = {"model.attention.kind": "mamba2", "model.attention.key_heads": G, "model.attention.head_dim": K}
+    return settings(changes | SMALL), mamba2.Mamba2Mixer(config, 0), rules
+
+
+def convolution():
+    """Returns the same for LFM2."""
+    config = lfm2.Lfm2Config(hidden_size=D, conv_L_cache=3, conv_bias=False)
+    rules = [
+        *fused_linear(("input_gate", "output_gate", "value"), "in_proj", (D, D, D), bias=False),
+        Rule("conv.weight", ("convolution/taps",), TAPS),
+        *linear("output", "out_proj", bias=False),
+    ]
+    return settings({"model.attention.kind": "gated_convolution"}), lfm2.Lfm2ShortConv(config, 0), rules
+
+
+LAYERS = {"Qwen3NextGatedDeltaNet": gated_delta, "Mamba2Mixer": state_space, "Lfm2ShortConv": convolution}
+
+
+def differences(name):
+    """Returns the differences of the output and of the gradients of a layer."""
+    config, layer, rules = LAYERS[name]()
+    fill(layer.eval())
+    return layer_differences(make_attention(config), counting(T), layer, layer, rules, (B, T, D))
+
+
+def measure():
+    """Measures the line of `docs/parity.md`."""
+    return *largest(map(differences, LAYERS)), f"transformers {transformers.__version__}"
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_matches_transformers(name):
+    found = max(differences(name))
+    note(found, 1e-5, LAYERS[name]()[0], against=f"{name} of transformers", parts="model.attention")
+
+
+@pytest.mark.parametrize("form", [token_by_token, by_chunks])
+def test_both_forms_of_the_gated_delta_rule_match_transformers(form):
+    generator = np.random.default_rng(1)
+
+    def normal(*shape):
+        return generator.standard_normal(shape).astype(np.float32)
+
+    q, k, v, g, b = normal(B, T, H, K), normal(B, T, H, K), normal(B, T, H, V), normal(B, T, H), normal(B, T, H)
+    start, g, b = normal(B, H, K, V), -np.exp(g), 1 / (1 + np.exp(-b))
+
+    def run(q, k, v, g, b, start):
+        first = jnp.zeros((B, T), bool)
+        by_head = (jnp.swapaxes(x, 1, 2) for x in (unit_length(q) * K**-0.5, unit_length(k), v, g[..., None], b))
+        return form(Tokens(*by_head, first), start, True)
+
+    y, state = call(run, q, k, v, g, b, start)
+    theirs = [torch.tensor(x) for x in (q, k, v, g, b)]
+    options = {"initial_state": torch.tensor(start), "output_final_state": True, "use_qk_l2norm_in_kernel": True}
+    for rule in (qwen3_next.torch_recurrent_gated_delta_rule, qwen3_next.torch_chunk_gated_delta_rule):
+        expected, last = rule(*theirs, **options)
+        assert relative_difference(np.swapaxes(y, 1, 2), expected.numpy()) < 1e-5
+        assert relative_difference(state, last.numpy()) < 1e-5

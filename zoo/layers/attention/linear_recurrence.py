@@ -1,0 +1,229 @@
+"""Gated linear recurrences: a matrix S for each head, that every token decays, corrects and reads.
+
+With keys and queries of K elements, values of V, and S [K, V], which is 0 before the first token:
+
+    S_t = diag(a_t) S_(t-1) + b_t k_t v_t^T                                    without the delta rule
+    S_t = (I - b_t k_t k_t^T) diag(a_t) S_(t-1) + b_t k_t v_t^T                with it
+    y_t = S_t^T q_t
+
+a_t in (0, 1] is one number or a number for each of the K elements, b_t is a number. The delta rule
+replaces what S has stored for the key by the value (Schlag et al. 2021); with a_t it is the gated
+delta rule (Yang et al. 2024, arXiv:2412.06464, eq. 10).
+
+`token_by_token` computes it as it stands. `by_chunks` cuts a row into chunks: within a chunk of C
+tokens all are read at once, in products of C x C, and S goes from chunk to chunk, so that time and
+memory are linear in T. With G_t = sum of ln a over the chunk up to t and S_0 before the chunk, the
+rows u_t of b_t (v_t - what S stored) solve a triangular system (Yang et al. 2024, arXiv:2406.06484,
+section 3):
+
+    u_t = b_t (v_t - S_0^T (exp(G_t) * k_t) - sum over s < t of (k_t . (exp(G_t - G_s) * k_s)) u_s)
+    y_t = S_0^T (exp(G_t) * q_t) + sum over s <= t of (q_t . (exp(G_t - G_s) * k_s)) u_s
+    S_C = diag(exp(G_C)) S_0 + sum over s of (exp(G_C - G_s) * k_s) u_s^T
+
+without the delta rule u_t = b_t v_t. Only exponentials of sums <= 0 are taken, so none overflows.
+Where a document begins, S is 0: products of tokens of two documents are left out, so neither values
+nor gradients pass. All of it is float32, or the type of the inputs where that is wider.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+CHUNK = 64
+# Tokens between which decays of single elements are computed one by one.
+BLOCK = 16
+# Sums of logarithms and the inverse of a triangle lose digits that no later product restores.
+EXACT = jax.lax.Precision.HIGHEST
+
+
+class Tokens(NamedTuple):
+    """The tokens of rows, as the recurrence reads them.
+
+    Attributes:
+        q, k, v: queries, keys and values.
+        log_decay: ln a, one number for each head (E = 1) or for each element of a key (E = K).
+        rate: b.
+        first: whether a document begins with the token, so that the state before it is dropped.
+    """
+
+    q: Float[Array, "B H T K"]
+    k: Float[Array, "B H T K"]
+    v: Float[Array, "B H T V"]
+    log_decay: Float[Array, "B H T E"]
+    rate: Float[Array, "B H T"]
+    first: Bool[Array, "B T"]
+
+
+class RecurrentState(NamedTuple):
+    """S after the last token, which a decoder keeps: one size, whatever the number of tokens."""
+
+    state: Float[Array, "B H K V"]
+
+    def take(self, rows: Int[Array, " R"]) -> "RecurrentState":
+        """Returns R rows, by number."""
+        return RecurrentState(self.state[rows])
+
+
+def token_by_token(
+    tokens: Tokens, state: Float[Array, "B H K V"], delta: bool
+) -> tuple[Float[Array, "B H T V"], Float[Array, "B H K V"]]:
+    """Returns (y, S after the last token), by the recurrence as it stands.
+
+    Args:
+        tokens: what the tokens do.
+        state: S before the first token.
+        delta: whether the delta rule is applied.
+    """
+
+    def step(state: Array, token: Tokens) -> tuple[Array, Array]:
+        q, k, v, log_decay, rate, first = token
+        state = jnp.exp(log_decay)[..., None] * jnp.where(first[:, None, None, None], 0, state)
+        new = v - jnp.einsum("bhk,bhkv->bhv", k, state) if delta else v
+        state = state + k[..., None] * (rate[..., None] * new)[..., None, :]
+        return state, jnp.einsum("bhk,bhkv->bhv", q, state)
+
+    in_time = jax.tree.map(lambda x: jnp.moveaxis(x, 1 if x.ndim == 2 else 2, 0), tokens)
+    state, y = jax.lax.scan(step, state, in_time)
+    return jnp.moveaxis(y, 0, 2), state
+
+
+def by_chunks(
+    tokens: Tokens, state: Float[Array, "B H K V"], delta: bool, size: int = CHUNK
+) -> tuple[Float[Array, "B H T V"], Float[Array, "B H K V"]]:
+    """Returns the same as `token_by_token`, computed in chunks.
+
+    Args:
+        tokens, state, delta: see `token_by_token`.
+        size: most tokens of a chunk, a power of two.
+    """
+    length = tokens.q.shape[2]
+    while size >= 2 * length and size > 1:
+        size //= 2
+    chunks = jax.tree.map(lambda x: _cut(x, 1 if x.ndim == 2 else 2, size), tokens)
+    state, y = jax.lax.scan(_apply, state, _prepared(chunks, delta))
+    y = jnp.moveaxis(y, 0, 2)
+    return y.reshape(*y.shape[:2], -1, y.shape[-1])[:, :, :length], state
+
+
+class _Chunks(NamedTuple):
+    """The part of each chunk of C tokens that does not depend on the state before it.
+
+    Attributes:
+        written: T (b v), the u of a state of 0; T = (I + A)^-1, A the products of keys.
+        replaced: T (b exp(G) * k), whose product with S_0 is taken off; None without the delta rule.
+        reading: exp(G) * q.
+        weights: what each token reads of the u of the chunk.
+        keys: exp(G_C - G) * k.
+        kept: exp(G_C), the decay of S_0.
+    """
+
+    written: Float[Array, "N B H C V"]
+    replaced: Float[Array, "N B H C K"] | None
+    reading: Float[Array, "N B H C K"]
+    weights: Float[Array, "N B H C C"]
+    keys: Float[Array, "N B H C K"]
+    kept: Float[Array, "N B H E"]
+
+
+def _prepared(tokens: Tokens, delta: bool) -> _Chunks:
+    """Computes what of all chunks does not depend on the state before them."""
+    q, k, v, log_decay, rate, first = tokens
+    size = q.shape[-2]
+    # 0 for the document that the state before the chunk belongs to.
+    documents = jnp.cumsum(first, axis=-1)[:, :, None]
+    earlier = jnp.tri(size, dtype=bool) & (documents[..., :, None] == documents[..., None, :])
+    total = jnp.einsum("nbtsh,nbhse->nbhte", jnp.moveaxis(earlier, 2, -1).astype(q.dtype), log_decay, precision=EXACT)
+    goes_on, to_last = (documents == 0)[..., None], (documents == documents[..., -1:])[..., None]
+    from_before = jnp.exp(jnp.where(goes_on, total, -jnp.inf))
+    written, replaced = rate[..., None] * v, None
+    if delta:
+        overlaps = rate[..., None] * jnp.tril(_decayed_products(k, k, total, earlier), -1)
+        solved = unit_triangle_inverse(overlaps)
+        written, replaced = solved @ written, solved @ (rate[..., None] * from_before * k)
+    return _Chunks(
+        written,
+        replaced,
+        from_before * q,
+        _decayed_products(q, k, total, earlier),
+        jnp.exp(jnp.where(to_last, total[..., -1:, :] - total, -jnp.inf)) * k,
+        from_before[..., -1, :],
+    )
+
+
+def _apply(state: Float[Array, "B H K V"], chunk: _Chunks) -> tuple[Array, Float[Array, "B H C V"]]:
+    """Returns (S after a chunk, y of its tokens)."""
+    written = chunk.written if chunk.replaced is None else chunk.written - chunk.replaced @ state
+    y = chunk.reading @ state + chunk.weights @ written
+    return chunk.kept[..., None] * state + jnp.swapaxes(chunk.keys, -1, -2) @ written, y
+
+
+def _decayed_products(
+    x: Float[Array, "N B H C K"],
+    k: Float[Array, "N B H C K"],
+    total: Float[Array, "N B H C E"],
+    seen: Bool[Array, "N B 1 C C"],
+) -> Float[Array, "N B H C C"]:
+    """Returns x_t . (exp(G_t - G_s) * k_s) where t sees s, else 0.
+
+    With a decay for each element exp(G_t - G_s) is no factor of the product. It is split at the end
+    of the block of tokens before that of t, so that both factors are at most 1 (Yang et al. 2023,
+    arXiv:2312.06635, section 4.3); within a block all elements are summed one by one.
+    """
+    if total.shape[-1] == 1:
+        difference = total - jnp.swapaxes(total, -1, -2)
+        return (x @ jnp.swapaxes(k, -1, -2)) * jnp.exp(jnp.where(seen, difference, -jnp.inf))
+    rows, size = [], x.shape[-2]
+    for start in range(0, size, BLOCK):
+        own = slice(start, start + BLOCK)
+        parts = [_products_within_block(x[..., own, :], k[..., own, :], total[..., own, :], seen[..., own, own])]
+        if start:
+            split, after, before = (
+                total[..., start - 1 : start, :],
+                seen[..., own, start - 1],
+                seen[..., start - 1, :start],
+            )
+            after = jnp.exp(jnp.where(after[..., None], total[..., own, :] - split, -jnp.inf))
+            before = jnp.exp(jnp.where(before[..., None], split - total[..., :start, :], -jnp.inf))
+            parts.insert(0, (after * x[..., own, :]) @ jnp.swapaxes(before * k[..., :start, :], -1, -2))
+        parts.append(jnp.zeros((*x.shape[:-2], parts[-1].shape[-2], size - start - parts[-1].shape[-1]), x.dtype))
+        rows.append(jnp.concatenate(parts, axis=-1))
+    return jnp.concatenate(rows, axis=-2)
+
+
+@jax.checkpoint
+def _products_within_block(x: Array, k: Array, total: Array, seen: Array) -> Float[Array, "N B H c c"]:
+    """Does the work of `_decayed_products` for decays of single elements; the backward pass computes
+    the exponentials again, which are K times as many as products.
+    """
+    difference = jnp.where(seen[..., None], total[..., :, None, :] - total[..., None, :, :], -jnp.inf)
+    return (x[..., :, None, :] * k[..., None, :, :] * jnp.exp(difference)).sum(axis=-1)
+
+
+def unit_triangle_inverse(lower: Float[Array, "*leading C C"]) -> Float[Array, "*leading C C"]:
+    """Returns (I + L)^-1 for matrices L with zeros on and above the diagonal; C is a power of two.
+
+    Inverses of diagonal blocks are joined, [[P, 0], [R, Q]]^-1 = [[P^-1, 0], [-Q^-1 R P^-1, Q^-1]],
+    from blocks of one element to the whole. Unlike the sum of powers of L it is as stable as
+    substitution, and unlike that it consists of products.
+    """
+    size, leading = lower.shape[-1], lower.shape[:-2]
+    inverse = jnp.ones((*leading, size, 1, 1), lower.dtype)
+    while (width := inverse.shape[-1]) < size:
+        pairs = lower.reshape(*leading, size // (2 * width), 2, width, size // (2 * width), 2, width)
+        corner = jnp.moveaxis(jnp.diagonal(pairs[..., :, 1, :, :, 0, :], axis1=-4, axis2=-2), -1, -3)
+        top, bottom = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
+        joined = -jnp.matmul(jnp.matmul(bottom, corner, precision=EXACT), top, precision=EXACT)
+        upper = jnp.concatenate([top, jnp.zeros_like(top)], axis=-1)
+        inverse = jnp.concatenate([upper, jnp.concatenate([joined, bottom], axis=-1)], axis=-2)
+    return inverse[..., 0, :, :]
+
+
+def _cut(x: Array, axis: int, size: int) -> Array:
+    """Cuts the dimension of tokens into N chunks, padded with zeros, and moves N to the front. A token
+    of zeros leaves the state as it is.
+    """
+    count = -(-x.shape[axis] // size)
+    x = jnp.pad(x, [(0, count * size - x.shape[axis] if axis == dimension else 0) for dimension in range(x.ndim)])
+    return jnp.moveaxis(x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :]), axis, 0)
