@@ -8,6 +8,7 @@ import pytest
 from tests.support.small_runs import curves, small, stop_requested_at
 from tests.training.test_step import one_step, program_of, ragged_batch
 from zoo import config as configs
+from zoo.errors import Preempted
 from zoo.models.architectures import make_model
 from zoo.models.functional import balanced
 from zoo.training.trainer import run
@@ -91,7 +92,7 @@ def test_biases_of_layers_that_are_not_trained_stay():
 def test_a_resumed_run_goes_on_with_its_biases(tmp_path, monkeypatch):
     config = small(**MIXTURE, training__steps=6, training__eval_every=3)
     run(config, tmp_path / "whole", lambda line: None)
-    with stop_requested_at(3, monkeypatch):
+    with stop_requested_at(3, monkeypatch), pytest.raises(Preempted):
         run(config, tmp_path / "parts", lambda line: None)
     run(config, tmp_path / "parts", lambda line: None)
     assert curves(tmp_path / "parts") == curves(tmp_path / "whole")

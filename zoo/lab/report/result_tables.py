@@ -96,7 +96,7 @@ def arms_table(sweep: SweepResults) -> str:
             [
                 arm_cell(arm.label),
                 *(Cell(arm.factors.get(key, "–")) for key in factors),
-                numeric(number(total_parameters(sweep, arm.name))),
+                numeric(_parameters(sweep, arm.name)),
                 numeric(number(significant(tokens_per_parameter(sweep, arm.name), 2), 2)),
                 *speed_cells(median_speed(runs), next((run for run in runs if run.meta), None)),
                 numeric(plus_minus(final.mean, final.sd) if final else "–"),
@@ -131,6 +131,12 @@ def arms_table(sweep: SweepResults) -> str:
         seen += f"; floors: {'models without depth, ' if floors else ''}{note}"
     caption = f"Arms (tokens/s: median; MFU: operations of the model as a share of the devices' peak; {seen})"
     return table(caption, header, rows, range(1 + n, 8 + n))
+
+
+def _parameters(sweep: SweepResults, arm: str) -> str:
+    """Returns the number of parameters of an arm, and with experts that of the active ones."""
+    active = total_parameters(sweep, arm, "active")
+    return number(total_parameters(sweep, arm)) + (f" ({number(active)} active)" if active else "")
 
 
 def _floor_cell(name: str) -> Cell:
