@@ -10,8 +10,8 @@ MIXTURES: tuple[System, ...] = (
     System("mixtral", "two of four experts, whose weights add up to 1, sliding window", "MixtralForCausalLM",
            LLAMA | IDS | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}, length=16, published=(
                Published("configs/mixtral.py:8x7b", 46_702_792_704), Published("configs/mixtral.py:8x22b", 140_620_634_112))),
-    System("olmoe", "three of eight experts, weights as they are, clipped queries, keys and values", "OlmoeForCausalLM",
-           MIXTURE | {"intermediate_size": 20, "num_experts": 8, "clip_qkv": 0.7}, published=(
+    System("olmoe", "three of eight experts, weights as they are, norms over all heads", "OlmoeForCausalLM",
+           MIXTURE | {"intermediate_size": 20, "num_experts": 8}, published=(
                Published("configs/olmoe.py:1b-7b", 6_919_161_856),)),
     System("qwen3-moe", "a dense layer before one of experts, norms of each head's queries and keys", "Qwen3MoeForCausalLM",
            MIXTURE | {"intermediate_size": F, "moe_intermediate_size": 20, "num_experts": 8, "norm_topk_prob": True,

@@ -9,6 +9,7 @@ from zoo.config.kinds.kind import Kind
 
 KIND, EXPERTS = "model.ffn.kind", "model.ffn.experts"
 NAME = "moe"
+TRAINING_ONLY = ("capacity_factor", "balance_weight", "sequence_balance_weight", "z_weight", "jitter", "noise")
 LOSS_TERMS = {
     "expert_balance": f"{EXPERTS}.balance_weight",
     "sequence_balance": f"{EXPERTS}.sequence_balance_weight",

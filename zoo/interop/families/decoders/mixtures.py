@@ -67,7 +67,8 @@ def olmoe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for OlmoeForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), OLMOE, "olmoe")
     fields = common(settings) | rope(settings)
-    fields |= {"model.attention.qk_norm": "full", "model.attention.clip": settings["clip_qkv"] or 0.0}
+    fields |= {"model.attention.qk_norm": "full"}
+    settings.expect(None, clip_qkv="the class clips normalised queries and keys, where zoo clips them before the norm")
     fields = _mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
     settings.finish()
     return fields
@@ -76,7 +77,8 @@ def olmoe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def qwen3_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Qwen3MoeForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), QWEN3_MOE, "qwen3_moe")
-    window = settings["sliding_window"] if settings["use_sliding_window"] else None
+    window = settings["sliding_window"]
+    window = window if settings["use_sliding_window"] else None
     fields = common(settings) | rope(settings)
     fields |= {"model.attention.qk_norm": "head", "model.attention.window": window or 0}
     kind, dense = fields["model.ffn.kind"], fields["model.ffn.hidden_dim"]
@@ -134,14 +136,21 @@ def _dense_width(view: ConfigView) -> int:
     return hidden_dim(view.layers[dense[0]]) if dense else view.given.get("intermediate_size", hidden_dim(view.model))
 
 
-SETTINGS: dict[str, Setting] = {
-    **dict.fromkeys(("num_local_experts", "num_experts"), _experts_setting("number")),
+MIXTRAL_SETTINGS: dict[str, Setting] = {
+    "num_local_experts": _experts_setting("number"),
+    "num_experts_per_tok": _experts_setting("per_token"),
+    "router_jitter_noise": lambda view: 0.0,
+}
+OLMOE_SETTINGS: dict[str, Setting] = {
+    "num_experts": _experts_setting("number"),
     "num_experts_per_tok": _experts_setting("per_token"),
     "norm_topk_prob": _experts_setting("renormalise"),
-    "router_jitter_noise": lambda view: 0.0,
-    "clip_qkv": lambda view: view.model.attention.clip or None,
+    "clip_qkv": lambda view: None,
 }
-QWEN3_SETTINGS: dict[str, Setting] = SETTINGS | {
+QWEN3_SETTINGS: dict[str, Setting] = {
+    "num_experts": _experts_setting("number"),
+    "num_experts_per_tok": _experts_setting("per_token"),
+    "norm_topk_prob": _experts_setting("renormalise"),
     "intermediate_size": _dense_width,
     "moe_intermediate_size": lambda view: hidden_dim(_of_a_mixture(view)),
     "decoder_sparse_step": lambda view: 1,
@@ -161,10 +170,10 @@ def named_rules(config: ResolvedConfig) -> Rules:
 
 CLASSES = {
     "MixtralForCausalLM": Importer(
-        mixtral_config, mixtral_rules, MIXTRAL, model_type="mixtral", prefix="model", custom_settings=SETTINGS
+        mixtral_config, mixtral_rules, MIXTRAL, model_type="mixtral", prefix="model", custom_settings=MIXTRAL_SETTINGS
     ),
     "OlmoeForCausalLM": Importer(
-        olmoe_config, named_rules, OLMOE, model_type="olmoe", prefix="model", custom_settings=SETTINGS
+        olmoe_config, named_rules, OLMOE, model_type="olmoe", prefix="model", custom_settings=OLMOE_SETTINGS
     ),
     "Qwen3MoeForCausalLM": Importer(
         qwen3_moe_config, named_rules, QWEN3_MOE, model_type="qwen3_moe", prefix="model", custom_settings=QWEN3_SETTINGS
