@@ -54,6 +54,8 @@ DECODERS = {
         "model.attention.qk_norm": "cosine", "model.attention.ssmax": 0.3, "model.attention.window": 5, "model.position.kind": "rope",
         "model.position.kept_frequencies": 0.5},
     "sigmoid": {"model.attention.kind": "sigmoid"},
+    "experts": {"model.ffn.kind": "moe", "model.ffn.experts.number": 4, "model.ffn.experts.capacity_factor": 0.5,
+                "model.ffn.experts.shared_dim": 5},
     "differential": {"model.attention.kind": "differential", "model.attention.num_kv_heads": 2, "model.position.kind": "rope",
                      "model.attention.window": 5},
     "latent": {"model.attention.kind": "latent", "model.position.kind": "rope", "model.attention.window": 5,

@@ -72,6 +72,7 @@ TASK = {
 WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
 EXTRACTION = TASK | {"objective.kind": "extraction", "data.source": lambda: questions()}
 MUP = {"model.parametrization": "mup", "model.base_dim": 8}
+MOE = {"model.ffn.kind": "moe"}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -169,6 +170,10 @@ NEEDS = {
     "model.convolution.width": CANON,
     "model.convolution.places": CANON,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    **{field.path: MOE for field in configs.FIELDS if field.path.startswith("model.ffn.experts.")},
+    "model.ffn.experts.choice": MOE | ENCODER | {"model.ffn.experts.renormalise": False},
+    "model.ffn.experts.chosen_groups": MOE | {"model.ffn.experts.groups": 4},
+    "model.ffn.experts.shared_gate": MOE | {"model.ffn.experts.shared_dim": 8},
     "data.short_row_fraction": PAIRS | {"data.sequence_length": 160},
     "data.tokenizer.split_digits": {"data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": 300},
     "model.attention.value_mix": {"model.attention.kind": "value_residual", "model.num_layers": 2},
@@ -291,6 +296,9 @@ OTHER_VALUES = {
     "model.convolution.places": "AC",
     "model.attention.value_gate_channels": 5,
     "model.ffn.hidden_dim": 40,
+    "model.ffn.experts.kind": "geglu",
+    "model.ffn.experts.per_token": 3,
+    "model.ffn.experts.groups": 2,
     "model.ffn.multiple_of": 48,
     "data.short_row_fraction": 1.0,
     "model.init.embedding_std": 0.5,

@@ -348,8 +348,18 @@ FILES: dict[str, Published] = {
         2880, 2880, 24, 64, 8, attention_bias=True, experts_per_token=4, head_dim=64, num_experts_per_tok=4, num_local_experts=32,
         quantization_config={"quant_method": "mxfp4"}, swiglu_limit=7.0),
         "GptOssForCausalLM has feed-forward layers that choose among 32 experts (num_local_experts)"),
-    "Qwen/Qwen3-30B-A3B": refused("Qwen3MoeForCausalLM", "qwen3_moe", qwen(2048, 6144, 48, 32, 4, num_experts=128),
-                                  "Qwen3MoeForCausalLM has feed-forward layers that choose among 128 experts (num_experts)"),
+    "Qwen/Qwen2-57B-A14B": refused("Qwen2MoeForCausalLM", "qwen2_moe", qwen(3584, 18944, 28, 28, 4, num_experts=64),
+                                   "Qwen2MoeForCausalLM has feed-forward layers that choose among 64 experts (num_experts)"),
+    "mistralai/Mixtral-8x7B-v0.1": Published("MixtralForCausalLM", "mixtral", llama(
+        4096, 14336, 32, 32, 8, max_position_embeddings=32768, num_experts_per_tok=2, num_local_experts=8, output_router_logits=False,
+        rope_theta=1e6, router_aux_loss_coef=0.02, sliding_window=None, vocab_size=32000)),
+    "allenai/OLMoE-1B-7B-0924": Published("OlmoeForCausalLM", "olmoe", llama(
+        2048, 1024, 16, 16, 16, attention_bias=False, clip_qkv=None, max_position_embeddings=4096, norm_topk_prob=False, num_experts=64,
+        num_experts_per_tok=8, output_router_logits=False, router_aux_loss_coef=0.01, vocab_size=50304)),
+    "Qwen/Qwen3-30B-A3B": Published("Qwen3MoeForCausalLM", "qwen3_moe", qwen(
+        2048, 6144, 48, 32, 4, num_experts=128, decoder_sparse_step=1, head_dim=128, max_window_layers=48, mlp_only_layers=[],
+        moe_intermediate_size=768, norm_topk_prob=True, num_experts_per_tok=8, output_router_logits=False,
+        router_aux_loss_coef=0.001, sliding_window=None, use_sliding_window=False, vocab_size=151936)),
     "zai-org/GLM-4.5-Air": refused("Glm4MoeForCausalLM", "glm4_moe", llama(4096, 10944, 46, 96, 8, n_routed_experts=128),
                                    "choose among 128 experts (n_routed_experts)"),
     **of("HeliumForCausalLM", "helium", **{

@@ -180,6 +180,52 @@ def feed_forward(config, params, x, rows=None):
     return linear(params["down"], hidden)
 
 
+def chosen_experts(experts, logits, bias):
+    """DeepSeek-AI 2024 (V3), eq. 12 to 16 and section 2.1.2, token by token: the weight of every expert,
+    0 for those that are not chosen, and the scores [N, E].
+    """
+    scores = 1 / (1 + np.exp(-logits)) if experts.scores == "sigmoid" else np.exp(logits)
+    if experts.scores == "softmax":
+        scores /= scores.sum(1, keepdims=True)
+    weights = np.zeros_like(scores)
+    for n, own in enumerate(scores):
+        ranked = own + bias
+        members = ranked.reshape(experts.groups, -1)
+        # The two best of each group.
+        best = np.sort(members, axis=1)[:, -2:].sum(1)
+        kept = np.argsort(-best, kind="stable")[: experts.chosen_groups]
+        allowed = [e for e in range(len(own)) if e // members.shape[1] in kept]
+        chosen = sorted(allowed, key=lambda e, ranked=ranked: -ranked[e])[: experts.per_token]
+        total = own[chosen].sum() if experts.renormalise else 1
+        weights[n, chosen] = experts.scale * own[chosen] / total
+    return weights, scores
+
+
+def mixture_of_experts(config, expert, params, x, bias=0.0):
+    """Shazeer et al. 2017, eq. 1, by the outputs of all experts for all tokens [N, D].
+
+    Args:
+        config: the `model` part.
+        expert: the same as an expert sees it.
+        params: of the layer; those of experts are stacked.
+        x: the tokens.
+        bias: on the scores in the choice.
+    """
+    weights, _ = chosen_experts(config.ffn.experts, linear(params["router"], x), bias)
+    outputs = []
+    for e in range(weights.shape[1]):
+        own = {
+            name: {part: value[e] for part, value in values.items()} if isinstance(values, dict) else values
+            for name, values in params["experts"].items()
+        }
+        outputs.append(feed_forward(expert, own, x))
+    y = np.einsum("ne,end->nd", weights, np.stack(outputs))
+    if "shared" in params:
+        gate = 1 / (1 + np.exp(-linear(params["shared_gate"], x))) if "shared_gate" in params else 1
+        y = y + gate * feed_forward(expert, params["shared"], x)
+    return y
+
+
 def head_norm(config, params, heads):
     """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector. Or
     Liu et al. 2022: unit vectors, for queries times exp(a) of each head, at most 100.

@@ -97,7 +97,7 @@ def run_show(args: argparse.Namespace) -> int:
     print(f"parameters {counted.parameters['total']:,}")
     for name, count in counted.blocks.items():
         print(f"  {name:24s} {count:>16,}")
-    for name in ("embedding", "body", "heads", "generator", "padding"):
+    for name in ("embedding", "body", "heads", "generator", "padding", "active"):
         if name in counted.parameters:
             print(f"  in {name:21s} {counted.parameters[name]:>16,}")
     for name, count in groups.items():

@@ -107,7 +107,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
-    for name in (*MAPS, "learned-positions", "residual", "soft-targets"):
+    for name in (*MAPS, "learned-positions", "residual", "experts", "soft-targets"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["gradients"].add_argument(
         "subjects",
@@ -316,6 +316,10 @@ def _page(args: argparse.Namespace):
         return residual.page(read_text(args.run, args.text, step=args.step, max_tokens=MAX_TOKENS_READ, sentences=8))
     if args.what == "soft-targets":
         return _soft_targets(args)
+    if args.what == "experts":
+        from zoo.draw import expert_loads
+
+        return expert_loads.page(expert_loads.read_loads(args.run), args.run.name)
     if args.what == "gradients":
         return _gradients(args.subjects)
     return _diagram(args)

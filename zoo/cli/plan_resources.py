@@ -114,7 +114,8 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
     measured = plan.largest.measured
     lines = [
         f"devices      {plan.devices} x {plan.device or 'unknown kind'}, mesh {axes}",
-        f"parameters   {plan.parameters:,}",
+        f"parameters   {plan.parameters:,}"
+        + (f", {plan.active_parameters:,} of them active" if plan.active_parameters else ""),
         *(
             f"stage        {stage.steps:,} steps of {stage.tokens:,} tokens: {stage.rows:,} rows of {stage.length:,}"
             for stage in plan.stages[:-1]

@@ -89,8 +89,11 @@ def chosen(flat: Mapping[str, Any], path: str) -> tuple:
     """Returns the value at a path of a flat config, as a tuple of one.
 
     For `data.source` these are the kinds of source, the text before a ":"; a mixture also has the
-    kinds of its entries, and `data.held_out` adds its own kind.
+    kinds of its entries, and `data.held_out` adds its own kind. A mixture of experts is also a
+    feed-forward layer of the kind of its experts.
     """
+    if path == "model.ffn.kind" and flat[path] == "moe":
+        return flat[path], flat.get("model.ffn.experts.kind")
     if path != "data.source":
         return (flat[path],)
     entries = flat["data.mixture"] if flat[path] == "mixture" and isinstance(flat["data.mixture"], tuple | list) else ()

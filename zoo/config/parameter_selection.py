@@ -23,10 +23,12 @@ ROLES = {
     "vector": "scales and biases, those of heads included; weights of short convolutions over the tokens",
     "embedding": "tables with a vector for each token, character, segment, position or distance",
     "head": "matrices that turn hidden states into scores: output matrix, transform, classifier, pooler",
+    "expert": "matrices of the experts of a mixture, stacked",
+    "router": "matrices that give the scores of experts, and the gate of a shared one",
     "scalar": "numbers that act alone: attention sinks, factors on scores, biases by distance, weights of a mixture",
 }
 # Names of dimensions; "layers" is the dimension of stacked layers.
-LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "layers")
+LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "expert", "layers")
 # The parameters that no group selects.
 REST = "rest"
 

@@ -7,6 +7,8 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
+from zoo.config.kinds import FEED_FORWARD_KINDS, unit_kind
+from zoo.config.kinds.expert_kinds import EXPERTS
 from zoo.config.kinds.position_kinds import FACTORS
 from zoo.config.loading import override, parse_argument
 from zoo.config.resolve import from_flat
@@ -189,7 +191,7 @@ def _layers(
         # It was derived; what adjusts it applies at the new size too.
         hidden = AUTO
     if hidden != AUTO:
-        unit = 24 if seen["model.ffn.kind"] in GATED else 8
+        unit = 24 if unit_kind(seen["model.ffn.kind"], seen["model.ffn.experts.kind"]) in GATED else 8
         hidden = max(unit, round(hidden / seen["model.dim"] * size["dim"] / unit) * unit)
     changes = {
         "model.attention.num_heads": new_heads,
@@ -205,9 +207,28 @@ def _layers(
         # A width that is given is a multiple of `unit`.
         "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
+    changes |= _experts(seen, size)
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
     return changes | _position(seen, width, length)
+
+
+def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
+    """Returns the fields of experts at the new size: at most 16, and about the same share of them for each
+    token.
+    """
+    if seen["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
+        return {}
+    given = {name: seen[f"{EXPERTS}.{name}"] for name in ("number", "per_token", "groups", "chosen_groups")}
+    number, groups = min(given["number"], 16), min(given["groups"], 4)
+    changes = {
+        "number": number,
+        "per_token": max(min(given["per_token"], 2), round(given["per_token"] / given["number"] * number)),
+        "groups": groups,
+        "chosen_groups": max(1, round(given["chosen_groups"] / given["groups"] * groups)),
+        "shared_dim": -(-seen[f"{EXPERTS}.shared_dim"] * size["dim"] // seen["model.dim"]),
+    }
+    return {f"{EXPERTS}.{name}": value for name, value in changes.items()}
 
 
 def _head_dim(seen: dict[str, Any]) -> float:

@@ -130,6 +130,21 @@ def layer_kind(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConf
     return _model_in(f"{KINDS}.{name}", model)
 
 
+def expert_config(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
+    """Returns the `model` part of a resolved config as the experts of a mixture see it."""
+    return _model_in("model", model, **{"ffn.kind": model["ffn"]["experts"]["kind"]})
+
+
+def shared_expert_config(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
+    """Returns the `model` part of a resolved config as the shared expert of a mixture sees it, whose
+    width is `experts.shared_dim`.
+    """
+    experts = model["ffn"]["experts"]
+    own = {"kind": experts["kind"], "hidden_dim": experts["shared_dim"], "match_parameters": False}
+    width = own | {"dim_multiplier": 1.0, "multiple_of": 1}
+    return _model_in("model", model, **{f"ffn.{name}": value for name, value in width.items()})
+
+
 def embedding_config(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
     """Returns the `model` part of a resolved config as the embeddings see it: `embedding.dim` wide,
     if that is not 0.

@@ -28,6 +28,7 @@ from zoo.interop.families.decoders import (
     glm,
     granite,
     helium,
+    mixtures,
     nemotron,
     olmo,
     opt,
@@ -39,7 +40,7 @@ from zoo.interop.families.encoders import albert, bert, distilbert, electra, mod
 from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
-             apertus, cohere, exaone, falcon, glm, granite, helium, nemotron, olmo, opt, phi3, stablelm,
+             apertus, cohere, exaone, falcon, glm, granite, helium, mixtures, nemotron, olmo, opt, phi3, stablelm,
              performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
@@ -115,8 +116,8 @@ def named_class(settings: Mapping[str, Any], where: str = "config.json") -> str:
     name = ALIASES.get(names[0], names[0])
     if name not in FAMILIES and (experts := _experts(settings)):
         raise ConfigError(
-            f"{where}: {name} has feed-forward layers that choose among {experts}; models with experts are not "
-            "supported"
+            f"{where}: {name} has feed-forward layers that choose among {experts}; of such models there are "
+            f"importers for {', '.join(mixtures.CLASSES)}"
         )
     if name not in FAMILIES:
         own = own or sorted(other for other in FAMILIES if not model_type and family_of(other) == family_of(name))

@@ -12,6 +12,7 @@ from typing import Any
 from zoo.config import BY_PATH, ResolvedConfig, layer_kind, side
 from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS, WIDTH_FIELDS
+from zoo.config.kinds.expert_kinds import TRAINING_ONLY
 from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
 from zoo.interop.class_registry import FAMILIES, importer_of, resolve_like
@@ -20,7 +21,11 @@ from zoo.interop.settings.importer import Importer
 from zoo.nested import flatten
 
 # Fields of execution and of initial values, which are not part of the trained model.
-NOT_EXPORTED = ("model.dtype", "model.scan_layers", "model.remat", "model.attention.implementation", "model.init.")
+NOT_EXPORTED = (
+    *("model.dtype", "model.scan_layers", "model.remat", "model.attention.implementation", "model.init."),
+    # Of experts, what only training reads.
+    *(f"model.ffn.experts.{name}" for name in TRAINING_ONLY),
+)
 # Fields of sides and layer kinds, which have no effect in a model without them.
 SCOPES = (*(f"{scope}." for scope in SIDES), f"{KINDS}.")
 

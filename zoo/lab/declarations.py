@@ -58,6 +58,8 @@ DIFFERENCES = {
     "seen_text": "held-out text that the run which an arm starts or learns from was trained on",
 }
 MATCHED_SIZES = ("parameters", "flops")
+# What they are called in models with experts.
+SIZE_SYNONYMS = {"total_parameters": "parameters", "active_flops": "flops"}
 
 # What an arm has to beat before a rule about it is judged, the hardest first.
 FLOORS = {
@@ -316,13 +318,17 @@ class Match:
     """Gives every arm the size of the first one, to within 1 %, by adjusting one field.
 
     Attributes:
-        what: "parameters" (the total) or "flops" (per token).
+        what: "parameters" (the total, with all experts; also "total_parameters") or "flops" (per token,
+            with the experts that a token is sent to; also "active_flops").
         field: an integer field that the size grows with, e.g. model.ffn.hidden_dim or
             model.num_layers.
     """
 
     what: str
     field: str
+
+    def __post_init__(self):
+        object.__setattr__(self, "what", SIZE_SYNONYMS.get(self.what, self.what))
 
     @classmethod
     def parse(cls, text: str) -> Self:

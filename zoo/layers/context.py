@@ -1,7 +1,7 @@
 """The context of a forward pass: positions of the tokens, visible keys, and the dropout key."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -60,6 +60,21 @@ class DropoutKey(NamedTuple):
         numbers = (self.rows[:, None] * entries + jnp.arange(entries)).reshape(-1)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(self.key, numbers)
         return jax.vmap(lambda key: jax.random.bernoulli(key, share, shape[1:]))(keys)
+
+    def uniform(self, place: str, shape: tuple[int, ...], low: float, high: float) -> Float[Array, "..."]:
+        """Returns numbers between `low` and `high` for a place in the layer, by row as in `kept`."""
+        return self._drawn(place, shape, lambda key, shape: jax.random.uniform(key, shape, minval=low, maxval=high))
+
+    def normal(self, place: str, shape: tuple[int, ...]) -> Float[Array, "..."]:
+        """Returns standard normal numbers likewise."""
+        return self._drawn(place, shape, jax.random.normal)
+
+    def _drawn(self, place: str, shape: tuple[int, ...], draw: Callable[..., Array]) -> Array:
+        key = self.folded(path_hash(place)).key
+        if self.rows is None:
+            return draw(key, shape)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, self.rows)
+        return jax.vmap(lambda own: draw(own, shape[1:]))(keys)
 
     def within(self, scope: str) -> "DropoutKey":
         """Returns the same key with the rates that hold inside a scope (`zoo.config.scopes`)."""
@@ -147,6 +162,8 @@ class Context(ForwardMode):
             it. None in stacks without such layers.
         kernels: list that collects which implementation each layer chooses for its scores, of which
             only shapes are computed then; None (the default) disables it.
+        group_sizes: inside of experts, whose input is one row for each assignment, in the order of the
+            experts: how many rows each has; None elsewhere.
     """
 
     positions: Int[Array, "#B T"]
@@ -167,6 +184,7 @@ class Context(ForwardMode):
     tokens: Int[Array, "N L"] | None = None
     published: Mapping[str, Array] | None = None
     kernels: list[Any] | None = None
+    group_sizes: Int[Array, " E"] | None = None
 
     def shard_rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
         """Constrains activations so that each row is whole, on the devices that hold that row of the

@@ -8,10 +8,11 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.config.kinds import FEED_FORWARD_KINDS, WIDTH_FIELDS, activation_of, hidden_width
+from zoo.config.kinds import FEED_FORWARD_KINDS, WIDTH_FIELDS, activation_of, hidden_width, unit_kind
 from zoo.errors import ConfigError
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
+from zoo.layers.grouped_product import grouped_product
 from zoo.layers.parameter import Linear, constant, kernel_initializer, output_initializer, parameter
 from zoo.layers.short_convolution import make_short_convolution
 
@@ -20,9 +21,11 @@ def hidden_dim(config: ResolvedConfig) -> int:
     """Returns F: `ffn.hidden_dim`, or 2/3 of it for a gated kind with `ffn.match_parameters`, times
     `ffn.dim_multiplier` and rounded up to a multiple of `ffn.multiple_of` (Touvron et al. 2023).
 
-    A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2).
+    A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2). In a mixture of
+    experts it is the width of one expert.
     """
-    return hidden_width(**{name: config.ffn[name] for name in WIDTH_FIELDS})
+    values = {name: config.ffn[name] for name in WIDTH_FIELDS}
+    return hidden_width(**values | {"kind": unit_kind(config.ffn.kind, config.ffn.experts.kind)})
 
 
 def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -91,6 +94,8 @@ class FeedForward(nnx.Module):
         is one.
         """
         projection, convolution = getattr(self, name), getattr(self, f"{name}_convolution")
+        if context is not None and context.group_sizes is not None:
+            return _grouped(projection, x, context)
         if convolution is None:
             return projection(x)
         return convolution(projection.before_convolution(x), context, f"{name} convolution")
@@ -193,6 +198,19 @@ class XIELU(FeedForward):
         return (jnp.where(wide > 0, positive * jnp.square(wide), negative * below) + self.BETA * wide).astype(x.dtype)
 
 
-def make_feed_forward(config: ResolvedConfig, gain: float = 1.0) -> FeedForward:
+def _grouped(projection: Linear, x: Float[Array, "N D"], context: Context) -> Float[Array, "N F"]:
+    """Returns the projection of each expert's rows by its own matrix."""
+    sizes = context.group_sizes
+    y = grouped_product(x, projection.kernel[...].astype(x.dtype), sizes, context.platform)
+    if projection.bias is None:
+        return y
+    bias = jnp.repeat(projection.bias[...], sizes, axis=0, total_repeat_length=len(x))
+    return (y.astype(jnp.float32) + bias).astype(x.dtype)
+
+
+def make_feed_forward(config: ResolvedConfig, gain: float = 1.0) -> nnx.Module:
     """Builds the layer that `ffn.kind` names; see `FeedForward` for the arguments."""
-    return FEED_FORWARD_KINDS.code_of(config.ffn.kind)(config, gain)
+    made = FEED_FORWARD_KINDS.code_of(config.ffn.kind)
+    if config.ffn.kind in FEED_FORWARD_KINDS.having("experts"):
+        return made(config, gain, make_feed_forward)
+    return made(config, gain)

@@ -32,7 +32,7 @@ def parameter(
 
     Args:
         shape: its shape, for one layer.
-        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab"),
+        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab", "expert"),
             which `zoo.training.mesh` maps to mesh axes; a dimension None is never split.
         initializer: function of (key, shape).
         role: what it is for, of `zoo.config.ROLES`, by which the optimizer's groups may select it; by
@@ -77,16 +77,33 @@ class Statistic(nnx.Variable):
     """A value kept between steps without a gradient: running averages, random features."""
 
 
-def statistic(shape: tuple[int, ...], initializer: Initializer, redraw_every: int = 0) -> Statistic:
+def statistic(
+    shape: tuple[int, ...],
+    initializer: Initializer,
+    redraw_every: int = 0,
+    adds: bool = False,
+    balances: tuple[str, float] | None = None,
+) -> Statistic:
     """Describes a float32 statistic.
 
     Args:
         shape: its shape, for one layer.
         initializer: function of (key, shape).
         redraw_every: steps after which it is redrawn; 0 for never.
+        adds: every forward pass adds a number to it, so that it counts over the parts of a batch, the
+            groups of devices and the uses of a shared layer. It is 0 again after the update.
+        balances: of counts by expert: the name of the statistic beside it that follows them once per
+            update, and by how much (`zoo.models.functional.balanced`).
     """
     described = jax.ShapeDtypeStruct(shape, jnp.float32)
-    return Statistic(described, axes=(None,) * len(shape), initializer=initializer, redraw_every=redraw_every)
+    return Statistic(
+        described,
+        axes=(None,) * len(shape),
+        initializer=initializer,
+        redraw_every=redraw_every,
+        adds=adds,
+        balances=balances,
+    )
 
 
 def normal(std: float) -> Initializer:

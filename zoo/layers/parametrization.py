@@ -3,7 +3,7 @@
 With m = D / `base_dim` and d = L / `base_num_layers` (1 under `mup`), against the standard
 parametrization (Yang et al. 2022, table 8; Dey et al. 2025, table 1 with alpha = 1):
 
-| | embeddings, norms, biases | hidden matrices | output matrix |
+| | embeddings, norms, biases | hidden matrices | output matrix, routers |
 | --- | --- | --- | --- |
 | variance of the initial values | 1 | 1 / m | 1 |
 | factor in the forward pass | 1 | 1 / d on the output of each sublayer | 1 / m |
@@ -39,10 +39,11 @@ def depth_ratio(config: ResolvedConfig) -> float:
     return config.num_layers / config.base_num_layers if config.parametrization == "completep" else 1.0
 
 
-def output_gain(config: ResolvedConfig) -> float:
-    """Returns the factor on the standard deviation of the output matrix [V, D] that leaves it as large
-    as at the base, for every `init.kernel`.
+def output_gain(config: ResolvedConfig, outputs: int) -> float:
+    """Returns the factor on the standard deviation of a matrix between D and a number of outputs that
+    does not grow with D, such as the output matrix [V, D], that leaves it as large as at the base, for
+    every `init.kernel`.
     """
     if config.init.kernel in ("xavier_uniform", "xavier_normal"):
-        return ((config.vocab_size + config.dim) / (config.vocab_size + reference_width(config))) ** 0.5
+        return ((outputs + config.dim) / (outputs + reference_width(config))) ** 0.5
     return width_ratio(config) ** 0.5

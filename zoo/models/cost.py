@@ -21,7 +21,8 @@ class Cost:
     Attributes:
         parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions,
             segments, characters), "heads" (parameters that turn hidden states into scores),
-            "generator", where there is one, and "body" (the rest). A shared parameter counts once.
+            "generator", where there is one, and "body" (the rest). A shared parameter counts once. With
+            experts also "active": those that are applied to a token, k of the E experts.
         blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the
             total.
         flops_per_token: floating-point operations of one training step per token of a row, forward
@@ -85,6 +86,22 @@ def _multiplied_vectors(path: str, row: "Row", config: ResolvedConfig) -> float:
     if path.startswith(("head/", "generator/head/")):
         return row.predicted
     return row.targets
+
+
+def _share_of_experts(path: str, model: ResolvedConfig) -> float:
+    """Returns which share of the tokens a parameter is applied to: k / E for experts, else 1.
+
+    Args:
+        path: path of the parameter.
+        model: the config below `model`.
+    """
+    if "/experts/" not in path:
+        return 1.0
+    before, _, after = path.partition("stack/layers/")
+    own = side(model, before.rstrip("/")) if before in ("encoder/", "decoder/") else model
+    own = generator_config(model) if before == "generator/" else own
+    experts = (layer_kind(own, after.split("/")[0]) if own.layers.pattern else own).ffn.experts
+    return experts.per_token / experts.number
 
 
 def _layers_that_use(stack: str, model: ResolvedConfig) -> int:
@@ -253,6 +270,7 @@ def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     matrices = sum(
         count
         * _multiplied_vectors(path, row, config)
+        * _share_of_experts(path, model)
         * (layers[path.partition("stack/")[0]] if "stack/" in path else 1)
         for path, count in weights
     )
@@ -292,7 +310,8 @@ def _parameters(config: ResolvedConfig, counts: Mapping[str, int]) -> dict[str, 
     embedding = sum(count for path, count in own.items() if within(path, TABLES) or path.endswith(LAYER_TABLES))
     body = sum(own.values()) - embedding - heads
     parts = {"total": total, "embedding": embedding, "body": body, "heads": heads}
-    others = {"generator": total - sum(own.values()), "padding": _padding(config)}
+    active = round(sum(count * _share_of_experts(path, config.model) for path, count in counts.items()))
+    others = {"generator": total - sum(own.values()), "padding": _padding(config), "active": active % total}
     return parts | {name: count for name, count in others.items() if count}
 
 

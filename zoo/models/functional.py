@@ -63,9 +63,11 @@ class ParameterTraits(NamedTuple):
     """The properties of a parameter, besides its values, on which its update depends.
 
     Attributes:
-        ndim: number of dimensions within one layer, nested like the parameters.
+        ndim: number of dimensions within one layer, and there within one expert, nested like the
+            parameters.
         is_hidden_matrix: whether it is the weight of a linear map between hidden states: its last two
-            dimensions are inputs and outputs, and stacked layers come before them. Nested likewise.
+            dimensions are inputs and outputs, and stacked layers and experts come before them. Nested
+            likewise.
         heads: number of attention heads side by side among the outputs of a hidden matrix, by path,
             e.g. "stack/layers/attention/query/kernel"; only matrices with several heads are listed.
     """
@@ -80,8 +82,8 @@ def parameter_traits(module: nnx.Module) -> ParameterTraits:
     ndim, is_hidden_matrix, heads = {}, {}, {}
     for path, variable in _leaves(module):
         axes, name = variable.get_metadata("axes"), "/".join(path)
-        ndim[name] = len(axes) - (axes[:1] == ("layers",))
-        is_hidden_matrix[name] = ndim[name] == 2 and variable.get_metadata("role") == "matrix"
+        ndim[name] = len(axes) - (axes[:1] == ("layers",)) - ("expert" in axes)
+        is_hidden_matrix[name] = ndim[name] == 2 and variable.get_metadata("role") in ("matrix", "expert")
         if is_hidden_matrix[name] and (number := variable.get_metadata("heads")) > 1:
             heads[name] = number
     return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"), heads)
@@ -136,6 +138,37 @@ def initialise(module: nnx.Module, seed: int | Integer[Array, ""]) -> Params:
 def initialise_statistics(module: nnx.Module, seed: int | Integer[Array, ""]) -> Stats:
     """Makes the initial statistics of an abstract module like `initialise`."""
     return _initial(module, Statistic, jax.random.key(seed))
+
+
+def adds(module: nnx.Module) -> Stats:
+    """Returns which statistics are counts that every forward pass adds to, as a nested dict of bools."""
+    return unflatten(
+        {"/".join(path): variable.get_metadata("adds") for path, variable in _leaves(module, Statistic)}, "/"
+    )
+
+
+def balanced(module: nnx.Module, stats: Stats, trained: Params | None = None) -> Stats:
+    """Returns statistics after an update: biases that balance experts have moved by their rate, to the
+    sign of the mean number of assignments minus that of each expert, and the counts are 0 again.
+
+    Args:
+        module: the abstract model.
+        stats: statistics after the forward passes of the whole batch.
+        trained: which parameters are trained, as of `trainable_mask`; biases of layers that are not stay.
+    """
+    values, mask = flatten(stats, "/"), None if trained is None else flatten(trained, "/")
+    for path, variable in _leaves(module, Statistic):
+        if variable.get_metadata("balances") is None:
+            continue
+        name, rate = variable.get_metadata("balances")
+        sent, bias = "/".join(path), "/".join((*path[:-1], name))
+        excess = values[sent] - values[sent].mean(axis=-1, keepdims=True)
+        step = -rate * jnp.sign(excess)
+        if mask is not None:
+            layers = jnp.asarray(mask["/".join((*path[:-1], "router", "kernel"))])
+            step = step * layers[..., None]
+        values |= {bias: values[bias] + step, sent: jnp.zeros_like(values[sent])}
+    return unflatten(values, "/")
 
 
 def refresh(module: nnx.Module, stats: Stats, seed: int | Integer[Array, ""], step: int | Integer[Array, ""]) -> Stats:

@@ -65,7 +65,7 @@ class Head(nnx.Module):
         back = config.embedding.dim > 0 and config.embedding.projection == "tokens"
         wide = embedding_config(config) if head.transform or in_dim or back else config
         in_dim = in_dim or config.dim
-        matrix = wide, kernel_initializer(config, output_gain(config), transposed=True), "head"
+        matrix = wide, kernel_initializer(config, output_gain(config, config.vocab_size), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, columns=False) if head.bias else None
         biased = head.transform_bias and (head.transform or not back)

@@ -52,7 +52,7 @@ class Stack(nnx.Module):
     With n = `layers.distinct` only n blocks are stored, [n, ...], and each is applied L / n times in
     a row: x = f_g(f_g(... x)), by Lan et al. 2020, section 3.1, with n = 1. Its gradient is the sum
     over its applications. Each application is a layer of its own in all else: its index, dropout,
-    cache and record. Statistics are those of the last one.
+    cache and record. Statistics are those of the last one, and counts the sum over all.
 
     Between layers there is what the placement's `Block.expand` makes of the tokens: one residual
     stream or several.
@@ -227,8 +227,7 @@ class Stack(nnx.Module):
                 for index_in_stack, layer in enumerate(self._layers_of_kind(name)):
                     context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, i=index_in_stack: leaf[i], records)
             if stats:
-                last = jax.tree.map(lambda leaf: leaf[self.uses - 1 :: self.uses], stats)
-                nnx.update(block, nnx.from_flat_state(_with_values(block, last)))
+                nnx.update(block, nnx.from_flat_state(_with_values(block, stats, self.uses)))
 
 
 def _stacked(trees: list) -> Any:
@@ -247,9 +246,15 @@ def _unstacked(values) -> list:
     return [jax.tree.unflatten(structure, layer) for layer in zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)]
 
 
-def _with_values(block: nnx.Module, stats) -> Iterator[tuple[tuple, nnx.Variable]]:
+def _with_values(block: nnx.Module, stats, uses: int) -> Iterator[tuple[tuple, nnx.Variable]]:
+    """Yields the statistics of stored layers, from those after each of their uses."""
     for path, variable in nnx.state(block, Statistic).flat_state():
         value = stats
         for name in path:
             value = value[name]
-        yield path, variable.replace(value)
+        last = value[uses - 1 :: uses]
+        if uses > 1 and variable.get_metadata("adds"):
+            # Every use begins with the same counts.
+            before = variable.get_value()
+            last = value.reshape(-1, uses, *value.shape[1:]).sum(1) - (uses - 1) * before
+        yield path, variable.replace(last)

@@ -107,6 +107,7 @@ class ResourcePlan:
         stages: the updates by the shape of their batches, in order; whole batches come last, after
             those of `data.length_stages` and `data.batch_stages`.
         warnings: what is likely to be wrong, one sentence each.
+        active_parameters: number of parameters that are applied to a token; None without experts.
     """
 
     devices: int
@@ -119,6 +120,7 @@ class ResourcePlan:
     state: float
     stages: tuple[Stage, ...]
     warnings: tuple[str, ...]
+    active_parameters: int | None = None
 
     @property
     def whole(self) -> Stage:
@@ -227,6 +229,7 @@ def _plan(config: ResolvedConfig, device: str | None, devices: list[jax.Device],
     program = abstract_program(config, devices)
     mesh, kind = program.mesh, None if device is None else DEVICES[device]
     parts, state = accumulation_parts(config, data_parallel_size(mesh)), bytes_on_a_device(program.abstract_state)
+    parameters = cost.summary(config).parameters
     stages = tuple(_stage(config, shape, kind, parts, state, devices) for shape in batch_shapes(config))
     return ResourcePlan(
         devices=mesh.size,
@@ -235,10 +238,11 @@ def _plan(config: ResolvedConfig, device: str | None, devices: list[jax.Device],
         mesh=dict(mesh.shape),
         parts=parts,
         kernel=config.model.attention.implementation,
-        parameters=cost.summary(config).parameters["total"],
+        parameters=parameters["total"],
         state=state,
         stages=stages,
         warnings=tuple(warnings(config, mesh, stages[-1].measured)),
+        active_parameters=parameters.get("active"),
     )
 
 

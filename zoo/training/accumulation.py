@@ -1,7 +1,7 @@
 """Accumulation of gradients over parts of a batch."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
-from zoo.config import AUTO, ResolvedConfig
+from zoo.config import AUTO, ResolvedConfig, used_loss_terms
 from zoo.layers.activation_sharding import DATA_AXIS, FSDP_AXIS, ActivationSharding
 from zoo.models.functional import Params, Stats
+from zoo.nested import flatten
 from zoo.training.mesh import parameter_shardings
 
 
@@ -42,10 +43,12 @@ class DataGroups:
     Attributes:
         mesh: the devices.
         axes: logical axes of every parameter.
+        adds: which statistics are counts, whose changes are summed over the groups.
     """
 
     mesh: Mesh
     axes: Params
+    adds: Stats = field(default_factory=dict)
 
     @property
     def sharding(self) -> ActivationSharding:
@@ -64,14 +67,18 @@ class DataGroups:
         )
 
 
-def data_groups(mesh: Mesh | None, parts: int, config: ResolvedConfig, axes: Params) -> DataGroups | None:
+def data_groups(
+    mesh: Mesh | None, parts: int, config: ResolvedConfig, axes: Params, adds: Stats | None = None
+) -> DataGroups | None:
     """Returns the groups that accumulate gradients separately, or None if there is one or there is
     one part.
     """
     if mesh is None or parts == 1 or mesh.shape[DATA_AXIS] == 1:
         return None
-    # A row's offset depends on its place among all rows of its part.
-    return None if config.data.position_offsets else DataGroups(mesh, axes)
+    # A row's offset depends on its place among all rows of its part, and the balancing loss of experts
+    # is a product of means over them.
+    whole = config.data.position_offsets or "expert_balance" in used_loss_terms(flatten(config))
+    return None if whole else DataGroups(mesh, axes, adds or {})
 
 
 def accumulate_gradients(
@@ -128,14 +135,24 @@ def accumulate_gradients(
 
 
 def _by_group(value_and_gradient: Callable, groups: DataGroups) -> Callable:
-    """Returns `value_and_gradient` of the rows of each group, with leading axes [G]."""
+    """Returns `value_and_gradient` of the rows of each group, with leading axes [G]; the statistics have
+    none.
+    """
     across = ActivationSharding(groups.mesh, (DATA_AXIS,))
+    stats_axes = jax.tree.map(lambda one: 0 if one else None, groups.adds)
     mapped = jax.vmap(
-        value_and_gradient, in_axes=(None, None, 0, 0), out_axes=((0, (0, None)), 0), spmd_axis_name=DATA_AXIS
+        value_and_gradient,
+        in_axes=(None, None, 0, 0),
+        out_axes=((0, (0, stats_axes or None)), 0),
+        spmd_axis_name=DATA_AXIS,
     )
 
     def step(params, stats, part, numbers):
-        values, gradient = mapped(params, stats, *across.split_rows((part, numbers)))
-        return values, groups.constrain(gradient)
+        (loss, (sums, after)), gradient = mapped(params, stats, *across.split_rows((part, numbers)))
+        if stats:
+            after = jax.tree.map(
+                lambda one, new, old: old + (new - old).sum(0) if one else new, groups.adds, after, stats
+            )
+        return (loss, (sums, after)), groups.constrain(gradient)
 
     return step

@@ -55,8 +55,8 @@ def update_statistics(
 
 
 def activation_statistics(record: dict[str, Any]) -> UpdateStatistics:
-    """Returns the statistics of a forward pass: "residual_rms", "attention_entropy", "dead_units" and
-    "logit_scale", those that there are.
+    """Returns the statistics of a forward pass: "residual_rms", "attention_entropy", "expert_load",
+    "router_entropy", "dropped_assignments", "dead_units" and "logit_scale", those that there are.
 
     Args:
         record: as of `update_statistics`.
@@ -88,8 +88,18 @@ def _add_layer_statistics(found: UpdateStatistics, record: dict[str, Any], side:
                 where = label if part == "attention" else f"{label}{SUBLAYERS[part]}"
                 rows = found.setdefault("attention_entropy", {})
                 rows |= {f"{where} head {head}": value for head, value in enumerate(entropies)}
+        if "experts" in layer:
+            _add_expert_statistics(found, layer["experts"], label)
         if "fired" in layer:
             found.setdefault("dead_units", {})[label] = jnp.mean(layer["fired"] == 0)
+
+
+def _add_expert_statistics(found: UpdateStatistics, record: dict[str, Any], label: str) -> None:
+    """Adds what a mixture of experts recorded: loads, the router's entropy and the dropped share."""
+    loads = record["sent"] / jnp.maximum(record["sent"].mean(), 1)
+    found.setdefault("expert_load", {}).update({f"{label} expert {expert}": load for expert, load in enumerate(loads)})
+    for name, key in (("router_entropy", "entropy"), ("dropped_assignments", "dropped")):
+        found.setdefault(name, {})[label] = record[key]["total"] / jnp.maximum(record[key]["count"], 1)
 
 
 def block_norms(module: nnx.Module, values: Params) -> dict[str, Float[Array, ""]]:

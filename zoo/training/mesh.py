@@ -20,6 +20,7 @@ LOGICAL_AXIS_RULES = {
     "mlp": TENSOR_AXIS,
     "heads": TENSOR_AXIS,
     "kv_heads": TENSOR_AXIS,
+    "expert": None,
     "layers": None,
 }
 

@@ -15,7 +15,7 @@ from zoo.config import ResolvedConfig
 from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
 from zoo.layers.platform import ROWS_FROM, Platform
-from zoo.models.functional import Params, logical_axes, parameter_traits, refresh, split
+from zoo.models.functional import Params, adds, balanced, logical_axes, parameter_traits, refresh, split
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.objectives import Objective
@@ -38,8 +38,11 @@ Metrics = dict[str, Array]
 
 
 def uses_dropout(config: ResolvedConfig) -> bool:
-    """Returns whether any part of the model has a dropout rate above 0."""
-    return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] == "dropout")
+    """Returns whether any part of the model draws random numbers in training: it has a dropout rate, or
+    jitter or noise of a router, above 0.
+    """
+    names = ("dropout", "jitter", "noise")
+    return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] in names)
 
 
 class UpdateStep:
@@ -85,7 +88,7 @@ class UpdateStep:
         new = {
             "step": state["step"] + 1,
             "params": optax.apply_updates(state["params"], updates),
-            "stats": stats,
+            "stats": balanced(self._model, stats, self._mask),
             "optimizer": optimizer_state,
         }
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
@@ -125,7 +128,7 @@ class UpdateStep:
 
         sharding = None if mesh is None else activation_sharding(mesh)
         parts = accumulation_parts(self._config, 1 if mesh is None else data_parallel_size(mesh))
-        groups = data_groups(mesh, parts, self._config, logical_axes(self._model))
+        groups = data_groups(mesh, parts, self._config, logical_axes(self._model), adds(self._model))
         mode = ForwardMode(
             training=True,
             sharding=sharding if groups is None else groups.sharding,

@@ -21,7 +21,7 @@ from zoo.models.architectures import make_model
 
 pytestmark = pytest.mark.parity
 SYSTEMS_BY_NAME = {system.name: system for system in SYSTEMS}
-DECODERS = ("gpt2", "llama-grouped", "mistral", "gemma3", "bloom")
+DECODERS = ("gpt2", "llama-grouped", "mistral", "gemma3", "bloom", "qwen3-moe")
 ENCODER_DECODERS = ("transformer", "bart", "t5", "umt5")
 NEW, START = 15, 2
 # The texts are several times as long as the windows of 5.

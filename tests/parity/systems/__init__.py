@@ -13,6 +13,7 @@ from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
 from tests.parity.systems.encoders import ENCODERS
 from tests.parity.systems.gpt_oss import GPT_OSS
 from tests.parity.systems.later_decoders import LATER_DECODERS
+from tests.parity.systems.mixtures import MIXTURES
 from tests.parity.systems.performers import PERFORMERS
 from tests.parity.systems.record import Comparison, Published, System
 
@@ -21,6 +22,7 @@ __all__ = ["COMPARISONS", "SYSTEMS", "Comparison", "Published", "System"]
 SYSTEMS: tuple[System, ...] = (
     *DECODERS,
     *LATER_DECODERS,
+    *MIXTURES,
     *GPT_OSS,
     *ENCODERS,
     *ALIBI,

@@ -1,7 +1,7 @@
 """gpt-oss with a single expert, whose router has nothing to choose, so that it is a dense model:
 sinks, a window in every other layer, YaRN with exact ends of its ramp, biases, and clamped SwiGLU.
 
-Published ones have 32 and 128 experts, and are refused by zoo, which has none.
+Published ones have 32 and 128 experts, and are refused.
 """
 
 from collections.abc import Mapping

@@ -44,6 +44,15 @@ PAIRS = {
     "model.position.kind": "learned",
 }
 DIFFUSION = WITHOUT_DROPOUT | {"model.architecture": "encoder", "objective.kind": "masked_diffusion"}
+# Its biases follow counts over both parts of a batch and all devices, and move far enough to change the
+# choices of the next update.
+EXPERTS = WITHOUT_DROPOUT | {
+    "model.ffn.kind": "moe",
+    "model.ffn.hidden_dim": 16,
+    "model.ffn.experts.bias_rate": 0.02,
+    "model.ffn.experts.sequence_balance_weight": 0.01,
+    "model.ffn.experts.shared_dim": 8,
+}
 # Numbers that apply to the whole model or, as defaults, to groups of parameters.
 CLIPPED = LENGTHS | {"optimizer.clip_norm": 0.5, "optimizer.weight_decay": 0.1}
 # Groups by role, by the axes that devices divide, and by path, besides the group of the rest. Two
@@ -71,6 +80,7 @@ CASES = {
     "differential attention": (WITHOUT_DROPOUT | {"model.attention.kind": "differential"}, MESH),
     "latent attention": (WITHOUT_DROPOUT | {"model.attention.kind": "latent", "model.attention.num_kv_heads": 4}, MESH),
     "masked diffusion": (DIFFUSION, MESH),
+    "mixture of experts": (EXPERTS, MESH | {"training.accumulation_steps": 2}),
     "parameter groups": (GROUPS, MESH),
 }
 PROGRAM = "import sys; from tests.training.sharding.test_mesh import train_all; train_all(sys.argv[1])"

@@ -87,7 +87,8 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "--match",
         metavar="WHAT:FIELD",
         help="make all arms as large as the first by adjusting a field, e.g. parameters:model.ffn.hidden_dim or "
-        "flops:model.num_layers",
+        "flops:model.num_layers; parameters are all of them, and flops those of the experts that a token is sent to "
+        "(also called total_parameters and active_flops)",
     )
     group.add_argument(
         "--tune",

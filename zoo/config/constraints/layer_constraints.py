@@ -15,7 +15,7 @@ from zoo.config.constraints.attention_constraints import (
     check_window,
 )
 from zoo.config.fields import AUTO, BY_PATH
-from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, NORM_KINDS, WIDTH_FIELDS, hidden_width
+from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, NORM_KINDS, WIDTH_FIELDS, hidden_width, unit_kind
 
 
 def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
@@ -43,6 +43,7 @@ def _check_hidden_width(flat: dict[str, Any]) -> Iterator[str]:
     that follows from `model.dim` may need none, so that a ladder of sizes can have one setting.
     """
     given = {name: flat[f"model.ffn.{name}"] for name in WIDTH_FIELDS}
+    given["kind"] = unit_kind(given["kind"], flat["model.ffn.experts.kind"])
     if given["hidden_dim"] in (AUTO, 4 * flat["model.dim"]):
         return
     width = hidden_width(**given)

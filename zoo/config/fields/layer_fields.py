@@ -6,7 +6,14 @@ from zoo.config.kinds import FEED_FORWARD_KINDS
 
 FFN_FIELDS: tuple[Field, ...] = (
     Field("model.ffn.kind", "gelu", str, "feed-forward layer", FEED_FORWARD_KINDS.choices, synonyms=("glu",)),
-    Field("model.ffn.hidden_dim", AUTO, int, "F, width of the hidden layer", minimum=1, auto="4 * dim"),
+    Field(
+        "model.ffn.hidden_dim",
+        AUTO,
+        int,
+        "F, width of the hidden layer, of each expert in a mixture",
+        minimum=1,
+        auto="4 * dim",
+    ),
     Field(
         "model.ffn.match_parameters",
         False,
@@ -38,6 +45,15 @@ FFN_FIELDS: tuple[Field, ...] = (
         "form of GELU",
         {"none": "exact, by the error function", "tanh": "tanh approximation (GPT-2)"},
         when=FEED_FORWARD_KINDS.when("gelu"),
+    ),
+    Field(
+        "model.ffn.experts.kind",
+        "swiglu",
+        str,
+        "feed-forward layer that each expert is, of `hidden_dim` hidden units",
+        FEED_FORWARD_KINDS.choices,
+        when=FEED_FORWARD_KINDS.when("experts"),
+        added=True,
     ),
     *FEED_FORWARD_KINDS.fields,
 )

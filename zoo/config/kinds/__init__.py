@@ -11,6 +11,7 @@ from zoo.config.kinds.feedforward_kinds import (
     WIDTH_FIELDS,
     activation_of,
     hidden_width,
+    unit_kind,
 )
 from zoo.config.kinds.kind import Kind, KindTable, code_of
 from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
@@ -40,6 +41,7 @@ __all__ = [
     "code_of",
     "hidden_width",
     "is_prefix_decoder",
+    "unit_kind",
 ]
 
 KIND_TABLES: dict[str, KindTable] = {

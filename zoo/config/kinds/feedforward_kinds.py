@@ -2,6 +2,7 @@
 
 from zoo.config.field import Field
 from zoo.config.kinds.description import Description
+from zoo.config.kinds.expert_kinds import MIXTURE
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.ffn.kind"
@@ -34,6 +35,7 @@ FEED_FORWARD_KINDS = KindTable(
         "gated": "it has three matrices, one of them for the gates",
         **{name: f"its activation is {name}" for name in ACTIVATIONS},
         "sparse": "hidden units are never below 0, and exactly 0 when they are off",
+        "experts": "it consists of feed-forward layers of another kind, of which a router chooses some for each token",
     },
     kinds=(
         Kind(
@@ -160,6 +162,7 @@ FEED_FORWARD_KINDS = KindTable(
             code="zoo.layers.feedforward:XIELU",
             description=Description(published=(_XIELU_RESULT,)),
         ),
+        MIXTURE,
     ),
     part="feed-forward layer",
 )
@@ -180,6 +183,11 @@ def hidden_width(kind: str, hidden_dim: int, match_parameters: bool, dim_multipl
     if match_parameters and kind in FEED_FORWARD_KINDS.having("gated"):
         share = 2 * hidden_dim // 3 if adjusted else round(2 * hidden_dim / 3)
     return max(1, -(-int(dim_multiplier * share) // multiple_of)) * multiple_of
+
+
+def unit_kind(kind: str, experts: str) -> str:
+    """Returns the kind of the layers that have hidden units: `kind`, or that of a mixture's experts."""
+    return experts if kind in FEED_FORWARD_KINDS.having("experts") else kind
 
 
 def activation_of(kind: str) -> str | None:

@@ -291,12 +291,18 @@ def _feed_forward(model: ResolvedConfig) -> Part:
     names = {
         "relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "swiglu": "SwiGLU", "geglu": "GeGLU", "reglu": "ReGLU",
         "relu_squared": "squared ReLU", "leaky_relu_squared": "squared leaky ReLU", "swiglu_clamped": "clamped SwiGLU",
-        "xielu": "xIELU",
+        "xielu": "xIELU", "moe": "experts",
     }  # fmt: skip
     # The equation, without the explanation and the citation that follow it.
     equation = re.split(r", also |, swish|: | \([A-Z]| \(gpt", FEED_FORWARD_KINDS.by_name[kind].meaning)[0]
     width, inner = _number(model.dim), _number(hidden_dim(model))
-    return Part("ffn", f"Feed-forward, {names.get(kind, kind)}", (equation,), (f"{width} → {inner} → {width}",))
+    sizes = f"{width} → {inner} → {width}"
+    if kind in FEED_FORWARD_KINDS.having("experts"):
+        experts = model.ffn.experts
+        equation = f"{experts.per_token} of {experts.number} experts, {names.get(experts.kind, experts.kind)}"
+        shared = f", shared {_number(experts.shared_dim)}" * bool(experts.shared_dim)
+        sizes = f"{experts.number} × ({sizes}){shared}"
+    return Part("ffn", f"Feed-forward, {names.get(kind, kind)}", (equation,), (sizes,))
 
 
 def _head(model: ResolvedConfig) -> Iterator[Part]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.config import GATED, ResolvedConfig, layer_kind, side
-from zoo.config.kinds import activation_of
+from zoo.config.kinds import activation_of, unit_kind
 
 
 class ConfigView:
@@ -80,7 +80,8 @@ def activation(view: ConfigView, tanh: str = "gelu_new") -> str:
         tanh: the class's name of GELU with the tanh approximation.
     """
     # A kind with another activation is refused by its name, so any value serves here.
-    name = activation_of(view.model.ffn.kind) or "relu"
+    ffn = view.model.ffn
+    name = activation_of(unit_kind(ffn.kind, ffn.experts.kind)) or "relu"
     return tanh if name == "gelu" and view.model.ffn.gelu_approximation == "tanh" else name
 
 

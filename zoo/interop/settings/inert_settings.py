@@ -29,6 +29,7 @@ class InertSettings:
 
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
 GPTS = ("openai-gpt", "gpt2", "gptj")
+MIXTURES = ("mixtral", "olmoe", "qwen3_moe")
 LLAMAS = (
     "llama",
     "mistral",
@@ -49,6 +50,7 @@ LLAMAS = (
     "glm",
     "glm4",
     "helium",
+    *MIXTURES,
 )
 BARTS = ("bart", "mbart", "marian")
 T5S = ("t5", "mt5", "umt5")
@@ -132,6 +134,11 @@ INERT_SETTINGS = (
     ),
     InertSettings(("num_steps", "custom_pipelines"), "notes of the authors", of=("gpt_neox",)),
     InertSettings(("pretraining_tp", "max_sequence_length", "use_mrope"), "read by no class any more", of=LLAMAS),
+    InertSettings(
+        ("output_router_logits", "router_aux_loss_coef"),
+        "a balancing loss over all layers together, in training; that of zoo is of each layer", of=MIXTURES,
+    ),
+    InertSettings(("max_window_layers",), "the class has its window in all layers", of=("qwen3_moe",)),
     InertSettings(("qk_norm",), "the class always normalises queries and keys", (True,), ("apertus",)),
     InertSettings(("post_norm",), "the class has pre-norm", (False,), ("apertus",)),
     InertSettings(("hidden_dropout",), "dropout before the head of a task, in training", of=("apertus",)),

@@ -114,7 +114,9 @@ def _table(
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(Text(name))
-    for name in ("parameters", "embedding", "rest", "FLOPs/token", "tokens", "tokens/parameter", "steps"):
+    # With experts, the parameters that are applied to a token.
+    active = ["active"] if any("active" in arm.parameters for _, arm, _ in rows) else []
+    for name in ("parameters", *active, "embedding", "rest", "FLOPs/token", "tokens", "tokens/parameter", "steps"):
         table.add_column(name, justify="right", no_wrap=True)
     common = _common([arm for _, arm, _ in rows], experiment)
     differing = [what for what in _CONDITIONS if what not in common]
@@ -124,9 +126,10 @@ def _table(
     table.add_column(f"runs ({seeds} seeds)" if seeds > 1 else "run")
     for first, arm, states in rows:
         total, embedding = arm.parameters["total"], arm.parameters["embedding"]
+        applied = [arm.parameters.get("active", total)] if active else []
         table.add_row(
             *map(Text, first),
-            *map(format_quantity, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
+            *map(format_quantity, (total, *applied, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
             f"{arm.tokens / total:.2g}",
             f"{arm.steps:,}",
             *(Text(_CONDITIONS[what](arm, experiment)) for what in differing),

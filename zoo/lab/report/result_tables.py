@@ -108,6 +108,9 @@ def arms_table(sweep: SweepResults) -> str:
     unstable, floors = instability(sweep), floor_lines(sweep, sweep.metric)
     names = [arm.name for arm in sweep.arms]
     parameters = number_cells([total_parameters(sweep, name) for name in names])
+    # With experts, a token passes some of the parameters.
+    counts = [total_parameters(sweep, name, "active") for name in names]
+    active = number_cells(counts) if any(counts) else []
     ratios = [tokens_per_parameter(sweep, name) for name in names]
     rounded = number_column([significant(ratio, 2) for ratio in ratios], 2)
     finals = spread_cells([spread(final_values(sweep, name, sweep.metric).values()) for name in names])
@@ -118,6 +121,7 @@ def arms_table(sweep: SweepResults) -> str:
             arm_cell(arm.label),
             *_factor_cells(arm, factors),
             parameters[place],
+            *active[place : place + 1],
             numeric(rounded[place], ratios[place]),
             finals[place],
             lowest[place],
@@ -127,8 +131,9 @@ def arms_table(sweep: SweepResults) -> str:
         for place, arm in enumerate(sweep.arms)
     ]
     final = f"final {sweep.metric}"
-    header = ["arm", *factors, "parameters", "tokens / parameter", final, seen_is, "unstable", "runs"]
-    missing = [Cell("–", "factor")] * len(factors) + [numeric("–", None)] * 2
+    header = ["arm", *factors, "parameters", *["active"] * bool(active), "tokens / parameter", final, seen_is]
+    header += ["unstable", "runs"]
+    missing = [Cell("–", "factor")] * len(factors) + [numeric("–", None)] * (3 if active else 2)
     rows += [
         [
             _floor_cell(line.name),
@@ -142,7 +147,7 @@ def arms_table(sweep: SweepResults) -> str:
     ]
     first = 1 + len(factors)
     caption = f"Final {sweep.with_unit(sweep.metric)}"
-    return table(caption, header, rows, range(first, first + 4), csv_names(final, MEAN_AND_SD))
+    return table(caption, header, rows, range(first, first + (5 if active else 4)), csv_names(final, MEAN_AND_SD))
 
 
 def arms_note(sweep: SweepResults) -> str:

@@ -99,10 +99,16 @@ def tokens_per_parameter(sweep: SweepResults, arm: str) -> float | None:
     return tokens / total if tokens and total else None
 
 
-def total_parameters(sweep: SweepResults, arm: str) -> int | float | None:
-    """Returns the number of parameters of an arm, as planned or as its runs have written it."""
+def total_parameters(sweep: SweepResults, arm: str, name: str = "total") -> int | float | None:
+    """Returns the number of parameters of an arm, as planned or as its runs have written it.
+
+    Args:
+        sweep: the sweep.
+        arm: name of the arm.
+        name: which parameters: "total", or "active" in a model with experts.
+    """
     known = [sweep.arm(arm).parameters, *(run.meta.get("parameters") for run in sweep.runs_of(arm))]
-    totals = (found.get("total") for found in known if isinstance(found, dict))
+    totals = (found.get(name) for found in known if isinstance(found, dict))
     return next((total for total in totals if isinstance(total, int | float)), None)
 
 

@@ -1,0 +1,253 @@
+"""Mixtures of experts against their equations, and what a token's output depends on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.support.building import ENCODER, as_float64, call, random_values, tiny, with_values
+from tests.support.comparisons import compared
+from zoo.config.scopes import expert_config
+from zoo.errors import ConfigError
+from zoo.layers.context import Context, DropoutKey
+from zoo.layers.feedforward import make_feed_forward
+from zoo.layers.grouped_product import grouped_product
+from zoo.layers.platform import Platform
+from zoo.layers.routing import assignments, balance_loss, route, router_z_loss, sequence_balance_loss, within_capacity
+
+EXPERTS = "model.ffn.experts."
+MOE = {"model.ffn.kind": "moe", "model.ffn.hidden_dim": 12}
+DEEPSEEK = {"scores": "sigmoid", "groups": 4, "chosen_groups": 2, "scale": 2.5, "shared_dim": 20, "bias_rate": 0.001}
+CASES = {
+    "mixtral": {},
+    "olmoe": {"per_token": 3, "renormalise": False},
+    "one expert per token": {"number": 4, "per_token": 1, "renormalise": False, "kind": "relu"},
+    "gated shared expert": {"shared_dim": 20, "shared_gate": True, "kind": "gelu"},
+    "deepseek v3": DEEPSEEK,
+    "all experts": {"number": 4, "per_token": 4, "kind": "xielu"},
+    "clamped, with biases": {"kind": "swiglu_clamped"},
+}
+
+
+def mixture(**experts):
+    """Returns the `model` part of a config with so many fields of its experts changed."""
+    return tiny(MOE | {EXPERTS + name: value for name, value in experts.items()}).model
+
+
+def made(config, seed=1):
+    """Returns (a mixture with random values, its values, its biases of the choice)."""
+    module, number = make_feed_forward(config), config.ffn.experts.number
+    values = random_values(module, seed)
+    if not config.ffn.experts.bias_rate:
+        return with_values(module, values), values, np.zeros(number, np.float32)
+    # Of both signs, and large enough to change many choices.
+    bias = np.random.default_rng(seed).normal(0, 0.2, number).astype(np.float32)
+    stats = {"choice_bias": jnp.asarray(bias), "sent": jnp.zeros(number)}
+    return with_values(module, values, stats), values, bias
+
+
+def tokens(rows=3, length=9, seed=2):
+    return np.random.default_rng(seed).standard_normal((rows, length, 16)).astype(np.float32)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_layer_matches_its_equation_over_all_experts(case):
+    config = mixture(**CASES[case])
+    layer, values, bias = made(config)
+    x = tokens()
+    expected = reference.mixture_of_experts(
+        config, expert_config(config), as_float64(values), np.float64(x).reshape(-1, 16), np.float64(bias)
+    )
+    compared(call(layer, x), expected.reshape(x.shape), 3e-6, config=config, parts="model.ffn")
+
+
+def test_the_bias_of_the_choice_changes_no_gate():
+    experts = mixture(**DEEPSEEK).ffn.experts
+    logits = jnp.asarray(np.random.default_rng(5).standard_normal((2, 40, 8)), jnp.float32)
+    bias = jnp.asarray([-0.3, 0.1, -0.2, 0.0, 0.4, -0.6, 0.2, 0.05])
+    scores = 1 / (1 + np.exp(-np.float64(logits)))
+    chosen, gates, _ = route(logits, bias, experts)
+    own = np.take_along_axis(scores, np.asarray(chosen), -1)
+    np.testing.assert_allclose(gates, 2.5 * own / own.sum(-1, keepdims=True), rtol=1e-6)
+    without = route(logits, None, experts)
+    assert (np.sort(chosen, -1) != np.sort(without.chosen, -1)).any()
+
+
+def test_experts_of_losing_groups_are_never_chosen():
+    experts = mixture(**DEEPSEEK | {"per_token": 4}).ffn.experts
+    logits = jnp.asarray(np.random.default_rng(6).standard_normal((2, 40, 8)), jnp.float32)
+    # With all scores below 0, experts of losing groups would win with a score of 0.
+    chosen = np.asarray(route(logits, jnp.full(8, -2.0), experts).chosen)
+    assert {len(set(row // 2)) for row in chosen.reshape(-1, 4)} == {2}
+
+
+def test_weights_sum_to_one_only_where_they_are_renormalised():
+    logits = jnp.asarray(np.random.default_rng(7).standard_normal((1, 30, 8)), jnp.float32)
+    for scores in ("softmax", "sigmoid"):
+        summed = [
+            np.asarray(route(logits, None, mixture(scores=scores, renormalise=one).ffn.experts).gates.sum(-1))
+            for one in (True, False)
+        ]
+        np.testing.assert_allclose(summed[0], 1, rtol=1e-6)
+        assert abs(summed[1] - 1).min() > 1e-3
+
+
+@pytest.mark.parametrize("capacity", [0.0, 0.6])
+def test_a_row_does_not_depend_on_the_other_rows(capacity):
+    layer, _, _ = made(mixture(capacity_factor=capacity))
+    x, other = tokens(), tokens(seed=3)
+    context = Context(jnp.zeros((1, x.shape[1]), jnp.int32), training=True)
+    one = call(lambda x: layer(x, context), x)
+    both = call(lambda x: layer(x, context), np.concatenate([x[:1], other[1:]]))
+    np.testing.assert_array_equal(one[0], both[0])
+    assert abs(one[1:] - both[1:]).max() > 0.1
+    # Nor do tokens depend on later ones, with a capacity too.
+    later = call(lambda x: layer(x, context), np.concatenate([x[:, :5], other[:, 5:]], axis=1))
+    np.testing.assert_allclose(later[:, :5], one[:, :5], atol=1e-6)
+
+
+def test_experts_drop_what_exceeds_their_capacity_in_training_alone():
+    config = mixture(capacity_factor=0.75, number=4)
+    layer, values, _ = made(config)
+    x, record = tokens(2, 16), {}
+    training = Context(jnp.zeros((1, 16), jnp.int32), training=True, record=record)
+    got, whole = layer(jnp.asarray(x), training), call(layer, x)
+    # ceil(0.75 * 2 * 16 / 4) = 6 tokens per expert and row.
+    weights, _ = reference.chosen_experts(
+        config.ffn.experts, np.float64(x).reshape(-1, 16) @ np.float64(values["router"]["kernel"]), 0
+    )
+    sent = (weights > 0).reshape(2, 16, 4)
+    dropped = sent & (np.cumsum(sent, 1) > 6)
+    assert dropped.sum() > 4
+    assert float(record["experts"]["dropped"]["total"]) == dropped.sum()
+    kept = ~dropped.any(-1)
+    np.testing.assert_allclose(np.asarray(got)[kept], whole[kept], atol=1e-5)
+    assert abs(np.asarray(got) - whole)[~kept].max() > 0.01
+
+
+def test_balancing_losses_are_those_of_the_papers():
+    config = mixture(scores="sigmoid").ffn.experts
+    logits = jnp.asarray(np.random.default_rng(8).standard_normal((2, 12, 8)), jnp.float32)
+    there = np.ones((2, 12), bool)
+    there[1, 7:] = False
+    routing = route(logits, None, config)
+    sent = assignments(routing, jnp.asarray(there))
+    shares = 1 / (1 + np.exp(-np.float64(logits)))
+    shares /= shares.sum(-1, keepdims=True)
+
+    def switch(rows):
+        chosen, share = np.asarray(sent)[rows][there[rows]], shares[rows][there[rows]]
+        return 8 * (chosen.sum(0) / chosen.sum() * share.mean(0)).sum()
+
+    np.testing.assert_allclose(balance_loss(routing.shares, sent, there), switch([0, 1]), rtol=1e-5)
+    np.testing.assert_allclose(
+        sequence_balance_loss(routing.shares, sent, there), (switch([0]) + switch([1])) / 2, rtol=1e-5
+    )
+    z = np.log(np.exp(np.float64(logits)).sum(-1))[there] ** 2
+    np.testing.assert_allclose(router_z_loss(logits, there), z.mean(), rtol=1e-5)
+    uniform = jnp.full((1, 8, 8), 1 / 8), jnp.full((1, 8, 8), 2 / 8), jnp.ones((1, 8), bool)
+    assert float(balance_loss(*uniform)) == pytest.approx(1)
+
+
+def test_padding_is_in_no_count():
+    layer, _, _ = made(mixture(**DEEPSEEK))
+    record, losses, x = {}, {}, tokens(2, 8)
+    positions = jnp.asarray([[0, 1, 2, -1, -1, -1, -1, -1], list(range(8))])
+    context = Context(positions, training=True, record=record, losses=losses)
+    layer(jnp.asarray(x), context)
+    assert float(layer.sent[...].sum()) == float(record["experts"]["sent"].sum()) == 2 * (3 + 8)
+    assert {name for _, name in losses} == {"expert_balance", "sequence_balance", "router_z"}
+
+
+def test_jitter_and_noise_act_in_training_alone_and_by_row():
+    config = mixture(jitter=0.3, noise=0.5)
+    layer, _, _ = made(config)
+    x = tokens(2, 8)
+
+    def logits(rows, training=True):
+        key = DropoutKey(jax.random.key(0), {}, jnp.asarray(rows))
+        context = Context(jnp.zeros((1, 8), jnp.int32), training=training, dropout_key=key)
+        return np.asarray(layer.logits(jnp.asarray(x)[np.asarray(rows)], context))
+
+    np.testing.assert_array_equal(logits([0, 1], False), logits([0, 1], False))
+    assert 0.1 < abs(logits([0, 1]) - logits([0, 1], False)).mean() < 2
+    # A row has the same numbers in whichever part of a batch it is.
+    np.testing.assert_allclose(logits([1])[0], logits([0, 1])[1], rtol=1e-6)
+
+
+def test_blocks_of_rows_equal_a_product_by_group_with_its_gradients():
+    generator = np.random.default_rng(0)
+    sizes = jnp.asarray([0, 37, 1, 80, 0, 10])
+    x, w, c = (jnp.asarray(generator.standard_normal(s), jnp.float32) for s in ((128, 5), (6, 5, 7), (128, 7)))
+    group = np.repeat(np.arange(6), np.asarray(sizes))
+
+    def by_group(x, w):
+        return jnp.einsum("nd,ndf->nf", x, w[group])
+
+    for platform in ("cpu", "tpu"):
+
+        def ours(x, w, platform=platform):
+            return grouped_product(x, w, sizes, Platform(platform))
+
+        np.testing.assert_allclose(ours(x, w), by_group(x, w), atol=1e-5)
+        gradients = [jax.grad(lambda x, w, f=f: (f(x, w) * c).sum(), (0, 1))(x, w) for f in (ours, by_group)]
+        for one, other in zip(*gradients, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_no_array_of_tokens_times_experts_times_width():
+    layer, values, _ = made(mixture(number=16))
+    x = tokens(2, 64)
+    program = jax.make_jaxpr(jax.grad(lambda x: with_values(layer, values)(x).sum()))(x)
+    # Assignments times the hidden width, and far from tokens times experts times width.
+    sizes = [np.prod(v.aval.shape) for eqn in program.eqns for v in eqn.outvars if hasattr(v.aval, "shape")]
+    assert max(sizes) < 2 * 64 * 16 * 12
+
+
+def test_experts_choose_their_tokens_in_an_encoder():
+    config = tiny(MOE | ENCODER | {EXPERTS + "choice": "experts", EXPERTS + "renormalise": False,
+                                   EXPERTS + "number": 4, "model.ffn.bias": True}).model  # fmt: skip
+    layer, values, _ = made(config)
+    x = tokens(2, 8)
+    expert, values = expert_config(config), as_float64(values)
+    logits = np.float64(x) @ values["router"]["kernel"]
+    scores = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    expected = np.zeros(x.shape)
+    for row in range(2):
+        for e in range(4):
+            own = {name: {part: v[e] for part, v in leaf.items()} for name, leaf in values["experts"].items()}
+            best = np.argsort(-scores[row, :, e])[:4]
+            expected[row, best] += scores[row, best, e, None] * reference.feed_forward(
+                expert, own, np.float64(x[row, best])
+            )
+    np.testing.assert_allclose(call(layer, x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"choice": "experts"}, "depends on the scores of later tokens of the row, which a causal model must not read"),
+        ({"kind": "moe"}, "an expert is no mixture of experts"),
+        ({"per_token": 9}, "a layer has only 8 experts"),
+        ({"groups": 3}, "does not divide"),
+        ({"groups": 4, "chosen_groups": 1, "per_token": 3}, "2 experts are in so many groups"),
+        ({"shared_gate": True}, "needs a shared expert"),
+        ({"per_token": 1}, "the router has no gradient of the loss"),
+    ],
+)
+def test_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        mixture(**changes)
+
+
+def test_fields_of_the_kind_of_the_experts_are_read():
+    mixture(kind="swiglu_clamped")
+    tiny(MOE | {EXPERTS + "kind": "swiglu_clamped", "model.ffn.clamp": 3.0})
+    with pytest.raises(ConfigError, match=r"model\.ffn\.clamp"):
+        tiny(MOE | {"model.ffn.clamp": 3.0})
+
+
+def test_a_convolution_inside_of_experts_is_refused():
+    with pytest.raises(ConfigError, match="choose places without D"):
+        tiny(MOE | {"model.convolution.kind": "canon", "model.convolution.places": "BD"})

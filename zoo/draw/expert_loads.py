@@ -1,0 +1,84 @@
+"""The load of every expert of a run, and the entropy of its routers, from dynamics.jsonl."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from zoo.draw.style import depth_colours, figure
+from zoo.errors import ConfigError, DataError
+from zoo.files import read_json_lines
+
+EXPERT = re.compile(r"(.*layer \d+) expert (\d+)")
+
+
+class Loads(NamedTuple):
+    """What the experts of a run recorded.
+
+    Attributes:
+        steps: [S], numbers of the updates.
+        loads: of each layer [S, E], by its label: tokens of an expert over the mean of the layer.
+        entropies: of each layer [S], in nats.
+    """
+
+    steps: np.ndarray
+    loads: dict[str, np.ndarray]
+    entropies: dict[str, np.ndarray]
+
+
+def read_loads(folder: Path) -> Loads:
+    """Reads what the experts of a run recorded.
+
+    Raises:
+        ConfigError: nothing was recorded, or the run has no experts.
+        DataError: the file is damaged.
+    """
+    path = folder / "dynamics.jsonl"
+    if not path.is_file():
+        raise ConfigError(f"{folder} has no dynamics.jsonl; train it with --config.training.dynamics_every=N")
+    records = [record for _, record in read_json_lines(path)]
+    if None in records:
+        raise DataError(f"{path} is damaged: {records.count(None)} of its lines cannot be read")
+    records = [record for record in records if "expert_load" in record]
+    if not records:
+        raise ConfigError(f"{path} has no loads of experts; draw a run with model.ffn.kind=moe")
+    layers: dict[str, list[str]] = {}
+    for label in records[0]["expert_load"]:
+        if match := EXPERT.fullmatch(label):
+            layers.setdefault(match[1], []).append(label)
+    loads = {
+        layer: np.array([[record["expert_load"][label] for label in labels] for record in records], float)
+        for layer, labels in layers.items()
+    }
+    entropies = {layer: np.array([record["router_entropy"][layer] for record in records], float) for layer in layers}
+    return Loads(np.array([record["step"] for record in records]), loads, entropies)
+
+
+def page(found: Loads, name: str) -> Figure:
+    """Draws the loads at the last recorded update as a map of layers and experts, the largest load of
+    each layer by update, and the entropy of each router.
+    """
+    drawn, (last, largest, entropy) = figure(10.2, 3.2, columns=3)
+    layers, colours = list(found.loads), depth_colours(len(found.loads))
+    # Kinds of layers may have different numbers of experts.
+    most = max(loads.shape[1] for loads in found.loads.values())
+    grid = np.full((len(layers), most), np.nan)
+    for row, loads in enumerate(found.loads.values()):
+        grid[row, : loads.shape[1]] = loads[-1]
+    image = last.imshow(grid, aspect="auto", cmap="viridis", vmin=0, interpolation="nearest")
+    last.set(xlabel="expert", title=f"load at update {found.steps[-1]:,}, 1 = mean")
+    last.set_yticks(range(len(layers)), layers)
+    drawn.colorbar(image, ax=last)
+    for layer, colour in zip(layers, colours, strict=True):
+        largest.plot(found.steps, found.loads[layer].max(axis=1), color=colour, linewidth=1.3, label=layer)
+        entropy.plot(found.steps, found.entropies[layer], color=colour, linewidth=1.3, label=layer)
+    largest.set(xlabel="update", title="largest load of a layer")
+    entropy.axhline(np.log(most), color="0.6", linewidth=0.8, linestyle=":")
+    entropy.set(xlabel="update", title="entropy of the router, nats (dotted: uniform)")
+    for axes in (largest, entropy):
+        axes.grid(alpha=0.25)
+    largest.legend(frameon=False, fontsize=7)
+    drawn.suptitle(name, fontsize=8, parse_math=False)
+    return drawn
