@@ -7,7 +7,7 @@ import pytest
 
 from zoo.config import ATTENTION_SUPPORT
 from zoo.errors import ConfigError
-from zoo.layers.attention.kernels.kernel_choice import KernelChoice, choose_kernel, row_shape, window_block
+from zoo.layers.attention.kernels.kernel_choice import KernelChoice, RowSize, choose_kernel, row_shape, window_block
 from zoo.layers.context import Context
 from zoo.layers.platform import Platform
 
@@ -69,7 +69,8 @@ def chosen(changes, block=0, cudnn_block=0):
     asked = dict.fromkeys(FEATURES, "")
     for name, value in changes.items():
         next((fields for fields in (platform, given) if name in fields), asked)[name] = value
-    return choose_kernel(**given, platform=Platform(**platform), asked=asked, block=block, cudnn_block=cudnn_block)
+    rows = RowSize(given.pop("tokens"), given.pop("scores"), block, cudnn_block)
+    return choose_kernel(**given, platform=Platform(**platform), asked=asked, rows=rows)
 
 
 @pytest.mark.parametrize("case", TO_SOME)

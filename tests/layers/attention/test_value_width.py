@@ -15,7 +15,7 @@ from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.favor import performer_attention, random_features
 from zoo.layers.attention.kernels import banded
-from zoo.layers.attention.kernels.kernel_choice import choose_kernel
+from zoo.layers.attention.kernels.kernel_choice import RowSize, choose_kernel
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.attention.key_values import KeyValues
@@ -99,8 +99,8 @@ def test_kernel_without_support_is_refused_by_name():
     gpu = Platform("gpu", 1, (9, 0))
     for kernel in ("xla", "cudnn"):
         with pytest.raises(ConfigError, match=f"implementation={kernel} does not support wider values; use einsum"):
-            choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": "wider values"}, 512)
-        assert choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": ""}, 512).kernel == kernel
+            choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": "wider values"}, RowSize(512))
+        assert choose_kernel(kernel, gpu, "bfloat16", 64, {"value_width": ""}, RowSize(512)).kernel == kernel
 
 
 class WideValues(SoftmaxAttention):

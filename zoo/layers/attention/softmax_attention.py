@@ -14,6 +14,7 @@ from zoo.layers.attention.kernels.banded import banded_attention
 from zoo.layers.attention.kernels.kernel_choice import (
     KernelChoice,
     Mask,
+    RowSize,
     choose_kernel,
     fused_mask,
     places_are_positions,
@@ -207,9 +208,8 @@ class SoftmaxAttention(Attention):
             "value_width": "values of another width than keys" * (value_dim != self.key_dim),
         }
         scores = config.num_heads * math.prod(row_shape(context, block, self.global_tokens))
-        return choose_kernel(
-            config.implementation, platform, self.dtype, self.key_dim, asked, tokens, block, cudnn_block, scores
-        )
+        rows = RowSize(tokens, scores, block, cudnn_block)
+        return choose_kernel(config.implementation, platform, self.dtype, self.key_dim, asked, rows)
 
     def _softmax(self, q, k, v, context: Context, scoring: Scoring) -> Float[Array, "B T H V"]:
         bias = jax.eval_shape(scoring.total_bias, q, context.positions, context.effective_key_positions)

@@ -64,6 +64,23 @@ def places_are_positions(context: Context, window: int) -> bool:
     return context.in_order and context.key_positions is None and not prefix_of_documents
 
 
+class RowSize(NamedTuple):
+    """The sizes on which the choice of a kernel depends.
+
+    Attributes:
+        tokens: tokens of a row, or of the keys if they are fewer.
+        scores: number of scores of a row, or of a block as one: heads x queries x keys.
+        block: tokens of a block if the row can be cut into blocks. Splash attention skips what is
+            outside of a window by itself.
+        cudnn_block: the same for cuDNN's attention, which skips it unless its mask is an array.
+    """
+
+    tokens: int
+    scores: int = ROWS_FROM
+    block: int = 0
+    cudnn_block: int = 0
+
+
 class KernelChoice(NamedTuple):
     """The implementation that computes a layer.
 
@@ -89,15 +106,7 @@ _PARTS_OF_SCORE = ("query_score", "row_score")
 
 
 def choose_kernel(
-    implementation: str,
-    platform: Platform,
-    dtype: str,
-    head_dim: int,
-    asked: Mapping[str, str],
-    tokens: int,
-    block: int = 0,
-    cudnn_block: int = 0,
-    scores: int = ROWS_FROM,
+    implementation: str, platform: Platform, dtype: str, head_dim: int, asked: Mapping[str, str], rows: RowSize
 ) -> KernelChoice:
     """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
 
@@ -107,18 +116,14 @@ def choose_kernel(
             scores on.
         dtype, head_dim: type and head width of the queries.
         asked: by feature of `ATTENTION_SUPPORT`, what needs it, in words; empty if nothing does.
-        tokens: tokens of a row, or of the keys if they are fewer.
-        block: tokens of a block if the row can be cut into blocks. Splash attention skips what is
-            outside of a window by itself.
-        cudnn_block: the same for cuDNN's attention, which skips it unless its mask is an array.
-        scores: number of scores of a row, or of a block as one: heads x queries x keys.
+        rows: what the kernel would be given.
 
     Raises:
         ConfigError: the kernel that the config names lacks a feature that no field names, which
             `resolve` therefore could not check (`UNNAMED`), or does not support heads of this width
             on this GPU.
     """
-    blocks = {"cudnn": cudnn_block, "splash": 0}
+    blocks = {"cudnn": rows.cudnn_block, "splash": 0}
     if implementation != AUTO:
         features = ATTENTION_SUPPORT[implementation].features
         for feature in UNNAMED:
@@ -130,17 +135,17 @@ def choose_kernel(
         if not unable and (why := _too_wide(implementation, platform, head_dim)):
             raise ConfigError(f"model.attention.implementation={implementation} cannot have model.attention.{why}")
         named = [] if implementation in FUSED.values() else [f"model.attention.implementation={implementation}"]
-        return KernelChoice(implementation, blocks.get(implementation, block), "; ".join(named + unable))
+        return KernelChoice(implementation, blocks.get(implementation, rows.block), "; ".join(named + unable))
     missing = [f"no {' or '.join(map(str.upper, FUSED))}"]
     if (fused := FUSED.get(platform.name)) is not None:
         missing = [*_lacks_device(fused, platform)] or [*_lacks(fused, platform, dtype, head_dim, asked)]
-        if tokens < (least := ATTENTION_SUPPORT[fused].least_tokens):
-            missing.append(f"rows of {tokens} tokens, fewer than the {least} of a block")
+        if rows.tokens < (least := ATTENTION_SUPPORT[fused].least_tokens):
+            missing.append(f"rows of {rows.tokens} tokens, fewer than the {least} of a block")
         if not missing:
             return KernelChoice(fused, blocks[fused])
-    large = platform.name == "cpu" and platform.devices == 1 and scores >= platform.rows_from
+    large = platform.name == "cpu" and platform.devices == 1 and rows.scores >= platform.rows_from
     kernel = "rows" if large and not any(_lacks("rows", platform, dtype, head_dim, asked)) else "einsum"
-    return KernelChoice(kernel, block, "; ".join(missing))
+    return KernelChoice(kernel, rows.block, "; ".join(missing))
 
 
 def _lacks_device(kernel: str, platform: Platform) -> Iterator[str]:
