@@ -26,6 +26,10 @@ STAGES: dict[str, Stage] = {
     "variants": Stage(
         "the step of GPT-2 124M with other parts", 120, training_steps.variant_cells, training_steps.measure
     ),
+    "mixers": Stage(
+        "the step of GPT-2 124M with experts, and with a state in place of attention", 120, training_steps.mixer_cells,
+        training_steps.measure,
+    ),
     "loss": Stage("the loss, forwards and backwards", 30, operations.loss_cells, operations.loss, together=True),
     "ladder": Stage("the step of larger models", 180, training_steps.ladder_cells, training_steps.measure),
     "population": Stage("the step of populations", 60, whole_runs.population_cells, whole_runs.population),

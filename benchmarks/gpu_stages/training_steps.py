@@ -153,6 +153,39 @@ def length_cells(tiny: bool) -> dict[str, Settings]:
     return distinct(cells)
 
 
+def mixer_cells(tiny: bool) -> dict[str, Settings]:
+    """Returns GPT-2 124M, scanned, with 16,384 tokens: experts beside a dense layer with as many
+    operations per token, and a state beside attention in rows of two lengths.
+    """
+    dense = {"model.ffn.kind": "swiglu", "model.ffn.hidden_dim": 2048}
+    experts = {
+        "model.ffn.kind": "moe",
+        "model.ffn.experts.kind": "swiglu",
+        "model.ffn.experts.balance_weight": 0.01,
+        "model.ffn.hidden_dim": 1024,
+    }
+    hybrid = {
+        "model.layers.pattern": ("state", "state", "state", "full"),
+        "model.layers.kinds.state.attention.kind": "gated_delta",
+        "model.layers.kinds.full.attention.kind": "softmax",
+    }
+    cells = {"dense SwiGLU": gpt2(16, True) | dense, "2 of 8 experts": gpt2(16, True) | experts}
+    for length in (4096,) if tiny else (4096, 1024):
+        rows = gpt2(16384 // length, True) | {"data.sequence_length": length, "model.position.max_length": length}
+        cells |= {
+            f"attention, T {length}": rows,
+            f"Gated DeltaNet, T {length}": rows | {"model.attention.kind": "gated_delta"},
+            f"attention in every fourth layer, T {length}": rows | hybrid,
+        }
+    small = {"model.ffn.hidden_dim": 64}
+    return distinct(
+        {
+            name: cell("configs/gpt2.py:small", changes | (small if tiny else {}), tiny, calls=40)
+            for name, changes in cells.items()
+        }
+    )
+
+
 def fused_cells(tiny: bool) -> dict[str, Settings]:
     """Returns small models with heads of 64, two layers and one feature each, to compile and not to run."""
     small = {
