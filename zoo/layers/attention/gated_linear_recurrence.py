@@ -127,8 +127,8 @@ class GatedLinearRecurrence(TokenMixer):
 
     @classmethod
     def product_flops(cls, layer: ResolvedConfig, queries: float, keys: float) -> float:
-        """Returns the operations of the recurrence: for each token and head 2 K V to write the state and
-        2 K V to read it, and with the delta rule 2 K V to read it for the key.
+        """Returns the operations of the recurrence: for each token and head 2 K V to write the state
+        and 2 K V to read it, and with the delta rule 2 K V to read it for the key.
 
         Chunks take some more, as masked scores of causal attention do, which are not counted either.
         """

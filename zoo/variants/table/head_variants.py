@@ -118,8 +118,8 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         {"model.attention.negative_eigenvalues": True},
         needs={"model.attention.kind": "gated_delta"},
         equation=(
-            "b = 2 sigmoid(x w_b) in place of sigmoid(x w_b), in S_t = a_t (1 - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T: "
-            "a token can turn the sign of what the state holds along its key."
+            "b = 2 sigmoid(x w_b) in place of sigmoid(x w_b), in S_t = a_t (1 - b_t k_t k_t^T) S_(t-1) + "
+            "b_t k_t v_t^T: a token can turn the sign of what the state holds along its key."
         ),
         paper="Grazzi et al. 2024",
         published=(
