@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         "recurrence: tokens of a chunk see those of other documents",
         RECURRENCE,
-        "earlier = jnp.tri(size, dtype=bool) & (documents[..., :, None] == documents[..., None, :])",
-        "earlier = jnp.tri(size, dtype=bool) & (documents[..., :, None] >= 0)",
+        "return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] == documents[..., None, :])",
+        "return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] >= 0)",
         RECURRENCE_TESTS,
     ),
     Mutant(
@@ -115,8 +115,8 @@ MUTANTS = (
     Mutant(
         "recurrence: padding writes to the state",
         STATES,
-        "k = jnp.where(filled[..., None], k, 0)",
-        "k = k + 0",
+        "rate = jnp.where(filled, self.rate(gated), 0)",
+        "rate = self.rate(gated)",
         RECURRENCE_TESTS,
     ),
     Mutant(
@@ -124,7 +124,7 @@ MUTANTS = (
         STATES,
         "log_decay = jnp.where(filled[..., None], self.log_decay(gated), 0)",
         "log_decay = self.log_decay(gated)",
-        RECURRENCE_TESTS,
+        ("tests/decoding/test_cached.py",),
     ),
     Mutant(
         "recurrence: the state has the type of activations",

@@ -92,7 +92,6 @@ class GatedLinearRecurrence(TokenMixer):
         filled = jnp.broadcast_to(context.positions >= 0, x.shape[:2])[..., None]
         log_decay = jnp.where(filled[..., None], self.log_decay(gated), 0)
         rate = jnp.where(filled, self.rate(gated), 0)
-        k = jnp.where(filled[..., None], k, 0)
         by_head = (jnp.swapaxes(array, 1, 2) for array in (q, k, v, log_decay, rate))
         return Tokens(*by_head, _document_starts(context, *x.shape[:2]))
 
