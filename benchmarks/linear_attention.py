@@ -1,14 +1,16 @@
-"""Time and memory of attention in ever longer rows: FAVOR+, a window of 129 keys and full
-attention, causal and in both directions.
+"""Time and memory of attention in ever longer rows: FAVOR+, a window of 129 keys, full attention,
+causal and in both directions, and layers with a state.
 
     python benchmarks/linear_attention.py
+    python benchmarks/linear_attention.py --only 'gated delta' 'full, causal' --lengths 1024,2048,4096,8192
 
 One row through a model of 2 layers, width 128, 4 heads, RoPE, float32: forward and backward pass,
 up to the hidden states. All variants of a length are compiled side by side in one process and take
 turns, so that what else the machine does falls on all of them. A turn in which other processes used
 more than `--foreign` of the machine's processor time is thrown away. Printed are the median of the
 turns, what the compiled program needs beside its inputs and outputs, and both relative to the
-length before: 2 is linear where the length doubles, 4 quadratic.
+length before: 2 is linear where the length doubles, 4 quadratic. The last lines fit time and memory by
+a power of the length, without the shortest of more than two lengths: 1 is linear, 2 quadratic.
 """
 
 import argparse
@@ -31,6 +33,8 @@ BOTH_DIRECTIONS = {"model.architecture": "encoder", "objective.kind": "masked"}
 KINDS = {"performer": {"model.attention.kind": "performer"}, "window": {"model.attention.window": 129}, "full": {}}
 VARIANTS = {f"{name}{suffix}": fields | more for name, fields in KINDS.items()
             for suffix, more in ((", causal", {}), (", both directions", BOTH_DIRECTIONS))}  # fmt: skip
+STATES = {"gated delta": "gated_delta", "kimi delta": "kimi_delta", "gated linear": "gated_linear", "mamba2": "mamba2"}
+VARIANTS |= {name: {"model.attention.kind": kind, "model.position.kind": "none"} for name, kind in STATES.items()}
 
 
 def compiled(overrides: dict, length: int, sets: list[str]):
@@ -58,6 +62,12 @@ def compiled(overrides: dict, length: int, sets: list[str]):
     return run, program.memory_analysis().temp_size_in_bytes
 
 
+def exponent(lengths: list[int], sizes: list[float]) -> float:
+    """Returns the p of the least-squares fit of log size by p log length."""
+    first = 1 if len(lengths) > 2 else 0
+    return float(np.polyfit(np.log(lengths[first:]), np.log(sizes[first:]), 1)[0])
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -74,12 +84,16 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of all variants"
     )
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="variants, all by default")
     arguments = parser.parse_args()
     settings = Settings(arguments.rounds, arguments.steps, arguments.foreign)
     before: dict[str, tuple[float, float]] = {}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in arguments.only}
     print(f"{'tokens':>6s} {'attention':27s} {'ms':>8s} {'ratio':>6s} {'MiB':>8s} {'ratio':>6s}")
     for length in arguments.lengths:
-        built = {name: compiled(overrides, length, arguments.set) for name, overrides in VARIANTS.items()}
+        built = {
+            name: compiled(overrides, length, arguments.set) for name, overrides in VARIANTS.items() if name in found
+        }
         times = take_turns({name: run for name, (run, _) in built.items()}, settings)
         for name, (_, memory) in built.items():
             now = statistics.median(times[name]), memory / 2**20
@@ -87,7 +101,12 @@ def main() -> None:
                 [f"{x / y:6.2f}" for x, y in zip(now, before[name], strict=True)] if name in before else [" " * 6] * 2
             )
             before[name] = now
+            found[name].append(now)
             print(f"{length:6d} {name:27s} {now[0]:8.1f} {ratios[0]} {now[1]:8.1f} {ratios[1]}", flush=True)
+    if len(arguments.lengths) > 1:
+        for name, sizes in found.items():
+            time, memory = (exponent(arguments.lengths, list(column)) for column in zip(*sizes, strict=True))
+            print(f"{name:27s} time grows with length^{time:.2f}, memory with length^{memory:.2f}")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,6 @@ PAPERS = (
         "Physics of Language Models: Part 4.1, Architecture Design and the Magic of Canon Layers",
         "arXiv:2512.17351",
     ),
-    Paper(
-        "Arora et al. 2023", "Zoology: Measuring and Improving Recall in Efficient Language Models", "arXiv:2312.04927"
-    ),
     Paper("Ba et al. 2016", "Layer Normalization", "arXiv:1607.06450"),
     Paper("Bachlechner et al. 2020", "ReZero is All You Need: Fast Convergence at Large Depth", "arXiv:2003.04887"),
     Paper(

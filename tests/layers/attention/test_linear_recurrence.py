@@ -228,11 +228,10 @@ def test_operations_grow_with_the_tokens_and_not_with_their_square():
             for n in (128, 4096)
         )
         assert short == pytest.approx(long), kind
-    # Two heads, C = 4: within a chunk 2 C (K + V), of the delta rule 4 C K + 2 C V + 2/3 C^2 more;
-    # with the state 4 K V and 2 K V more.
+    # Two heads of 8 x 3: 2 K V to write and to read the state, and once more for the delta rule.
     config = tiny({KIND: "gated_delta", "model.attention.num_heads": 2, "model.attention.value_dim": 3, **SMALL}).model
-    per_token = 2 * 4 * (8 + 3) + 4 * 4 * 8 + 2 * 4 * 3 + 2 / 3 * 16 + 6 * 8 * 3
-    assert ATTENTION_KINDS.code_of("gated_delta").product_flops(config, 10, 0) == pytest.approx(2 * per_token * 10)
+    assert ATTENTION_KINDS.code_of("gated_delta").product_flops(config, 10, 0) == 2 * 3 * 2 * 8 * 3 * 10
+    assert ATTENTION_KINDS.code_of("retnet").product_flops(config, 10, 0) == 2 * 2 * 2 * 8 * 3 * 10
 
 
 @pytest.mark.parametrize(

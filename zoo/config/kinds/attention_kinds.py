@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field, as_given
-from zoo.config.kinds.description import Description
+from zoo.config.kinds.description import Description, Paper
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "model.attention.kind"
@@ -545,6 +545,13 @@ ATTENTION_KINDS = KindTable(
                 published=(
                     "Arora et al. 2023 (Zoology): recall of earlier pairs of keys and values explains most of the "
                     "difference between attention and models with a state of one size.",
+                ),
+                sources=(
+                    Paper(
+                        "Arora et al. 2023",
+                        "Zoology: Measuring and Improving Recall in Efficient Language Models",
+                        "arXiv:2312.04927",
+                    ),
                 ),
             ),
         ),

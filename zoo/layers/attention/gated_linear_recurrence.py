@@ -92,7 +92,6 @@ class GatedLinearRecurrence(TokenMixer):
         filled = jnp.broadcast_to(context.positions >= 0, x.shape[:2])[..., None]
         log_decay = jnp.where(filled[..., None], self.log_decay(gated), 0)
         rate = jnp.where(filled, self.rate(gated), 0)
-        k = jnp.where(filled[..., None], k, 0)
         by_head = (jnp.swapaxes(array, 1, 2) for array in (q, k, v, log_decay, rate))
         return Tokens(*by_head, _document_starts(context, *x.shape[:2]))
 
@@ -127,17 +126,16 @@ class GatedLinearRecurrence(TokenMixer):
 
     @classmethod
     def product_flops(cls, layer: ResolvedConfig, queries: float, keys: float) -> float:
-        """Returns the operations of a pass in chunks of C tokens: for each token and head
-        2 C K + 2 C V within the chunk and 4 K V with the state; the delta rule takes
-        4 C K + 2 C V + 2/3 C^2 and 2 K V more.
+        """Returns the operations of the recurrence: for each token and head 2 K V to write the state
+        and 2 K V to read it, and with the delta rule 2 K V to read it for the key.
+
+        Chunks take some more, as masked scores of causal attention do, which are not counted either.
         """
         del keys
         attention = layer.attention
-        C, K, V = min(attention.chunk_tokens, queries), attention.head_dim, attention.value_dim + cls.normaliser
-        numbers = 2 * C * (K + V) + 4 * K * V
-        if cls.delta:
-            numbers += 4 * C * K + 2 * C * V + 2 / 3 * C**2 + 2 * K * V
-        return attention.num_heads * numbers * queries
+        products = 2 + cls.delta
+        width = attention.value_dim + cls.normaliser
+        return 2.0 * products * attention.num_heads * attention.head_dim * width * queries
 
     @classmethod
     def state_bytes(cls, layer: ResolvedConfig) -> int:

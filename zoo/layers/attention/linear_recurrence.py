@@ -130,23 +130,21 @@ class _Chunks(NamedTuple):
 def _prepared(tokens: Tokens, delta: bool) -> _Chunks:
     """Computes what of all chunks does not depend on the state before them."""
     q, k, v, log_decay, rate, first = tokens
-    size = q.shape[-2]
     # 0 for the document that the state before the chunk belongs to.
     documents = jnp.cumsum(first, axis=-1)[:, :, None]
-    earlier = jnp.tri(size, dtype=bool) & (documents[..., :, None] == documents[..., None, :])
-    total = jnp.einsum("nbtsh,nbhse->nbhte", jnp.moveaxis(earlier, 2, -1).astype(q.dtype), log_decay, precision=EXACT)
+    total = jnp.matmul(_seen(documents).astype(q.dtype), log_decay, precision=EXACT)
     goes_on, to_last = (documents == 0)[..., None], (documents == documents[..., -1:])[..., None]
     from_before = jnp.exp(jnp.where(goes_on, total, -jnp.inf))
     written, replaced = rate[..., None] * v, None
     if delta:
-        overlaps = rate[..., None] * jnp.tril(_decayed_products(k, k, total, earlier), -1)
+        overlaps = rate[..., None] * jnp.tril(_decayed_products(k, k, total, documents), -1)
         solved = unit_triangle_inverse(overlaps)
         written, replaced = solved @ written, solved @ (rate[..., None] * from_before * k)
     return _Chunks(
         written,
         replaced,
         from_before * q,
-        _decayed_products(q, k, total, earlier),
+        _decayed_products(q, k, total, documents),
         jnp.exp(jnp.where(to_last, total[..., -1:, :] - total, -jnp.inf)) * k,
         from_before[..., -1, :],
     )
@@ -163,42 +161,50 @@ def _decayed_products(
     x: Float[Array, "N B H C K"],
     k: Float[Array, "N B H C K"],
     total: Float[Array, "N B H C E"],
-    seen: Bool[Array, "N B 1 C C"],
+    documents: Int[Array, "N B 1 C"],
 ) -> Float[Array, "N B H C C"]:
-    """Returns x_t . (exp(G_t - G_s) * k_s) where t sees s, else 0.
+    """Returns x_t . (exp(G_t - G_s) * k_s) where s <= t is of the same document, else 0.
 
-    With a decay for each element exp(G_t - G_s) is no factor of the product. It is split at the end
-    of the block of tokens before that of t, so that both factors are at most 1 (Yang et al. 2023,
-    arXiv:2312.06635, section 4.3); within a block all elements are summed one by one.
+    With a decay for each element exp(G_t - G_s) is no factor of the product. Between blocks it is
+    split at the end of the block before that of t, so that both factors are at most 1 (Yang et al.
+    2023, section 4.3); within a block all elements are summed one by one.
     """
+    size = x.shape[-2]
     if total.shape[-1] == 1:
-        difference = total - jnp.swapaxes(total, -1, -2)
-        return (x @ jnp.swapaxes(k, -1, -2)) * jnp.exp(jnp.where(seen, difference, -jnp.inf))
-    rows, size = [], x.shape[-2]
-    for start in range(0, size, BLOCK):
-        own = slice(start, start + BLOCK)
-        parts = [_products_within_block(x[..., own, :], k[..., own, :], total[..., own, :], seen[..., own, own])]
-        if start:
-            split, after, before = (
-                total[..., start - 1 : start, :],
-                seen[..., own, start - 1],
-                seen[..., start - 1, :start],
-            )
-            after = jnp.exp(jnp.where(after[..., None], total[..., own, :] - split, -jnp.inf))
-            before = jnp.exp(jnp.where(before[..., None], split - total[..., :start, :], -jnp.inf))
-            parts.insert(0, (after * x[..., own, :]) @ jnp.swapaxes(before * k[..., :start, :], -1, -2))
-        parts.append(jnp.zeros((*x.shape[:-2], parts[-1].shape[-2], size - start - parts[-1].shape[-1]), x.dtype))
-        rows.append(jnp.concatenate(parts, axis=-1))
-    return jnp.concatenate(rows, axis=-2)
+        difference = jnp.where(_seen(documents), total - jnp.swapaxes(total, -1, -2), -jnp.inf)
+        return (x @ jnp.swapaxes(k, -1, -2)) * jnp.exp(difference)
+    width = min(BLOCK, size)
+    blocks = size // width
+
+    def in_blocks(array: Array, axis: int) -> Array:
+        return array.reshape(*array.shape[:axis], blocks, width, *array.shape[axis + 1 :])
+
+    x_blocks, k_blocks, total_blocks = (in_blocks(array, 3) for array in (x, k, total))
+    own = in_blocks(documents, 3)
+    # The last token of the block before each; the first block has none.
+    split, of_split = (jnp.roll(array[..., width - 1, :], 1, axis=3) for array in (total_blocks, own[..., None]))
+    reaches = (own == of_split) & (jnp.arange(blocks) > 0)[:, None]
+    after = jnp.exp(jnp.where(reaches[..., None], total_blocks - split[..., None, :], -jnp.inf))
+    precedes = (documents[..., None, :] == of_split) & (jnp.arange(size) < width * jnp.arange(blocks)[:, None])
+    before = jnp.exp(jnp.where(precedes[..., None], split[..., None, :] - total[..., None, :, :], -jnp.inf))
+    between = (after * x_blocks) @ jnp.swapaxes(before * k[..., None, :, :], -1, -2)
+    within = _products_within_block(x_blocks, k_blocks, total_blocks, _seen(own))
+    on_diagonal = within[..., None, :] * jnp.eye(blocks, dtype=x.dtype)[:, None, :, None]
+    return between.reshape(*x.shape[:-1], size) + on_diagonal.reshape(*x.shape[:-1], size)
 
 
 @jax.checkpoint
-def _products_within_block(x: Array, k: Array, total: Array, seen: Array) -> Float[Array, "N B H c c"]:
+def _products_within_block(x: Array, k: Array, total: Array, seen: Array) -> Float[Array, "N B H n c c"]:
     """Does the work of `_decayed_products` for decays of single elements; the backward pass computes
     the exponentials again, which are K times as many as products.
     """
     difference = jnp.where(seen[..., None], total[..., :, None, :] - total[..., None, :, :], -jnp.inf)
     return (x[..., :, None, :] * k[..., None, :, :] * jnp.exp(difference)).sum(axis=-1)
+
+
+def _seen(documents: Int[Array, "*leading C"]) -> Bool[Array, "*leading C C"]:
+    """Returns which tokens a token sees: itself and those before it in its document."""
+    return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] == documents[..., None, :])
 
 
 def unit_triangle_inverse(lower: Float[Array, "*leading C C"]) -> Float[Array, "*leading C C"]:

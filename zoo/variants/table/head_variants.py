@@ -113,6 +113,21 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     Variant(
+        "negative-eigenvalues",
+        "attention",
+        {"model.attention.negative_eigenvalues": True},
+        needs={"model.attention.kind": "gated_delta"},
+        equation=(
+            "b = 2 sigmoid(x w_b) in place of sigmoid(x w_b), in S_t = a_t (1 - b_t k_t k_t^T) S_(t-1) + "
+            "b_t k_t v_t^T: a token can turn the sign of what the state holds along its key."
+        ),
+        paper="Grazzi et al. 2024",
+        published=(
+            "Grazzi et al. 2024: with eigenvalues down to -1, DeltaNet and Mamba learn parity and other tasks of "
+            "tracking a state, which they do not learn without; language modelling is as good.",
+        ),
+    ),
+    Variant(
         "constant-lambda",
         "attention",
         {"model.attention.lambda_init": 0.8},
