@@ -214,8 +214,8 @@ def _layers(
 
 
 def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
-    """Returns the fields of experts at the new size: at most 16, and about the same share of them for each
-    token.
+    """Returns the fields of experts at the new size: at most 16, and about the same share of them for
+    each token.
     """
     if seen["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
         return {}
