@@ -1,17 +1,17 @@
-"""Claim V40 (Shazeer et al. 2017; Fedus et al. 2021): a mixture of experts ends below a dense decoder with
-as many operations per token.
+"""Claim V40 (Shazeer et al. 2017; Fedus et al. 2021): a mixture of experts ends below a dense decoder
+with as many operations per token.
 
     zoo run experiments/experts.py
     zoo run experiments/experts.py:small
 
 The decoder of `zoo.lab.sizes` with SwiGLU, and with 8 experts of the same kind of which each token is
 sent to 2, whose width is chosen so that both have the same FLOPs per token; the router's are counted.
-The experts have about four times the parameters of the dense layers. No token is dropped, and the loads
-are balanced by the loss of Fedus et al. with its weight of 0.01. Each arm uses its best learning rate of
-a shared grid, found with a separate seed.
+The experts have about four times the parameters of the dense layers. No token is dropped, and the
+loads are balanced by the loss of Fedus et al. with its weight of 0.01. Each arm uses its best learning
+rate of a shared grid, found with a separate seed.
 
-Stated beforehand, on `eval/loss` at the last step: the mixture ends lower (superiority). Parameters differ
-by design.
+Stated beforehand, on `eval/loss` at the last step: the mixture ends lower (superiority). Parameters
+differ by design.
 """
 
 from zoo import config

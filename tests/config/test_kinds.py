@@ -13,7 +13,10 @@ BUILT_IN = [kind for table in KIND_TABLES.values() for kind in table.by_name.val
 # their fields are in one group.
 TASK = "does not define targets$|an objective of a plug-in predicts tokens of running text$"
 ONLY_OF_PLUGINS = {f"objective.kind={name}": TASK for name in OBJECTIVE_KINDS.having("examples")} | {
-    "model.position.kind=rope": r"^its field 'model.position.scaling.\w+' must be called model.position.NAME$"
+    "model.position.kind=rope": r"^its field 'model.position.scaling.\w+' must be called model.position.NAME$",
+    # It consists of feed-forward layers and is none.
+    "model.ffn.kind=moe": r"must be a subclass of FeedForward|^its field 'model.ffn.experts.\w+' must be called "
+    r"model.ffn.NAME$|^the term '\w+' of the loss exists already",
 }
 TRAITS = {"gated": "it has gates", "sparse": "units are off"}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.small_runs import small
-from zoo.draw import depth_profiles
+from zoo.draw import depth_profiles, expert_loads
 from zoo.errors import ConfigError
 
 
@@ -63,3 +63,25 @@ def test_at_the_start_takes_one_update_for_each_placement(monkeypatch):
     found = depth_profiles.at_the_start(small(schedule__warmup_steps=4))
     assert [(profile.name, profile.step) for profile in found] == [("pre-norm", 1), ("post-norm", 1)]
     assert updates == [("pre", 1), ("post", 1)]
+
+
+def test_loads_of_experts_are_read_by_layer_and_expert(tmp_path):
+    def record(step, first):
+        loads = {
+            "layer 0 expert 0": first,
+            "layer 0 expert 1": 2 - first,
+            "layer 2 expert 0": 1.0,
+            "layer 2 expert 1": 1.0,
+        }
+        return {"step": step, "expert_load": loads, "router_entropy": {"layer 0": 0.1 * step, "layer 2": 0.6}}
+
+    folder = write_dynamics(tmp_path / "run", record(1, 0.5), {"step": 2}, record(3, 0.25))
+    found = expert_loads.read_loads(folder)
+    np.testing.assert_array_equal(found.steps, [1, 3])
+    np.testing.assert_allclose(found.loads["layer 0"], [[0.5, 1.5], [0.25, 1.75]])
+    np.testing.assert_allclose(found.entropies["layer 0"], [0.1, 0.3])
+    drawn = expert_loads.page(found, "run").axes
+    np.testing.assert_allclose(drawn[0].images[0].get_array(), [[0.25, 1.75], [1, 1]])
+    np.testing.assert_allclose(drawn[1].lines[0].get_ydata(), [1.5, 1.75])
+    with pytest.raises(ConfigError, match=r"has no loads of experts"):
+        expert_loads.read_loads(write_dynamics(tmp_path / "dense", {"step": 1, "gradient_norm": {}}))

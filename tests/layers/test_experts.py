@@ -14,7 +14,7 @@ from zoo.layers.context import Context, DropoutKey
 from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.grouped_product import grouped_product
 from zoo.layers.platform import Platform
-from zoo.layers.routing import assignments, balance_loss, route, router_z_loss, sequence_balance_loss, within_capacity
+from zoo.layers.routing import assignments, balance_loss, route, router_z_loss, sequence_balance_loss
 
 EXPERTS = "model.ffn.experts."
 MOE = {"model.ffn.kind": "moe", "model.ffn.hidden_dim": 12}

@@ -39,6 +39,10 @@ OTHERS = [
     ({"model__position__kind": "relative_bias"}, {"embedding": "embedding", "position/table": "scalar"}),
     ({"model__position__kind": "shaw"}, {"embedding": "embedding", "stack/layers/attention/position/keys": "embedding",
                                          "stack/layers/attention/position/values": "embedding"}),
+    ({"model__position__kind": "rope", "model__ffn__kind": "moe", "model__ffn__experts__shared_dim": 8,
+      "model__ffn__experts__shared_gate": True},
+     {"embedding": "embedding", "stack/layers/ffn/router/kernel": "router", "stack/layers/ffn/shared_gate/kernel": "router"}
+     | {f"stack/layers/ffn/experts/{name}/kernel": "expert" for name in ("gate", "up", "down")}),
     (OBJECTIVES["pairs"], {"embedding": "embedding", "position/table": "embedding", "segments": "embedding",
                            "pooler/kernel": "head", "next_sentence/kernel": "head"}),
     (OBJECTIVES["prefix"] | {"model__embedding__shared": False, "model__position__kind": "rope"},

@@ -19,6 +19,7 @@ POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layer
 MASK_TESTS = ("tests/layers/test_visibility.py",)
 STACK = "zoo/models/stack.py"
 PUBLISHED_TESTS = ("tests/models/test_published.py",)
+ROUTING, EXPERT_TESTS = "zoo/layers/routing.py", "tests/layers/test_experts.py"
 
 MUTANTS = (
     Mutant(
@@ -167,5 +168,40 @@ MUTANTS = (
         'return self.activated(self.projected("gate", x, context), context) * self.projected("up", x, context)',
         'return self.projected("gate", x, context) * self.projected("up", x, context)',
         ("tests/layers/test_feedforward.py",),
+    ),
+    Mutant(
+        "experts: the bias of the choice is part of the gate",
+        ROUTING,
+        "gates = jnp.take_along_axis(scores, chosen, axis=-1)",
+        "gates = jnp.take_along_axis(ranked, chosen, axis=-1)",
+        (f"{EXPERT_TESTS}::test_the_bias_of_the_choice_changes_no_gate",),
+    ),
+    Mutant(
+        "experts: weights are not renormalised",
+        ROUTING,
+        "if experts.renormalise:",
+        "if False:",
+        (f"{EXPERT_TESTS}::test_weights_sum_to_one_only_where_they_are_renormalised",),
+    ),
+    Mutant(
+        "experts: those of losing groups have a score of 0",
+        ROUTING,
+        "ranked, -jnp.inf)",
+        "ranked, 0.0)",
+        (f"{EXPERT_TESTS}::test_experts_of_losing_groups_are_never_chosen",),
+    ),
+    Mutant(
+        "experts: counts of the last part of a batch alone",
+        "zoo/layers/experts.py",
+        "self.sent.set_value(self.sent[...] + sent.sum(axis=(0, 1)))",
+        "self.sent.set_value(sent.sum(axis=(0, 1)))",
+        ("tests/training/test_experts.py::test_biases_follow_the_counts_of_the_whole_batch_however_it_is_processed",),
+    ),
+    Mutant(
+        "experts: optimizers take a stack of matrices for something else",
+        "zoo/models/functional.py",
+        ' - ("expert" in axes)',
+        "",
+        ("tests/training/optimization/test_stacked_experts.py::test_experts_are_hidden_matrices_and_routers_are_not",),
     ),
 )

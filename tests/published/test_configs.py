@@ -158,6 +158,11 @@ PUBLISHED = {
     "qwen3:8b": 8_190_735_360,
     "qwen3:14b": 14_768_307_200,
     "qwen3:32b": 32_762_123_264,
+    "mixtral:8x7b": 46_702_792_704,
+    "mixtral:8x22b": 140_620_634_112,
+    "olmoe:1b-7b": 6_919_161_856,
+    "qwen3_moe:30b-a3b": 30_532_122_624,
+    "qwen3_moe:235b-a22b": 235_093_634_560,
     "roberta:base": 124_697_433,
     "roberta:large": 355_412_057,
     # The reference counts its fixed table of sines as parameters: 1536 positions of 64.

@@ -181,8 +181,8 @@ def feed_forward(config, params, x, rows=None):
 
 
 def chosen_experts(experts, logits, bias):
-    """DeepSeek-AI 2024 (V3), eq. 12 to 16 and section 2.1.2, token by token: the weight of every expert,
-    0 for those that are not chosen, and the scores [N, E].
+    """DeepSeek-AI 2024 (V3), eq. 12 to 16 and section 2.1.2, token by token: the weight of every
+    expert, 0 for those that are not chosen, and the scores [N, E].
     """
     scores = 1 / (1 + np.exp(-logits)) if experts.scores == "sigmoid" else np.exp(logits)
     if experts.scores == "softmax":

@@ -214,13 +214,13 @@ def _layers(
 
 
 def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
-    """Returns the fields of experts at the new size: at most 16, and about the same share of them for each
-    token.
+    """Returns the fields of experts at the new size: 8, or 4 where there are few, and at least two of
+    them for each token if there were.
     """
     if seen["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
         return {}
     given = {name: seen[f"{EXPERTS}.{name}"] for name in ("number", "per_token", "groups", "chosen_groups")}
-    number, groups = min(given["number"], 16), min(given["groups"], 4)
+    number, groups = min(given["number"], 8 if given["number"] > 8 else 4), min(given["groups"], 4)
     changes = {
         "number": number,
         "per_token": max(min(given["per_token"], 2), round(given["per_token"] / given["number"] * number)),

@@ -15,7 +15,7 @@ EXPERT = re.compile(r"(.*layer \d+) expert (\d+)")
 
 
 class Loads(NamedTuple):
-    """What the experts of a run recorded.
+    """Loads and entropies that a run recorded.
 
     Attributes:
         steps: [S], numbers of the updates.

@@ -318,8 +318,8 @@ class Match:
     """Gives every arm the size of the first one, to within 1 %, by adjusting one field.
 
     Attributes:
-        what: "parameters" (the total, with all experts; also "total_parameters") or "flops" (per token,
-            with the experts that a token is sent to; also "active_flops").
+        what: "parameters" (the total, with all experts; also "total_parameters") or "flops" (per
+            token, with the experts that a token is sent to; also "active_flops").
         field: an integer field that the size grows with, e.g. model.ffn.hidden_dim or
             model.num_layers.
     """

@@ -38,8 +38,8 @@ MakeFeedForward = Callable[..., nnx.Module]
 
 
 def stacked_experts(layer: nnx.Module, number: int) -> nnx.Module:
-    """Gives all linear maps of a feed-forward layer a leading dimension of experts, in place. What else
-    the layer learns, such as the numbers of xIELU, is shared by its experts.
+    """Gives all linear maps of a feed-forward layer a leading dimension of experts, in place. What
+    else the layer learns, such as the numbers of xIELU, is shared by its experts.
     """
     for _, linear in list(nnx.iter_modules(layer)):
         if not isinstance(linear, Linear):
@@ -68,19 +68,21 @@ def _of_each(initializer: Initializer) -> Initializer:
 
 
 class MixtureOfExperts(nnx.Module):
-    """y = sum over the chosen i of g_i E_i(x), plus g_s S(x) with a shared expert S (Shazeer et al. 2017;
-    Fedus et al. 2021; Dai et al. 2024, eq. 3 to 8).
+    """y = sum over the chosen i of g_i f_i(x), plus g_s f_s(x) with a shared expert (Shazeer et al.
+    2017; Fedus et al. 2021; Dai et al. 2024, eq. 3 to 8).
 
-    Each E_i is a feed-forward layer of `experts.kind` and F hidden units. The router's logits are x R,
-    R [D, E], in float32; `zoo.layers.routing.route` makes the choice and the gates g of them. S has
-    `experts.shared_dim` hidden units; its weight g_s is 1, or sigmoid(x v) with `experts.shared_gate`
-    (Qwen 1.5 MoE). No token is dropped without a capacity, so what a token gets does not depend on the
-    other rows.
+    Each f_i is a feed-forward layer of `experts.kind` and F hidden units. The logits of the router are
+    W_router x, one for each expert, in float32; the choice and the gates g are made of them
+    (`zoo.layers.routing.route`). The shared expert f_s has `experts.shared_dim` hidden units; its
+    weight g_s is 1, or sigmoid(w x) with `experts.shared_gate` (Qwen 1.5 MoE). No token is dropped
+    without a capacity, so what a token gets does not depend on the other rows.
 
-    With a capacity factor c, in training only, an expert takes the first ceil(c k T / E) tokens of each
-    row that are sent to it; what others would have got from it is 0.
+    With a capacity factor c, in training only, an expert takes the first c k T / e tokens of each row
+    that are sent to it, rounded up, with k of e experts per token; what others would have got from it
+    is 0.
 
-    With `experts.bias_rate` r, the choice is made by scores with a bias b [E]. After every update
+    With `experts.bias_rate` r, the choice is made by scores with a bias b_i of each expert. After
+    every update
 
         b_i <- b_i + r sign(mean_j n_j - n_i)
 
@@ -127,8 +129,8 @@ class MixtureOfExperts(nnx.Module):
         return y
 
     def logits(self, x: Float[Array, "B T D"], context: Context) -> Float[Array, "B T E"]:
-        """Returns the logits of the router, in float32; in training with jitter, a factor on each input
-        that is uniform from 1 - j to 1 + j (Fedus et al. 2021, section 2.4), and normal noise.
+        """Returns the logits of the router, in float32; in training with jitter, a factor on each
+        input that is uniform from 1 - j to 1 + j (Fedus et al. 2021, section 2.4), and normal noise.
         """
         experts, key, wide = self.config.ffn.experts, context.dropout_key, x.astype(jnp.float32)
         noisy = context.training and key is not None
@@ -161,8 +163,8 @@ class MixtureOfExperts(nnx.Module):
         return y if self.experts.down.bias is None else self._biased(y, weights_of(routing))
 
     def _chosen_by_experts(self, x: Array, logits: Array, there: Bool[Array, "B T"], context: Context) -> Array:
-        """Returns the outputs where every expert takes the k T / E tokens of a row that have the largest
-        scores (Zhou et al. 2022, section 3.2). All experts have the same number of tokens.
+        """Returns the outputs where every expert takes the k T / E tokens of a row that have the
+        largest scores (Zhou et al. 2022, section 3.2). All experts have the same number of tokens.
         """
         experts, length = self.config.ffn.experts, x.shape[1]
         scores = jnp.where(there[..., None], score_shares(router_scores(logits, experts.scores)), 0)
@@ -201,8 +203,8 @@ class MixtureOfExperts(nnx.Module):
 
 
 def router_initializer(config: ResolvedConfig) -> Initializer:
-    """Returns the initializer of a router's matrix, whose number of outputs does not grow with D: under
-    muP it stays as large as at the base, like the output matrix (`zoo.layers.parametrization`).
+    """Returns the initializer of a router's matrix, whose number of outputs does not grow with D:
+    under muP it stays as large as at the base, like the output matrix (`zoo.layers.parametrization`).
     """
     return kernel_initializer(config, output_gain(config, config.ffn.experts.number))
 
@@ -220,8 +222,8 @@ def outputs_by_token(
     gates: Float[Array, "B T k"],
     context: Context,
 ) -> Float[Array, "B T D"]:
-    """Returns the sum over the chosen experts of their weighted outputs, without the last bias; of a part
-    of the hidden units, that part's share of it.
+    """Returns the sum over the chosen experts of their weighted outputs, without the last bias; of a
+    part of the hidden units, that part's share of it.
     """
     assigned = chosen.reshape(-1)
     # Rows in the order of their experts.
@@ -258,8 +260,8 @@ def _of_groups(experts: nnx.Module, rows: Array, sizes: Array, context: Context)
 
 
 def _specs(experts: nnx.Module, divided: bool) -> dict[str, Any]:
-    """Returns how the parameters of the experts are divided where the products are made: the hidden units
-    over the tensor axis if `divided`, and nothing else.
+    """Returns how the parameters of the experts are divided where the products are made: the hidden
+    units over the tensor axis if `divided`, and nothing else.
     """
 
     def spec(variable: nnx.Variable) -> PartitionSpec:
@@ -271,8 +273,8 @@ def _specs(experts: nnx.Module, divided: bool) -> dict[str, Any]:
 
 
 def _record(routing: Routing, sent: Array, taken: Array, there: Array) -> dict[str, Any]:
-    """Returns sums over the tokens: how many each expert is sent, the entropy of the router, and how many
-    of the assignments are dropped.
+    """Returns sums over the tokens: how many each expert is sent, the entropy of the router, and how
+    many of the assignments are dropped.
     """
     counted, assigned = there.sum().astype(jnp.float32), sent.sum()
     shares = jax.lax.stop_gradient(routing.shares)

@@ -21,8 +21,8 @@ def hidden_dim(config: ResolvedConfig) -> int:
     """Returns F: `ffn.hidden_dim`, or 2/3 of it for a gated kind with `ffn.match_parameters`, times
     `ffn.dim_multiplier` and rounded up to a multiple of `ffn.multiple_of` (Touvron et al. 2023).
 
-    A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2). In a mixture of
-    experts it is the width of one expert.
+    A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2). In a mixture
+    of experts it is the width of one expert.
     """
     values = {name: config.ffn[name] for name in WIDTH_FIELDS}
     return hidden_width(**values | {"kind": unit_kind(config.ffn.kind, config.ffn.experts.kind)})

@@ -14,8 +14,8 @@ SMALLEST_BLOCK, LARGEST_BLOCK = 8, 256
 def grouped_product(
     x: Float[Array, "N I"], w: Float[Array, "E I O"], sizes: Int[Array, " E"], platform: Platform | None = None
 ) -> Float[Array, "N O"]:
-    """Returns y with y_n = x_n W_e for the rows n of group e: the first `sizes[0]` rows are of group 0,
-    the next `sizes[1]` of group 1, and so on. The sizes add up to N.
+    """Returns y with y_n = x_n W_e for the rows n of group e: the first `sizes[0]` rows are of group
+    0, the next `sizes[1]` of group 1, and so on. The sizes add up to N.
 
     On accelerators it is `jax.lax.ragged_dot`. XLA's CPU backend computes that as a product of all
     rows with all matrices, E / k times the work for k experts per token, so there blocks of rows are
@@ -33,7 +33,7 @@ def grouped_product(
 
 
 def _block_size(rows: int, groups: int) -> int:
-    """Returns about a quarter of the mean size of a group, so that little of the last block is lost."""
+    """Returns about a quarter of the mean size of a group: little of its last block is lost."""
     size = SMALLEST_BLOCK
     while size < LARGEST_BLOCK and 8 * size * groups <= rows:
         size *= 2
@@ -55,7 +55,7 @@ class _Blocks:
         self.count = self.last[-1]
 
     def __call__(self, block: Int[Array, ""]) -> tuple[Array, Array, Array]:
-        """Returns (number of the group of a block, its first row, bool: which of its rows are in it)."""
+        """Returns (group of a block, its first row, which of its rows are in the group)."""
         group = jnp.searchsorted(self.last, block, side="right")
         offset = (block - (self.last[group] - -(-self.sizes[group] // self.size))) * self.size
         inside = offset + jnp.arange(self.size) < self.sizes[group]
@@ -103,8 +103,8 @@ _by_blocks.defvjp(_forward, _backward)
 
 @jax.custom_vjp
 def permuted(x: Float[Array, "N D"], order: Int[Array, " N"], inverse: Int[Array, " N"]) -> Float[Array, "N D"]:
-    """Returns x[order]. Its gradient is a look-up by the inverse permutation, where that of an ordinary
-    look-up would add rows one after the other.
+    """Returns x[order]. Its gradient is a look-up by the inverse permutation, where that of an
+    ordinary look-up would add rows one after the other.
     """
     del inverse
     return x[order]

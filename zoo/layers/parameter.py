@@ -32,8 +32,8 @@ def parameter(
 
     Args:
         shape: its shape, for one layer.
-        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab", "expert"),
-            which `zoo.training.mesh` maps to mesh axes; a dimension None is never split.
+        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab",
+            "expert"), which `zoo.training.mesh` maps to mesh axes; a dimension None is never split.
         initializer: function of (key, shape).
         role: what it is for, of `zoo.config.ROLES`, by which the optimizer's groups may select it; by
             default "matrix" with two or more dimensions, else "vector".

@@ -9,7 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 from zoo.config import ResolvedConfig
 
 SMALLEST_SUM = 1e-20
-"""Added to the sum of the chosen scores before it divides them (DeepSeek-AI 2024, V3's published code)."""
+"""Added to the sum of the chosen scores before it divides them (DeepSeek-AI 2024, V3's published
+code)."""
 
 
 class Routing(NamedTuple):
@@ -27,7 +28,9 @@ class Routing(NamedTuple):
 
 
 def router_scores(logits: Float[Array, "B T E"], kind: str) -> Float[Array, "B T E"]:
-    """Returns softmax(logits) over the experts, or the sigmoid of each (DeepSeek-AI 2024, V3, eq. 15)."""
+    """Returns softmax(logits) over the experts, or the sigmoid of each (DeepSeek-AI 2024, V3, eq.
+    15).
+    """
     return jax.nn.softmax(logits, axis=-1) if kind == "softmax" else jax.nn.sigmoid(logits)
 
 
@@ -91,8 +94,8 @@ def within_capacity(chosen: Int[Array, "B T k"], sent: Float[Array, "B T E"], ca
 
 
 def balance_loss(shares: Float[Array, "B T E"], sent: Float[Array, "B T E"], there: Bool[Array, "B T"]) -> Array:
-    """Returns E sum_i f_i P_i: f_i is the share of all assignments that expert i has, P_i the mean of its
-    share of the scores, over all tokens (Fedus et al. 2021, eq. 4 to 6, with k experts per token).
+    """Returns E sum_i f_i P_i: f_i is the share of all assignments that expert i has, P_i the mean of
+    its share of the scores, over all tokens (Fedus et al. 2021, eq. 4 to 6, with k experts per token).
 
     It is 1 where both are uniform. No gradient flows through f.
     """
@@ -102,7 +105,9 @@ def balance_loss(shares: Float[Array, "B T E"], sent: Float[Array, "B T E"], the
 def sequence_balance_loss(
     shares: Float[Array, "B T E"], sent: Float[Array, "B T E"], there: Bool[Array, "B T"]
 ) -> Array:
-    """Returns the mean over the rows of E sum_i f_i P_i within each (DeepSeek-AI 2024, V3, eq. 17 to 20)."""
+    """Returns the mean over the rows of E sum_i f_i P_i within each (DeepSeek-AI 2024, V3, eq. 17 to
+    20).
+    """
     rows = there.any(axis=1)
     losses = _balance(shares, sent, there, axes=(1,))
     return jnp.where(rows, losses, 0).sum() / jnp.maximum(rows.sum(), 1)
@@ -117,7 +122,9 @@ def _balance(shares: Array, sent: Array, there: Array, axes: tuple[int, ...]) ->
 
 
 def router_z_loss(logits: Float[Array, "B T E"], there: Bool[Array, "B T"]) -> Array:
-    """Returns the mean over the tokens of (log sum_i exp(logit_i))^2 (Zoph et al. 2022, ST-MoE, eq. 5)."""
+    """Returns the mean over the tokens of (log sum_i exp(logit_i))^2 (Zoph et al. 2022, ST-MoE, eq.
+    5).
+    """
     squares = jnp.square(jax.nn.logsumexp(logits, axis=-1))
     return jnp.where(there, squares, 0).sum() / jnp.maximum(there.sum(), 1)
 

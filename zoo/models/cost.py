@@ -21,8 +21,8 @@ class Cost:
     Attributes:
         parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions,
             segments, characters), "heads" (parameters that turn hidden states into scores),
-            "generator", where there is one, and "body" (the rest). A shared parameter counts once. With
-            experts also "active": those that are applied to a token, k of the E experts.
+            "generator", where there is one, and "body" (the rest). A shared parameter counts once.
+            With experts also "active": those that are applied to a token, k of the E experts.
         blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the
             total.
         flops_per_token: floating-point operations of one training step per token of a row, forward

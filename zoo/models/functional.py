@@ -141,7 +141,9 @@ def initialise_statistics(module: nnx.Module, seed: int | Integer[Array, ""]) ->
 
 
 def adds(module: nnx.Module) -> Stats:
-    """Returns which statistics are counts that every forward pass adds to, as a nested dict of bools."""
+    """Returns which statistics are counts that every forward pass adds to, as a nested dict of
+    bools.
+    """
     return unflatten(
         {"/".join(path): variable.get_metadata("adds") for path, variable in _leaves(module, Statistic)}, "/"
     )
@@ -154,7 +156,8 @@ def balanced(module: nnx.Module, stats: Stats, trained: Params | None = None) ->
     Args:
         module: the abstract model.
         stats: statistics after the forward passes of the whole batch.
-        trained: which parameters are trained, as of `trainable_mask`; biases of layers that are not stay.
+        trained: which parameters are trained, as of `trainable_mask`; biases of layers that are not
+            stay.
     """
     values, mask = flatten(stats, "/"), None if trained is None else flatten(trained, "/")
     for path, variable in _leaves(module, Statistic):

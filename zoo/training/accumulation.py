@@ -135,8 +135,8 @@ def accumulate_gradients(
 
 
 def _by_group(value_and_gradient: Callable, groups: DataGroups) -> Callable:
-    """Returns `value_and_gradient` of the rows of each group, with leading axes [G]; the statistics have
-    none.
+    """Returns `value_and_gradient` of the rows of each group, with leading axes [G]; the statistics
+    have none.
     """
     across = ActivationSharding(groups.mesh, (DATA_AXIS,))
     stats_axes = jax.tree.map(lambda one: 0 if one else None, groups.adds)

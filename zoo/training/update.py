@@ -38,8 +38,8 @@ Metrics = dict[str, Array]
 
 
 def uses_dropout(config: ResolvedConfig) -> bool:
-    """Returns whether any part of the model draws random numbers in training: it has a dropout rate, or
-    jitter or noise of a router, above 0.
+    """Returns whether any part of the model draws random numbers in training: it has a dropout rate,
+    or jitter or noise of a router, above 0.
     """
     names = ("dropout", "jitter", "noise")
     return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] in names)

@@ -44,8 +44,8 @@ PAIRS = {
     "model.position.kind": "learned",
 }
 DIFFUSION = WITHOUT_DROPOUT | {"model.architecture": "encoder", "objective.kind": "masked_diffusion"}
-# Its biases follow counts over both parts of a batch and all devices, and move far enough to change the
-# choices of the next update.
+# Its biases follow counts over both parts of a batch and all devices, and move far enough to change
+# the choices of the next update.
 EXPERTS = WITHOUT_DROPOUT | {
     "model.ffn.kind": "moe",
     "model.ffn.hidden_dim": 16,

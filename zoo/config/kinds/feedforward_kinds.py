@@ -186,7 +186,7 @@ def hidden_width(kind: str, hidden_dim: int, match_parameters: bool, dim_multipl
 
 
 def unit_kind(kind: str, experts: str) -> str:
-    """Returns the kind of the layers that have hidden units: `kind`, or that of a mixture's experts."""
+    """Returns the kind of the layers that have hidden units: `kind`, or that of the experts."""
     return experts if kind in FEED_FORWARD_KINDS.having("experts") else kind
 
 

@@ -45,7 +45,8 @@ def _candidates(start: int, target: float, at: Callable[[int], float], minimum: 
     for _ in range(MAX_SECANT_STEPS):
         yield current
         slope = (at(previous) - at(current)) / (previous - current)
-        # Rounded widths grow in steps: where neighbours are equally large, the size is taken to be proportional.
+        # Rounded widths grow in steps: where neighbours are equally large, the size is taken to be
+        # proportional.
         guess = current + (target - at(current)) / slope if slope > 0 else current * target / at(current)
         following = max(minimum, round(guess))
         if following == current:
