@@ -53,7 +53,7 @@ def get_config(argument: str = "base"):
             "data.tokenizer.vocab_size": 50264,
             "data.sequence_length": 512,
             "data.batch_size": 8000,
-            "training.microbatch_size": 200,
+            "training.microbatch_size": 50,
             "training.steps": 500_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,

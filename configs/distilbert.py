@@ -43,7 +43,7 @@ def get_config(argument: str = "base"):
             "data.tokenizer.vocab_size": 30522,
             "data.sequence_length": 512,
             "data.batch_size": 4000,
-            "training.microbatch_size": 200,
+            "training.microbatch_size": 100,
             "training.steps": 6500,
             "optimizer.learning_rate": 5e-4,
             "optimizer.beta2": 0.98,

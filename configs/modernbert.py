@@ -35,7 +35,7 @@ SIZES = {
     | {
         "optimizer.learning_rate": 5e-4,
         "data.batch_size": 4928,
-        "training.microbatch_size": 56,
+        "training.microbatch_size": 14,
         "training.steps": 340_600,
         "schedule.warmup_steps": 396,
     },
@@ -76,7 +76,7 @@ def get_config(argument: str = "base"):
             "data.sequence_length": 1024,
             "data.isolate_documents": True,
             "data.batch_size": 4608,
-            "training.microbatch_size": 96,
+            "training.microbatch_size": 24,
             "training.steps": 364_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,

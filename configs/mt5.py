@@ -61,6 +61,8 @@ def get_config(argument: str = "small"):
             "data.tokenizer.lowercase": False,
             "data.sequence_length": 1137,
             "data.batch_size": 1024,
+            "training.microbatch_size": 16,
+            "mesh.fsdp": -1,
             "training.steps": 1_000_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,

@@ -81,6 +81,8 @@ def get_config(argument: str = "small"):
             "data.tokenizer.lowercase": False,
             "data.sequence_length": 568,
             "data.batch_size": 2048,
+            "training.microbatch_size": 64,
+            "mesh.fsdp": -1,
             "training.steps": 1_000_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,

@@ -20,6 +20,7 @@ SPECS = [
 SIZE_FIELDS = {
     "model.dim",
     "model.num_layers",
+    "mesh.fsdp",
     # Counts updates of the budget.
     "optimizer.ademamix_warmup",
     "model.vocab_size",

@@ -13,8 +13,9 @@ from zoo.config.kinds import KIND_TABLES
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
-from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch
+from zoo.resources.abstract_run import PlaceholderTokenizer, abstract_batch, abstract_program, lowered_step
 from zoo.resources.compiled_program import CompiledProgram
+from zoo.resources.resource_plan import config_for, make_plan
 from zoo.resources.target_devices import compile_for, target_devices
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
@@ -22,19 +23,19 @@ from zoo.variants.variant import BASELINES, of_kind
 
 SIZES = TINY | {
     "model.dim": 64, "model.ffn.hidden_dim": 128, "data.sequence_length": 64, "data.batch_size": 8,
-    "model.dtype": "bfloat16", "mesh.fsdp": 2,
+    "model.dtype": "bfloat16", "model.scan_layers": True, "mesh.fsdp": 2,
 }  # fmt: skip
 BASES = {
     "decoder": SIZES,
     "encoder": SIZES | {"model.architecture": "encoder", "objective.kind": "masked"},
     "encoder_decoder": SIZES | {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
-    "elmo": SIZES | TINY_ELMO,
+    "elmo": {path: value for path, value in SIZES.items() if path != "model.scan_layers"} | TINY_ELMO,
 }
 TABLES = (
     "objective.kind", "model.attention.kind", "model.norm.placement", "model.position.kind", "model.norm.kind",
     "model.ffn.kind", "model.convolution.kind", "optimizer.kind", "schedule.kind",
 )  # fmt: skip
-PARTS = 5
+PARTS = 8
 B, T = SIZES["data.batch_size"], SIZES["data.sequence_length"]
 # Batches whose shape depends on the data, at one size: (shape, type).
 OTHER_BATCHES = {
@@ -127,6 +128,29 @@ def test_every_kind_is_part_of_a_combination():
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_kind_compiles_for_tpus(part):
     assert list(failures(combinations()[part::PARTS], "v5e")) == []
+
+
+DEEP = {"model.num_layers": 6, "data.batch_size": 16}
+PLANNED = {
+    "unrolled": DEEP | {"model.scan_layers": False},
+    "scanned": DEEP,
+    "in parts": DEEP | {"training.microbatch_size": 4},
+    "recomputed": DEEP | {"model.remat": "full"},
+    "both sides": {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
+}
+
+
+@pytest.mark.aot(reason="plans are compared with the compiler's own sizes")
+@has_compiler_for("v5e")
+@pytest.mark.parametrize("name", PLANNED)
+def test_plans_name_the_memory_of_the_compiled_program(name):
+    """One device of the process stands for one TPU; deep unrolled stacks are extended."""
+    config = config_for(resolved(PLANNED[name] | {"mesh.fsdp": 1}), "v5e")
+    program = abstract_program(config, target_devices("v5e", 1))
+    peak = compile_for("tpu", lowered_step(config, program)).memory_analysis().peak_memory_in_bytes
+    plan = make_plan(config, "v5e")
+    assert plan.simulated == ""
+    assert plan.memory == pytest.approx(peak, rel=0.15 if name == "unrolled" else 1e-6)
 
 
 @pytest.mark.aot(reason="a sample of the kinds is compiled for GPUs")

@@ -197,7 +197,8 @@ class SoftmaxAttention(Attention):
             "dropout": "dropout on the probabilities" * (config.dropout > 0 and context.dropout_key is not None),
             "softcap": "a soft-cap on the scores" * (config.softcap > 0),
             "sinks": "sinks" * (scoring.sinks is not None),
-            "weights": self.weighting or "weights of its own" * (scoring.weigh is not None),
+            "weights": self.weighting
+            or "weights of its own" * (scoring.weigh is not None or scoring.subtracted is not None),
             "value": "a bias on the values" * position.has_value_bias,
             "padding": "rows that may have padding" * (not context.causal and not context.no_padding),
             "prefix": "a prefix that all tokens see" * (context.causal and context.prefix > 0),
