@@ -161,3 +161,17 @@ class TestCompiled:
         assert measured["kernels"] == {"__cudnn$fmhaSoftmax": 3, "__cudnn$fmhaSoftmaxBackward": 3}
         # XLA sums the gradients of matrices as the products give them, in bfloat16.
         assert 2 * 2 * plan["parameters"] * 3 / 4 < measured["wire"]["all-reduce"] < 2 * 4 * plan["parameters"] * 3 / 4
+
+    @has_compiler_for("v5e")
+    @pytest.mark.parametrize(("remat", "forward"), [("products", 1), ("full", 2)])
+    def test_attention_on_tpus_is_splash_attention(self, remat, forward):
+        """Each of three layers has a forward kernel and two backward ones."""
+        fields = {
+            "model.scan_layers": "true", "model.num_layers": 3, "model.remat": remat, "mesh.fsdp": 2, "mesh.tensor": 2,
+            "data.sequence_length": 256, "model.position.max_length": 256, "data.isolate_documents": "true",
+        }  # fmt: skip
+        words = [f"--config.{name}={value}" for name, value in fields.items()]
+        plan = self.plan("configs/gpt2.py:smoke", "--device", "v5e", "--devices", "4", *words)
+        assert plan["kernel"] == "splash"
+        (stage,) = plan["stages"]
+        assert stage["measured"]["kernels"] == {"tpu_custom_call": 3 * (forward + 2)}

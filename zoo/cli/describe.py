@@ -66,6 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         listing.set_defaults(handler=run_list, kind=kind)
 
 
+IMPLEMENTATION = "model.attention.implementation"
 # Read by the gated kinds of feed-forward layers.
 MATCH_PARAMETERS = "model.ffn.match_parameters"
 
@@ -205,7 +206,26 @@ def _lines(name: str, paths: list[str]) -> list[str]:
         return [described]
     fields = fields or [field for field in FIELDS if field.choices and name in field.choices]
     about = [text for field in fields for text in describe_field(field)]
+    if [field.path for field in fields] == [IMPLEMENTATION]:
+        about += ["", *_kernel_lines()]
     return [*entry.lines, *([""] if about else []), *about] if entry else about
+
+
+def _kernel_lines() -> list[str]:
+    """Returns lines about the attention kernels that variants get on each platform."""
+    from zoo.variants.kernel_table import PLATFORMS, kernel_table
+
+    lines = [
+        f"kernels that auto takes on a {', a '.join(PLATFORMS)}, with the reason where it is not the fused one, for a "
+        "GPT-2 small in bfloat16:"
+    ]
+    for kernels, names in kernel_table().items():
+        lines.append("    " + "; ".join(f"{name} {kernel}" for name, kernel in zip(PLATFORMS, kernels, strict=True)))
+        lines.append(
+            textwrap.fill(", ".join(names), 110, initial_indent=" " * 8, subsequent_indent=" " * 8,
+                          break_on_hyphens=False)
+        )  # fmt: skip
+    return lines
 
 
 def _list_variants(as_json: bool) -> None:

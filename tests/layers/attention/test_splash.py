@@ -1,6 +1,11 @@
 """Splash attention, in Pallas' interpreter, against the kernel that holds all scores."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -140,3 +145,17 @@ def test_members_of_a_population_are_computed_at_once():
 
     for one, other in zip(attend("splash"), attend("einsum"), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=0)
+
+
+@pytest.mark.promise(reason="programs for several devices are compiled")
+def test_gradients_on_a_mesh_are_those_of_one_device():
+    """Rows are divided over the data axis, or groups of them by `jax.vmap`, and heads over the tensor
+    axis if it divides those of keys.
+    """
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "4", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, Path(__file__).with_name("splash_on_a_mesh.py")]
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    found = json.loads(completed.stdout.splitlines()[-1])
+    assert found.keys() == {"heads divided", "heads whole", "groups"}
+    assert max(found.values()) < 1e-5
