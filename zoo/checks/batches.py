@@ -11,23 +11,29 @@ from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 EMPTY = -1
 
 
-def ragged_rows(rows: int = 8, width: int = 17) -> np.ndarray:
+def ragged_rows(rows: int = 8, width: int = 17, last_empty: bool = True) -> np.ndarray:
     """Returns rows of random bytes with increasing numbers of empty slots at their ends, the last one
-    all empty, so that a mean of means would be wrong: [rows, width].
+    all empty if it is asked for, so that a mean of means would be wrong: [rows, width].
     """
     tokens = np.random.default_rng(0).integers(0, 256, (rows, width), np.int32)
     for row in range(rows):
-        tokens[row, width - 2 * row if 2 * row < width else 1 :] = EMPTY
-    tokens[-1] = EMPTY
+        tokens[row, max(2, width - 2 * row) :] = EMPTY
+    if last_empty:
+        tokens[-1] = EMPTY
     return tokens
 
 
-def batch_of(config: ResolvedConfig) -> dict[str, Any]:
+def batch_of(config: ResolvedConfig, last_empty: bool = True) -> dict[str, Any]:
     """Returns a training batch with decreasing numbers of scored tokens in its rows, in the form that
     the objective of a config reads.
+
+    Args:
+        config: the resolved config.
+        last_empty: whether the last row has no token. Terms that layers add to the loss are averaged
+            over rows, and such a row, which no training batch has, would count in some parts of it.
     """
     T = config.data.sequence_length
-    tokens = ragged_rows(config.data.batch_size, T + 1)
+    tokens = ragged_rows(config.data.batch_size, T + 1, last_empty)
     if config.objective.kind == "translation":
         return {"source": tokens[::-1, : T // 2 + 1], "targets": tokens}
     corruption = make_corruption(config, ByteTokenizer())

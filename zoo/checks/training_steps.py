@@ -49,6 +49,10 @@ def program_of(subject: Subject, config: ResolvedConfig, devices: int = 1) -> Pr
     return make_program(config, make_model(config), subject.objective(config), mesh)
 
 
+def _batch(subject: Subject, config: ResolvedConfig) -> dict[str, Any]:
+    return batch_of(config, last_empty=not subject.kind.loss_terms)
+
+
 def quick_step(program: Program) -> Callable[..., Any]:
     """Returns the train step of a program, which compiles faster and leaves the state as it is."""
     arguments = shardings_of(program.abstract_state), batch_sharding(program.mesh), program.constants.shardings
@@ -116,14 +120,14 @@ def _single(subject: Subject) -> tuple[Program, Callable[..., Any], tuple[Any, l
     config = subject.config(settings_of(subject))
     program = program_of(subject, config)
     step, state = quick_step(program), first_state(subject, program)
-    return program, step, updated(program, step, state, program.constants(0), batch_of(config))
+    return program, step, updated(program, step, state, program.constants(0), _batch(subject, config))
 
 
 def _same_as_single(subject: Subject, config: ResolvedConfig, devices: int) -> str:
     *_, expected = _single(subject)
     program = program_of(subject, config, devices)
     state, constants = first_state(subject, program), program.constants(0)
-    found = updated(program, quick_step(program), state, constants, batch_of(config))
+    found = updated(program, quick_step(program), state, constants, _batch(subject, config))
     whole = subject.kind.path != "optimizer.kind"
     worst = require_same_update(found, expected, tolerance_of(subject), whole)
     return f"two updates agree, to {worst:.0e} of the largest"
@@ -148,7 +152,7 @@ def population(subject: Subject) -> str:
     """Runs that are trained together, with other seeds and other numbers, each equal a run alone."""
     program, step, first = _single(subject)
     other = subject.config(settings_of(subject) | _other_numbers(subject))
-    batch = batch_of(other)
+    batch = _batch(subject, other)
     constants = [program.constants(0), program.constants(1, other)]
     together = make_executor(program, constants, "map")
     states = together.combine([first_state(subject, program, seed) for seed in (0, 1)])
@@ -188,7 +192,7 @@ def resume(subject: Subject) -> str:
     """
     program, step, (state, _) = _single(subject)
     config = subject.config(settings_of(subject))
-    again, batch = program_of(subject, config), batch_of(config)
+    again, batch = program_of(subject, config), _batch(subject, config)
     constants = program.constants(0)
     with tempfile.TemporaryDirectory(prefix="zoo-check-") as folder:
         checkpoints = Checkpoints(Path(folder), 1, lambda line: None)
