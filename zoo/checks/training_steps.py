@@ -30,7 +30,9 @@ MESH = {"mesh.fsdp": 2, "mesh.tensor": 2}
 # With a large epsilon Adam's update is proportional to the gradient, like SGD's, so that rounding of
 # small gradients does not decide its sign.
 PROPORTIONAL = {"optimizer.epsilon": 1.0, "optimizer.learning_rate": 0.5}
-TOLERANCE = 2e-5
+# Two updates amplify rounding: measured up to 4e-5. The moments of the optimizer show the gradient of
+# every array at its own scale.
+TOLERANCE, OF_MOMENTS = 2e-4, 2e-3
 
 
 def settings_of(subject: Subject) -> dict[str, Any]:
@@ -110,6 +112,7 @@ def require_same_update(
     if not parameters:
         return tolerance
     worst = require_close_trees(found[0]["params"], expected[0]["params"], tolerance, "a parameter differs", 1e-7)
+    require_close_trees(found[0]["optimizer"], expected[0]["optimizer"], OF_MOMENTS, "a gradient differs", 1e-6)
     statistics = require_close_trees(found[0]["stats"], expected[0]["stats"], 1e-3, "a statistic differs", 1e-7)
     return max(worst, statistics)
 
