@@ -166,6 +166,11 @@ class CLASS(plugin.Attention):
         return (y * self.config.scale).astype(projected[0].dtype)
 
     @staticmethod
+    def state_bytes(layer):
+        """Returns the bytes that a cache keeps of a row, whatever the number of its tokens."""
+        return 4 * layer.attention.num_heads * layer.attention.head_dim**2
+
+    @staticmethod
     def product_flops(layer, queries, keys):
         """Returns the operations beyond the products with weight matrices."""
         return 4 * layer.attention.num_heads * layer.attention.head_dim * queries * keys

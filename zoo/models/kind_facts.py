@@ -67,9 +67,12 @@ def _resolved(changes: dict[str, Any]) -> configs.ResolvedConfig:
 
 def _cache(config: configs.ResolvedConfig) -> str:
     model = configs.side(config.model, "decoder") if config.model.architecture == "encoder_decoder" else config.model
-    if not cost.cached_numbers(model, 1):
-        return "of one size, whatever the number of tokens"
-    return f"{ATTENTION_KINDS.code_of(model.attention.kind).cache_formula} numbers per token and layer"
+    mixer = ATTENTION_KINDS.code_of(model.attention.kind)
+    parts = [f"{mixer.cache_formula} numbers per token and layer"] if cost.cached_numbers(model, 1) else []
+    if held := mixer.state_bytes(model):
+        H, K = model.attention.num_heads, model.attention.head_dim
+        parts.append(f"{held:,} bytes per text and layer, whatever its length (with H = {H}, K = {K})")
+    return ", and ".join(parts) or "of one size, whatever the number of tokens"
 
 
 def facts_file(folder: Path, name: str) -> Path:
