@@ -1,6 +1,4 @@
-"""What a report says of itself as a document: when and on what its runs were trained, by which
-code.
-"""
+"""The report as a document: when and on what its runs were trained, and by which code."""
 
 import datetime
 import shlex
