@@ -6,7 +6,9 @@ In Python (docs/python.md):
     config = zoo.load_config("configs/llama.py:tiny", {"training.steps": 200})
     model = zoo.train(config, "runs/second")
     frame = zoo.compare(["runs/first", "runs/second"])
-    answer = zoo.differences("runs/sweep", baseline="norm=pre")
+    vary = {"model.norm.kind": ["rmsnorm", "layernorm"]}
+    answer = zoo.sweep("configs/llama.py:tiny", vary=vary, seeds=3)
+    again = zoo.differences(answer.attrs["folder"], baseline="norm.kind=layernorm")
 """
 
 import importlib
@@ -22,8 +24,10 @@ _LAZY = {
     "compare": "zoo.lab.results.frames",
     "differences": "zoo.lab.results.frames",
     "verdict": "zoo.lab.results.frames",
+    "plan": "zoo.inference.sweeps",
+    "sweep": "zoo.inference.sweeps",
 }
-__all__ = ["__version__", "compare", "differences", "load", "load_config", "train", "verdict"]
+__all__ = ["__version__", "compare", "differences", "load", "load_config", "plan", "sweep", "train", "verdict"]
 
 
 def __getattr__(name: str) -> _Any:
