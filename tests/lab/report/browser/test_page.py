@@ -235,6 +235,9 @@ def test_all_tabs_are_printed_with_their_figures(page):
     page.call("Emulation.setEmulatedMedia", media="print")
     assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
     assert len(panels(page)) == 9
+    # As wide as the paper, and no table is wider.
+    page.resize(1030, 900)
+    assert page.run("document.documentElement.scrollWidth") <= 1030
     page.call("Emulation.setEmulatedMedia", media="")
     page.run("window.dispatchEvent(new Event('afterprint'))")
     assert panels(page) == ["overview"]
