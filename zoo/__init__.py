@@ -24,10 +24,22 @@ _LAZY = {
     "compare": "zoo.lab.results.frames",
     "differences": "zoo.lab.results.frames",
     "verdict": "zoo.lab.results.frames",
+    "figures": "zoo.inference.sweeps",
     "plan": "zoo.inference.sweeps",
     "sweep": "zoo.inference.sweeps",
 }
-__all__ = ["__version__", "compare", "differences", "load", "load_config", "plan", "sweep", "train", "verdict"]
+__all__ = [
+    "__version__",
+    "compare",
+    "differences",
+    "figures",
+    "load",
+    "load_config",
+    "plan",
+    "sweep",
+    "train",
+    "verdict",
+]
 
 
 def __getattr__(name: str) -> _Any:

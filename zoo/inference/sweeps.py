@@ -1,4 +1,6 @@
-"""Sweeps from Python: `zoo.plan` shows what would be trained, `zoo.sweep` trains what is not done."""
+"""Sweeps from Python: `zoo.plan` shows what would be trained, `zoo.sweep` trains what is not done, and
+`zoo.figures` draws what was found.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,12 +17,14 @@ from zoo.lab.measures import compute_missing_measures
 from zoo.lab.planning.adhoc import experiment_from_flags
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.report.build import REPORT_FILE, build_report
+from zoo.lab.report.figures import draw_figures
 from zoo.lab.results.frames import differences
 from zoo.lab.results.schema import factor_labels
 from zoo.lab.results.sweep_results import load_sweep
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 Vary = Mapping[str, Sequence[Any]]
 Arms = Mapping[str, str | Mapping[str, Any]]
@@ -109,6 +113,21 @@ def plan(
     frame = pandas.DataFrame(rows)
     frame.attrs |= {"warnings": list(found.warnings), "folder": str(place)}
     return frame
+
+
+def figures(folder: str | Path, baseline: str | None = None) -> "dict[str, Axes]":
+    """Draws the plots of a sweep: its curves, and what applies of loss by length, loss by tuned
+    value, and differences from the baseline.
+
+    Returns:
+        {"loss_by_step", "loss_by_length", "loss_by_rate", "differences": the axes of a Matplotlib
+        figure (`axes.figure`), to be changed or saved}, without those that have no data.
+
+    Raises:
+        ConfigError: the folder is no sweep, or is damaged; there is no such arm.
+    """
+    found = load_sweep(folder)
+    return draw_figures(found if baseline is None else found.with_baseline(baseline))
 
 
 def _experiment(
