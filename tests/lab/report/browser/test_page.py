@@ -197,7 +197,7 @@ def test_any_arm_is_the_baseline(page):
 def test_a_run_leads_to_its_command_in_the_page(page):
     page.click("#tab-runs")
     page.click("#runs tbody a", 1)
-    page.until("location.hash.startsWith('#run-') || location.hash === '#reproduce'")
+    page.until("!document.getElementById('reproduce').hidden")
     assert panels(page) == ["reproduce"]
     target = page.run("[...document.querySelectorAll('#reproduce [id^=run-]')].map((it) => it.textContent)")
     assert "pre-0-1" in target
