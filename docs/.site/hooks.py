@@ -34,7 +34,8 @@ VARIANTS = "variants"
 os.environ["COLUMNS"] = "100"
 # Modules that a user imports, and packages of which every module has a page, so that none is missing.
 MODULES = (
-    *("zoo", "zoo.inference.loaded_model", "zoo.inference.python_api", "zoo.config", "zoo.plugin"),
+    *("zoo", "zoo.inference.loaded_model", "zoo.inference.python_api", "zoo.inference.sweeps"),
+    *("zoo.lab.results.frames", "zoo.config", "zoo.plugin"),
     *("zoo.lab.experiment", "zoo.lab.declarations", "zoo.lab.measures", "zoo.lab.sizes"),
     *("zoo.lab.statistics.paired", "zoo.lab.statistics.sequential", "zoo.training.trainer"),
 )

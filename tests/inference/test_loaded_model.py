@@ -12,6 +12,7 @@ from tests.support.building import call
 from tests.support.small_runs import small
 from tests.support.untrained import untrained
 from zoo.cli.main import main
+from zoo.decoding.sampling import Sampling
 from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.models.functional import split
@@ -73,7 +74,22 @@ def test_decoder_outputs(folder):
         model.tokenizer.pieces[int(token)].decode(errors="replace") or "[BOS]" for token in np.argsort(-logits[-1])[:3]
     ]
     np.testing.assert_allclose(found[0].probability, jax.nn.softmax(logits[-1, :257]).max(), rtol=1e-5)
+    # Ids are read as they are.
+    assert model.ids("ab") == [256, 97, 98]
+    np.testing.assert_array_equal(model.logits(model.ids(TEXT)), logits)
+    np.testing.assert_array_equal(model.hidden_states(model.ids(TEXT))[""], states)
+    assert model.next_tokens(model.ids(TEXT), 3) == found
+    for wrong in ([], [-1], [model.config.model.vocab_size], [0.5]):
+        with pytest.raises(ConfigError, match="ids: expected at least one whole number from 0 to"):
+            model.logits(wrong)
     assert model.generate("ab", max_new_tokens=2)[0].tokens <= 2
+    sampled = model.generate("ab", max_new_tokens=8, seed=3, temperature=2.0, top_p=0.9)
+    assert sampled == model.generate("ab", max_new_tokens=8, seed=3, sampling=Sampling(temperature=2.0, top_p=0.9))
+    assert sampled != model.generate("ab", max_new_tokens=8)
+    with pytest.raises(ConfigError, match="temperature=-1"):
+        model.generate("ab", temperature=-1)
+    with pytest.raises(TypeError, match="either sampling or top_p"):
+        model.generate("ab", sampling=Sampling(), top_p=0.5)
     assert f"{model.num_parameters:,} parameters" in repr(model)
     assert model.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(model.parameters))
 

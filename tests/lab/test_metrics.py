@@ -142,7 +142,7 @@ def test_reports_follow_the_direction_of_the_metric(writer, metric, best, rule, 
             without_contrasts.seeds,
         )
     ).paragraph
-    assert ", reached by " + ", warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
+    assert ", reached by " + "+warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
 
 
 def test_regression_losses_are_not_in_nats(writer):

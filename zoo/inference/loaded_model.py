@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from zoo.analysis.activations import EncodedTexts, StackActivations, encode_texts, record_activations
 from zoo.analysis.token_scores import token_scores
@@ -110,13 +110,19 @@ class LoadedModel:
 
     def tokens(self, text: str) -> list[str]:
         """Returns the tokens that the model reads, as text; special tokens have their names."""
-        return [self._token_name(int(token)) for token in self._encode([text]).tokens[0]]
+        return [self._token_name(int(token)) for token in self._row(text)]
 
-    def hidden_states(self, text: str, target: str = "") -> dict[str, Float[np.ndarray, "layers T D"]]:
+    def ids(self, text: str) -> list[int]:
+        """Returns the ids of `tokens(text)`. What reads a text also takes ids, which are read as
+        they are.
+        """
+        return self._row(text).tolist()
+
+    def hidden_states(self, text: str | Sequence[int], target: str = "") -> dict[str, Float[np.ndarray, "layers T D"]]:
         """Returns the residual stream: the input of the first layer, then the output of each layer.
 
         Args:
-            text: what the model reads; of an encoder-decoder, the encoder.
+            text: what the model reads, or its ids; of an encoder-decoder, what the encoder reads.
             target: what the decoder of an encoder-decoder reads.
 
         Returns:
@@ -128,7 +134,9 @@ class LoadedModel:
         """
         return {side: found.states[:, 0] for side, found in self._activations(text, target, maps=False).items()}
 
-    def attention(self, text: str, target: str = "") -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
+    def attention(
+        self, text: str | Sequence[int], target: str = ""
+    ) -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
         """Returns the attention weights of each layer; None for a layer that computes none.
 
         Args and errors are those of `hidden_states`.
@@ -143,7 +151,7 @@ class LoadedModel:
             for part, maps in found.probabilities.items()
         }
 
-    def logits(self, text: str) -> Float[np.ndarray, "T V"]:
+    def logits(self, text: str | Sequence[int]) -> Float[np.ndarray, "T V"]:
         """Returns the scores of all ids at each token of `tokens(text)`, in float32.
 
         Those of a decoder are for the next token; those of an encoder are for the token itself.
@@ -153,9 +161,9 @@ class LoadedModel:
                 text is longer than its table of positions.
             DataError: the tokenizer cannot encode the text.
         """
-        return self._logits(self._encode([text]).tokens)[0]
+        return self._logits(self._row(text)[None])[0]
 
-    def next_tokens(self, text: str, count: int = 10) -> list[TokenProbability]:
+    def next_tokens(self, text: str | Sequence[int], count: int = 10) -> list[TokenProbability]:
         """Returns the most probable next tokens of a decoder, the most probable first.
 
         Raises:
@@ -166,8 +174,9 @@ class LoadedModel:
                 f"model.architecture={self.config.model.architecture} predicts no next token; fill_mask is for "
                 "encoders, generate for encoder-decoders"
             )
-        row = self._frame.around(self.tokenizer.encode(text).tolist()) or list(self.tokenizer.opening_ids)
-        return self._most_probable(self._logits(np.array([row], np.int32))[0, -1], count)
+        if isinstance(text, str):
+            text = self._frame.around(self.tokenizer.encode(text).tolist()) or list(self.tokenizer.opening_ids)
+        return self._most_probable(self._logits(self._row(text)[None])[0, -1], count)
 
     def fill_mask(self, text: str, count: int = 10) -> list[list[TokenProbability]]:
         """Returns the most probable tokens for each "[MASK]" in a text, the most probable first.
@@ -232,6 +241,7 @@ class LoadedModel:
         sampling: Sampling | None = None,
         seed: int = 0,
         stop: Sequence[str] = (),
+        **chosen: float,
     ) -> list[Completion]:
         """Returns one text for each prompt: a continuation, a translation or what fills blanks.
 
@@ -242,10 +252,15 @@ class LoadedModel:
             sampling: how tokens are chosen; by default the most probable one.
             seed: for the random choices.
             stop: strings that end a generated text, which does not include them.
+            chosen: `temperature`, `top_k` and `top_p`, in place of `sampling`.
 
         Raises:
-            ConfigError: the model does not generate text, or a prompt is too long.
+            ConfigError: the model does not generate text, a prompt is too long, or a number is out of
+                range.
         """
+        if chosen and sampling is not None:
+            raise TypeError(f"give either sampling or {', '.join(chosen)}")
+        sampling = Sampling(**chosen).checked() if chosen else sampling
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         if max_new_tokens is None:
             max_new_tokens = self._generator.fitting_tokens(prompts, NEW_TOKENS)
@@ -278,15 +293,26 @@ class LoadedModel:
         """Whether a row ends with a separator: where training had one."""
         return self.config.data.row_format != "packed" or self.config.objective.kind in TASKS
 
-    def _activations(self, text: str, target: str, maps: bool) -> Mapping[str, StackActivations]:
+    def _row(self, text: str | Sequence[int]) -> Int[np.ndarray, " T"]:
+        """Returns the ids that the model reads of a text; given ids are checked.
+
+        Raises:
+            ConfigError: no ids, or ids that the model does not have.
+        """
+        if isinstance(text, str):
+            return self._encode([text]).tokens[0]
+        row, size = np.array(list(text)), self.config.model.vocab_size
+        if row.ndim != 1 or not row.size or row.dtype.kind not in "iu" or row.min() < 0 or row.max() >= size:
+            raise ConfigError(f"ids: expected at least one whole number from 0 to {size - 1:,}, as ids(text) returns")
+        return row.astype(np.int32)
+
+    def _activations(self, text: str | Sequence[int], target: str, maps: bool) -> Mapping[str, StackActivations]:
         run, both = self.run, self.config.model.architecture == "encoder_decoder"
         targets = None
         if both:
             ids = self.tokenizer.encode(target).tolist() if target else []
             targets = np.array([[self.tokenizer.start_id, *ids]], np.int32)
-        return record_activations(
-            run.config, run.model, run.params, run.stats, self._encode([text]).tokens, targets, maps
-        )
+        return record_activations(run.config, run.model, run.params, run.stats, self._row(text)[None], targets, maps)
 
     def _logits(self, rows: np.ndarray) -> Float[np.ndarray, "B T V"]:
         run = self.run

@@ -119,7 +119,7 @@ def test_seeds_can_be_added(zoo, folder):
 def test_a_failed_run_is_reported_and_retried_by_the_next_command(zoo, folder):
     code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status"]})
     assert code == 1
-    assert f"failed: norm=pre,warm-up=0 seed 0: ValueError: boom (see runs/norms/{PRE0}/log.txt)" in out
+    assert f"failed: norm=pre+warm-up=0 seed 0: ValueError: boom (see runs/norms/{PRE0}/log.txt)" in out
     assert "report: runs/norms/report.html" in out
     code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status", "finish"]})
     assert code == 0

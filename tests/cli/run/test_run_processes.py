@@ -55,7 +55,7 @@ def test_ctrl_c_saves_the_runs_and_says_how_to_continue(zoo, folder):
     code, out, _ = zoo("norms.py")
     assert code == 0
     assert "1 unfinished at step 20, 1 new" in out
-    assert "norm=pre,warm-up=0 seed 0, continues from about step 20" in out
+    assert "norm=pre+warm-up=0 seed 0, continues from about step 20" in out
 
 
 def test_a_folder_in_use_is_refused(zoo, folder):

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from zoo.lab.formatting import interval, number, plus_minus, rounded_mean
+from zoo.lab.formatting import difference_columns, number, plus_minus_column
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.sweep_results import load_sweep
@@ -28,18 +28,20 @@ def test_the_table_of_results_comes_before_the_verdict(zoo, folder):
                     "--vary", "model.norm.placement=pre,post", "--allow", "parameters,flops")  # fmt: skip
     sweep = load_sweep(folder / "runs/small-norm.kind-placement")
     lines = [re.split(r"  +", line.strip()) for line in out.splitlines()]
-    for arm in sweep.arms:
-        values = final_values(sweep, arm.name, sweep.metric)
+    values = [final_values(sweep, arm.name, sweep.metric) for arm in sweep.arms]
+    reached = plus_minus_column([(np.mean(list(one.values())), np.std(list(one.values()), ddof=1)) for one in values])
+    found = [paired_difference(one, values[0]) for one in values[1:]]
+    columns = difference_columns([(one.mean, one.low, one.high) for one in found])
+    expected = [["baseline"], *([*texts, "3", "yes"] for texts in zip(*columns, strict=True))]
+    for arm, text, compared in zip(sweep.arms, reached, expected, strict=True):
         row, *_ = [line for line in lines if line[0] == arm.label]
-        assert row[1:3] == ["3", plus_minus(np.mean(list(values.values())), np.std(list(values.values()), ddof=1))]
-        if arm is not sweep.arms[0]:
-            found = paired_difference(values, final_values(sweep, sweep.arms[0].name, sweep.metric))
-            assert row[3:] == [rounded_mean(found.mean, found.low, found.high), interval(found.low, found.high)]
+        assert row[1:] == ["3", text, *compared]
     floors = sweep.floor_scores(sweep.arms[0].name, sweep.metric)
     assert {line[0]: line[1] for line in lines if line[0].startswith("floor: ")} == {
         f"floor: {name}": number(score) for name, score in floors.items()
     }
     assert "unigram" in floors
     (main,) = [line for line in lines if line[:2] == ["placement", "post against pre"]]
-    effect = next(effect for effect in estimate_effects(sweep) if effect.what == ("placement",)).difference
-    assert main[2] == rounded_mean(effect.mean, effect.low, effect.high)
+    effects = [effect.difference for effect in estimate_effects(sweep) if len(effect.what) == 1]
+    means, _ = difference_columns([(effect.mean, effect.low, effect.high) for effect in effects])
+    assert main[2] == means[1]

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+import zoo
 from zoo.lab.report.heatmaps import MAX_COLUMNS, heatmaps, pack_heatmap, read_spikes, read_statistics
 from zoo.lab.report.html_page import render
 from zoo.lab.report.plot_data import flops_per_update, plot_data
@@ -120,3 +121,15 @@ def test_samples(writer):
     found = read_samples(folder)
     assert (found.file, len(found.rows), found.rows[0]["score"]) == ("samples.jsonl", MAX_ROWS - 2, "1.5")
     assert len(found.rows[0]["text"]) == 1501
+
+
+def test_figures_are_axes(writer):
+    found = zoo.figures(writer.sweep(lengths=True), baseline="norm=post+warm-up=0")
+    assert list(found) == ["loss_by_step", "loss_by_length", "differences"]
+    assert found["loss_by_step"].get_xlabel() == "updates"
+    assert found["differences"].get_xlabel().endswith("from norm=post+warm-up=0")
+    assert [label.get_text() for label in found["differences"].get_yticklabels()] == [
+        "norm=pre+warm-up=0",
+        "norm=pre+warm-up=100",
+        "norm=post+warm-up=100",
+    ]

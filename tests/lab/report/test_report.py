@@ -64,13 +64,13 @@ def test_a_report_contains_all_sections(writer):
     order = [
         "Norm placement",
         "Does post-norm need warm-up?",
-        "4 min of training in 11 runs · 1 × cpu",
+        "trained for 4 min in 11 runs · 1 × cpu",
         "Unfinished, 11 of 12 runs",
         "So far: norm=post+warm-up=100",
         "Xiong et al. 2020",
         "Contrasts, stated before the runs",
         "Final eval/loss, nats minus that of norm=pre+warm-up=0",
-        "no: not finished: ",
+        "Not testable: norm=post+warm-up=100: not finished: ",
         "arms differ in parameters by 3 %",
         "Arms",
         "1,234,567",
@@ -293,3 +293,17 @@ def test_reading_needs_no_accelerator_library():
         "import zoo.lab.report.build\nassert not {'jax', 'flax', 'optax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_page_says_when_on_what_and_by_which_code_its_runs_were_trained(writer):
+    folder = writer.sweep()
+    for number, path in enumerate(sorted(folder.glob("*/meta.json"))):
+        meta = json.loads(path.read_text())
+        started = {"started": f"2026-11-26T09:{10 + number}:30+00:00", "zoo": "0.1.0"}
+        commit = {"commit": f"{'0123456789abcdef' * 2}{'-dirty' if number else ''}", "processor": "EPYC"}
+        path.write_text(json.dumps(meta | started | commit))
+    page = Elements(write_report(folder))
+    assert (
+        "26 November 2026, 09:10 to 09:21 UTC · trained for 4 min in 12 runs · 1 × cpu (EPYC) · zoo 0.1.0 · commit "
+        "0123456789ab with uncommitted changes; 0123456789ab (clean)"
+    ) in page.text

@@ -2,8 +2,6 @@
 other units, and what each factor changes.
 """
 
-from collections.abc import Iterable
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +18,7 @@ from zoo.lab.launch.fitted_table import print_fitted
 from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.arm_effects import baseline_effects, tokens_per_parameter
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.differences import ArmDifference, arm_differences
+from zoo.lab.results.differences import arm_differences, reasons
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.instability import instability
@@ -78,7 +76,7 @@ def print_differences(console: Console, sweep: SweepResults) -> None:
                 *texts[arm.name],
                 str(one.difference.n),
                 *([tokens.get(arm.name, "–")] if tokens else []),
-                "no" if one.why_not_testable else "yes",
+                one.testable,
             ]
         )
         table.add_row(Text(arm.label), str(value.n if value else 0), text, *compared)
@@ -86,17 +84,8 @@ def print_differences(console: Console, sweep: SweepResults) -> None:
         table.add_row(Text(f"floor: {line.name}"), "", number(line.score))
     console.print()
     _print(console, table)
-    for reason, arms in _reasons(found.values()).items():
-        console.print(Text(f"not testable ({', '.join(arms)}): {reason}", "dim"), soft_wrap=True)
-
-
-def _reasons(found: Iterable[ArmDifference]) -> dict[str, list[str]]:
-    """Returns {why differences are not testable: labels of their arms}."""
-    reasons: dict[str, list[str]] = {}
-    for one in found:
-        if one.why_not_testable:
-            reasons.setdefault(one.why_not_testable, []).append(one.arm.label)
-    return reasons
+    for line in reasons(found.values()):
+        console.print(Text(line, "dim"), soft_wrap=True)
 
 
 def _print_units(console: Console, sweep: SweepResults) -> None:

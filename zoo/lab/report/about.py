@@ -1,6 +1,4 @@
-"""What a report says of itself as a document: when and on what its runs were trained, by which
-code.
-"""
+"""The report as a document: when and on what its runs were trained, and by which code."""
 
 import datetime
 import shlex
@@ -21,8 +19,8 @@ def about_line(sweep: SweepResults) -> str:
     """Returns date, training time, machine, zoo's version and the commit in one line; empty before
     any run.
     """
-    facts = dict(about(sweep))
-    return " · ".join(facts[key] for key in ("date", "training time", "machine", "zoo", "commit") if key in facts)
+    words = {"date": "{}", "training": "trained for {}", "machine": "{}", "zoo": "zoo {}", "commit": "commit {}"}
+    return " · ".join(words[name].format(text) for name, text in about(sweep) if name in words)
 
 
 def about(sweep: SweepResults) -> Iterator[tuple[str, str]]:
@@ -35,7 +33,7 @@ def about(sweep: SweepResults) -> Iterator[tuple[str, str]]:
     if dates := sorted(filter(None, map(_started, runs))):
         yield "date", _period(dates[0], dates[-1])
     seconds = sum(run.seconds or 0.0 for run in runs)
-    yield "training time", f"{duration(seconds)} of training in {count(len(runs), 'run')}"
+    yield "training", f"{duration(seconds)} in {count(len(runs), 'run')}"
     for name, text in (("machine", _machine), ("zoo", _version), ("commit", _commit)):
         if found := _distinct(map(text, runs)):
             yield name, "; ".join(found)
@@ -49,7 +47,7 @@ def about_table(sweep: SweepResults) -> str:
         [Cell(name), Cell(text, markup=f"<code>{escape(text)}</code>" if name == "command" else None)]
         for name, text in about(sweep)
     ]
-    return table("About these runs", ["", "value"], rows) if rows else ""
+    return table("Date, machine and code", ["", "value"], rows) if rows else ""
 
 
 def conditions_table(sweep: SweepResults) -> str:
@@ -102,7 +100,7 @@ def _machine(run: RunRecord) -> str:
 
 def _version(run: RunRecord) -> str:
     version = run.meta.get("zoo")
-    return f"zoo {version}" if isinstance(version, str) else ""
+    return version if isinstance(version, str) else ""
 
 
 def _commit(run: RunRecord) -> str:
@@ -117,7 +115,7 @@ def commit_text(meta: Mapping[str, object]) -> str:
     if not isinstance(commit, str) or not commit:
         return ""
     short = commit.removesuffix(DIRTY)[:SHORT_COMMIT]
-    return f"commit {short} {'with uncommitted changes' if commit.endswith(DIRTY) else '(clean)'}"
+    return f"{short} {'with uncommitted changes' if commit.endswith(DIRTY) else '(clean)'}"
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

@@ -221,18 +221,18 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
     return axes
 
 
-def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
-    """Writes the plots that have data into `folder`, as .png and .svg, and returns the paths.
+def draw_figures(sweep: SweepResults) -> dict[str, Axes]:
+    """Draws the plots that have data: loss_by_step, loss_by_length, loss_by_rate and differences.
 
-    They are loss_by_step, loss_by_length, loss_by_rate and differences.
+    Returns:
+        {name: the axes of a figure of its own}.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     look = {
         name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
         for name, (colour, dash) in arm_styles(sweep).items()
     }
-    written = []
     drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _tuning, "differences": _differences}
+    found = {}
     with rc_context(SETTINGS):
         for name, draw in drawn.items():
             axes = draw(sweep, look)
@@ -240,5 +240,13 @@ def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
                 continue
             if draw is not _differences and len(sweep.arms) > 1:
                 _legend(axes, sweep, look)
-            written += [save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
-    return written
+            found[name] = axes
+    return found
+
+
+def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
+    """Writes the plots of `draw_figures` into `folder`, as .png and .svg, and returns the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = draw_figures(sweep)
+    with rc_context(SETTINGS):
+        return [save(axes.figure, folder / f"{name}.{kind}") for name, axes in found.items() for kind in ("png", "svg")]

@@ -125,7 +125,7 @@ def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
             f'<section class="warnings"><h2>Caveats</h2><ul>{warnings}</ul></section>' if warnings else "",
             section("Arms", result_tables.arms_table(sweep), _note(escape(result_tables.arms_note(sweep)))),
             _measured(sweep),
-            section("About", facts) if (facts := about_table(sweep)) else "",
+            section("About these runs", facts) if (facts := about_table(sweep)) else "",
         ]
     )
 

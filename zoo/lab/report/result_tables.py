@@ -7,12 +7,12 @@ from zoo.lab.formatting import confidence_level, interval, number, number_column
 from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.metrics import higher_is_better, unit_suffix
 from zoo.lab.report.columns import BOUNDS, MEAN_AND_SD, csv_names, difference_cells, number_cells, spread_cells
-from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
+from zoo.lab.report.html_tables import Cell, arm_cell, escape, numeric, state_cell, table
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import count_states
 from zoo.lab.results.arm_effects import ArmEffect, contrast_effect, hardest_gap, tokens_per_parameter, total_parameters
 from zoo.lab.results.curves import final_values, loss_by_length, varying_factors
-from zoo.lab.results.differences import ArmDifference, arm_differences
+from zoo.lab.results.differences import ArmDifference, arm_differences, reasons
 from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR, TokenFactor
 from zoo.lab.results.factor_effects import FactorEffect
 from zoo.lab.results.floor_lines import floor_lines, floors_by_length, floors_note
@@ -211,7 +211,9 @@ def lengths_table(sweep: SweepResults) -> str:
 
 
 def answer_table(sweep: SweepResults) -> str:
-    """Returns the difference of every arm from the baseline, and whether it is testable."""
+    """Returns the difference of every arm from the baseline, and whether it is testable; why not
+    follows.
+    """
     found, factors = arm_differences(sweep), _factor_columns(sweep)
     in_tokens = any(one.effect.tokens for one in found)
     means, intervals = difference_cells([one.difference for one in found])
@@ -223,7 +225,7 @@ def answer_table(sweep: SweepResults) -> str:
             between,
             numeric(str(one.difference.n)),
             *([_tokens_cell(one.effect.tokens)] if in_tokens else []),
-            Cell(one.testable, "short" if not one.why_not_testable else "wide"),
+            Cell(one.testable, raw=(one.testable, one.why_not_testable or None)),
         ]
         for one, mean, between in zip(found, means, intervals, strict=True)
     ]
@@ -231,7 +233,9 @@ def answer_table(sweep: SweepResults) -> str:
     header = ["arm", *factors, "difference", level, "pairs", *([TIMES_THE_TOKENS] if in_tokens else []), "testable"]
     first = 1 + len(factors)
     names = csv_names(level, BOUNDS) | csv_names(TIMES_THE_TOKENS, _FACTOR_PARTS)
-    return table(_minus_that_of_baseline(sweep), header, rows, range(first, first + 3), names)
+    names |= {"testable": ["testable", "reason"]}
+    notes = "".join(f'<p class="note">{escape(line)}</p>' for line in reasons(found))
+    return table(_minus_that_of_baseline(sweep), header, rows, range(first, first + 3), names) + notes
 
 
 def _minus_that_of_baseline(sweep: SweepResults) -> str:

@@ -38,7 +38,7 @@ def runs_table(sweep: SweepResults) -> str:
                 numeric(f"{run.step:,}{of_steps}" if begun else "–", run.step if begun else None),
                 seconds[place],
                 *speeds[place],
-                Cell(str(run.status.get("reason") or "")[:2000], "wide"),
+                _reason_cell(run),
             ]
         )
     header = [
@@ -69,7 +69,7 @@ def speed_table(sweep: SweepResults) -> str:
     """Returns a table of the speed of each arm, the median over what its runs have written."""
     found = [(median_speed(runs), next((run for run in runs if run.meta), None)) for runs in _runs_by_arm(sweep)]
     rows = [[arm_cell(arm.label), *cells] for arm, cells in zip(sweep.arms, speed_columns(found), strict=True)]
-    return table("Speed", ["arm", *SPEED_COLUMNS], rows, range(1, 1 + len(SPEED_COLUMNS)))
+    return table("Median speed of each arm", ["arm", *SPEED_COLUMNS], rows, range(1, 1 + len(SPEED_COLUMNS)))
 
 
 def _runs_by_arm(sweep: SweepResults) -> list[list[RunRecord]]:
@@ -124,12 +124,17 @@ def prerequisites_table(sweep: SweepResults) -> str:
             losses[place],
             numeric(f"{run.step:,}" if run.state != "missing" else "–", run.step),
             seconds[place],
-            Cell(str(run.status.get("reason") or "")[:2000], "wide"),
+            _reason_cell(run),
         ]
         for place, run in enumerate(sweep.prerequisites)
     ]
     header = ["run", "prerequisite", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
     return table("Runs that others start from (not part of any comparison)", header, rows, (2, 4, 5, 6))
+
+
+def _reason_cell(run: RunRecord) -> Cell:
+    text = str(run.status.get("reason") or "")[:2000]
+    return Cell(text, "wide" if text else "")
 
 
 def anchor(run: RunRecord) -> str:

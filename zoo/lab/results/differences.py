@@ -2,6 +2,7 @@
 sweep.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zoo.lab.results.arm_effects import ArmEffect, baseline_effects
@@ -36,8 +37,8 @@ class ArmDifference:
 
     @property
     def testable(self) -> str:
-        """ "yes", or "no" with the reason."""
-        return f"no: {self.why_not_testable}" if self.why_not_testable else "yes"
+        """ "yes" or "no"."""
+        return "no" if self.why_not_testable else "yes"
 
 
 def arm_differences(sweep: SweepResults) -> list[ArmDifference]:
@@ -55,6 +56,18 @@ def arm_differences(sweep: SweepResults) -> list[ArmDifference]:
         )
         for (name, difference), p in zip(found.items(), corrected, strict=True)
     ]
+
+
+def reasons(found: Iterable[ArmDifference]) -> list[str]:
+    """Returns a line for each reason why differences are not testable, with the arms that it is
+    about.
+    """
+    arms: dict[str, list[str]] = {}
+    for one in found:
+        if one.why_not_testable:
+            # The values of the arms, in brackets, are in the tables.
+            arms.setdefault(one.why_not_testable.partition(" (")[0], []).append(one.arm.label)
+    return [f"Not testable: {', '.join(labels)}: {reason}." for reason, labels in arms.items()]
 
 
 def baselines(sweep: SweepResults) -> list[Arm]:

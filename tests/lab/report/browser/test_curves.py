@@ -98,7 +98,7 @@ def test_arrow_keys_move_between_points(page):
     page.key("ArrowRight")
     assert page.run("document.querySelector('#curves-plot .unseen').textContent") == announced[-1]
     assert "2.521 norm=pre+warm-up=0 2.494 to 2.548, n = 3" in " ".join(announced[-1].split())
-    assert "post, warm-up=0" not in announced[-1]
+    assert "post+warm-up=0" not in announced[-1]
     page.click("#tab-differences")
     page.run("document.querySelector('#differences-plot .picture').focus()")
     page.key("ArrowRight")

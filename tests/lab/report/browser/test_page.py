@@ -197,7 +197,7 @@ def test_any_arm_is_the_baseline(page):
 def test_a_run_leads_to_its_command_in_the_page(page):
     page.click("#tab-runs")
     page.click("#runs tbody a", 1)
-    page.until("location.hash.startsWith('#run-') || location.hash === '#reproduce'")
+    page.until("!document.getElementById('reproduce').hidden")
     assert panels(page) == ["reproduce"]
     target = page.run("[...document.querySelectorAll('#reproduce [id^=run-]')].map((it) => it.textContent)")
     assert "pre-0-1" in target
@@ -235,6 +235,9 @@ def test_all_tabs_are_printed_with_their_figures(page):
     page.call("Emulation.setEmulatedMedia", media="print")
     assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
     assert len(panels(page)) == 9
+    # As wide as the paper, and no table is wider.
+    page.resize(1030, 900)
+    assert page.run("document.documentElement.scrollWidth") <= 1030
     page.call("Emulation.setEmulatedMedia", media="")
     page.run("window.dispatchEvent(new Event('afterprint'))")
     assert panels(page) == ["overview"]
