@@ -9,7 +9,17 @@ import pytest
 
 from tests import reference
 from tests.reference.recurrences import KINDS
-from tests.support.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
+from tests.support.building import (
+    ENCODER,
+    as_float64,
+    call,
+    close,
+    counting,
+    programs_inside,
+    random_values,
+    tiny,
+    with_values,
+)
 from tests.support.comparisons import compared
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.errors import ConfigError
@@ -110,6 +120,22 @@ def test_inverse_of_a_triangle():
     lower = np.tril(np.random.default_rng(1).standard_normal((3, 16, 16)), -1)
     with jax.enable_x64(True):
         close(call(unit_triangle_inverse, lower), np.linalg.inv(np.eye(16) + lower), 1e-10)
+
+
+def test_products_have_few_dimensions():
+    """A gradient of products of six dimensions crashes the process with jaxlib 0.10.2 on a CPU."""
+    tokens, state = drawn(128, 5, np.float32, ((), ()))
+
+    def total(arrays):
+        return by_chunks(Tokens(*arrays, tokens.first), state, True)[0].sum()
+
+    programs, products = [jax.make_jaxpr(jax.grad(total))(tuple(tokens[:5])).jaxpr], []
+    while programs:
+        for equation in programs.pop().eqns:
+            programs += programs_inside(equation)
+            products += [equation] if equation.primitive.name == "dot_general" else []
+    assert len(products) > 20
+    assert max(operand.aval.ndim for product in products for operand in product.invars) <= 5
 
 
 def contexts():

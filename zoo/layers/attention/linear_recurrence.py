@@ -101,8 +101,8 @@ def by_chunks(
     length = tokens.q.shape[2]
     while size >= 2 * length and size > 1:
         size //= 2
-    chunks = jax.tree.map(lambda x: _cut(x, 1 if x.ndim == 2 else 2, size), tokens)
-    state, y = jax.lax.scan(_apply, state, _prepared(chunks, delta))
+    chunks = _prepared(jax.tree.map(lambda x: _cut(x, 1 if x.ndim == 2 else 2, size), tokens), delta)
+    state, y = jax.lax.scan(_apply, state, jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), chunks))
     y = jnp.moveaxis(y, 0, 2)
     return y.reshape(*y.shape[:2], -1, y.shape[-1])[:, :, :length], state
 
@@ -119,19 +119,19 @@ class _Chunks(NamedTuple):
         kept: exp(G_C), the decay of S_0.
     """
 
-    written: Float[Array, "N B H C V"]
-    replaced: Float[Array, "N B H C K"] | None
-    reading: Float[Array, "N B H C K"]
-    weights: Float[Array, "N B H C C"]
-    keys: Float[Array, "N B H C K"]
-    kept: Float[Array, "N B H E"]
+    written: Float[Array, "B H N C V"]
+    replaced: Float[Array, "B H N C K"] | None
+    reading: Float[Array, "B H N C K"]
+    weights: Float[Array, "B H N C C"]
+    keys: Float[Array, "B H N C K"]
+    kept: Float[Array, "B H N E"]
 
 
 def _prepared(tokens: Tokens, delta: bool) -> _Chunks:
     """Computes what of all chunks does not depend on the state before them."""
     q, k, v, log_decay, rate, first = tokens
     # 0 for the document that the state before the chunk belongs to.
-    documents = jnp.cumsum(first, axis=-1)[:, :, None]
+    documents = jnp.cumsum(first, axis=-1)[:, None]
     total = jnp.matmul(_seen(documents).astype(q.dtype), log_decay, precision=EXACT)
     goes_on, to_last = (documents == 0)[..., None], (documents == documents[..., -1:])[..., None]
     from_before = jnp.exp(jnp.where(goes_on, total, -jnp.inf))
@@ -158,11 +158,11 @@ def _apply(state: Float[Array, "B H K V"], chunk: _Chunks) -> tuple[Array, Float
 
 
 def _decayed_products(
-    x: Float[Array, "N B H C K"],
-    k: Float[Array, "N B H C K"],
-    total: Float[Array, "N B H C E"],
-    documents: Int[Array, "N B 1 C"],
-) -> Float[Array, "N B H C C"]:
+    x: Float[Array, "B H N C K"],
+    k: Float[Array, "B H N C K"],
+    total: Float[Array, "B H N C E"],
+    documents: Int[Array, "B 1 N C"],
+) -> Float[Array, "B H N C C"]:
     """Returns x_t . (exp(G_t - G_s) * k_s) where s <= t is of the same document, else 0.
 
     With a decay for each element exp(G_t - G_s) is no factor of the product. Between blocks it is
@@ -176,30 +176,42 @@ def _decayed_products(
     width = min(BLOCK, size)
     blocks = size // width
 
-    def in_blocks(array: Array, axis: int) -> Array:
-        return array.reshape(*array.shape[:axis], blocks, width, *array.shape[axis + 1 :])
+    def in_blocks(array: Array) -> Array:
+        """Returns [B, H, blocks of all chunks, tokens of a block, ...]. Products of arrays with more
+        dimensions crash with jaxlib 0.10.2 on a CPU.
+        """
+        return array.reshape(*array.shape[:2], -1, width, *array.shape[4:])
 
-    x_blocks, k_blocks, total_blocks = (in_blocks(array, 3) for array in (x, k, total))
-    own = in_blocks(documents, 3)
-    # The last token of the block before each; the first block has none.
-    split, of_split = (jnp.roll(array[..., width - 1, :], 1, axis=3) for array in (total_blocks, own[..., None]))
-    reaches = (own == of_split) & (jnp.arange(blocks) > 0)[:, None]
+    x_blocks, total_blocks, own = in_blocks(x), in_blocks(total), in_blocks(documents)
+    # The last token of the block before each; the first block of a chunk has none.
+    split, of_split = (jnp.roll(array[:, :, :, -1], 1, axis=2) for array in (total_blocks, own[..., None]))
+    number = jnp.arange(own.shape[2]) % blocks
+    reaches = (own == of_split) & (number > 0)[:, None]
     after = jnp.exp(jnp.where(reaches[..., None], total_blocks - split[..., None, :], -jnp.inf))
-    precedes = (documents[..., None, :] == of_split) & (jnp.arange(size) < width * jnp.arange(blocks)[:, None])
-    before = jnp.exp(jnp.where(precedes[..., None], split[..., None, :] - total[..., None, :, :], -jnp.inf))
-    between = (after * x_blocks) @ jnp.swapaxes(before * k[..., None, :, :], -1, -2)
-    within = _products_within_block(x_blocks, k_blocks, total_blocks, _seen(own))
-    on_diagonal = within[..., None, :] * jnp.eye(blocks, dtype=x.dtype)[:, None, :, None]
-    return between.reshape(*x.shape[:-1], size) + on_diagonal.reshape(*x.shape[:-1], size)
+    k_chunk, total_chunk, documents = (jnp.repeat(array, blocks, axis=2) for array in (k, total, documents))
+    precedes = (documents == of_split) & (jnp.arange(size) < width * number[:, None])
+    before = jnp.exp(jnp.where(precedes[..., None], split[..., None, :] - total_chunk, -jnp.inf))
+    between = (after * x_blocks) @ jnp.swapaxes(before * k_chunk, -1, -2)
+    within = _products_within_block(x_blocks, in_blocks(k), total_blocks, _seen(own))
+    place = jnp.eye(blocks, dtype=x.dtype)[number][:, None, :, None]
+    on_diagonal = (within[..., None, :] * place).reshape(*within.shape[:-1], size)
+    return (between + on_diagonal).reshape(*x.shape[:-1], size)
 
 
-@jax.checkpoint
-def _products_within_block(x: Array, k: Array, total: Array, seen: Array) -> Float[Array, "N B H n c c"]:
-    """Does the work of `_decayed_products` for decays of single elements; the backward pass computes
-    the exponentials again, which are K times as many as products.
+def _products_within_block(x: Array, k: Array, total: Array, seen: Array) -> Float[Array, "B H n c c"]:
+    """Does the work of `_decayed_products` for decays of single elements, one token of all blocks
+    after another: all exponentials at once would be as many as the products times K. The backward
+    pass computes them again.
     """
-    difference = jnp.where(seen[..., None], total[..., :, None, :] - total[..., None, :, :], -jnp.inf)
-    return (x[..., :, None, :] * k[..., None, :, :] * jnp.exp(difference)).sum(axis=-1)
+
+    @jax.checkpoint
+    def row(_: None, token: tuple[Array, Array, Array]) -> tuple[None, Array]:
+        x, own, seen = token
+        decay = jnp.exp(jnp.where(seen[..., None], own[..., None, :] - total, -jnp.inf))
+        return None, (x[..., None, :] * decay * k).sum(axis=-1)
+
+    _, rows = jax.lax.scan(row, None, tuple(jnp.moveaxis(array, 3, 0) for array in (x, total, seen)))
+    return jnp.moveaxis(rows, 0, 3)
 
 
 def _seen(documents: Int[Array, "*leading C"]) -> Bool[Array, "*leading C C"]:
@@ -207,29 +219,31 @@ def _seen(documents: Int[Array, "*leading C"]) -> Bool[Array, "*leading C C"]:
     return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] == documents[..., None, :])
 
 
-def unit_triangle_inverse(lower: Float[Array, "*leading C C"]) -> Float[Array, "*leading C C"]:
+def unit_triangle_inverse(lower: Float[Array, "*leading N C C"]) -> Float[Array, "*leading N C C"]:
     """Returns (I + L)^-1 for matrices L with zeros on and above the diagonal; C is a power of two.
 
     Inverses of diagonal blocks are joined, [[P, 0], [R, Q]]^-1 = [[P^-1, 0], [-Q^-1 R P^-1, Q^-1]],
     from blocks of one element to the whole. Unlike the sum of powers of L it is as stable as
     substitution, and unlike that it consists of products.
     """
-    size, leading = lower.shape[-1], lower.shape[:-2]
-    inverse = jnp.ones((*leading, size, 1, 1), lower.dtype)
+    *leading, count, size = lower.shape[:-1]
+    inverse = jnp.ones((*leading, count * size, 1, 1), lower.dtype)
     while (width := inverse.shape[-1]) < size:
-        pairs = lower.reshape(*leading, size // (2 * width), 2, width, size // (2 * width), 2, width)
+        half = size // (2 * width)
+        pairs = lower.reshape(*leading, count, half, 2, width, half, 2, width)
         corner = jnp.moveaxis(jnp.diagonal(pairs[..., :, 1, :, :, 0, :], axis1=-4, axis2=-2), -1, -3)
+        corner = corner.reshape(*leading, count * half, width, width)
         top, bottom = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
         joined = -jnp.matmul(jnp.matmul(bottom, corner, precision=EXACT), top, precision=EXACT)
         upper = jnp.concatenate([top, jnp.zeros_like(top)], axis=-1)
         inverse = jnp.concatenate([upper, jnp.concatenate([joined, bottom], axis=-1)], axis=-2)
-    return inverse[..., 0, :, :]
+    return inverse
 
 
 def _cut(x: Array, axis: int, size: int) -> Array:
-    """Cuts the dimension of tokens into N chunks, padded with zeros, and moves N to the front. A token
-    of zeros leaves the state as it is.
+    """Cuts the dimension of tokens into N chunks, padded with zeros. A token of zeros leaves the state
+    as it is.
     """
     count = -(-x.shape[axis] // size)
     x = jnp.pad(x, [(0, count * size - x.shape[axis] if axis == dimension else 0) for dimension in range(x.ndim)])
-    return jnp.moveaxis(x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :]), axis, 0)
+    return x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :])
