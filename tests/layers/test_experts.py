@@ -56,10 +56,9 @@ def test_layer_matches_its_equation_over_all_experts(case):
     config = mixture(**CASES[case])
     layer, values, bias = made(config)
     x = tokens()
-    expected = reference.mixture_of_experts(
-        config, expert_config(config), as_float64(values), np.float64(x).reshape(-1, 16), np.float64(bias)
-    )
-    compared(call(layer, x), expected.reshape(x.shape), 3e-6, config=config, parts="model.ffn")
+    params = as_float64(values) | {"choice_bias": np.float64(bias)}
+    expected = reference.mixture_of_experts(config, params, np.float64(x))
+    compared(call(layer, x), expected, 3e-6, config=config, parts="model.ffn")
 
 
 def test_the_bias_of_the_choice_changes_no_gate():
