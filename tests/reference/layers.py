@@ -4,6 +4,7 @@ A config is the `model` part of a resolved one. Parameters are nested dicts.
 """
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import erf
@@ -160,6 +161,8 @@ def feed_forward(config, params, x, rows=None):
         y, taps = linear(params[name], x), params.get(f"{name}_convolution")
         return y if taps is None else convolved_rows(config, "D", y, rows, taps)
 
+    if config.ffn.kind == "moe":
+        return mixture_of_experts(config, params, x)
     kind, hidden = config.ffn.kind, projected("up")
     if kind in ("relu_squared", "leaky_relu_squared"):
         below = hidden * (config.ffn.negative_slope if kind.startswith("leaky") else 0)
@@ -201,17 +204,11 @@ def chosen_experts(experts, logits, bias):
     return weights, scores
 
 
-def mixture_of_experts(config, expert, params, x, bias=0.0):
-    """Shazeer et al. 2017, eq. 1, by the outputs of all experts for all tokens [N, D].
-
-    Args:
-        config: the `model` part.
-        expert: the same as an expert sees it.
-        params: of the layer; those of experts are stacked.
-        x: the tokens.
-        bias: on the scores in the choice.
-    """
-    weights, _ = chosen_experts(config.ffn.experts, linear(params["router"], x), bias)
+def mixture_of_experts(config, params, x):
+    """Shazeer et al. 2017, eq. 1, by the outputs of all experts for all tokens [..., D]."""
+    shape, x = x.shape, x.reshape(-1, x.shape[-1])
+    expert = SimpleNamespace(ffn=SimpleNamespace(**{**config.ffn, "kind": config.ffn.experts.kind}))
+    weights, _ = chosen_experts(config.ffn.experts, linear(params["router"], x), params.get("choice_bias", 0.0))
     outputs = []
     for e in range(weights.shape[1]):
         own = {
@@ -223,7 +220,7 @@ def mixture_of_experts(config, expert, params, x, bias=0.0):
     if "shared" in params:
         gate = 1 / (1 + np.exp(-linear(params["shared_gate"], x))) if "shared_gate" in params else 1
         y = y + gate * feed_forward(expert, params["shared"], x)
-    return y
+    return y.reshape(shape)
 
 
 def head_norm(config, params, heads):
