@@ -216,8 +216,8 @@ def _kernel_lines() -> list[str]:
     from zoo.variants.kernel_table import PLATFORMS, kernel_table
 
     lines = [
-        f"kernels that auto takes on a {', a '.join(PLATFORMS)}, with the reason where it is not the fused one, for a "
-        "GPT-2 small in bfloat16:"
+        "the kernels that auto takes on a TPU, a GPU (of compute capability 9.0) and a CPU, for a GPT-2 small in "
+        "bfloat16 with each variant; in brackets the reason where it is not the fused one:"
     ]
     for kernels, names in kernel_table().items():
         lines.append("    " + "; ".join(f"{name} {kernel}" for name, kernel in zip(PLATFORMS, kernels, strict=True)))
