@@ -6,15 +6,17 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.errors import ConfigError, DataError, ZooError, did_you_mean, shown
+from zoo.errors import ConfigError, DataError, did_you_mean, shown
 from zoo.files import read_object_or_empty, write_json
 from zoo.harness.scoring import ROWS
 from zoo.harness.task_names import LIBRARY, WHY_MISSING, TaskMetric
 from zoo.harness.text_requests import TextRequests
+from zoo.training.records.run_record import parameters_sha256
 from zoo.training.trained_run import TrainedRun
 
 FOLDER = "harness"
@@ -47,17 +49,18 @@ class HarnessSettings:
 
 
 class Harness:
-    """The tasks of the harness, indexed once.
+    """The index of the harness's tasks.
 
     Args:
+        names: tasks that will be asked for. The thousands of files that come with the harness are read
+            only where one of them is neither a file nor in `include`.
         include: folders with the YAML files of further tasks.
-        own: index the tasks that come with the harness too, which takes seconds.
 
     Raises:
         ConfigError: `lm_eval` is not installed, or there is no such folder.
     """
 
-    def __init__(self, include: Sequence[Path] = (), own: bool = True):
+    def __init__(self, names: Sequence[str], include: Sequence[Path] = ()):
         try:
             from lm_eval.tasks import TaskManager
         except ImportError as error:
@@ -67,7 +70,10 @@ class Harness:
         # Its notes on each task, such as a number of examples that is overridden.
         logging.getLogger(LIBRARY).setLevel(logging.ERROR)
         self._include = [folder.resolve() for folder in include]
-        self._manager = TaskManager(include_path=[*map(str, include)] or None, include_defaults=own)
+        folders = [*map(str, include)] or None
+        self._manager = TaskManager(include_path=folders, include_defaults=False)
+        if not all(TaskMetric(name).is_file or name in self._manager.all_subtasks for name in names):
+            self._manager = TaskManager(include_path=folders)
 
     def load(self, names: Sequence[str]) -> dict[str, Any]:
         """Returns the tasks and groups of names or files, with their data.
@@ -229,14 +235,16 @@ def evaluate_folder(
         ConfigError, DataError: as `evaluate`.
     """
     name = harness.name_of(task)
-    path = folder / FOLDER / f"{name.replace('/', '_')}{settings.suffix}{_step_suffix(folder, run)}.json"
+    last = read_object_or_empty(folder / "status.json").get("step", run.step)
+    step = "" if run.step == last else f"-step{run.step}"
+    path = folder / FOLDER / f"{name.replace('/', '_')}{settings.suffix}{step}.json"
     key = {
         "task": name,
         "source": task,
         "task_sha256": TaskMetric(task).contents_sha256(),
         "settings": asdict(settings),
         "step": run.step,
-        "parameters_sha256": _parameters(run),
+        "parameters_sha256": parameters_sha256(run.params),
         "versions": {"zoo": zoo.__version__, "python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in VERSIONS_OF},
     }
@@ -249,3 +257,18 @@ def evaluate_folder(
     path.parent.mkdir(exist_ok=True)
     write_json(path, record)
     return record
+
+
+def measured(folder: Path, run: TrainedRun, task: TaskMetric) -> float:
+    """Returns the value of a metric of a task for a finished run, with the usual settings.
+
+    Raises:
+        ConfigError, DataError: as `evaluate_folder` and `metric_of`.
+    """
+    record = evaluate_folder(_index_with(task.task), folder, run, task.task)
+    return metric_of(record["results"][record["task"]], task)
+
+
+@cache
+def _index_with(task: str) -> Harness:
+    return Harness([task])
