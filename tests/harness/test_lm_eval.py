@@ -74,14 +74,15 @@ def test_tasks_from_the_command_line_and_as_measures(tasks, capsys):
     assert read_measured(folder, read_json(folder / "status.json")) == {f"measured/{name}": 0.125}
     beside = tasks / "pairs.jsonl"
     beside.write_text("\n".join(beside.read_text().splitlines()[:2]) + "\n")
+    print("DEBUG", right, good, bad)
     assert measure_run(folder, [name]) == {f"measured/{name}": np.mean(right[:2])}
     assert main(["harness", str(folder), "--tasks", "tasks/none.yaml"]) == 2
     assert "there is no file tasks/none.yaml" in capsys.readouterr().err
 
 
 def test_a_task_is_the_metric_of_a_comparison(tasks, capsys):
-    settings = {"model.dim": 16, "model.num_layers": 1, "model.vocab_size": 0, "training.steps": 2, "data.sequence_length": 16}
-    settings = {path: value for path, value in settings.items() if path != "model.vocab_size"}
+    settings = {"model.dim": 16, "model.num_layers": 1, "training.steps": 2, "schedule.warmup_steps": 1}
+    settings |= {"data.sequence_length": 16, "data.source": "stdlib:docstrings", "data.tokenizer.kind": "bytes"}
     arguments = ["--vary", "model.norm.kind=layernorm,rmsnorm", "--seeds", "2", "--output", "sweep"]
     arguments += [f"--config.{path}={value}" for path, value in settings.items()]
     metric = "measured/harness:tasks/pairs.yaml"
