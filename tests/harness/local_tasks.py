@@ -12,6 +12,7 @@ output_type: multiple_choice
 doc_to_text: ""
 doc_to_target: 0
 doc_to_choice: "{{[good, bad]}}"
+target_delimiter: ""
 metric_list:
   - {metric: acc, aggregation: mean, higher_is_better: true}
   - {metric: acc_norm, aggregation: mean, higher_is_better: true}
@@ -47,7 +48,12 @@ metadata: {version: 1.0}
 def write_tasks(folder):
     """Writes three tasks of four minimal pairs; the sentences of a pair are as long. Returns the file of the pairs."""
     folder.mkdir(parents=True)
-    pairs = [("the cats sit", "the cats sat"), ("a dog is", "a dog be"), ("she eats it", "she ears it"), ("we two", "we too")]
+    pairs = [
+        ("the cats sit", "the cats sat"),
+        ("a dog is", "a dog be"),
+        ("she eats it", "she ears it"),
+        ("we two", "we too"),
+    ]
     lines = [json.dumps({"good": good, "bad": bad}) for good, bad in pairs]
     (folder / "pairs.jsonl").write_text("\n".join(lines) + "\n")
     for name, text in (("pairs", PAIRS), ("lines", ROLLING), ("answers", ANSWERS)):

@@ -51,7 +51,10 @@ def log_probabilities(run, request):
     def scores(model, read):
         if config.model.architecture == "encoder_decoder":
             source = jnp.array([request.source], jnp.int32)
-            sides = Context(jnp.arange(source.shape[1])[None], causal=False, in_order=True), Context(positions, in_order=True)
+            sides = (
+                Context(jnp.arange(source.shape[1])[None], causal=False, in_order=True),
+                Context(positions, in_order=True),
+            )
             return model.logits(model(source, read, *sides), sides[1])
         prefix = len(request.context) if config.objective.kind == "prefix" else 0
         context = Context(positions, causal=True, in_order=True, prefix=prefix)

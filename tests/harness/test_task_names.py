@@ -35,7 +35,9 @@ def test_names_of_tasks():
 
 def test_a_metric_of_a_task_is_required_of_the_runs():
     experiment = experiment_from_flags("gpt2:tiny", ["model.norm.kind=layernorm,rmsnorm"], None, [])
-    changed = experiment.__class__(**{**vars(experiment), "metric": "measured/harness:blimp", "measures": ("harness:x:f1",)})
+    changed = experiment.__class__(
+        **{**vars(experiment), "metric": "measured/harness:blimp", "measures": ("harness:x:f1",)}
+    )
     assert required_measures(changed) == ["harness:blimp", "harness:x:f1"]
 
 
@@ -43,7 +45,10 @@ def test_a_metric_of_a_task_is_required_of_the_runs():
     ("changes", "line"),
     [
         ({"model__architecture": "encoder", "objective__kind": "masked"}, "objective.kind=masked"),
-        ({"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 8}, "fills blanks"),
+        (
+            {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 8},
+            "fills blanks",
+        ),
         ({}, "there is no file nowhere.yaml"),
     ],
 )
@@ -85,7 +90,15 @@ def test_without_the_library_one_line_names_the_extra(tmp_path, monkeypatch, cap
     assert main(["harness", str(run), "--tasks", "blimp"]) == 2
     assert "pip install 'ablation-zoo[harness]'" in capsys.readouterr().err
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    arguments = ["run", "--config=gpt2:tiny", "--vary", "model.norm.kind=layernorm,rmsnorm", "--seeds", "2", "--dry-run"]
+    arguments = [
+        "run",
+        "--config=gpt2:tiny",
+        "--vary",
+        "model.norm.kind=layernorm,rmsnorm",
+        "--seeds",
+        "2",
+        "--dry-run",
+    ]
     assert main([*arguments, "--measure", "harness:blimp"]) == 2
     assert "no metric measured/harness:blimp: the tasks of the harness need" in capsys.readouterr().err
     assert main([*arguments, "--measure", "blimp"]) == 2

@@ -146,7 +146,11 @@ def _beside(files: Any, folder: Path) -> Any:
 
 
 def evaluate(
-    harness: Harness, run: TrainedRun, tasks: Sequence[str], settings: HarnessSettings = HarnessSettings(), rows: int = ROWS
+    harness: Harness,
+    run: TrainedRun,
+    tasks: Sequence[str],
+    settings: HarnessSettings = HarnessSettings(),
+    rows: int = ROWS,
 ) -> dict[str, dict[str, Any]]:
     """Evaluates a run on tasks.
 

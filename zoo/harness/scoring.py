@@ -113,9 +113,7 @@ class ContinuationScorer:
             found |= self._score_rows(part)
         return [found[request] for request in requests]
 
-    def _divided(
-        self, requests: Sequence[Continuation]
-    ) -> tuple[list[list[Continuation]], list[list[Continuation]]]:
+    def _divided(self, requests: Sequence[Continuation]) -> tuple[list[list[Continuation]], list[list[Continuation]]]:
         """Returns the requests that are read after a shared context, by context, and the others, by
         the row that holds them.
         """
@@ -281,7 +279,9 @@ def _scores_after(
     """
     rows = jnp.repeat(jnp.arange(scores.shape[0]), targets.shape[0] // scores.shape[0])
 
-    def read(carry: tuple[State, Array], following: Int[Array, " R"]) -> tuple[tuple[State, Array], tuple[Array, Array]]:
+    def read(
+        carry: tuple[State, Array], following: Int[Array, " R"]
+    ) -> tuple[tuple[State, Array], tuple[Array, Array]]:
         state, scores = carry
         return decoder.step(weights, state, following), _of_targets(scores, following)
 
