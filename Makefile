@@ -23,7 +23,7 @@ $(VENV)/.test: $(VENV)/.base
 	@touch $@
 
 $(VENV)/.parity: $(VENV)/.test
-	$(RUN) -m pip install --disable-pip-version-check --editable '.[test,parity]' --constraint constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check --editable '.[test,parity,harness]' --constraint constraints.txt
 	@touch $@
 
 ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU

@@ -39,6 +39,7 @@ LEVELS = (
     ("interop.settings",),
     ("interop.families",),
     ("interop",),
+    ("harness",),
     ("lab.formatting", "lab.measures", "lab.statistics"),
     ("lab.metrics",),
     ("lab.declarations",),

@@ -18,6 +18,7 @@ from zoo.analysis.probes import probe
 from zoo.data.sources.synthetic import SYNTHETIC_TASKS
 from zoo.errors import ConfigError
 from zoo.files import is_step, read_json, read_json_lines
+from zoo.harness.task_names import TaskMetric
 from zoo.lab.measures import INITIAL_SUFFIX, tasks_in
 from zoo.lab.results.run_records import load_run
 from zoo.training.trained_run import INITIAL as AT_INITIAL_VALUES
@@ -181,3 +182,13 @@ FUNCTIONS = {
     function.__name__: function
     for function in (residual_growth, gradient_kept, spikes, pretraining_loss, head_divergence)
 } | {f"probe_{task}": probe_of(task) for task in SYNTHETIC_TASKS}
+
+
+def function_of(name: str) -> Callable[[MeasuredRun], dict[str, float]]:
+    """Returns the function of a measure by its name."""
+    if (task := TaskMetric.parse(name)) is None:
+        return FUNCTIONS[name]
+    # It needs what a machine without tasks of the harness lacks.
+    from zoo.harness.evaluation import measured as score
+
+    return lambda measured: {"": score(measured.folder, measured.trained, task)}

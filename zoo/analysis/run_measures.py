@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.analysis.measured_run import FUNCTIONS, MeasuredRun
+from zoo.analysis.measured_run import FUNCTIONS, MeasuredRun, function_of
 from zoo.arguments import Parser
 from zoo.config import plugins
 from zoo.errors import ConfigError, ZooError, reported
@@ -54,7 +54,7 @@ def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:
     measured, found = MeasuredRun(folder), {}
     for name in names:
         find_measure(name)
-        values = FUNCTIONS[name](measured)
+        values = function_of(name)(measured)
         if measured.started_elsewhere:
             values.pop(INITIAL_SUFFIX, None)
         found[name] = {f"{MEASURE_PREFIX}{name}{suffix}": value for suffix, value in values.items()}
@@ -74,7 +74,7 @@ def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:
 def _store_plugin(folder: Path, name: str) -> dict[str, str]:
     """Stores the plug-in that computes a measure; returns its reference, for the measure's record."""
     for plugin in plugins.loaded():
-        if any(getattr(entry, "function", None) is FUNCTIONS[name] for entry in plugin.registrations):
+        if any(getattr(entry, "function", None) is FUNCTIONS.get(name, plugin) for entry in plugin.registrations):
             config = read_object_or_empty(folder / "config.json")
             used = [entry.rpartition(":")[0] for entry in as_words(config.get("plugins"))]
             # The text of a plug-in that the run was trained with stays.

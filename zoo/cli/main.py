@@ -29,6 +29,7 @@ GROUPS = {
         "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (same as eval.py)"),
         "generate": ("zoo.cli.generate", "generate text with a run: sampling or beam search"),
         "probe": ("zoo.cli.evaluation.probe", "ask a run for the answers of synthetic tasks: recall, copying ..."),
+        "harness": ("zoo.cli.evaluation.harness", "score a run on tasks of lm-evaluation-harness"),
         "predict": ("zoo.cli.predict", "apply a run to texts: labels, tags, answers, hidden or next tokens"),
         "average": ("zoo.cli.checkpoints.average", "average a run's last checkpoints"),
         "import": ("zoo.cli.checkpoints.interchange", "convert a checkpoint of another library into a run"),

@@ -179,9 +179,36 @@ class TextGenerator:
         Raises:
             ConfigError: a prompt that the tokenizer cannot encode, or that is too long.
         """
-        request = self._request(prompts, max_new_tokens, stop)
+        read = [self._encode_prompt(prompt) for prompt in prompts]
+        return self.sample_encoded(read, max_new_tokens, sampling, seed, stop, cache)
+
+    def encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
+        """Returns what the encoder reads of a prompt, and what the decoder begins with; of a decoder,
+        the same tokens twice.
+
+        Raises:
+            ConfigError: a prompt that the tokenizer cannot encode.
+        """
+        return self._encode_prompt(prompt)
+
+    def sample_encoded(
+        self,
+        prompts: Sequence[tuple[Sequence[int], Sequence[int]]],
+        max_new_tokens: int,
+        sampling: Sampling,
+        seed: int,
+        stop: Sequence[str] = (),
+        cache: bool = True,
+    ) -> list[Completion]:
+        """Samples one text for each result of `encode_prompt`, or what is left of it; arguments and
+        errors are those of `sample`.
+        """
+        request = self._request_of(prompts, max_new_tokens, stop)
         made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
-        return [self._completion(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
+        return [
+            self._completion_of(read, *row, stop)
+            for (read, _), *row in zip(prompts, made.tokens, made.lengths, strict=True)
+        ]
 
     def beam_search(
         self,
@@ -219,7 +246,11 @@ class TextGenerator:
         return not (self._fills_blanks or translates or writes_apart)
 
     def _request(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
-        read = [self._encode_prompt(prompt) for prompt in prompts]
+        return self._request_of([self._encode_prompt(prompt) for prompt in prompts], max_new_tokens, stop)
+
+    def _request_of(
+        self, read: Sequence[tuple[Sequence[int], Sequence[int]]], max_new_tokens: int, stop: Sequence[str]
+    ) -> dict[str, Any]:
         table = stop_table(self.vocab_size, self._ends, stop, self.tokenizer.pieces)
         return {
             "prompts": [row for _, row in read],
@@ -298,20 +329,24 @@ class TextGenerator:
     def _completion(
         self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
     ) -> Completion:
+        return self._completion_of(self._encode_prompt(prompt)[0], tokens, length, stop, score)
+
+    def _completion_of(
+        self, read: Sequence[int], tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
+    ) -> Completion:
         ids = tokens[:length].tolist()
-        text = self._continuation(prompt, ids) if self._continues else self._decode_blanks(ids)
+        text = self._continuation(read, ids) if self._continues else self._decode_blanks(ids)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
         over = bool(ids) and ids[-1] in self._ends
         return Completion(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
 
-    def _continuation(self, prompt: str, ids: list[int]) -> str:
+    def _continuation(self, read: Sequence[int], ids: list[int]) -> str:
         """Decodes tokens that follow a prompt.
 
         Most pretrained tokenizers drop the space before the first token of a text, so prompt and
         continuation are decoded together.
         """
-        prompt_ids = self._encode_prompt(prompt)[0]
-        before, after = self.tokenizer.decode(prompt_ids), self.tokenizer.decode([*prompt_ids, *ids])
+        before, after = self.tokenizer.decode(read), self.tokenizer.decode([*read, *ids])
         return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)
 
     def _decode_blanks(self, ids: list[int]) -> str:

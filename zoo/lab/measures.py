@@ -8,10 +8,12 @@ process (`zoo.analysis.run_measures`). `measured.json` in the run's folder keeps
 step and the parameters that they were computed from; values of other parameters are computed again.
 
 A measure that any run may be asked for takes an entry in `MEASURES` and a function of the same name
-in `zoo.analysis.measured_run`. One that serves a single claim is a plug-in,
+in `zoo.analysis.measured_run`. Tasks of lm-evaluation-harness are measures by their name,
+`harness:TASK[:METRIC]` (`zoo.harness`). One that serves a single claim is a plug-in,
 `experiments/measures/NAME.py`, which is loaded when its name is first used.
 """
 
+import functools
 import itertools
 import subprocess
 import sys
@@ -20,14 +22,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.config import plugins
+from zoo.config.fields import TASKS
 from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.kind import KindsWithTrait
 from zoo.config.shipped import MEASURES as SHIPPED
 from zoo.config.shipped import shipped_names
 from zoo.data.sources.synthetic import SYNTHETIC_TASKS, SyntheticDocuments, parse
 from zoo.files import number_in, read_json, read_object_or_empty
+from zoo.harness.task_names import TaskMetric
 
 MEASURED_FILE, MEASURE_PREFIX, INITIAL_SUFFIX = "measured.json", "measured/", "@initial"
+TASK_DIGEST = "task_sha256"
 
 
 class Measure(NamedTuple):
@@ -109,14 +114,38 @@ MEASURES = {
 
 def find_measure(name: str) -> Measure | None:
     """Returns a measure by its name, or None if there is none; loads the plug-in that comes with zoo
-    and defines it.
+    and defines it. A task of the harness is a measure, whether or not there is one of its name.
 
     Raises:
         ConfigError: a plug-in of the user has the name of that plug-in, with another text.
     """
+    if (task := TaskMetric.parse(name)) is not None:
+        return _of_task(task)
     if name not in MEASURES:
         plugins.load_shipped(SHIPPED, name)
     return MEASURES.get(name)
+
+
+@functools.cache
+def _of_task(task: TaskMetric) -> Measure:
+    return Measure(
+        f"{task.metric} of {task.task}, a task of lm-evaluation-harness; equal choices share a point",
+        task.higher_is_better,
+        initial=False,
+        why_not=lambda flat: _why_no_task(task, flat),
+    )
+
+
+def _why_no_task(task: TaskMetric, flat: Mapping[str, Any]) -> str:
+    kind, architecture = flat["objective.kind"], flat["model.architecture"]
+    if architecture not in ("decoder", "encoder_decoder") or kind in TASKS:
+        return (
+            f"the harness asks how probable a text is after another, and objective.kind={kind} of "
+            f"model.architecture={architecture} does not tell"
+        )
+    if kind in (*OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising")):
+        return f"objective.kind={kind} fills blanks, and the harness asks for what follows a text"
+    return task.why_not_here()
 
 
 def known_measures() -> tuple[str, ...]:
@@ -138,12 +167,18 @@ def is_measure(metric: str) -> bool:
 def measure_metrics(name: str) -> tuple[str, ...]:
     """Returns the metrics of a measure: of the trained run, and of its initial values."""
     metric = MEASURE_PREFIX + name
-    return (metric, metric + INITIAL_SUFFIX) if MEASURES[name].initial else (metric,)
+    return (metric, metric + INITIAL_SUFFIX) if _known(name).initial else (metric,)
+
+
+def _known(name: str) -> Measure:
+    measure = find_measure(name)
+    assert measure is not None, name
+    return measure
 
 
 def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
     """Returns why a run with this flat resolved config lacks a measure; empty if it has it."""
-    measure = MEASURES[measure_name(metric)]
+    measure = _known(measure_name(metric))
     every, steps = flat["training.dynamics_every"], flat["training.steps"]
     if measure.dynamics and not every:
         return "it is read from dynamics.jsonl; set training.dynamics_every"
@@ -193,13 +228,21 @@ def measure_provenance(folder: Path, status: Mapping[str, Any], name: str) -> di
     if status.get("state") != "done":
         return {}
     recorded = folder / "dynamics.jsonl"
-    size = {"dynamics_bytes": recorded.stat().st_size} if MEASURES[name].dynamics and recorded.exists() else {}
+    measure, task = _known(name), TaskMetric.parse(name)
+    size = {"dynamics_bytes": recorded.stat().st_size} if measure.dynamics and recorded.exists() else {}
+    text = task.contents_sha256() if task else None
     return {
-        "definition": MEASURES[name].definition,
+        "definition": measure.definition,
         "step": status.get("step"),
         "parameters_sha256": status.get("parameters_sha256"),
         **size,
+        **({TASK_DIGEST: text} if text else {}),
     }
+
+
+def _same_inputs(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a value was measured on what there is now; a task's file may be elsewhere by now."""
+    return recorded == now or {**recorded, TASK_DIGEST: None} == {**now, TASK_DIGEST: None} and TASK_DIGEST not in now
 
 
 def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | None]:
@@ -208,9 +251,10 @@ def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | 
     for name, entry in _content(folder).items():
         if (
             isinstance(entry, dict)
-            and entry.get("from")
+            and isinstance(entry.get("from"), dict)
+            and entry["from"]
             and find_measure(name) is not None
-            and entry["from"] == measure_provenance(folder, status, name)
+            and _same_inputs(entry["from"], measure_provenance(folder, status, name))
         ):
             values = entry.get("values")
             found |= {

@@ -10,6 +10,7 @@ FLAGS = {
     "name": "--name",
     "seeds": "--seeds",
     "metric": "--metric",
+    "measures": "--measure",
     "allow": "--allow",
     "match": "--match",
     "tune": "--tune",

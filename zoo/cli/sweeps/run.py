@@ -184,6 +184,7 @@ def _experiment(args: argparse.Namespace):
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
         match=args.match or experiment.match,
         metric=experiment.metric if args.metric is None else args.metric,
+        measures=tuple(dict.fromkeys([*experiment.measures, *args.measures])),
     )
     if args.noise_from:
         used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]

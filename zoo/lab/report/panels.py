@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zoo.lab.declarations import premises_sentences
 from zoo.lab.formatting import count
-from zoo.lab.measures import MEASURES
+from zoo.lab.measures import find_measure
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
 from zoo.lab.report.about import about_table, conditions_table
@@ -171,7 +171,11 @@ def _by_baseline(sweep: SweepResults, made: Callable[[SweepResults], str]) -> st
 
 def _measured(sweep: SweepResults) -> str:
     measured = result_tables.measured_table(sweep)
-    notes = [f"{name.replace('_', ' ')}: {MEASURES[name].definition}." for name in sweep.measures]
+    notes = [
+        f"{name.replace('_', ' ')}: {measure.definition}."
+        for name in sweep.measures
+        if (measure := find_measure(name)) is not None
+    ]
     return (
         section("Measures", measured, _note(escape(" ".join([*notes, "@initial: at the initial values."]))))
         if measured
