@@ -125,7 +125,7 @@ MUTANTS = (
         STATES,
         "log_decay = jnp.where(filled[..., None], self.log_decay(gated), 0)",
         "log_decay = self.log_decay(gated)",
-        ("tests/decoding/test_cached.py",),
+        RECURRENCE_TESTS,
     ),
     Mutant(
         "recurrence: the state has the type of activations",

@@ -234,6 +234,21 @@ def test_state_is_float32_in_bfloat16_models_and_as_large_as_counted(kind):
     assert ATTENTION_KINDS.code_of(kind).cached_numbers(config) == 0
 
 
+@pytest.mark.parametrize("kind", ["retnet", "mamba2"])
+def test_padding_after_a_prompt_changes_no_state(kind):
+    config = tiny({KIND: kind}).model
+    module = with_values(make_attention(config), random_values(make_attention(config), 2))
+    x = np.random.default_rng(2).standard_normal((1, T, D)).astype(np.float32)
+
+    def last_state(x, positions):
+        cache = Cache([{}], jnp.array([6]), jnp.int32(x.shape[1] - 1), 12)
+        module(x, Context(jnp.asarray(positions), in_order=True, cache=cache))
+        return cache.entries["attention"].state
+
+    padded, alone = call(lambda x: (last_state(x, PADDED[1:]), last_state(x[:, :7], PADDED[1:, :7])), x)
+    close(padded, alone)
+
+
 def test_numbers_of_decays_begin_as_published_and_are_not_decayed():
     for kind, low, high in (("gated_delta", 0, 16), ("mamba2", 1, 16), ("kimi_delta", 1, 16)):
         module = make_attention(tiny({KIND: kind, "model.dim": 256, "model.attention.num_heads": 64}).model)
