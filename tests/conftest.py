@@ -183,7 +183,7 @@ def command_line(tmp_path, monkeypatch, capsys):
     figures only with `figures`.
     """
     from zoo import config
-    from zoo.lab.launch import process_pool
+    from zoo.lab.launch import cpu_processes, process_pool
     from zoo.lab.planning import arm_resolution, tuning_search
     from zoo.lab.report import build
 
@@ -193,6 +193,8 @@ def command_line(tmp_path, monkeypatch, capsys):
     # Losses that do not depend on the tuned value are not searched for long.
     monkeypatch.setattr(tuning_search, "MOST_VALUES", 5)
     monkeypatch.setattr(process_pool, "train_command", fake.command)
+    # Without --jobs runs end in their order, whatever the machine.
+    monkeypatch.setattr(cpu_processes, "available_cores", lambda: 1)
     monkeypatch.setattr(process_pool, "REUSE_PROCESSES", False)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(process_pool, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": fake.Popen}))

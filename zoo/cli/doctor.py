@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     from zoo.training.records.processor import processor_name, vector_instructions
     from zoo.training.runtime.compilation_cache import use_compilation_cache
+    from zoo.training.runtime.threads import available_cores
 
     use_compilation_cache()
     device = jax.devices()[0]
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "processor": {
             "name": processor_name(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": available_cores(),
             "instructions": vector_instructions(),
             "load": os.getloadavg()[0],
         },

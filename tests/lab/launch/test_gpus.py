@@ -231,7 +231,8 @@ def test_a_sweep_on_a_cpu(machine, command_line, environments, jobs):
     code, out, _ = command_line("run", "norms.py", "--jobs", jobs)
     assert (code, "GPU" in out) == (0, False)
     assert len(environments) == 8
-    assert all(environment == {**os.environ, "PYTHONUNBUFFERED": "1"} for environment in environments)
+    own = {"PYTHONUNBUFFERED": "1", "PJRT_NPROC": "1"}
+    assert all(environment == {**os.environ, **own} for environment in environments)
 
 
 @pytest.mark.parametrize(("changes", "devices"), [((), "1,2"), (("--set", "mesh.data=1"), "1")])

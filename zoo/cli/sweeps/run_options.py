@@ -134,7 +134,14 @@ def add_execution_options(parser: argparse.ArgumentParser) -> None:
         "--devices", metavar="N", type=positive, help="with --dry-run: plan memory and communication of every arm on N"
     )
     group.add_argument("--device", choices=DEVICES, help="with --devices: their kind, to estimate times (see zoo plan)")
-    group.add_argument("--jobs", metavar="N", type=positive, help="runs at a time (default: 1; with --slurm unlimited)")
+    group.add_argument(
+        "--jobs",
+        metavar="N",
+        type=positive,
+        help="runs at a time (default: on a CPU one for each core if no model has more than 2 million parameters, "
+        "else 1; with --slurm unlimited). On a CPU such small models compute with one thread each, so that results "
+        "do not depend on the number of cores or of jobs",
+    )
     group.add_argument("--output", metavar="DIR", type=Path, help="folder of the sweep (default: runs/NAME)")
     group.add_argument("--fresh", action="store_true", help="archive an earlier sweep in that folder and start anew")
 

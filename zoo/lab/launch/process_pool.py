@@ -10,10 +10,11 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from zoo.config import ResolvedConfig
@@ -76,6 +77,7 @@ class ProcessPool:
         population: groups runs into populations; None for one process per run.
         gpus: that the processes are spread over, as CUDA_VISIBLE_DEVICES names them; if there are
             none, every process has the environment of the pool.
+        variables: further variables of the environment of every process.
     """
 
     def __init__(
@@ -87,7 +89,9 @@ class ProcessPool:
         display: PlainDisplay,
         population: PopulationPolicy | None = None,
         gpus: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
     ):
+        self._variables = variables
         self._folder, self._max_workers, self._lock = folder, workers, lock
         self._display, self._population = display, population
         self._assignment = GpuAssignment(workers, tuple(gpus))
@@ -254,7 +258,7 @@ class ProcessPool:
         return train_command(*folders) if self._population is None else self._population.command(folders)
 
     def _environment(self, slot: int, config: ResolvedConfig) -> dict[str, str]:
-        return {**os.environ, "PYTHONUNBUFFERED": "1", **self._assignment.variables(slot, config)}
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **self._variables, **self._assignment.variables(slot, config)}
 
     def _end(self, worker: _Worker) -> None:
         self._workers.remove(worker)

@@ -14,6 +14,7 @@ from zoo.errors import ConfigError, DataError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
+from zoo.lab.launch.cpu_processes import CpuProcesses, plan_processes
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.kernel_versions import mixed_kernels
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
@@ -67,7 +68,8 @@ class SweepOptions:
     Attributes:
         folder: the sweep's folder.
         command: the words of a `zoo run` that reproduces the results.
-        jobs: processes at once (default 1), or with `slurm` tasks of an array at once.
+        jobs: processes at once (None: `plan_processes` on a CPU, 1 elsewhere), or with `slurm` tasks
+            of an array at once.
         fresh: archive an earlier sweep in the folder.
         dry_run: check and show everything, write nothing.
         max_seeds: add seeds until the contrasts are decided, up to this number; None for the
@@ -309,9 +311,9 @@ class SweepWorkflow:
             self._say(f"dry run: {count} of {len(states)} runs would be submitted, in {folder}")
             return 0
         groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
+        jobs = self._processes(plan, pending, folder).jobs
         self._say(
-            f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{options.jobs or 1} at a time, "
-            f"in {folder}"
+            f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{jobs} at a time, in {folder}"
         )
         return 0
 
@@ -328,15 +330,28 @@ class SweepWorkflow:
             self._say(line)
 
     def _pool(self, plan: Plan, pending: list[PlannedRun], folder: Path, lock: SweepLock) -> ProcessPool:
-        groups, jobs, population = self._groups(pending), self._options.jobs or 1, self._options.population
+        groups, population = self._groups(pending), self._options.population
+        processes = self._processes(plan, pending, folder)
         if population and pending:
             self._say(f"{len(pending)} runs in {_describe_groups(groups)}")
         if pending and (described := self._assignment.describe()):
             self._say(described)
-        at_once = jobs * max(map(len, groups), default=1)
+        if pending and (described := processes.describe()):
+            self._say(described)
+        at_once = processes.jobs * max(map(len, groups), default=1)
         progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
         display = (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
-        return ProcessPool(pending, folder, jobs, lock, display, population, self._assignment.gpus)
+        return ProcessPool(
+            pending, folder, processes.jobs, lock, display, population, self._assignment.gpus, processes.variables()
+        )
+
+    def _processes(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> CpuProcesses:
+        """Returns the processes that train at once, and their threads."""
+        options = self._options
+        if self._assignment.gpus:
+            return CpuProcesses(options.jobs or 1)
+        found = Path(os.devnull) if self._fresh else folder
+        return plan_processes(found, plan.in_order, len(pending), options.jobs, options.population is not None)
 
     def _slurm_launcher(self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob]) -> SlurmLauncher:
         options = self._options.slurm

@@ -25,6 +25,7 @@ from zoo.nested import flatten
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.records.processor import processor_name
 from zoo.training.records.record_faults import MASKS, OF_ROWS, SHORT_ROWS, draws_masks_by_row
+from zoo.training.runtime.threads import USER_THREADS, compute_threads
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -76,7 +77,7 @@ def environment() -> dict[str, Any]:
             "platform": devices[0].platform,
             "kind": devices[0].device_kind,
             "count": len(devices),
-            "cpu_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cpu_threads": compute_threads(),
         },
         "processor": processor_name(),
         "commit": git_commit(),
@@ -92,9 +93,10 @@ def _origin() -> dict[str, str]:
 def training_command(workdir: Path, executor: str) -> str:
     """Returns the command that trains the run again with the same rounding."""
     config = workdir / "config.json"
+    threads = "".join(f"{name}={os.environ[name]} " for name in USER_THREADS if name in os.environ)
     if executor == "vmap":
-        return f"python -m zoo.cli.sweeps.population --executor=vmap FOLDER, in which config.json is {config}"
-    return f"python train.py --config={config} --workdir=WORKDIR"
+        return f"{threads}python -m zoo.cli.sweeps.population --executor=vmap FOLDER, in which config.json is {config}"
+    return f"{threads}python train.py --config={config} --workdir=WORKDIR"
 
 
 def write_run_record(

@@ -22,9 +22,14 @@ def keeps_freed_memory() -> bool:
     # Somebody who chose an allocator or its settings knows better.
     if os.environ.get("LD_PRELOAD") or any(name.startswith("MALLOC_") for name in os.environ):
         return False
+    return not has_accelerator()
+
+
+def has_accelerator() -> bool:
+    """Returns whether JAX would start with an accelerator here, without starting it."""
     platforms = os.environ.get("JAX_PLATFORMS", "").lower()
     accelerators = glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/accel*")
-    return platforms == "cpu" or (not platforms and not accelerators)
+    return platforms != "cpu" and bool(platforms or accelerators)
 
 
 def keep_freed_memory() -> bool:
