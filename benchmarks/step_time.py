@@ -2,13 +2,16 @@
 alternating in one run.
 
     python benchmarks/step_time.py            # the GPT against PyTorch; needs the `parity` extra (torch)
+    python benchmarks/step_time.py --models tiny,small --threads 1,2
+    python benchmarks/step_time.py --zoo rows,einsum --processor-time  # kernels of attention, on a busy machine
     python benchmarks/step_time.py --systems  # every config file at its tiny size against GPT-2's, a row each; --only=t5,elmo for some
 
-The model: 4 layers, width 256, 4 heads, T 256, B 16, float32, GELU, learned positions, tied head,
-AdamW; vocabularies 512 and 8192. Two worker processes stay resident and take turns, a few steps at
-a time, so that what else the machine does falls on both. A turn in which other processes used more
-than `--foreign` of the machine's processor time is thrown away. Printed are medians, the quartiles,
-and the ratio of each pair of neighbouring turns.
+The models (`MODELS`): 4 heads, B 16, float32, GELU, learned positions, tied head, AdamW. Worker
+processes stay resident and take turns, a few steps at a time, so that what else the machine does
+falls on all of them; like `zoo train`, they keep freed memory. A turn in which other processes used
+more than `--foreign` of the machine's processor time is thrown away; with `--processor-time` that of
+the worker itself is measured, and every turn counts. Printed are medians, the quartiles, and the
+ratio of each pair of neighbouring turns.
 """
 
 import argparse
@@ -20,10 +23,17 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-SHAPE = {"layers": 4, "width": 256, "heads": 4, "length": 256, "batch": 16}
+from zoo.training.runtime.threads import THREADS, available_cores
+
+MODELS = {
+    "tiny": {"layers": 4, "width": 64, "heads": 4, "length": 64, "batch": 16, "vocabulary": 264},
+    "small": {"layers": 6, "width": 128, "heads": 4, "length": 128, "batch": 16, "vocabulary": 264},
+    "medium": {"layers": 4, "width": 256, "heads": 4, "length": 256, "batch": 16, "vocabulary": 512},
+    "large-vocabulary": {"layers": 4, "width": 256, "heads": 4, "length": 256, "batch": 16, "vocabulary": 8192},
+}
 
 
-def zoo_stepper(vocabulary: int, overrides: list[str]):
+def zoo_stepper(shape: Mapping[str, int], overrides: list[str]):
     """Returns a function that does one step of the real train step of zoo and waits for it."""
     import jax
     import numpy as np
@@ -39,12 +49,12 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
         configs.override(
             configs.default(),
             {
-                "model.dim": SHAPE["width"],
-                "model.num_layers": SHAPE["layers"],
-                "model.attention.num_heads": SHAPE["heads"],
-                "model.vocab_size": vocabulary,
-                "data.sequence_length": SHAPE["length"],
-                "data.batch_size": SHAPE["batch"],
+                "model.dim": shape["width"],
+                "model.num_layers": shape["layers"],
+                "model.attention.num_heads": shape["heads"],
+                "model.vocab_size": shape["vocabulary"],
+                "data.sequence_length": shape["length"],
+                "data.batch_size": shape["batch"],
                 "optimizer.weight_decay": 0.1,
                 **configs.parse_overrides([f"--config.{text}" for text in overrides]),
             },
@@ -52,7 +62,8 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
     )
     program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)
-    rows = np.random.default_rng(0).integers(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1), np.int32)
+    size = shape["batch"], shape["length"] + 1
+    rows = np.random.default_rng(0).integers(0, shape["vocabulary"], size, np.int32)
 
     def step():
         nonlocal state
@@ -62,11 +73,11 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
     return step
 
 
-def system_stepper(vocabulary: int, overrides: list[str]):
+def system_stepper(shape: Mapping[str, int], overrides: list[str]):
     """Returns a function that does one step of a config file on real batches and waits for it;
     `overrides` is [file:size].
     """
-    del vocabulary
+    del shape
     import jax
 
     from zoo import config as configs
@@ -92,7 +103,7 @@ def system_stepper(vocabulary: int, overrides: list[str]):
     return step
 
 
-def torch_model(vocabulary: int, shape: Mapping[str, int] = SHAPE, gelu: str = "none"):
+def torch_model(vocabulary: int, shape: Mapping[str, int], gelu: str = "none"):
     """Returns the GPT in PyTorch: tokens [B, T] -> logits [B, T, V].
 
     Args:
@@ -136,16 +147,16 @@ def torch_model(vocabulary: int, shape: Mapping[str, int] = SHAPE, gelu: str = "
     return Model()
 
 
-def torch_stepper(vocabulary: int, overrides: list[str]):
+def torch_stepper(shape: Mapping[str, int], overrides: list[str]):
     """Returns a function that does one step of the same model in PyTorch eager."""
     del overrides
     import torch
     from torch.nn import functional
 
-    torch.set_num_threads(os.cpu_count() or 1)
-    model = torch_model(vocabulary)
+    torch.set_num_threads(int(os.environ[THREADS]))
+    model = torch_model(shape["vocabulary"], shape)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), weight_decay=0.1)
-    rows = torch.randint(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1))
+    rows = torch.randint(0, shape["vocabulary"], (shape["batch"], shape["length"] + 1))
 
     def step():
         logits = model(rows[:, :-1])
@@ -161,19 +172,26 @@ def torch_stepper(vocabulary: int, overrides: list[str]):
 STEPPERS = {"zoo": zoo_stepper, "torch": torch_stepper, "system": system_stepper}
 
 
-def work(name: str, vocabulary: int, steps: int, overrides: list[str]) -> None:
-    """A worker: builds, warms up, then does `steps` steps for every line on its input and prints
-    seconds per step.
+def work(name: str, model: str, milliseconds: float, overrides: list[str]) -> None:
+    """A worker: builds, warms up, then does as many steps as take `milliseconds` for every line on its
+    input and prints seconds per step, seconds of its processor time per step, and their number.
     """
-    step = STEPPERS[name](vocabulary, overrides)
+    if name != "torch":
+        from zoo.training.runtime.allocator import keep_freed_memory
+
+        keep_freed_memory()
+    step = STEPPERS[name](MODELS[model], overrides)
     for _ in range(3):
         loss = step()
+    began = time.process_time()
+    step()
+    steps = max(1, round(milliseconds / 1000 / max(time.process_time() - began, 1e-4)))
     print("ready", loss, flush=True)
     for _ in sys.stdin:
         began, cpu = time.perf_counter(), time.process_time()
         for _ in range(steps):
             step()
-        print((time.perf_counter() - began) / steps, (time.process_time() - cpu) / steps, flush=True)
+        print((time.perf_counter() - began) / steps, (time.process_time() - cpu) / steps, steps, flush=True)
 
 
 def busy_seconds() -> float:
@@ -188,22 +206,25 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def take_turns(commands: dict[str, list[str]], arguments: argparse.Namespace) -> tuple[list[dict[str, float]], int]:
+def take_turns(
+    commands: dict[str, list[str]], arguments: argparse.Namespace, threads: int
+) -> tuple[list[dict[str, float]], int]:
     """Runs workers side by side, a few steps of each in turn.
 
     Args:
         commands: arguments of each worker, by its name.
-        arguments: `rounds`, `steps` and `foreign` of the command line.
+        arguments: `rounds`, `turn`, `processor_time` and `foreign` of the command line.
+        threads: of each worker.
 
     Returns:
         (milliseconds per step of every worker, for each clean turn; number of turns that were
         thrown away).
     """
     # Idle workers must not spin while the other one is measured.
-    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", THREADS: str(threads)}
     workers = {
         name: subprocess.Popen(
-            [sys.executable, __file__, *command, "--steps", str(arguments.steps)],
+            [sys.executable, __file__, *command, "--turn", str(arguments.turn)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -215,8 +236,6 @@ def take_turns(commands: dict[str, list[str]], arguments: argparse.Namespace) ->
         ready = worker.stdout.readline().strip()
         if not ready:
             raise SystemExit(f"{name} failed")
-        if not arguments.systems:
-            print(f"  {name}: {ready}", flush=True)
     rounds, dropped = [], 0
     while len(rounds) < arguments.rounds and dropped < 5 * arguments.rounds:
         turn = {}
@@ -225,10 +244,11 @@ def take_turns(commands: dict[str, list[str]], arguments: argparse.Namespace) ->
             busy, began = busy_seconds(), time.perf_counter()
             worker.stdin.write("go\n")
             worker.stdin.flush()
-            seconds, own = map(float, worker.stdout.readline().split())
-            foreign = busy_seconds() - busy - own * arguments.steps
-            clean &= foreign < arguments.foreign * (time.perf_counter() - began) * (os.cpu_count() or 1)
-            turn[name] = 1000 * seconds
+            seconds, own, steps = map(float, worker.stdout.readline().split())
+            foreign = busy_seconds() - busy - own * steps
+            few = arguments.foreign * (time.perf_counter() - began) * (os.cpu_count() or 1)
+            clean &= arguments.processor_time or foreign < few
+            turn[name] = 1000 * (own if arguments.processor_time else seconds)
         if clean:
             rounds.append(turn)
         else:
@@ -239,25 +259,26 @@ def take_turns(commands: dict[str, list[str]], arguments: argparse.Namespace) ->
     return rounds, dropped
 
 
-def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
-    """Prints the figures of the GPT for one vocabulary."""
-    names = ["zoo"] if arguments.only_zoo else ["zoo", "torch"]
+def compare(model: str, threads: int, arguments: argparse.Namespace) -> None:
+    """Prints the figures of one model with a number of threads."""
     sets = [f"--set={text}" for text in arguments.set]
-    rounds, dropped = take_turns(
-        {name: ["--worker", name, "--vocabulary", str(vocabulary), *sets] for name in names}, arguments
-    )
+    kernels = {kernel: [*sets, f"--set=model.attention.implementation={kernel}"] for kernel in arguments.zoo}
+    commands = {f"zoo {kernel}": ["--worker", "zoo", "--model", model, *words] for kernel, words in kernels.items()}
+    if not arguments.only_zoo:
+        commands["torch"] = ["--worker", "torch", "--model", model]
+    rounds, dropped = take_turns(commands, arguments, threads)
+    label = f"{model}, {threads} thread{'' if threads == 1 else 's'}"
     if not rounds:
-        print(f"vocabulary {vocabulary}: no turn was clean; the machine is busy (raise --foreign)")
+        print(f"{label}: no turn was clean; the machine is busy (--processor-time, or raise --foreign)")
         return
-    for name in names:
+    last = list(commands)[-1]
+    for name in commands:
         low, middle, high = quartiles([turn[name] for turn in rounds])
-        print(
-            f"vocabulary {vocabulary:5d}  {name:5s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}  "
-            f"n={len(rounds)}, {dropped} dropped"
-        )
-    if len(names) == 2:
-        low, middle, high = quartiles([turn["zoo"] / turn["torch"] for turn in rounds])
-        print(f"vocabulary {vocabulary:5d}  zoo / torch: median {middle:.3f}, quartiles {low:.3f} .. {high:.3f}")
+        line = f"{label}  {name:10s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}"
+        if name != last:
+            low, middle, high = quartiles([turn[name] / turn[last] for turn in rounds])
+            line += f"  / {last}: {middle:.3f}, {low:.3f} .. {high:.3f}"
+        print(f"{line}  n={len(rounds)}, {dropped} dropped", flush=True)
 
 
 BASELINE = "gpt2"
@@ -274,7 +295,7 @@ def compare_systems(arguments: argparse.Namespace) -> None:
         if name == "shakespeare_char":  # Reads a file that has to be given.
             continue
         commands = {each: ["--worker", "system", f"--set={folder / each}.py:tiny"] for each in (BASELINE, name)}
-        rounds, dropped = take_turns(commands, arguments)
+        rounds, dropped = take_turns(commands, arguments, arguments.threads[0])
         if not rounds:
             print(f"{name:18s} no turn was clean; the machine is busy (raise --foreign)")
             continue
@@ -291,9 +312,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--vocabularies", type=lambda text: [int(x) for x in text.split(",")], default=[512, 8192])
-    parser.add_argument("--rounds", type=int, default=12, help="clean turns per vocabulary")
-    parser.add_argument("--steps", type=int, default=3, help="steps per turn")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=[*MODELS], help=", ".join(MODELS))
+    parser.add_argument(
+        "--threads",
+        type=lambda text: [int(x) for x in text.split(",")],
+        default=[available_cores()],
+        help="numbers of threads, with commas between (default: one for each core)",
+    )
+    parser.add_argument(
+        "--zoo", type=lambda text: text.split(","), default=["auto"], help="kernels of attention of zoo's side"
+    )
+    parser.add_argument("--rounds", type=int, default=12, help="clean turns per model")
+    parser.add_argument("--turn", type=float, default=1000, metavar="MS", help="processor time of a turn")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="measure processor time, which other processes disturb less"
+    )
     parser.add_argument(
         "--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn"
     )
@@ -306,16 +339,19 @@ def main() -> None:
         "--only", default="", metavar="NAMES", help="with --systems: these config files, with commas between"
     )
     parser.add_argument("--worker", choices=STEPPERS, help=argparse.SUPPRESS)
-    parser.add_argument("--vocabulary", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--model", choices=MODELS, default="tiny", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if unknown := [name for name in arguments.models if name not in MODELS]:
+        parser.error(f"--models: {', '.join(unknown)} not known; there are {', '.join(MODELS)}")
     if arguments.worker:
-        work(arguments.worker, arguments.vocabulary, arguments.steps, arguments.set)
+        work(arguments.worker, arguments.model, arguments.turn, arguments.set)
         return
     if arguments.systems:
         compare_systems(arguments)
         return
-    for vocabulary in arguments.vocabularies:
-        compare(vocabulary, arguments)
+    for model in arguments.models:
+        for threads in arguments.threads:
+            compare(model, threads, arguments)
 
 
 if __name__ == "__main__":
