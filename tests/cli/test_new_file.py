@@ -13,6 +13,7 @@ from zoo.checks.check import few_optimisations, outcome_of
 from zoo.cli import main, new_file
 from zoo.cli.variant_templates import TEMPLATES
 from zoo.config import plugins
+from zoo.lab.launch import cpu_processes
 
 
 @pytest.fixture(autouse=True)
@@ -21,13 +22,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_new_experiment_can_be_run(folder, capsys):
+def test_a_new_experiment_can_be_run(folder, capsys, monkeypatch):
+    monkeypatch.setattr(cpu_processes, "available_cores", lambda: 3)
     assert main.main(["new", "experiment", "my_norms"]) == 0
     output = capsys.readouterr().out
     assert "zoo run my_norms.py --dry-run" in output
     assert main.main(["run", "my_norms.py", "--dry-run"]) == 0
     planned = capsys.readouterr().out
-    assert "6 of 6 runs would be trained, 1 at a time, in runs/my_norms" in planned
+    assert "6 of 6 runs would be trained, 3 at a time, in runs/my_norms" in planned
     assert "expected: they end within 0.02 nats" in planned
     assert [path.name for path in folder.iterdir()] == ["my_norms.py"]
 

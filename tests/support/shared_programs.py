@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from zoo import config as configs
+from zoo.layers.platform import ROWS_FROM
 from zoo.nested import flatten
 from zoo.training import program_cache, step, trained_run
 
@@ -21,12 +22,12 @@ IRRELEVANT = {*configs.NOT_RESULT_RELEVANT, "seed", "data.source", "data.held_ou
 IRRELEVANT |= {"training.start_from", "training.start_layers"}
 
 
-def shared_program(config, model, objective, mesh):
+def shared_program(config, model, objective, mesh, rows_from=ROWS_FROM):
     """Returns the program of the first run with an equal config, objective, teacher and mesh that
     was compiled with the same `jax.jit`.
     """
     if jax.jit is not JIT:
-        return ORIGINAL(config, model, objective, mesh)
+        return ORIGINAL(config, model, objective, mesh, rows_from)
     fields = tuple(
         (path, bool(value) if configs.is_traced(path) else value)
         for path, value in flatten(config).items()
@@ -36,9 +37,9 @@ def shared_program(config, model, objective, mesh):
     tables = tuple((name, np.asarray(table).tobytes()) for name, table in objective.constants.items())
     # A program holds the weights of its teacher.
     teacher = Path(config.objective.distillation.teacher or "/nowhere").rglob("*")
-    key = fields, ids, tables, mesh, tuple(sorted((path, path.stat().st_mtime_ns) for path in teacher))
+    key = fields, ids, tables, mesh, rows_from, tuple(sorted((path, path.stat().st_mtime_ns) for path in teacher))
     if key not in PROGRAMS:
-        PROGRAMS[key] = ORIGINAL(config, model, objective, mesh)
+        PROGRAMS[key] = ORIGINAL(config, model, objective, mesh, rows_from)
     constants = PROGRAMS[key].constants
     # Without its config a run would train with the hyperparameters of the first run.
     return replace(PROGRAMS[key], constants=lambda seed, of=None: constants(seed, config if of is None else of))
