@@ -53,14 +53,14 @@ def test_show_counts_the_parameters_of_groups(capsys):
 
 
 KERNELS = [
-    {"layers": f"kind {kind}", "kernel": "rows", "reason": "no GPU or TPU"} for kind in ("local", "global")
+    {"layers": f"kind {kind}", "kernel": "einsum", "reason": "no GPU or TPU"} for kind in ("local", "global")
 ]  # fmt: skip
 
 
 def test_show_names_the_attention_kernels_of_this_platform(capsys, monkeypatch):
     monkeypatch.setattr(Platform, "here", classmethod(lambda cls: Platform("cpu")))
     assert main.main(["config", "show", GEMMA]) == 0
-    assert "\nattention rows (kind local; kind global), not fused: no GPU or TPU\n" in capsys.readouterr().out
+    assert "\nattention einsum (kind local; kind global), not fused: no GPU or TPU\n" in capsys.readouterr().out
     assert main.main(["config", "show", GEMMA, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["attention_kernels"] == KERNELS
     monkeypatch.setattr(Platform, "here", classmethod(lambda cls: Platform("gpu", 1, (9, 0))))
