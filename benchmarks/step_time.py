@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from zoo.training.runtime.threads import THREADS, available_cores
+from zoo.training.records.threads import THREADS, available_cores
 
 MODELS = {
     "tiny": {"layers": 4, "width": 64, "heads": 4, "length": 64, "batch": 16, "vocabulary": 264},

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     from zoo.training.records.processor import processor_name, vector_instructions
     from zoo.training.runtime.compilation_cache import use_compilation_cache
-    from zoo.training.runtime.threads import available_cores
+    from zoo.training.records.threads import available_cores
 
     use_compilation_cache()
     device = jax.devices()[0]

@@ -11,7 +11,7 @@ import pytest
 from zoo.files import write_json
 from zoo.lab.launch import cpu_processes
 from zoo.lab.launch.cpu_processes import CpuProcesses, plan_processes
-from zoo.training.runtime.threads import compute_threads
+from zoo.training.records.threads import compute_threads
 
 SMALL, LARGE = 2_000_000, 2_000_001
 

@@ -25,7 +25,7 @@ from zoo.nested import flatten
 from zoo.objectives.attention_kernels import attention_kernels
 from zoo.training.records.processor import processor_name
 from zoo.training.records.record_faults import MASKS, OF_ROWS, SHORT_ROWS, draws_masks_by_row
-from zoo.training.runtime.threads import USER_THREADS, compute_threads
+from zoo.training.records.threads import USER_THREADS, compute_threads
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
