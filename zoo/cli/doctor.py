@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     import jax
 
     from zoo.training.records.processor import processor_name, vector_instructions
-    from zoo.training.runtime.compilation_cache import use_compilation_cache
     from zoo.training.records.threads import available_cores
+    from zoo.training.runtime.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
     device = jax.devices()[0]

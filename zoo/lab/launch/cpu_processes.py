@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from zoo.lab.launch.sweep_folder import read_folder
 from zoo.lab.planning.arm import PlannedRun
-from zoo.training.runtime.allocator import has_accelerator
 from zoo.training.records.threads import THREADS, USER_THREADS, available_cores
+from zoo.training.runtime.allocator import has_accelerator
 
 SMALL_PARAMETERS = 2_000_000
 """Parameters up to which the models of a sweep are small."""
