@@ -46,7 +46,7 @@ metadata: {version: 1.0}
 
 
 def write_tasks(folder):
-    """Writes three tasks of four minimal pairs; the sentences of a pair are as long. Returns the file of the pairs."""
+    """Writes three tasks of four minimal pairs of equal lengths; returns the file of the pairs."""
     folder.mkdir(parents=True)
     pairs = [
         ("the cats sit", "the cats sat"),

@@ -110,7 +110,7 @@ SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "nu
 
 
 def write_checkpoint(folder, kind):
-    """Writes a checkpoint of transformers with random weights; the tokenizer of LLaMA puts <s> before a text."""
+    """Writes a checkpoint of transformers with random weights; LLaMA has <s> before a text."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 

@@ -27,8 +27,8 @@ from zoo.training.trained_run import TrainedRun
 
 ROWS = 32
 """Rows that are read at once."""
-# A step of the cached decoder, which reads one token of each row, takes about the time in which this many tokens
-# of a row are read at once.
+# A step of the cached decoder, which reads one token of each row, takes about the time in which this
+# many tokens of a row are read at once.
 TOKENS_PER_STEP = 8
 # Scores that are held at once: rows x tokens x vocabulary.
 _SCORES_AT_ONCE = 1 << 27

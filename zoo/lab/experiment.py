@@ -173,7 +173,7 @@ def _problems(experiment: Experiment) -> Iterator[str]:
     yield from _seed_problems(experiment.seeds)
     for name in experiment.measures:
         if find_measure(name) is None:
-            known = (*known_measures(), "harness:TASK[:METRIC]")
+            known = ("harness:TASK[:METRIC]", *known_measures())
             yield f"measures: {shown(name)} is not one of {listed(known)}{did_you_mean(name, known)}"
     for name in experiment.allow:
         if name not in DIFFERENCES:

@@ -242,7 +242,9 @@ def measure_provenance(folder: Path, status: Mapping[str, Any], name: str) -> di
 
 def _same_inputs(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a value was measured on what there is now; a task's file may be elsewhere by now."""
-    return recorded == now or {**recorded, TASK_DIGEST: None} == {**now, TASK_DIGEST: None} and TASK_DIGEST not in now
+    if TASK_DIGEST not in now:
+        recorded = {name: value for name, value in recorded.items() if name != TASK_DIGEST}
+    return recorded == now
 
 
 def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | None]:
