@@ -1,13 +1,13 @@
-"""The stand-in for fused attention allocates the arrays that cuDNN reads and writes."""
+"""The stand-ins for fused attention allocate the arrays that it reads and writes."""
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from zoo.layers.attention.kernels import fused
+from zoo.layers.attention.kernels import fused, splash
 from zoo.layers.attention.kernels.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.resources.attention_stand_in import fused_attention_stand_in
+from zoo.resources.attention_stand_in import fused_attention_stand_in, splash_attention_stand_in
 
 B, T, H, K = 2, 512, 8, 8
 POSITIONS = jnp.arange(T)[None]
@@ -41,3 +41,20 @@ def test_masks_and_biases_count_as_temporary_memory(context, bias, least, most, 
     plain = temporaries(CAUSAL, False, monkeypatch)
     assert plain < MASK
     assert least <= temporaries(context, bias, monkeypatch) - plain <= most
+
+
+@pytest.mark.parametrize("width", [K // 2, K, 3 * K])
+def test_documents_and_padded_rows_take_no_array_of_pairs_on_tpus(width, monkeypatch):
+    """A row of 500 tokens is filled up to 512; values may have another width than keys."""
+    length = 500
+    context = Context(jnp.arange(length)[None], jnp.zeros((B, length), jnp.int32), in_order=True)
+
+    def loss(q, k, v):
+        out = splash.splash_attention(q, k, v, context, Scoring(0.3))
+        assert out.shape == (B, length, H, width)
+        return out.astype(jnp.float32).sum()
+
+    monkeypatch.setattr(splash, "library_attention", splash_attention_stand_in)
+    heads = [jax.ShapeDtypeStruct((B, length, H, size), jnp.bfloat16) for size in (K, K, width)]
+    step = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
+    assert step.lower(*heads).compile().memory_analysis().temp_size_in_bytes < BIAS

@@ -62,7 +62,8 @@ def splash_attention_stand_in(arrays: dict[str, Array], **options: Any) -> Float
     """Does the same for `zoo.layers.attention.kernels.splash.library_attention`, which adds nothing to
     the scores.
     """
+    del options
     q, k, v = (arrays[name].transpose(0, 2, 1, 3) for name in "qkv")
     width = max(k.shape[-1], v.shape[-1])
     wide = (jnp.pad(x, [(0, 0)] * 3 + [(0, width - x.shape[-1])]) for x in (q, k, v))
-    return fused_attention_stand_in(*wide, **options)[..., : v.shape[-1]].transpose(0, 2, 1, 3)
+    return fused_attention_stand_in(*wide)[..., : v.shape[-1]].transpose(0, 2, 1, 3)
