@@ -82,6 +82,7 @@ def test_tasks_from_the_command_line_and_as_measures(tasks, capsys):
     assert "there is no file tasks/none.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.slow(reason="trains a sweep, and measures it in a process of its own")
 def test_a_task_is_the_metric_of_a_comparison(tasks, capsys):
     settings = {"model.dim": 16, "model.num_layers": 1, "training.steps": 2, "schedule.warmup_steps": 1}
     settings |= {"data.sequence_length": 16, "data.source": "stdlib:docstrings", "data.tokenizer.kind": "bytes"}

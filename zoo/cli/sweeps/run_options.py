@@ -59,23 +59,7 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seeds", metavar="N|A,B,...", type=seeds, help='number of seeds (0 to N-1), or a list ("7,": seed 7)'
     )
-    group.add_argument(
-        "--metric",
-        metavar="NAME",
-        help="with --config or --arm: what the arms are compared by, e.g. eval/accuracy (default: eval/loss)",
-    )
-    group.add_argument(
-        "--measure",
-        metavar="NAME",
-        dest="measures",
-        action="append",
-        default=[],
-        help="also measure the trained runs: a measure such as spikes, or harness:TASK[:METRIC], a task of "
-        "lm-evaluation-harness or its YAML file; repeat for more. --metric measured/NAME compares the arms by it",
-    )
-    group.add_argument(
-        "--baseline", metavar="ARM", help="arm that the others are compared with in the results (default: the first)"
-    )
+    _add_metrics(group)
     group.add_argument(
         "--until-decided",
         action="store_true",
@@ -129,6 +113,27 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="folder of an earlier sweep of such models (repeat for more): the noise of its runs tells what this one "
         "can find, and keeps intervals of few seeds from being too narrow (default: the record of the size)",
+    )
+
+
+def _add_metrics(group: argparse._ArgumentGroup) -> None:
+    """Adds the flags that say what is compared."""
+    group.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="with --config or --arm: what the arms are compared by, e.g. eval/accuracy (default: eval/loss)",
+    )
+    group.add_argument(
+        "--measure",
+        metavar="NAME",
+        dest="measures",
+        action="append",
+        default=[],
+        help="also measure the trained runs: a measure such as spikes, or harness:TASK[:METRIC], a task of "
+        "lm-evaluation-harness or its YAML file; repeat for more. --metric measured/NAME compares the arms by it",
+    )
+    group.add_argument(
+        "--baseline", metavar="ARM", help="arm that the others are compared with in the results (default: the first)"
     )
 
 
