@@ -43,7 +43,7 @@ class HarnessSettings:
 
     @property
     def suffix(self) -> str:
-        """What distinguishes the files of settings other than the usual ones."""
+        """The part of file names that tells settings other than the usual ones apart."""
         given = {"shots": self.shots, "limit": self.limit, "length": self.max_length}
         return "".join(f"-{name}{value}" for name, value in given.items() if value is not None)
 

@@ -49,7 +49,7 @@ class Continuation(NamedTuple):
 
     @property
     def read(self) -> tuple[int, ...]:
-        """What the decoder reads: all but the last token."""
+        """The tokens that the decoder reads: all but the last one."""
         return (*self.context, *self.tokens[:-1])
 
 

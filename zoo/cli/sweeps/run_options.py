@@ -83,6 +83,20 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "flops:model.num_layers; parameters are all of them, and flops those of the experts that a token is sent to "
         "(also called total_parameters and active_flops)",
     )
+    _add_tuning_options(group)
+    group.add_argument(
+        "--noise-from",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder of an earlier sweep of such models (repeat for more): the noise of its runs tells what this one "
+        "can find, and keeps intervals of few seeds from being too narrow (default: the record of the size)",
+    )
+
+
+def _add_tuning_options(group: argparse._ArgumentGroup) -> None:
+    """Adds the flags that say how the settings of each arm are found."""
     group.add_argument(
         "--tune",
         metavar="FIELD=A,B,...",
@@ -103,37 +117,6 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="tune nothing: every arm has the value at the same place in the bracket as its best one in DIR, a sweep "
         "of the same experiment at another size or its archived result; the arms count as not tuned",
-    )
-
-    group.add_argument(
-        "--noise-from",
-        metavar="DIR",
-        type=Path,
-        action="append",
-        default=[],
-        help="folder of an earlier sweep of such models (repeat for more): the noise of its runs tells what this one "
-        "can find, and keeps intervals of few seeds from being too narrow (default: the record of the size)",
-    )
-
-
-def _add_metrics(group: argparse._ArgumentGroup) -> None:
-    """Adds the flags that say what is compared."""
-    group.add_argument(
-        "--metric",
-        metavar="NAME",
-        help="with --config or --arm: what the arms are compared by, e.g. eval/accuracy (default: eval/loss)",
-    )
-    group.add_argument(
-        "--measure",
-        metavar="NAME",
-        dest="measures",
-        action="append",
-        default=[],
-        help="also measure the trained runs: a measure such as spikes, or harness:TASK[:METRIC], a task of "
-        "lm-evaluation-harness or its YAML file; repeat for more. --metric measured/NAME compares the arms by it",
-    )
-    group.add_argument(
-        "--baseline", metavar="ARM", help="arm that the others are compared with in the results (default: the first)"
     )
 
 
