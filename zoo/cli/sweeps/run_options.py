@@ -95,6 +95,27 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_metrics(group: argparse._ArgumentGroup) -> None:
+    """Adds the flags that say by which numbers the arms are compared, and with which arm."""
+    group.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="with --config or --arm: what the arms are compared by, e.g. eval/accuracy (default: eval/loss)",
+    )
+    group.add_argument(
+        "--measure",
+        metavar="NAME",
+        dest="measures",
+        action="append",
+        default=[],
+        help="also measure the trained runs: a measure such as spikes, or harness:TASK[:METRIC], a task of "
+        "lm-evaluation-harness or its YAML file; repeat for more. --metric measured/NAME compares the arms by it",
+    )
+    group.add_argument(
+        "--baseline", metavar="ARM", help="arm that the others are compared with in the results (default: the first)"
+    )
+
+
 def _add_tuning_options(group: argparse._ArgumentGroup) -> None:
     """Adds the flags that say how the settings of each arm are found."""
     group.add_argument(
