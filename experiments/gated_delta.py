@@ -1,4 +1,4 @@
-"""Claim V40 (Yang et al. 2024, Gated DeltaNet): a hybrid of three layers of Gated DeltaNet and one of
+"""Claim V41 (Yang et al. 2024, Gated DeltaNet): a hybrid of three layers of Gated DeltaNet and one of
 full attention is as good as full attention in every layer, at equal operations, and better than
 Gated DeltaNet alone.
 
@@ -47,7 +47,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         match=Match("flops", "model.ffn.hidden_dim"),
         tune=rates(size, 0.4, 1, 2.5, 6.25),
         claim=Claim(
-            "V40",
+            "V41",
             "A hybrid of Gated DeltaNet and attention loses nothing against attention in every layer",
             "Yang et al. 2024, Gated DeltaNet; Qwen Team 2025, Qwen3-Next",
         ),

@@ -1,4 +1,4 @@
-"""Claim V41 (Arora et al. 2023, Zoology): a state of one size recalls fewer pairs than attention; the
+"""Claim V42 (Arora et al. 2023, Zoology): a state of one size recalls fewer pairs than attention; the
 delta rule recalls more than linear attention, and one layer of attention in four repairs the loss.
 
     zoo run experiments/state_recall.py
@@ -55,7 +55,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         allow=("parameters", "flops"),
         tune=rates(size, 0.06, 0.16, 0.4, 1),
         claim=Claim(
-            "V41",
+            "V42",
             "A state of one size recalls less than attention, the delta rule more than linear attention, and one layer "
             "of attention in four as much as attention in every layer",
             "Arora et al. 2023, Zoology; Yang et al. 2024, Gated DeltaNet",
