@@ -43,7 +43,11 @@ def test_show_counts_the_parameters_of_groups(capsys):
     assert main.main(["config", "show", GEMMA, *grouped]) == 0
     text = capsys.readouterr().out
     assert marked(text)["optimizer.group.tables.rate_factor"] == ("*", "0.5")
-    counts = {line.split()[-2]: int(line.split()[-1].replace(",", "")) for line in text.splitlines() if "  in " in line}
+    counts = {
+        line.split()[-2]: int(line.split()[-1].replace(",", ""))
+        for line in text.splitlines()
+        if line.startswith("  in ")
+    }
     assert counts["tables"] == counts["embedding"]
     assert counts["tables"] + counts["rest"] == counts["embedding"] + counts["body"] + counts["heads"]
     assert main.main(["config", "show", GEMMA, *grouped, "--json"]) == 0

@@ -18,6 +18,8 @@ SPECS = [
 ]
 # The fields that a preset may change, in scopes too.
 SIZE_FIELDS = {
+    "model.ffn.experts.number",
+    "model.ffn.experts.per_token",
     "model.dim",
     "model.num_layers",
     "mesh.fsdp",

@@ -19,6 +19,7 @@ from tests.support.untrained import untrained
 from zoo import config as configs
 from zoo.analysis.run_measures import measure_run
 from zoo.config.fields import IGNORED_BY, TASKS
+from zoo.config.scopes import overridable, scoped, split_path
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import load_experiment, required_measures
@@ -175,11 +176,13 @@ def read_by_choice(declared):
     unread = (
         tuple(start for starts in IGNORED_BY.values() for start in starts) if "model.architecture" in declared else ()
     )
-    return {
+    following = {
         field.path
         for field in configs.FIELDS
         if field.auto or (field.when and field.when[0] in declared) or field.path.startswith(unread)
     }
+    scopes = {found[0] for path in declared if (found := split_path(path))}
+    return following | {scoped(scope, path) for scope in scopes for path in following & set(overridable(scope))}
 
 
 @pytest.mark.parametrize("spec", MARKED_SPECS)

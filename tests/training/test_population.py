@@ -297,6 +297,9 @@ OTHER_KINDS = {
     "soap": {"select": "path:*/down/*", "soap_beta": 0.5},
 }
 NUMBERS = {
+    "model.ffn.experts.balance_weight": 0.1,
+    "model.ffn.experts.sequence_balance_weight": 0.2,
+    "model.ffn.experts.z_weight": 0.3,
     **{f"optimizer.group.{kind}.{name}": 0.7 for kind, own in OTHER_KINDS.items() for name in own if name != "select"},
     "optimizer.muon_momentum": 0.8,
     "optimizer.momentum_warmup": 7,
@@ -340,6 +343,10 @@ WITH_ALL = {name: value for name, value in DROPPING.items() if "group" not in na
         for kind, own in OTHER_KINDS.items()
         for name, value in {"kind": kind, **own}.items()
     },
+    "model__ffn__kind": "moe",
+    "model__ffn__experts__balance_weight": 0.01,
+    "model__ffn__experts__sequence_balance_weight": 0.02,
+    "model__ffn__experts__z_weight": 0.03,
     "optimizer__group__a__beta1": 0.5,
     "optimizer__group__a__beta2": 0.8,
     "optimizer__group__a__epsilon": 1e-4,

@@ -12,7 +12,7 @@ PREFIX, USUAL_METRIC = "harness:", "acc"
 LOWER_IS_BETTER = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "brier_score", "ter")
 TASK_FILES = (".yaml", ".yml")
 LIBRARY = "lm_eval"
-WHY_MISSING = f"the tasks of the harness need the package {LIBRARY}: pip install 'ablation-zoo[harness]'"
+WHY_MISSING = f"the tasks of the harness need the package {LIBRARY}: pip install {LIBRARY}"
 
 
 class TaskMetric(NamedTuple):

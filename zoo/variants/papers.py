@@ -49,6 +49,11 @@ PAPERS = (
         "arXiv:2003.10555",
     ),
     Paper(
+        "Dai et al. 2024",
+        "DeepSeekMoE: Towards Ultimate Expert Specialization in Mixture-of-Experts Language Models",
+        "arXiv:2401.06066",
+    ),
+    Paper(
         "Dao & Gu 2024",
         "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality",
         "arXiv:2405.21060",
@@ -67,6 +72,11 @@ PAPERS = (
     ),
     Paper("Ding et al. 2021", "CogView: Mastering Text-to-Image Generation via Transformers", "arXiv:2105.13290"),
     Paper("Ding et al. 2024", "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens", "arXiv:2402.13753"),
+    Paper(
+        "Fedus et al. 2021",
+        "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
+        "arXiv:2101.03961",
+    ),
     Paper("Gehring et al. 2017", "Convolutional Sequence to Sequence Learning", "arXiv:1705.03122"),
     Paper(
         "Gemma Team 2024 (Gemma 2)", "Gemma 2: Improving Open Language Models at a Practical Size", "arXiv:2408.00118"
@@ -207,6 +217,11 @@ PAPERS = (
     Paper("Shaw et al. 2018", "Self-Attention with Relative Position Representations", "arXiv:1803.02155"),
     Paper("Shazeer 2019", "Fast Transformer Decoding: One Write-Head is All You Need", "arXiv:1911.02150"),
     Paper("Shazeer 2020", "GLU Variants Improve Transformer", "arXiv:2002.05202"),
+    Paper(
+        "Shazeer et al. 2017",
+        "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer",
+        "arXiv:1701.06538",
+    ),
     Paper("Shazeer et al. 2020", "Talking-Heads Attention", "arXiv:2003.02436"),
     Paper("So et al. 2021", "Primer: Searching for Efficient Transformers for Language Modeling", "arXiv:2109.08668"),
     Paper("Su et al. 2021", "RoFormer: Enhanced Transformer with Rotary Position Embedding", "arXiv:2104.09864"),
@@ -225,6 +240,7 @@ PAPERS = (
         "https://github.com/kingoflolz/mesh-transformer-jax",
     ),
     Paper("Wang et al. 2022", "DeepNet: Scaling Transformers to 1,000 Layers", "arXiv:2203.00555"),
+    Paper("Wang et al. 2024", "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts", "arXiv:2408.15664"),
     Paper(
         "Warner et al. 2024",
         "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and Long Context "

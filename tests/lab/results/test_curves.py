@@ -133,9 +133,9 @@ def test_digits_follow_the_uncertainty():
     assert plus_minus(19169.83, 32950.7) == "19,170 ± 32,951"
     # A bound that excludes 0 must not be rounded to 0.
     assert interval(-0.2736, -0.003718) == "−0.274 to −0.004"
-    assert interval(-0.2736, 0.003718) == "-0.27 to 0.00"
+    assert interval(-0.2736, 0.003718) == "−0.27 to 0.00"
     # Small values are not printed as zeros.
-    assert plus_minus(8.1234e-8, 1.2e-9) == "8.12e-08 ± 1.2e-09"
+    assert plus_minus(8.1234e-8, 1.2e-9) == "8.12e−08 ± 1.2e−09"
     assert interval(-1.5e-7, 2.5e-7) == "−1.5e−07 to 2.5e−07"
     assert plus_minus(2.34567, 1e-7) == "2.34567 ± 0.00000"
 

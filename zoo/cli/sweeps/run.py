@@ -8,7 +8,6 @@ from pathlib import Path
 
 from zoo.cli.start_argument import start_argument
 from zoo.cli.sweeps import launch_options, run_options
-from zoo.cli.sweeps.named_arms import with_named_arms
 from zoo.cli.sweeps.reproduction import reproduction_command
 from zoo.errors import ConfigError
 
@@ -89,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         return workflow.run(experiment)
     except ConfigError as error:
+        from zoo.cli.sweeps.named_arms import with_named_arms
+
         raise with_named_arms(error, args) from None
 
 
