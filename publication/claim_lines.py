@@ -59,13 +59,18 @@ def _list(page: Path, block: re.Match[str], rows: Mapping[str, Sequence[Sequence
     for claim in (each.strip() for each in block["ids"].split(",")):
         if claim not in rows:
             raise ConfigError(f"{page}: {folder}/{PAGE} has no claim {claim!r}{did_you_mean(claim, rows)}")
-        judged = dict.fromkeys(_judged(cells[3], cells[-1], folder) for cells in rows[claim])
+        judged = dict.fromkeys(judged(cells[3], cells[-1], folder) for cells in rows[claim])
         lines.append(f"- [{claim}]({folder}/{PAGE}): {rows[claim][0][1]}: {'; '.join(judged)}.")
     return "\n".join([block[0].partition("\n")[0], "", *lines, "", "<!-- end of claims -->"])
 
 
-def _judged(verdict: str, where: str, folder: str) -> str:
-    """Returns a verdict, without the reasons that its page gives, and the link to that page."""
+def judged(verdict: str, where: str, folder: str) -> str:
+    """Returns a verdict, without the reasons that its page gives, and the link to that page.
+
+    Args:
+        verdict, where: cells of a row of `claim_rows`.
+        folder: the path of the results from the page that is written.
+    """
     short = found[0] if (found := _VERDICT.match(verdict)) else verdict
     link = _LINK.sub(lambda target: f"]({folder}/{PAGE if target[1].startswith('#') else ''}{target[1]})", where)
     return f"{short} ({link})" if link else short

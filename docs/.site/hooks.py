@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 import zoo
 from publication import size_pages, variant_pages
-from publication.claim_lines import claim_rows
+from publication.claim_lines import claim_rows, judged
 from publication.claims_table import read_claims
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, Parser
 from zoo.cli.main import main as zoo_command
@@ -146,6 +146,22 @@ def from_results(cell: str) -> str:
     return re.sub(r"\]\((#?)", lambda link: f"](../results/{'README.md#' if link[1] else ''}", cell)
 
 
+def one_row_per_claim(markdown: str) -> str:
+    """Returns results/README.md with a table of five columns and one row per claim, whose cells have a
+    line for each row of the claim there. The page of a claim has the other columns.
+    """
+    lines = markdown.splitlines()
+    rows = ["| | claim | source | verdict | first effect |", "| --- | --- | --- | --- | --- |"]
+    for claim, found in claim_rows(RESULTS).items():
+        verdicts = "<br>".join(dict.fromkeys(judged(row[3], row[7], ".") for row in found))
+        effects = "<br>".join(dict.fromkeys(row[4].partition("; ")[0] for row in found if row[4]))
+        rows.append(f"| [{claim}](README.md) | {found[0][1]} | {found[0][2]} | {verdicts} | {effects} |")
+    first = next(number for number, line in enumerate(lines) if line.startswith("| | claim | source |"))
+    after = next(number for number, line in enumerate(lines[first:], first) if not line.startswith("|"))
+    about = "Here a claim has one row, and a line for each of its rows. Its page has all effects, sizes and published"
+    return "\n".join([*lines[:first], f"{about} values.", "", *rows, *lines[after:]]) + "\n"
+
+
 def notebook_pages() -> dict[str, str]:
     """Returns {path in the site: text} of a page for every notebook, and of their index."""
     pages, rows = {}, []
@@ -207,6 +223,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     del config
     if page.file.src_uri == "cli.md":
         markdown = COMMAND.sub(r"\1[\2](commands/\3.md)", markdown)
+    if page.file.src_uri == "results/README.md":
+        markdown = one_row_per_claim(markdown)
     folder = posixpath.dirname(page.file.src_uri)
 
     def replaced(found: re.Match) -> str:
