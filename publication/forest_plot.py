@@ -33,7 +33,7 @@ _COLOURS = {
 }
 _JUDGED = ("holds", "refuted", "undecided")
 # By the first letter of a claim's identifier.
-_PARTS = {
+PARTS = {
     "N": "Normalisation and residual connections",
     "P": "Positions",
     "A": "Attention",
@@ -87,8 +87,8 @@ def write_forest_plots(contrasts: Sequence[tuple[str, Mapping[str, str]]], folde
 def _by_part(rows: Sequence[tuple[str, Mapping[str, str]]]) -> list[_Panel]:
     parts: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
     for label, row in sorted(rows, key=lambda one: claim_order(one[0])[1]):
-        parts.setdefault(_PARTS.get(label[:1], "Others"), []).append((label, row))
-    order = [*_PARTS.values(), "Others"]
+        parts.setdefault(PARTS.get(label[:1], "Others"), []).append((label, row))
+    order = [*PARTS.values(), "Others"]
     return [_Panel(part, LOSS, parts[part]) for part in sorted(parts, key=order.index)]
 
 

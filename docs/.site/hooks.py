@@ -22,9 +22,11 @@ import zoo
 from publication import size_pages, variant_pages
 from publication.claim_lines import claim_rows, judged
 from publication.claims_table import read_claims
+from publication.forest_plot import PARTS
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, Parser
 from zoo.cli.main import main as zoo_command
 from zoo.lab.report.archive.experiment_page import as_cell
+from zoo.variants import table as variant_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -58,7 +60,9 @@ def experiment_pages() -> dict[str, str]:
         docstring = ast.get_docstring(ast.parse(source)) or ""
         name = path.relative_to(ROOT).with_suffix("").as_posix()
         command = f"```\nzoo run {path.stem}:tiny\n```\n\n" if path.parent.name == "experiments" else ""
-        pages[f"{name}.md"] = f"# {path.stem}\n\n{docstring}\n\n{command}```python\n{source}```\n"
+        pages[f"{name}.md"] = (
+            f'# {path.stem}\n\n{docstring}\n\n{command}```{{.python data-search-exclude=""}}\n{source}```\n'
+        )
         if command:
             rows.append(f"| [{path.stem}]({path.stem}.md) | {' '.join(docstring.split(chr(10) * 2)[0].split())} |")
     table = "\n".join(["| experiment | question |", "| --- | --- |", *rows])
@@ -185,14 +189,46 @@ def generated_pages() -> dict[str, str | bytes]:
     return written | {"sizes/index.md": size_pages.page()} | variants | drawn
 
 
+def in_groups(paths: list[str]) -> list[Any]:
+    """Returns the pages of a folder as the navigation has them: those of no group, and groups by
+    title. A page holds the entries of its group alone.
+    """
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(group_of(path), []).append(path)
+    return [*groups.pop("", ()), *({title: group} for title, group in sorted(groups.items()))]
+
+
+def group_of(path: str) -> str:
+    """Returns the title of the group of a page: the part of a variant, the package of a module, the
+    subject of a claim or an experiment; "" for pages of no group.
+    """
+    folder, *inner, name = Path(path).with_suffix("").parts
+    if folder == VARIANTS:
+        return next((each.part.capitalize() for each in variant_table.VARIANTS if each.name == name), "")
+    if folder == "api" and name != "index":
+        packages = (package for package in PACKAGES if f"{name}.".startswith(f"{package}."))
+        return max(packages, key=len, default="Modules")
+    if folder == "experiments" and inner:
+        return inner[0].capitalize()
+    if folder == "claims":
+        return PARTS.get(name[0], "")
+    if folder == "results" and inner:
+        found = RESULTS / inner[0] / "result.json"
+        claims = json.loads(found.read_text(encoding="utf-8"))["claims"] if found.exists() else {}
+        return PARTS.get("".join(claims)[:1], "Other results")
+    return ""
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Replaces each folder of the navigation by its pages, the index first."""
     docs, generated = Path(config.docs_dir), generated_pages()
 
-    def pages_of(folder: str) -> list[str]:
+    def pages_of(folder: str) -> list[Any]:
         written = [path.relative_to(docs).as_posix() for path in (docs / folder).rglob("*.md")]
         found = [*written, *(path for path in generated if path.startswith(folder) and path.endswith(".md"))]
-        return sorted(found, key=lambda path: (path not in (f"{folder}README.md", f"{folder}index.md"), path))
+        first = (f"{folder}README.md", f"{folder}index.md")
+        return in_groups(sorted(found, key=lambda path: (path not in first, path)))
 
     def expanded(entry: Any) -> Any:
         if isinstance(entry, list):

@@ -3,6 +3,7 @@
 The plug-in `offline` of Material for MkDocs does the first with a script from another host.
 """
 
+import io
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
+from PIL import Image
 
 LOG = logging.getLogger("mkdocs.hooks.offline")
 SHIM, INDEX = "search/from_files.js", "search/search_index"
@@ -24,6 +26,12 @@ LOADED = re.compile(
     r"\s(?:src|href|data|srcset)\s*=\s*[\"']?((?:https?:)?//[^\s\"'>]+)",
     re.IGNORECASE,
 )
+# What keeps its spaces.
+VERBATIM = re.compile(r"(<(pre|script|style|textarea)\b.*?</\2>)", re.DOTALL | re.IGNORECASE)
+BREAKS = re.compile(r"\s*\n\s*")
+# Names and spaces in code, which have the colour of the text around them.
+PLAIN = re.compile(r'<span class="(?:n|w)">([^<]*)</span>')
+COLOURS = 256
 MAX_MB = 30
 
 
@@ -43,11 +51,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Warns of whatever a page would load from another host."""
+    """Warns of whatever a page would load from another host, and leaves out what no reader sees."""
     del config
     for found in LOADED.finditer(output):
         LOG.warning("%s loads %s; keep the file in docs/", page.file.src_uri, found[1])
-    return output
+    return compact(output)
+
+
+def compact(html: str) -> str:
+    """Returns a page without indentation, half of what the theme writes, and without marks that give
+    code the colour it has anyway.
+    """
+    parts = VERBATIM.split(html)
+    # Each match is three parts: the text before it, all of it, and the name of its element.
+    texts = (BREAKS.sub("\n", text) for text in parts[::3])
+    kept = (PLAIN.sub(r"\1", text) for text in [*parts[1::3], ""])
+    return "".join(part for pair in zip(texts, kept, strict=True) for part in pair)
+
+
+def with_palette(png: bytes) -> bytes:
+    """Returns a picture with the 256 colours that are nearest to its own, if that makes it smaller."""
+    written = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        reduced = picture.convert("RGBA").quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        reduced.save(written, "png", optimize=True)
+    return min(png, written.getvalue(), key=len)
 
 
 # After the search's plug-in, which writes the index.
@@ -64,6 +92,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     shim = Path(__file__).with_name("from_files.js").read_text(encoding="utf-8")
     text = f"const WORKER = {json.dumps(worker.read_text(encoding='utf-8'))};\n{shim}"
     (site / SHIM).write_text(text, encoding="utf-8")
+    for path in site.rglob("*.png"):
+        path.write_bytes(with_palette(path.read_bytes()))
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) / 1e6
     if size > MAX_MB:
         LOG.warning("the site has %.0f MB, and at most %d are intended", size, MAX_MB)

@@ -1,5 +1,6 @@
 """The site works from files without a network, and its home page leads to every page."""
 
+import html
 import re
 from pathlib import Path
 
@@ -10,12 +11,15 @@ from tests.support.chromium import PROGRAM, Browser
 pytest.importorskip("material", reason="the site's packages are not installed")
 
 import mkdocs.exceptions
+import numpy as np
 import yaml
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+VERBATIM = re.compile(r"<(pre|script|style)\b.*?</\1>", re.DOTALL)
 
 
 @pytest.fixture
@@ -90,6 +94,23 @@ def test_pages_hold_the_navigation_around_them_alone(site):
     linked = set(re.findall(r'href="([^"#]*\d+\.html)"', (folder / "how" / "3.html").read_text()))
     assert {f"{number}.html" for number in range(30)} <= linked
     assert {link for link in linked if "why" in link} == {"../why/0.html"}
+
+
+def test_smaller_pages_look_the_same(site, tmp_path):
+    code = "def gate(x):\n\n    if x < 1:\n        return  'a &  b'\n"
+    rows = np.arange(200)[:, None, None] + np.arange(200)[None, :, None] * np.array([1, 0, 1]) + np.zeros(3)
+    picture = tmp_path / "docs" / "drawn.png"
+    picture.parent.mkdir()
+    Image.fromarray(rows.clip(0, 255).astype(np.uint8)).save(picture)
+    folder = site({"README.md": f"# Home\n\n*one*\n`two`\n\n```python\n{code}```\n\n![](drawn.png)\n"})
+    page = (folder / "index.html").read_text()
+    shown = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)[1]
+    assert html.unescape(re.sub("<[^>]*>", "", shown)) == code
+    assert "<em>one</em>\n<code>two</code>" in page
+    assert re.search(r"\n\s", VERBATIM.sub("<!-- verbatim -->", page)) is None
+    small = Image.open(folder / "drawn.png")
+    assert (folder / "drawn.png").stat().st_size < picture.stat().st_size
+    assert np.abs(np.asarray(small.convert("RGB"), int) - np.asarray(Image.open(picture), int)).max() < 40
 
 
 def test_the_home_page_lists_the_pages_of_every_tab():
