@@ -59,8 +59,8 @@ def _list(page: Path, block: re.Match[str], rows: Mapping[str, Sequence[Sequence
     for claim in (each.strip() for each in block["ids"].split(",")):
         if claim not in rows:
             raise ConfigError(f"{page}: {folder}/{PAGE} has no claim {claim!r}{did_you_mean(claim, rows)}")
-        judged = dict.fromkeys(judged(cells[3], cells[-1], folder) for cells in rows[claim])
-        lines.append(f"- [{claim}]({folder}/{PAGE}): {rows[claim][0][1]}: {'; '.join(judged)}.")
+        verdicts = dict.fromkeys(judged(cells[3], cells[-1], folder) for cells in rows[claim])
+        lines.append(f"- [{claim}]({folder}/{PAGE}): {rows[claim][0][1]}: {'; '.join(verdicts)}.")
     return "\n".join([block[0].partition("\n")[0], "", *lines, "", "<!-- end of claims -->"])
 
 

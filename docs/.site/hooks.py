@@ -209,14 +209,14 @@ def group_of(path: str) -> str:
     if folder == "api" and name != "index":
         packages = (package for package in PACKAGES if f"{name}.".startswith(f"{package}."))
         return max(packages, key=len, default="Modules")
-    if folder == "experiments" and inner:
-        return inner[0].capitalize()
     if folder == "claims":
         return PARTS.get(name[0], "")
-    if folder == "results" and inner:
-        found = RESULTS / inner[0] / "result.json"
-        claims = json.loads(found.read_text(encoding="utf-8"))["claims"] if found.exists() else {}
-        return PARTS.get("".join(claims)[:1], "Other results")
+    if folder == "experiments" and inner:
+        return inner[0].capitalize()
+    if (folder == "results" and inner) or (folder == "experiments" and name != "index"):
+        found = RESULTS / (inner or [name])[0] / "result.json"
+        claims = json.loads(found.read_text(encoding="utf-8"))["claims"] if found.exists() else ()
+        return PARTS.get("".join(claims)[:1], "Others")
     return ""
 
 

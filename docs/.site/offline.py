@@ -29,8 +29,10 @@ LOADED = re.compile(
 # What keeps its spaces.
 VERBATIM = re.compile(r"(<(pre|script|style|textarea)\b.*?</\2>)", re.DOTALL | re.IGNORECASE)
 BREAKS = re.compile(r"\s*\n\s*")
-# Names and spaces in code, which have the colour of the text around them.
-PLAIN = re.compile(r'<span class="(?:n|w)">([^<]*)</span>')
+# Next to a tag of the header or the navigation, where no line break shows.
+BESIDE_TAGS = re.compile(r"(?<=>)\n|\n(?=<)")
+# Names, punctuation and spaces in code, which need no colour of their own.
+PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
 COLOURS = 256
 MAX_MB = 30
 
@@ -59,21 +61,26 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def compact(html: str) -> str:
-    """Returns a page without indentation, half of what the theme writes, and without marks that give
-    code the colour it has anyway.
+    """Returns a page without indentation, half of what the theme writes, and without marks of code
+    that has the colour of the text around it.
     """
     parts = VERBATIM.split(html)
     # Each match is three parts: the text before it, all of it, and the name of its element.
     texts = (BREAKS.sub("\n", text) for text in parts[::3])
     kept = (PLAIN.sub(r"\1", text) for text in [*parts[1::3], ""])
-    return "".join(part for pair in zip(texts, kept, strict=True) for part in pair)
+    page = "".join(part for pair in zip(texts, kept, strict=True) for part in pair)
+    navigation, article, text = page.partition("<article")
+    return BESIDE_TAGS.sub("", navigation) + article + text
 
 
 def with_palette(png: bytes) -> bytes:
     """Returns a picture with the 256 colours that are nearest to its own, if that makes it smaller."""
     written = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
-        reduced = picture.convert("RGBA").quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        full = picture.convert("RGBA")
+        # A picture that hides nothing behind it needs no transparency.
+        full = full.convert("RGB") if full.getextrema()[3] == (255, 255) else full
+        reduced = full.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         reduced.save(written, "png", optimize=True)
     return min(png, written.getvalue(), key=len)
 
@@ -85,9 +92,11 @@ def on_post_build(config: MkDocsConfig) -> None:
     and warns if the site is large.
     """
     site = Path(config.site_dir)
-    index = (site / f"{INDEX}.json").read_text(encoding="utf-8")
-    # The theme's script loads this file and takes the index from this variable.
-    (site / f"{INDEX}.js").write_text(f"var __index = {index}", encoding="utf-8")
+    index = json.loads((site / f"{INDEX}.json").read_text(encoding="utf-8"))
+    # If the page is a file, the theme's script loads this one and takes the index from this variable.
+    # Otherwise it reads the other one, and from_files.js adds the documents.
+    (site / f"{INDEX}.js").write_text(f"var __index = {json.dumps(index, ensure_ascii=False)}", encoding="utf-8")
+    (site / f"{INDEX}.json").write_text(json.dumps(index | {"docs": []}), encoding="utf-8")
     (worker,) = site.glob(WORKERS)
     shim = Path(__file__).with_name("from_files.js").read_text(encoding="utf-8")
     text = f"const WORKER = {json.dumps(worker.read_text(encoding='utf-8'))};\n{shim}"

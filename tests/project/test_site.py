@@ -1,11 +1,18 @@
 """The site works from files without a network, and its home page leads to every page."""
 
+import contextlib
+import functools
 import html
+import http.server
+import importlib.util
 import re
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
+from publication.claim_lines import claim_rows
 from tests.support.chromium import PROGRAM, Browser
 
 pytest.importorskip("material", reason="the site's packages are not installed")
@@ -48,16 +55,35 @@ def site(tmp_path, monkeypatch):
     return built
 
 
+@pytest.fixture
+def served():
+    """Returns a function that serves a folder and returns its address."""
+    with contextlib.ExitStack() as servers:
+
+        def address(folder):
+            handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+            server = servers.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            servers.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield address
+
+
 @pytest.mark.promise(reason="pages are opened in a browser")
 @pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
-def test_search_from_files_without_a_network(site, tmp_path):
-    address = site({"README.md": "# Home\n\nwords\n", "deep/er.md": "# Gates\n\nA zygomorphic gate.\n"}).as_uri()
+@pytest.mark.parametrize("opened", ["from files", "from a server"])
+def test_search_without_other_hosts(site, served, tmp_path, opened):
+    folder = site({"README.md": "# Home\n\nwords\n", "deep/er.md": "# Gates\n\nA zygomorphic gate.\n"})
+    address = folder.as_uri() if opened == "from files" else served(folder)
     with Browser(tmp_path / "browser") as browser:
-        browser.call("Network.setBlockedURLs", urls=["http://*", "https://*"])
+        browser.call("Network.setBlockedURLs", urls=["https://*", *["http://*"] * (opened == "from files")])
         for page in ("index.html", "deep/er.html"):
             browser.open(f"{address}/{page}")
             browser.click(".md-search__input")
             browser.call("Input.insertText", text="zygomorphic")
+            # The search reads the field when a key is released.
+            browser.key("End")
             browser.until("document.querySelectorAll('.md-search-result__link').length")
             found = browser.run(
                 "[...document.querySelectorAll('.md-search-result__link')].map((link) => [link.textContent, link.href])"
@@ -66,7 +92,7 @@ def test_search_from_files_without_a_network(site, tmp_path):
             assert "A zygomorphic gate." in found[0][0]
             assert found[0][1].startswith(f"{address}/deep/er.html")
         browser.open(found[0][1])
-        assert browser.run("document.querySelector('article mark').textContent") == "zygomorphic"
+        browser.until("document.querySelector('article mark')?.textContent === 'zygomorphic'")
         assert browser.problems == []
         assert browser.requests
         assert [
@@ -98,19 +124,56 @@ def test_pages_hold_the_navigation_around_them_alone(site):
 
 def test_smaller_pages_look_the_same(site, tmp_path):
     code = "def gate(x):\n\n    if x < 1:\n        return  'a &  b'\n"
-    rows = np.arange(200)[:, None, None] + np.arange(200)[None, :, None] * np.array([1, 0, 1]) + np.zeros(3)
     picture = tmp_path / "docs" / "drawn.png"
     picture.parent.mkdir()
-    Image.fromarray(rows.clip(0, 255).astype(np.uint8)).save(picture)
+    shutil.copy(DOCS / "results" / "norm_kind" / "differences.png", picture)
     folder = site({"README.md": f"# Home\n\n*one*\n`two`\n\n```python\n{code}```\n\n![](drawn.png)\n"})
     page = (folder / "index.html").read_text()
     shown = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)[1]
     assert html.unescape(re.sub("<[^>]*>", "", shown)) == code
     assert "<em>one</em>\n<code>two</code>" in page
     assert re.search(r"\n\s", VERBATIM.sub("<!-- verbatim -->", page)) is None
-    small = Image.open(folder / "drawn.png")
-    assert (folder / "drawn.png").stat().st_size < picture.stat().st_size
-    assert np.abs(np.asarray(small.convert("RGB"), int) - np.asarray(Image.open(picture), int)).max() < 40
+    assert re.search(r">\s|\s<", page.partition("<article")[0]) is None
+    before, after = (np.asarray(Image.open(path).convert("RGB"), int) for path in (picture, folder / "drawn.png"))
+    assert (folder / "drawn.png").stat().st_size < picture.stat().st_size / 2
+    assert np.abs(after - before).max() < 32
+
+
+def test_groups_of_pages_and_the_table_of_claims(monkeypatch):
+    # The hook sets the width of help, for other tests too.
+    monkeypatch.setenv("COLUMNS", "100")
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / ".site" / "hooks.py")
+    spec.loader.exec_module(hooks := importlib.util.module_from_spec(spec))
+    paths = [
+        "results/README.md",
+        "results/norm_kind/README.md",
+        "results/heads/README.md",
+        "results/measured/windows/README.md",
+    ]
+    parts = hooks.PARTS
+    assert hooks.in_groups(paths) == [
+        paths[0],
+        {parts["A"]: [paths[2]]},
+        {parts["N"]: [paths[1]]},
+        {"Others": [paths[3]]},
+    ]
+    groups = [
+        "variants/rope.md",
+        "api/zoo.layers.attention.mask.md",
+        "claims/N10.md",
+        "experiments/heads.md",
+        "api/zoo.md",
+    ]
+    assert [*map(hooks.group_of, groups)] == ["Position", "zoo.layers.attention", parts["N"], parts["A"], "Modules"]
+    table = hooks.one_row_per_claim((DOCS / "results" / "README.md").read_text(encoding="utf-8")).partition(
+        "| | claim |"
+    )[2]
+    rows = [line[2:-2].split(" | ") for line in table.partition("\n\n")[0].splitlines()[2:]]
+    assert [row[0] for row in rows] == [f"[{claim}](README.md)" for claim in claim_rows(DOCS / "results")]
+    assert {len(row) for row in rows} == {5}
+    (split,) = (row for row in rows if row[0].startswith("[N5]"))
+    assert "./norm_kind/README.md" in split[3]
+    assert "./measured/norm_time/README.md" in split[3]
 
 
 def test_the_home_page_lists_the_pages_of_every_tab():
