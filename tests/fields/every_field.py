@@ -254,6 +254,8 @@ NEEDS = {
     "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER_VALUES = {
+    # The last kind without limits on the architecture.
+    "model.attention.kind": "performer",
     "model.attention.latent_dim": 5,
     "model.attention.rotary_dim": 6,
     "model.attention.value_dim": 5,

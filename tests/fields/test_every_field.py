@@ -171,7 +171,7 @@ REFUSED_BY = {
     "encoder": (*ORDERED, *REPLACED, *RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
                 "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
-        *ORDERED, *REPLACED, *WITHOUT_CROSS, *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *ORDERED, *REPLACED, *WITHOUT_CROSS, *RECURRENT, *MASKED, *SPANS, "model.ffn.experts.choice", "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "data.short_row_fraction", "training.eval_context", "training.eval_masks", *STORED),
@@ -220,7 +220,8 @@ def test_every_architecture_reads_a_field_or_refuses_it(architecture):
 def test_every_choice_gives_a_different_program(field):
     needs, found = NEEDS.get(field.path, {}), {}
     for choice in field.choices:
-        if choice == "cudnn":  # It can only be traced on its device.
+        # The former can only be traced on its device; an expert is no mixture.
+        if choice == "cudnn" or (field.path, choice) == ("model.ffn.experts.kind", "moe"):
             continue
         base = next((base for base in BASES.values() if base.get(field.path) == choice), {})
         config = resolve({**needs, **base} | NEEDED_BY_CHOICE.get((field.path, choice), {}) | {field.path: choice})

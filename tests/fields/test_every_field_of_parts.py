@@ -37,6 +37,13 @@ WITHOUT_CROSS = tuple(
     f"model.attention.{name}" for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim")
 )
 TAPS = ("model.convolution.width", "model.convolution.places")
+# Of kinds of attention with a state, which read a row from left to right and no encoder's output.
+STATES = tuple(
+    f"model.attention.{name}"
+    for name in ("value_dim", "key_heads", "convolution_width", "decay_rank", "negative_eigenvalues", "chunk_tokens")
+)
+# Each expert would choose tokens by what comes after them.
+CHOICE = "model.ffn.experts.choice"
 # Refused fields, by part and by whether the part itself (True) or the whole model makes the choice
 # that a field belongs to.
 REFUSED = {
@@ -44,17 +51,19 @@ REFUSED = {
     # or share one. An encoder-decoder has no kinds of layers, so they have no cross-attention.
     (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
     (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
-    ("model.encoder", True): {CROSS, FORGETTING, "model.convolution.kind", *TAPS},
+    ("model.encoder", True): {CROSS, FORGETTING, *STATES, "model.convolution.kind", *TAPS},
     # A window of the whole model would mean different things on the two sides.
-    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, *WITHOUT_CROSS, *TAPS},
+    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, *STATES, *WITHOUT_CROSS, *TAPS},
     # Early tokens of a decoder must not see later ones; parallel blocks have no place for
     # cross-attention, and neither of these kinds of attention supports it.
-    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, *WITHOUT_CROSS},
+    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, *STATES, CHOICE, *WITHOUT_CROSS},
     ("model.decoder", False): {
         "model.parallel",
         *GLOBAL,
         "model.attention.dilations",
         FORGETTING,
+        *STATES,
+        CHOICE,
         *WITHOUT_CROSS,
         *TAPS,
     },

@@ -207,7 +207,8 @@ def chosen_experts(experts, logits, bias):
 def mixture_of_experts(config, params, x):
     """Shazeer et al. 2017, eq. 1, by the outputs of all experts for all tokens [..., D]."""
     shape, x = x.shape, x.reshape(-1, x.shape[-1])
-    expert = SimpleNamespace(ffn=SimpleNamespace(**{**config.ffn, "kind": config.ffn.experts.kind}))
+    own = vars(config.ffn) if isinstance(config.ffn, SimpleNamespace) else dict(config.ffn)
+    expert = SimpleNamespace(ffn=SimpleNamespace(**own | {"kind": config.ffn.experts.kind}))
     weights, _ = chosen_experts(config.ffn.experts, linear(params["router"], x), params.get("choice_bias", 0.0))
     outputs = []
     for e in range(weights.shape[1]):

@@ -35,7 +35,7 @@ def batch_of(config: ResolvedConfig, last_empty: bool = True) -> dict[str, Any]:
     T = config.data.sequence_length
     tokens = ragged_rows(config.data.batch_size, T + 1, last_empty)
     if config.objective.kind == "translation":
-        return {"source": tokens[::-1, : T // 2 + 1], "targets": tokens}
+        return {"source": tokens[::-1, : T // 2 + 1], "targets": tokens[:, :T]}
     corruption = make_corruption(config, ByteTokenizer())
     if corruption is None:
         return {"tokens": tokens}
