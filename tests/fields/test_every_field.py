@@ -159,6 +159,17 @@ ORDERED = (
     "model.convolution.kind",
     "model.convolution.width",
     "model.convolution.places",
+    *(
+        f"model.attention.{name}"
+        for name in (
+            "value_dim",
+            "key_heads",
+            "convolution_width",
+            "decay_rank",
+            "negative_eigenvalues",
+            "chunk_tokens",
+        )
+    ),
 )
 # Fields of kinds of attention that cannot read an encoder's output.
 WITHOUT_CROSS = tuple(
