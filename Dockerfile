@@ -1,7 +1,7 @@
 # zoo for CPUs, or with --build-arg EXTRAS=cuda for NVIDIA GPUs:
 #
 #     docker build --tag zoo .
-#     docker run --rm --volume "$PWD/runs:/work/runs" zoo run norm_placement:quick
+#     docker run --rm --volume "$PWD/runs:/home/zoo/runs" zoo run norm_placement:quick
 #
 #     docker build --tag zoo-cuda --build-arg EXTRAS=cuda .
 #     docker run --rm --gpus all zoo-cuda doctor
@@ -20,6 +20,6 @@ COPY zoo zoo
 RUN pip install --no-cache-dir ".[${EXTRAS}]" --constraint constraints.txt
 
 # Runs are written below the working directory, which a volume keeps.
-WORKDIR /work
+WORKDIR /home/zoo
 ENTRYPOINT ["zoo"]
 CMD ["--help"]

@@ -1,5 +1,5 @@
-"""Mixtral (Jiang et al. 2024): Mistral with feed-forward layers of 8 experts, of which a router chooses 2
-for each token; their weights are a softmax over the two.
+"""Mixtral (Jiang et al. 2024): Mistral with 8 experts in each feed-forward layer. A router sends each
+token to 2 of them, weighted by a softmax over their two logits.
 
     python train.py --config=configs/mixtral.py:tiny --workdir=runs/mixtral
 

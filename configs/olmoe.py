@@ -1,4 +1,4 @@
-"""OLMoE (Muennighoff et al. 2024): 64 small experts, of which a router chooses 8 for each token.
+"""OLMoE (Muennighoff et al. 2024): 64 small experts per layer, with top-8 routing.
 
     python train.py --config=configs/olmoe.py:tiny --workdir=runs/olmoe
 

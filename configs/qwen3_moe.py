@@ -1,5 +1,5 @@
-"""Qwen 3 with experts (Yang et al. 2025): 128 small experts, of which a router chooses 8 for each token;
-the weights of a token's experts add up to 1. Attention is that of the dense models (qwen3.py).
+"""Qwen 3 with experts (Yang et al. 2025): 128 small experts per layer, with top-8 routing; the gate
+weights of a token add up to 1. Attention is that of the dense models (qwen3.py).
 
     python train.py --config=configs/qwen3_moe.py:tiny --workdir=runs/qwen3_moe
 
