@@ -63,17 +63,17 @@ def test_ends_that_are_no_tokens_end_nothing():
 
 def test_prompts_of_an_unknown_tokenizer_are_ids_that_nothing_opens():
     generator = text_generator(tokenizer=UnknownTokenizer(270))
-    assert generator._encode_prompt("3 14") == ([3, 14],) * 2
-    assert text_generator(tokenizer=UnknownTokenizer(270, 7))._encode_prompt("3 14") == ([7, 3, 14],) * 2
+    assert generator.encode_prompt("3 14") == ([3, 14],) * 2
+    assert text_generator(tokenizer=UnknownTokenizer(270, 7)).encode_prompt("3 14") == ([7, 3, 14],) * 2
     for prompt, problem in (("", "no token that opens a document; give ids"), ("a", "must be ids between spaces")):
         with pytest.raises(ConfigError, match=problem):
-            generator._encode_prompt(prompt)
+            generator.encode_prompt(prompt)
     assert generator._completion("3 14", np.array([15, 9]), 2, ()).text == " 15 9"
 
 
 def test_a_decoder_continues_a_document():
     generator = text_generator()
-    assert generator._encode_prompt("aé") == ([BOS, 97, 0xC3, 0xA9],) * 2
+    assert generator.encode_prompt("aé") == ([BOS, 97, 0xC3, 0xA9],) * 2
     assert generator.longest_sequence(["a", "abc"], 10) == 13
     (answer,) = generator.sample(["ab"], 5, GREEDY, 0)
     expected = generator.generator.generate([[BOS, 97, 98]], 5, vocab_size=257)
@@ -84,8 +84,8 @@ def test_a_decoder_continues_a_document():
 
 def test_a_prefix_model_starts_from_the_last_token_of_the_prompt():
     generator = text_generator("prefix")
-    assert generator._encode_prompt("ab") == ([BOS, 97, 98], [98])
-    assert generator._encode_prompt("") == ([BOS], [BOS])
+    assert generator.encode_prompt("ab") == ([BOS, 97, 98], [98])
+    assert generator.encode_prompt("") == ([BOS], [BOS])
     assert generator.longest_sequence(["a", "abc"], 10) == 10
     for prompt, first, source in (("", BOS, [BOS]), ("ab", 98, [BOS, 97, 98])):
         (answer,) = generator.sample([prompt], 5, GREEDY, 0)
@@ -98,8 +98,8 @@ def test_a_prefix_model_starts_from_the_last_token_of_the_prompt():
 
 def test_a_span_model_fills_blanks():
     generator, first = text_generator("span"), 257 + 5 - 1
-    assert generator._encode_prompt("a<0>b<2>") == ([BOS, 97, first, 98, first - 2, BOS], [BOS])
-    assert generator._encode_prompt("ab") == ([BOS, 97, 98, first, BOS], [BOS])
+    assert generator.encode_prompt("a<0>b<2>") == ([BOS, 97, first, 98, first - 2, BOS], [BOS])
+    assert generator.encode_prompt("ab") == ([BOS, 97, 98, first, BOS], [BOS])
     answers = [generator.sample(["a<0>b"], 15, UNIFORM, seed)[0] for seed in range(40)]
     said = {int(number) for answer in answers for number in BLANK.findall(answer.text)}
     assert said <= set(range(5))
@@ -111,8 +111,8 @@ def test_a_span_model_fills_blanks():
 
 def test_a_denoising_model_rewrites_the_text():
     generator = text_generator("denoising")
-    assert generator._encode_prompt("a<0>b<7>") == ([BOS, 97, 257, 98, 257, BOS], [BOS])
-    assert generator._encode_prompt("ab") == ([BOS, 97, 98, BOS], [BOS])
+    assert generator.encode_prompt("a<0>b<7>") == ([BOS, 97, 257, 98, 257, BOS], [BOS])
+    assert generator.encode_prompt("ab") == ([BOS, 97, 98, BOS], [BOS])
     (answer,) = generator.sample(["a<0>b"], 5, GREEDY, 0)
     expected = generator.generator.generate([[BOS]], 5, sources=[[BOS, 97, 257, 98, BOS]], vocab_size=257)
     assert answer.text == BYTE_TOKENIZER.decode(expected.tokens[0])
@@ -166,13 +166,13 @@ def test_special_tokens_in_prompts_are_text_by_default():
     tokenizer, prompt = chat_tokenizer(), "<|im_start|>a"
     bos, im_start = tokenizer.bos_id, 257
     (a,) = tokenizer.encode("a").tolist()
-    as_text = text_generator(tokenizer=tokenizer)._encode_prompt(prompt)[0]
+    as_text = text_generator(tokenizer=tokenizer).encode_prompt(prompt)[0]
     assert as_text == [bos, *tokenizer.encode(prompt).tolist()]
     assert len(as_text) == 1 + len(prompt)
     reader = text_generator(tokenizer=tokenizer, reading=PromptReading(special_tokens=True))
-    assert reader._encode_prompt(prompt)[0] == [bos, im_start, a]
+    assert reader.encode_prompt(prompt)[0] == [bos, im_start, a]
     # A prompt may start with the token that begins a document, which is then not repeated.
-    assert reader._encode_prompt("<|endoftext|>" + prompt)[0] == [bos, im_start, a]
+    assert reader.encode_prompt("<|endoftext|>" + prompt)[0] == [bos, im_start, a]
     assert tokenizer.encode(prompt).tolist() == as_text[1:]
     with pytest.raises(ConfigError, match=r"this one, of kind bytes, reads text"):
         text_generator(reading=PromptReading(special_tokens=True))

@@ -145,7 +145,7 @@ class TextGenerator:
 
     def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""
-        return max_new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
+        return max_new_tokens - 1 + max(len(self.encode_prompt(prompt)[1]) for prompt in prompts)
 
     def fitting_tokens(self, prompts: Sequence[str], most: int, cache: bool = True) -> int:
         """Returns how many new tokens, at most `most`, fit the table of positions after each prompt.
@@ -154,7 +154,7 @@ class TextGenerator:
         """
         if not cache or self.generator.max_positions is None:
             return most
-        longest = max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
+        longest = max(len(self.encode_prompt(prompt)[1]) for prompt in prompts)
         return max(1, min(most, self.generator.max_positions - self.generator.positions_read(longest, 0)))
 
     def sample(
@@ -179,17 +179,8 @@ class TextGenerator:
         Raises:
             ConfigError: a prompt that the tokenizer cannot encode, or that is too long.
         """
-        read = [self._encode_prompt(prompt) for prompt in prompts]
+        read = [self.encode_prompt(prompt) for prompt in prompts]
         return self.sample_encoded(read, max_new_tokens, sampling, seed, stop, cache)
-
-    def encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
-        """Returns what the encoder reads of a prompt, and what the decoder begins with; of a decoder,
-        the same tokens twice.
-
-        Raises:
-            ConfigError: a prompt that the tokenizer cannot encode.
-        """
-        return self._encode_prompt(prompt)
 
     def sample_encoded(
         self,
@@ -246,7 +237,7 @@ class TextGenerator:
         return not (self._fills_blanks or translates or writes_apart)
 
     def _request(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
-        return self._request_of([self._encode_prompt(prompt) for prompt in prompts], max_new_tokens, stop)
+        return self._request_of([self.encode_prompt(prompt) for prompt in prompts], max_new_tokens, stop)
 
     def _request_of(
         self, read: Sequence[tuple[Sequence[int], Sequence[int]]], max_new_tokens: int, stop: Sequence[str]
@@ -260,8 +251,13 @@ class TextGenerator:
             "sources": [source for source, _ in read] if self.generator.has_encoder else None,
         }
 
-    def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
-        """Returns what the encoder reads of a prompt, and what the decoder begins with."""
+    def encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
+        """Returns what the encoder reads of a prompt, and what the decoder begins with; of a decoder,
+        the same tokens twice.
+
+        Raises:
+            ConfigError: a prompt that the tokenizer cannot encode.
+        """
         if isinstance(self.source_tokenizer, MarianTokenizer):
             return [*self.source_tokenizer.encode(prompt).tolist(), self.tokenizer.bos_id], [self.tokenizer.start_id]
         if self.source_tokenizer is not None:
@@ -329,7 +325,7 @@ class TextGenerator:
     def _completion(
         self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
     ) -> Completion:
-        return self._completion_of(self._encode_prompt(prompt)[0], tokens, length, stop, score)
+        return self._completion_of(self.encode_prompt(prompt)[0], tokens, length, stop, score)
 
     def _completion_of(
         self, read: Sequence[int], tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None

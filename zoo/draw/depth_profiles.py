@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from zoo import config as configs
+from zoo.draw.recorded_dynamics import recorded_dynamics
 from zoo.draw.style import COLOURS, figure
-from zoo.errors import ConfigError, DataError
-from zoo.files import read_json_lines
+from zoo.errors import ConfigError
 from zoo.training.trainer import run
 
 LAYER = re.compile(r"(?:(encoder|decoder) )?layer (\d+)( attention| cross-attention| feed-forward)?")
@@ -43,19 +43,13 @@ def profiles(folder: Path, name: str) -> list[Profile]:
         ConfigError: nothing was recorded.
         DataError: the file is damaged.
     """
-    path = folder / "dynamics.jsonl"
-    if not path.is_file():
-        raise ConfigError(f"{folder} has no dynamics.jsonl; train it with --config.training.dynamics_every=N")
-    records = [record for _, record in read_json_lines(path)]
-    if None in records:
-        raise DataError(f"{path} is damaged: {records.count(None)} of its lines cannot be read")
-    records = [record for record in records if "gradient_norm" in record]
+    records = recorded_dynamics(folder, "gradient_norm")
     if not records:
-        raise ConfigError(f"{path} has no gradient norms")
+        raise ConfigError(f"{folder / 'dynamics.jsonl'} has no gradient norms")
     wanted = {record["step"]: record for record in (records[0], records[-1])}
     found = [profile for record in wanted.values() for profile in _sides(record, name)]
     if not found:
-        raise ConfigError(f"{path} has no gradient norms of layers")
+        raise ConfigError(f"{folder / 'dynamics.jsonl'} has no gradient norms of layers")
     return found
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from zoo.draw.recorded_dynamics import recorded_dynamics
 from zoo.draw.style import depth_colours, figure
-from zoo.errors import ConfigError, DataError
-from zoo.files import read_json_lines
+from zoo.errors import ConfigError
 
 EXPERT = re.compile(r"(.*layer \d+) expert (\d+)")
 
@@ -35,15 +35,9 @@ def read_loads(folder: Path) -> Loads:
         ConfigError: nothing was recorded, or the run has no experts.
         DataError: the file is damaged.
     """
-    path = folder / "dynamics.jsonl"
-    if not path.is_file():
-        raise ConfigError(f"{folder} has no dynamics.jsonl; train it with --config.training.dynamics_every=N")
-    records = [record for _, record in read_json_lines(path)]
-    if None in records:
-        raise DataError(f"{path} is damaged: {records.count(None)} of its lines cannot be read")
-    records = [record for record in records if "expert_load" in record]
+    records = recorded_dynamics(folder, "expert_load")
     if not records:
-        raise ConfigError(f"{path} has no loads of experts; draw a run with model.ffn.kind=moe")
+        raise ConfigError(f"{folder / 'dynamics.jsonl'} has no loads of experts; draw a run with model.ffn.kind=moe")
     layers: dict[str, list[str]] = {}
     for label in records[0]["expert_load"]:
         if match := EXPERT.fullmatch(label):

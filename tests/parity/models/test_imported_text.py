@@ -325,7 +325,7 @@ def test_beams_are_those_of_the_published_class(imported, writer):
 @pytest.mark.parametrize("writer", [t5, t5_single_file], ids=lambda writer: writer.__name__)
 def test_blanks_are_the_sentinels_of_the_published_tokenizer(imported, writer):
     _, tokenizer, run = imported(writer)
-    read, _ = run._generator._encode_prompt("my <0> is <1>")
+    read, _ = run._generator.encode_prompt("my <0> is <1>")
     assert read == tokenizer("my <extra_id_0> is <extra_id_1>").input_ids
     named = tokenizer.convert_tokens_to_ids(["<extra_id_1>", "<extra_id_0>"])
     assert run._generator._decode_blanks(named) == "<1><0>"
