@@ -62,7 +62,7 @@ from zoo.training.records.resume_checks import (
     warnings_of,
 )
 from zoo.training.records.run_folder import RunFolder
-from zoo.training.records.run_record import parameters_sha256, write_run_record
+from zoo.training.records.run_record import kernel_entries, parameters_sha256, write_run_record
 from zoo.training.records.status_file import StatusFile
 from zoo.training.records.trackers import RunTrackers, check_trackers
 from zoo.training.runtime.device_memory import check_memory
@@ -282,7 +282,9 @@ def start(loaded: Loaded, program: Program) -> Started:
         meta = record_extension(checked.records, meta, config, checked.extension)
         log(f"trained longer: {checked.extension}")
     related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
-    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs, meta)
+    new = not (progress.step and meta)
+    entries = (kernel_entries(config, kernels) if new else {}) | related_runs
+    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, entries, meta)
     checked.status.write_running()
     run = TrainingRun(
         config=config,

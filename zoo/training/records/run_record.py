@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from zoo.files import write_json
 from zoo.layers.platform import Platform
 from zoo.models import cost
 from zoo.nested import flatten
-from zoo.objectives.attention_kernels import attention_kernels
+from zoo.objectives.attention_kernels import LayerKernel, attention_kernels
 from zoo.training.records.processor import processor_name
 from zoo.training.records.record_faults import MASKS, OF_ROWS, SHORT_ROWS, draws_masks_by_row
 from zoo.training.records.threads import USER_THREADS, compute_threads
@@ -99,6 +100,21 @@ def training_command(workdir: Path, executor: str) -> str:
     return f"{threads}python train.py --config={config} --workdir=WORKDIR"
 
 
+def kernel_entries(config: ResolvedConfig, kernels: Sequence[LayerKernel]) -> dict[str, Any]:
+    """Returns the entries of meta.json about the kernels of attention of a new run.
+
+    Args:
+        config: the resolved config.
+        kernels: those that the run computes.
+    """
+    found: dict[str, Any] = {"attention_kernels": [each._asdict() for each in kernels]}
+    here = Platform.here()
+    if here.name == "cpu" and here.devices == 1:
+        may_differ = any(each.kernel.endswith("einsum") for each in kernels)
+        found[SHORT_ROWS] = may_differ and attention_kernels(config, here._replace(rows_from=0)) != list(kernels)
+    return found
+
+
 def write_run_record(
     folder: Path,
     config: ResolvedConfig,
@@ -106,7 +122,7 @@ def write_run_record(
     size: cost.Cost,
     step: int,
     executor: str,
-    related_runs: dict[str, dict[str, Any]],
+    entries: dict[str, Any],
     before: dict[str, Any],
 ) -> None:
     """Writes config.json, meta.json, the texts of plug-ins and the tokenizer.
@@ -122,7 +138,8 @@ def write_run_record(
         size: parameters and FLOPs of the model.
         step: updates done before.
         executor: name of the executor that computes the steps (`zoo.training.executor`).
-        related_runs: other runs by role, "started_from" and "teacher".
+        entries: what else a new record has: kernels of attention (`kernel_entries`) and other runs by
+            role, "started_from" and "teacher".
         before: content of meta.json; empty for a new run.
     """
     plugins.store(folder, config.plugins)
@@ -134,9 +151,6 @@ def write_run_record(
         resumed = [*before.get("resumed", []), resumption]
         write_json(folder / "meta.json", before | {"identity": configs.identity(config), "resumed": resumed})
         return
-    platform = Platform.here()
-    kernels = attention_kernels(config, platform)
-    by_length = platform.name == "cpu" and platform.devices == 1
     write_json(
         folder / "meta.json",
         {
@@ -150,12 +164,10 @@ def write_run_record(
             "data": dataset.summary(),
             "parameters": size.parameters,
             "flops_per_token": size.flops_per_token,
-            "attention_kernels": [each._asdict() for each in kernels],
-            **({SHORT_ROWS: kernels != attention_kernels(config, platform._replace(rows_from=0))} if by_length else {}),
             "command": training_command(folder, executor),
             "arguments": sys.argv[1:],
             **({"plugins": plugins.record(config.plugins)} if config.plugins else {}),
-            **related_runs,
+            **entries,
         },
     )
     dataset.tokenizer.save(folder)
