@@ -10,6 +10,7 @@ import jax
 from zoo.checks import cached_decoding, references, stack_execution, structure, training_steps, visibility
 from zoo.checks.outcome import NotApplicable
 from zoo.checks.subject import Subject
+from zoo.config.check_records import FAIL, PASS
 from zoo.config.kinds import Kind
 from zoo.errors import line_of, one_line
 
@@ -31,7 +32,7 @@ PROPERTIES: dict[str, Callable[[Subject], str]] = {
     "8 devices": training_steps.devices,
     "reference": references.reference,
 }
-PASS, FAIL, NOT_APPLICABLE = "pass", "FAIL", "not applicable"
+NOT_APPLICABLE = "not applicable"
 
 
 @dataclass(frozen=True)
