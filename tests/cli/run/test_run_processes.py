@@ -41,7 +41,7 @@ def wait_until_running(process, folder, run=PRE0):
 
 @pytest.mark.faults
 def test_ctrl_c_saves_the_runs_and_says_how_to_continue(zoo, folder):
-    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    process = start(folder, "norms.py", "--jobs", "1", behaviours={PRE0: ["wait"]})
     wait_until_running(process, folder)
     # A terminal sends the signal to every process of the foreground group.
     os.killpg(process.pid, signal.SIGINT)
@@ -59,7 +59,7 @@ def test_ctrl_c_saves_the_runs_and_says_how_to_continue(zoo, folder):
 
 
 def test_a_folder_in_use_is_refused(zoo, folder):
-    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    process = start(folder, "norms.py", "--jobs", "1", behaviours={PRE0: ["wait"]})
     try:
         wait_until_running(process, folder)
         for extra in ([], ["--fresh"]):
@@ -77,7 +77,7 @@ def test_a_folder_in_use_is_refused(zoo, folder):
 
 @pytest.mark.faults
 def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
-    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    process = start(folder, "norms.py", "--jobs", "1", behaviours={PRE0: ["wait"]})
     wait_until_running(process, folder)
     process.kill()
     process.communicate()
