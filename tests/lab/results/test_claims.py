@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from zoo.lab.declarations import Contrast, Side
+from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
@@ -143,6 +144,22 @@ def test_an_uncertain_optimum_widens_the_interval():
     unsure = judge(sweep_of(losses, contrasts, tuning=tuning_of(a=curve(mean_regret=0.03), b=curve())))
     assert (sure.overall, unsure.overall) == ("supported", "undecided")
     assert "learning_rate fitted in each arm" in sure.paragraph
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise": {"eval/loss": Noise(0.5, 20, "earlier sweeps")}},
+        {"tuning": tuning_of(a=curve(mean_regret=0.03), b=curve())},
+    ],
+    ids=["noise", "tuning"],
+)
+def test_differences_from_a_baseline_have_the_intervals_of_contrasts(changes):
+    losses = {"a": shifted(BASE, -0.05, 0.001), "b": BASE}
+    sweep = sweep_of(losses, [("X", "a", "b", "superiority", 0.0)], baseline="b", **changes)
+    stated = judge(sweep).outcomes[0].difference
+    difference = baseline_differences(sweep)["a"]
+    assert (difference.low, difference.high) == (stated.low, stated.high)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from zoo.files import write_atomic
 from zoo.lab.metrics import lower_is_better
-from zoo.lab.results.curves import COLOURS, arm_styles, baseline_differences, loss_by_length, main_metrics, seed_band
+from zoo.lab.results.baseline_differences import baseline_differences
+from zoo.lab.results.curves import COLOURS, arm_styles, loss_by_length, main_metrics, seed_band
 from zoo.lab.results.floor_lines import FloorLine, floor_lines, floors_by_length
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid

@@ -17,8 +17,9 @@ from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.report.html_tables import escape, unbroken
 from zoo.lab.report.plugin_panel import plugins
 from zoo.lab.report.progress_line import progress_line
+from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.caveats import sweep_caveats
-from zoo.lab.results.curves import baseline_differences, loss_by_length, main_metrics
+from zoo.lab.results.curves import loss_by_length, main_metrics
 from zoo.lab.results.differences import baselines
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.notes import read_notes
@@ -136,8 +137,9 @@ def _answer(sweep: SweepResults) -> str:
         return ""
     higher = higher_is_better(sweep.metric)
     words = (
-        f"Arm minus baseline, paired by seed: {'above' if higher else 'below'} 0 the arm is better. These comparisons "
-        "are descriptive, not tests stated before the runs. Testable: whether the runs can answer which of the two is "
+        f"Arm minus baseline, paired by seed: {'above' if higher else 'below'} 0 the arm is better. Intervals have "
+        "the uncertainty of tuning, and are not narrower than other runs say the noise is. These comparisons are "
+        "descriptive, not tests stated before the runs. Testable: whether the runs can answer which of the two is "
         "better."
     )
     return section("Differences", _baseline_menu(sweep), _by_baseline(sweep, result_tables.answer_table), _note(words))

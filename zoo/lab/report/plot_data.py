@@ -16,12 +16,12 @@ from zoo.lab.metrics import lower_is_better
 from zoo.lab.report.alignment import align, with_spaces
 from zoo.lab.report.heatmaps import heatmaps, read_spikes
 from zoo.lab.report.result_tables import effect_levels
+from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.curves import (
     COLOURS,
     DARK_COLOURS,
     DASHES,
     arm_styles,
-    baseline_differences,
     downsample,
     loss_by_length,
     main_metrics,

@@ -15,7 +15,8 @@ from zoo.config import NOT_RESULT_RELEVANT
 from zoo.config.kinds.schedule_kinds import KIND, SCHEDULE_KINDS
 from zoo.lab.declarations import Contrast
 from zoo.lab.metrics import base_name, higher_is_better
-from zoo.lab.results.curves import baseline_differences, final_values
+from zoo.lab.results.baseline_differences import baseline_differences
+from zoo.lab.results.curves import final_values
 from zoo.lab.results.effect_units import (
     BUDGETS,
     DECAYING,

@@ -11,7 +11,7 @@ from zoo.lab.measures import measure_name
 from zoo.lab.results.run_records import Series
 from zoo.lab.results.schema import Arm, as_dict
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.statistics.paired import PairedDifference, Spread, paired_difference, spread
+from zoo.lab.statistics.paired import Spread, spread
 
 MAXIMUM_POINTS = 600
 
@@ -203,13 +203,3 @@ def loss_by_length(sweep: SweepResults) -> LossByLength | None:
             (arm.name, key) for key in metrics if done and all(run.final(metrics[key]) is None for run in done)
         }
     return LossByLength(base, length or None, sorted(metrics), values, impossible)
-
-
-def baseline_differences(sweep: SweepResults) -> dict[str, PairedDifference]:
-    """Returns the final metric of every other arm minus that of the baseline, paired by seed."""
-    baseline = final_values(sweep, sweep.baseline_arm.name, sweep.metric)
-    return {
-        arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline, sweep.alpha)
-        for arm in sweep.arms
-        if arm is not sweep.baseline_arm
-    }

@@ -42,7 +42,7 @@ from zoo.lab.declarations import Contrast, Side
 from zoo.lab.formatting import confidence_level, count, interval, number, rounded_mean
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
-from zoo.lab.results.curves import final_values
+from zoo.lab.results.baseline_differences import against_baseline, baseline_differences
 from zoo.lab.results.instability import far_off_seeds
 from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
@@ -272,13 +272,6 @@ _UNKNOWN_NOISE_NOTE = (
 )
 
 
-def against_baseline(sweep: SweepResults, arm: str, baseline: str) -> Contrast:
-    """Returns the contrast of an arm, a, with a baseline, b, in the sweep's metric, which no claim
-    states.
-    """
-    return Contrast("", Side(arm, sweep.metric), Side(baseline, sweep.metric), "superiority", 0.0, "")
-
-
 def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> str:
     """Returns why the difference of two arms answers no question about them, in words; empty if it
     can.
@@ -486,7 +479,8 @@ def _baseline_sentences(sweep: SweepResults) -> str:
     if not 2 <= len(sweep.arms) <= MOST_SENTENCES + 1:
         return ""
     baseline = sweep.baseline_arm
-    pairs = [against_baseline(sweep, arm.name, baseline.name) for arm in sweep.arms if arm is not baseline]
-    values = {arm.name: final_values(sweep, arm.name, sweep.metric) for arm in sweep.arms}
-    found = [(pair, paired_difference(values[pair.a.arm], values[pair.b.arm], sweep.alpha)) for pair in pairs]
-    return "".join(f"{_sentence(sweep, pair, difference)}. " for pair, difference in found if difference.n)
+    return "".join(
+        f"{_sentence(sweep, against_baseline(sweep, arm, baseline.name), difference)}. "
+        for arm, difference in baseline_differences(sweep).items()
+        if difference.n
+    )
