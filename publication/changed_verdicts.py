@@ -110,7 +110,7 @@ def changes_text(verdicts: Sequence[Verdicts]) -> str:
     """Returns sentences that count the verdicts that changed, before and now."""
     changed = Counter((one.before, one.now) for one in verdicts if one.before != one.now)
     if not changed:
-        return _wrapped(
+        return wrapped(
             f"Judged again by the procedure of today ({PROCEDURE}), none of the {len(verdicts)} verdicts of single "
             f"experiments differs from the first one ({EARLIER_PROCEDURE})."
         )
@@ -119,7 +119,7 @@ def changes_text(verdicts: Sequence[Verdicts]) -> str:
         f"{n} from {before} to {now}"
         for (before, now), n in sorted(changed.items(), key=lambda item: (-item[1], *map(order.index, item[0])))
     ]
-    return _wrapped(
+    return wrapped(
         f"Judged again by the procedure of today ({PROCEDURE}), {sum(changed.values())} of the {len(verdicts)} "
         f"verdicts of single experiments differ from the first one ({EARLIER_PROCEDURE}): {', '.join(moves)}."
     )
@@ -136,7 +136,7 @@ def silence_text(verdicts: Mapping[str, str]) -> str:
     share = "most" if 2 * silent > total else "many" if 4 * silent > total else "some"
     parts = " and ".join(f"{found[verdict]} {_are(found[verdict])} {verdict}" for verdict in SILENT if found[verdict])
     head = f"**About {share} of the claims the experiments say nothing**: of " if silent else "Of "
-    return _wrapped(
+    return wrapped(
         f"{head}{total} that were judged on trained models or measurements, {parts or 'all could be judged'}. "
         f"{found['supported']} {_are(found['supported'])} supported, {found['not supported']} not, and "
         f"{found['undecided']} {_are(found['undecided'])} undecided. *Not testable*: no arm beats what counts of words "
@@ -153,7 +153,7 @@ def settings_text(results: Sequence[Mapping[str, Any]]) -> str:
         results: the result.json of each.
     """
     found = Counter(map(tuned_by, results))
-    return _wrapped(
+    return wrapped(
         f"Of {len(results)} archived experiments, {found[FITTED]} fitted the rates of their arms, {found[GRID]} took "
         f"the best ones of a grid, {found[ELSEWHERE]} took those of another size, and {found[NONE]} tuned nothing."
     )
@@ -163,5 +163,6 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
+    """Returns a paragraph of Markdown in lines."""
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

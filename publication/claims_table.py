@@ -29,13 +29,13 @@ MEASURED = "measured"
 _COLUMNS = {"id", "experiment", "statement", "source", "page", "published", "direction", "limits"}
 _OF_EXPERIMENT = ("published", "direction", "limits", "note")
 # A comparison whose result is known beforehand; it is listed, and not counted among the claims.
-_CHECK = "check"
+CHECK = "check"
 # The meaning of a verdict for the published direction, by that direction.
 _AGREEMENT = {
     "for": {"supported": "agrees", "not supported": "disagrees"},
     "against": {"supported": "disagrees", "not supported": "agrees"},
     "mixed": {},
-    _CHECK: {},
+    CHECK: {},
     "": {},
 }
 _OPEN = "not judged yet"
@@ -141,9 +141,9 @@ class ClaimsTable(NamedTuple):
 
 _READING = (
     "A claim that is asked in several ways is supported if every row supports it, and not supported if one row\n"
-    "does not. An experiment at several sizes has one row, for the largest size at which it was decided, and names\n"
-    "the verdicts of the others. An effect is the difference a − b of a contrast, which the page of the experiment\n"
-    "spells out: for a loss, a number below 0 says that a is better."
+    "does not. An experiment at several sizes has one row, for the largest size at which it was decided, or else\n"
+    "could have been, and names the verdicts of the others. An effect is the difference a − b of a contrast, which\n"
+    "the page of the experiment spells out: for a loss, a number below 0 says that a is better."
 )
 
 
@@ -183,13 +183,13 @@ def claims_table(
             rows.append(_row(claim, "see the page" if page else _OPEN, "", "", f"[{page}]({page})" if page else ""))
         if found and not own_verdicts and not exact:
             parts[claim["id"]] = found[0].part_of
-        elif claim["direction"] != _CHECK:
+        elif claim["direction"] != CHECK:
             without_data = "exact" if exact else "on a separate page" if claim["page"] else _OPEN
             counted.append(verdict_of_all(own_verdicts) if own_verdicts else without_data)
             judged |= {claim["id"]: counted[-1]} if own_verdicts else {}
     count = Counter(counted)
     shown = ", ".join(f"{count[verdict]} {verdict}" for verdict in _order(count))
-    checks = [claim["id"] for claim in listed.claims if claim["direction"] == _CHECK]
+    checks = [claim["id"] for claim in listed.claims if claim["direction"] == CHECK]
     remarks = [f"Listed below and not counted, as a check of the method: {', '.join(checks)}."] if checks else []
     if parts:
         same = ", ".join(f"{id} (those of {whole.claim})" for id, whole in parts.items())
@@ -209,7 +209,7 @@ def _result_row(listed: ListedClaims, claim: Mapping[str, str], found: ClaimResu
     others = "; ".join(f"{other.result['size']}: {other.verdict}" for other in found.others)
     links = ", ".join([link, *(f"[{other.result['size']}]({other.name}/README.md)" for other in found.others)])
     verdict = f"**{headline.verdict}**" + (f" at {headline.result['size']} ({others})" if others else "")
-    return _row(shown, verdict, _effects(contrasts_of_claim(headline.contrasts, claim["id"])), size, links)
+    return _row(shown, verdict, effects(contrasts_of_claim(headline.contrasts, claim["id"])), size, links)
 
 
 def contrasts_of_claim(contrasts: Sequence[Mapping[str, str]], claim: str) -> list[Mapping[str, str]]:
@@ -223,14 +223,18 @@ def _order(verdicts: Mapping[str, int]) -> list[str]:
 
 
 def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: str) -> str:
-    agreement = _AGREEMENT[claim["direction"]].get(verdict.split("**")[1] if "**" in verdict else "")
-    published = ": ".join(filter(None, (agreement, claim["published"])))
+    found = published(claim, verdict.split("**")[1] if "**" in verdict else "")
     verdict = ": ".join(filter(None, (verdict, claim.get("note"))))
-    cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, published, where)
+    cells = (claim["id"], claim["statement"], claim["source"], verdict, effect, size, found, where)
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def _effects(contrasts: Sequence[Mapping[str, str]]) -> str:
+def published(claim: Mapping[str, str], verdict: str) -> str:
+    """Returns what was published about a claim, and whether a verdict agrees."""
+    return ": ".join(filter(None, (_AGREEMENT[claim["direction"]].get(verdict), claim["published"])))
+
+
+def effects(contrasts: Sequence[Mapping[str, str]]) -> str:
     """Returns differences with their intervals, beginning with those that decide the verdict."""
     shown = []
     deciding = sorted(contrasts, key=lambda contrast: deciding_rank(contrast["outcome"]))

@@ -17,6 +17,7 @@ from publication.changed_verdicts import (
     write_changed_verdicts,
 )
 from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
+from publication.fitted_claims import fitted_text
 from publication.forest_plot import write_forest_plots
 from publication.page_tables import refresh_page
 from publication.scales import ScaledContrast, overall, plain_verdict, scaled_contrasts
@@ -75,7 +76,8 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -
         limits = next((claim["limits"] for claim in listed.claims if claim["id"] == CLAIM), "")
         if row := write_scales(scaled, output, limits):
             measured[CLAIM] = [*measured.get(CLAIM, ()), row]
-        table = claims_table(listed, results_by_claim(results), measured, exact)
+        by_claim = results_by_claim(results)
+        table = claims_table(listed, by_claim, measured, exact)
         verdicts = all_verdicts(results, output, _of_scales(scaled))
         write_changed_verdicts(verdicts, output)
         texts = {
@@ -87,7 +89,9 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -
         }
         for page in (*sorted(output.glob("*.md")), *pages):
             if page != index:
-                refresh_page(page, texts)
+                root = Path(os.path.relpath(output, page.parent)).as_posix()
+                fitted = fitted_text(listed, by_claim, "" if root == "." else f"{root}/")
+                refresh_page(page, texts | {"fitted": fitted})
         write_atomic(index, "\n".join(_index_lines(output, results, listed, table, texts, exact)))
     except OSError as error:
         raise not_writable(index, error) from error

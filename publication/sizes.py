@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from publication.scales import base_names
-from publication.verdict_order import DECIDED, VERDICT_OF, deciding_rank
+from publication.verdict_order import DECIDED, SILENT, VERDICT_OF, deciding_rank
 from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.results_index import ArchivedResult
 
@@ -44,9 +44,11 @@ class ClaimResult(NamedTuple):
 
     Attributes:
         name: of the experiment, without a size.
-        headline: at the largest size at which it was decided, or the largest of all.
+        headline: at the largest size at which it was decided, or else could have been ("undecided"),
+            or the largest of all.
         others: at the other sizes, from the largest down.
-        part_of: the experiment of another claim that has the same runs and rules, and more.
+        part_of: the experiment of another claim that has the same runs and rules as the headline, and
+            more.
     """
 
     name: str
@@ -67,19 +69,17 @@ def results_by_claim(results: Sequence[ArchivedResult]) -> dict[str, list[ClaimR
     found: dict[str, list[ClaimResult]] = {}
     for (claim, name), at_sizes in sized.items():
         headline, *others = _by_size(at_sizes)
-        found.setdefault(claim, []).append(ClaimResult(name, headline, others, wholes.get(name)))
+        found.setdefault(claim, []).append(ClaimResult(name, headline, others, wholes.get(headline.name)))
     return found
 
 
 def headlines(results: Sequence[ArchivedResult]) -> list[ArchivedResult]:
-    """Returns one result for each experiment, in their order: at the largest size at which a claim of
-    it was decided, or the largest of all.
-    """
+    """Returns the headline of each experiment (`ClaimResult`), in their order."""
     bases = base_names(each.result for each in results)
     sized: dict[str, list[SizedResult]] = {}
     for each in results:
         decided = [claim_verdict(each.result, each.contrasts, claim) for claim in claim_ids(each.claim)]
-        verdict = next((one for one in decided if one in DECIDED), decided[0])
+        verdict = min(decided, key=_weight)
         name = bases.get(each.name, each.name)
         sized.setdefault(name, []).append(SizedResult(each.name, verdict, each.result, each.contrasts))
     chosen = {_by_size(at_sizes)[0].name for at_sizes in sized.values()}
@@ -89,8 +89,13 @@ def headlines(results: Sequence[ArchivedResult]) -> list[ArchivedResult]:
 def _by_size(results: Sequence[SizedResult]) -> list[SizedResult]:
     """Returns the results of one experiment, the headline first."""
     largest = sorted(results, key=lambda one: -one.parameters)
-    headline = next((one for one in largest if one.verdict in DECIDED), largest[0])
+    headline = min(largest, key=lambda one: _weight(one.verdict))
     return [headline, *(one for one in largest if one is not headline)]
+
+
+def _weight(verdict: str) -> int:
+    """Returns the place of a verdict in the order in which results of several sizes are shown."""
+    return 0 if verdict in DECIDED else 1 if verdict not in SILENT else 2
 
 
 def claim_verdict(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]], claim: str) -> str:

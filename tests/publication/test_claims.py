@@ -262,15 +262,40 @@ def test_the_headline_is_the_largest_size_at_which_a_claim_was_decided(output):
     assert "4 claims: 1 not supported, " in page
 
 
-def test_without_a_decision_the_headline_is_the_largest_size(output):
+def test_without_a_decision_the_headline_is_the_largest_size_that_could_decide(output):
     write_claims(output, CLAIMS)
     sized(output, micro="undecided", medium="not tuned")
     path = output / "one/result.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"claims": {"A1": "not testable"}}))
     page = build(output).read_text()
     row = next(line for line in page.splitlines() if line.startswith("| A1"))
-    assert "| **not tuned** at medium (tiny: not testable; micro: undecided) |" in row
-    assert "4 claims: 1 not tuned, " in page
+    assert "| **undecided** at micro (medium: not tuned; tiny: not testable) |" in row
+    assert "4 claims: 1 undecided, " in page
+
+
+def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
+    sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 4}
+    row = {"contrast": "a below b", "claim": "", "a": "x", "b": "y", **sides, "rule": "superiority", "outcome": "holds"}
+    arm = json.loads((output / "one/result.json").read_text())["arms"][0]
+    for size, tuned, verdict in (("small", "fitted", "not testable"), ("large", "grid", "supported")):
+        copy_result(output, f"one-{size}", [row], size=size, tuned=tuned, verdict=verdict, claims={"A1": verdict})
+    text = "<!-- text: fitted -->\n\n<!-- end of text -->\n"
+    page, outer = output / "page.md", output.parent / "outer.md"
+    for path in (page, outer):
+        path.write_text(text)
+    write_claims(output, CLAIMS)
+    build(output, pages=[outer])
+    assert "No claim has been judged with settings fitted in each arm." in page.read_text()
+    medium = arm | {"parameters": 100}
+    fitted = {"tuned": "fitted", "verdict": "undecided", "claims": {"A1": "undecided"}, "arms": [medium]}
+    copy_result(output, "one-medium", [row], size="medium", **fitted)
+    build(output, pages=[outer])
+    assert "**1 claim could be judged with settings fitted in each arm**: 1 undecided." in page.read_text()
+    assert (
+        "| a below b: −0.030 (−0.050 to −0.010) | [medium, 4 seeds, tuned by a fit](one-medium/README.md) |"
+        in page.read_text()
+    )
+    assert f"({output.name}/one-medium/README.md)" in outer.read_text()
 
 
 def test_claims_with_the_same_runs_and_rules_count_once(output):
