@@ -155,6 +155,17 @@ def shared_programs():
         yield
 
 
+@pytest.fixture
+def runs_in_this_process():
+    """Trains the runs of a sweep in this process, one after another, where its processes are not
+    tested: starting one takes longer than training a few steps.
+    """
+    from tests.support.train_in_process import train_in_process
+
+    with train_in_process():
+        yield
+
+
 @pytest.fixture(scope="module")
 def einsum_kernel():
     """Layers with `model.attention.implementation=auto` have `einsum`, which compiles faster than the
