@@ -37,14 +37,18 @@ TINY_ELMO = {
 }
 
 
-def by_default(kept, cases, otherwise):
-    """Returns the cases of a test as parameters: those in `kept` are run by default, the others carry
-    the marker `otherwise`, whose reason says why.
+def by_default(kept, cases, otherwise, slow=(), why_slow=""):
+    """Returns the cases of a test as parameters: those in `kept` are run by default, those in `slow`
+    by `make test-all` for a reason of their own, and the others carry the marker `otherwise`, whose
+    reason says why.
     """
     assert otherwise.kwargs["reason"]
-    assert set(kept) <= set(cases)
+    assert set(kept) | set(slow) <= set(cases)
+    assert not set(kept) & set(slow)
+    assert bool(slow) == bool(why_slow)
     in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
-    return [pytest.param(*values, marks=() if case in kept else otherwise) for case, values in in_order]
+    marks = {case: pytest.mark.slow(reason=why_slow) for case in slow} | {case: () for case in kept}
+    return [pytest.param(*values, marks=marks.get(case, otherwise)) for case, values in in_order]
 
 
 def scanned_and_rematerialised(names, default, promised):
