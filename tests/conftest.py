@@ -169,6 +169,15 @@ def runs_in_this_process():
         yield
 
 
+@pytest.fixture
+def small_library(tmp_path_factory):
+    """Data of Python's standard library is that of a part of it, in this process."""
+    from tests.support.small_library import small_standard_library
+
+    with small_standard_library(tmp_path_factory.mktemp("library")):
+        yield
+
+
 @pytest.fixture(scope="module")
 def einsum_kernel():
     """Layers with `model.attention.implementation=auto` have `einsum`, which compiles faster than the

@@ -102,8 +102,12 @@ def marks_of(scope, path, inside):
     """Returns the group of a case: refusals take no time, and kinds of layers stand for the sides."""
     if scope not in SIDES and inside:
         return ()
-    if scope in SIDES and not inside and path not in REFUSED[scope, inside]:
-        return pytest.mark.slow(reason="kinds of layers show that a part reads a choice of the whole model")
+    if scope in SIDES and path not in REFUSED[scope, inside]:
+        if not inside:
+            return pytest.mark.slow(reason="kinds of layers show that a part reads a choice of the whole model")
+        (other,) = set(SIDES) - {scope}
+        if path not in REFUSED[other, True] and scope != SIDES[overridable(scope).index(path) % 2]:
+            return pytest.mark.slow(reason="the other side, which is read by the same code, has another value")
     return pytest.mark.promise(
         reason="scopes are read by the same code in the sides, and where the model makes a choice"
     )

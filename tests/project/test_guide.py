@@ -27,7 +27,7 @@ FEW_STEPS = [
 
 @pytest.mark.promise(reason="the commands of a page train runs")
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("runs_in_this_process")
+@pytest.mark.usefixtures("runs_in_this_process", "small_library")
 def test_guide_commands_run_and_print_what_the_page_shows(tmp_path, monkeypatch, capsys):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     files = re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", GUIDE, re.DOTALL)
