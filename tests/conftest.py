@@ -112,9 +112,12 @@ def make_compilation_faster(few_optimisations):
     if few_optimisations:
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
         flags.append("--xla_cpu_use_fusion_emitters=false")
-    flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), *flags]))
+    given = os.environ.get("XLA_FLAGS", "").split()
+    if set(flags) <= set(given):
+        return
+    flags = " ".join([*given, *flags])
     # XLA ends the process at a flag that it does not know, so a child process tries the flags
-    # first.
+    # first. Tests that start pytest hand down flags that have been tried.
     program = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     if subprocess.run(program, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True).returncode == 0:
         os.environ["XLA_FLAGS"] = flags
@@ -152,6 +155,26 @@ def shared_programs():
     from tests.support.shared_programs import share_programs
 
     with share_programs():
+        yield
+
+
+@pytest.fixture
+def runs_in_this_process():
+    """Trains the runs of a sweep in this process, one after another, where its processes are not
+    tested: starting one takes longer than training a few steps.
+    """
+    from tests.support.train_in_process import train_in_process
+
+    with train_in_process():
+        yield
+
+
+@pytest.fixture
+def small_library(tmp_path_factory):
+    """Data of Python's standard library is that of a part of it, in this process."""
+    from tests.support.small_library import small_standard_library
+
+    with small_standard_library(tmp_path_factory.mktemp("library")):
         yield
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.fields.every_field import ENCODER, ENCODER_DECODER, NEEDS, needed_with, other_value, resolve
-from tests.support.building import by_default
 from tests.support.config_fingerprint import OF_MODEL, OF_OPTIMIZER, differ, fingerprint
 from zoo import config as configs
 from zoo.config.scopes import GROUPS, KINDS, SIDES, overridable, scoped
@@ -99,14 +98,22 @@ CASES = [(scope, path, inside) for scope in BASES for path in overridable(scope)
          if inside or path in NEEDS]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("scope", "path", "inside"),
-    by_default(
-        [case for case in CASES if case[0] not in SIDES and case[2]],
-        CASES,
-        pytest.mark.promise(reason="scopes are read by the same code in the sides, and where the model makes a choice"),
-    ),
-)
+def marks_of(scope, path, inside):
+    """Returns the group of a case: refusals take no time, and kinds of layers stand for the sides."""
+    if scope not in SIDES and inside:
+        return ()
+    if scope in SIDES and path not in REFUSED[scope, inside]:
+        if not inside:
+            return pytest.mark.slow(reason="kinds of layers show that a part reads a choice of the whole model")
+        (other,) = set(SIDES) - {scope}
+        if path not in REFUSED[other, True] and scope != SIDES[overridable(scope).index(path) % 2]:
+            return pytest.mark.slow(reason="the other side, which is read by the same code, has another value")
+    return pytest.mark.promise(
+        reason="scopes are read by the same code in the sides, and where the model makes a choice"
+    )
+
+
+@pytest.mark.parametrize(("scope", "path", "inside"), [pytest.param(*case, marks=marks_of(*case)) for case in CASES])
 def test_a_field_of_a_part_changes_the_result(scope, path, inside):
     field = configs.BY_PATH[path]
     if path in REFUSED[scope, inside]:

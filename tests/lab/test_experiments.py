@@ -57,16 +57,20 @@ SPECS = [
     for size in sizes_of(name)
     if size not in LARGER_SIZES or name in ALONG_THE_LADDER
 ]
-# Sizes for larger machines are only planned with `-m promise`.
-MARKED_SPECS = [
-    pytest.param(
-        spec,
-        marks=()
-        if spec.endswith((":tiny", ":quick"))
-        else pytest.mark.promise(reason="sizes for larger machines take long to plan"),
-    )
-    for spec in SPECS
-]
+
+
+def marks_of(name, size):
+    """Returns the group of a size: one for larger machines stands for the others, which differ from it
+    in numbers.
+    """
+    if size in ("tiny", "quick"):
+        return ()
+    if name in ALONG_THE_LADDER or size == ("rung1" if "rung1" in sizes_of(name) else "small"):
+        return pytest.mark.promise(reason="sizes for larger machines take long to plan")
+    return pytest.mark.slow(reason="sizes differ in numbers, and one for larger machines is planned for each file")
+
+
+MARKED_SPECS = [pytest.param(spec, marks=marks_of(*spec.split(":"))) for spec in SPECS]
 # Experiments whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
 EQUAL_PREREQUISITE_FLOPS = ("span_corruption.py",)
@@ -149,6 +153,13 @@ def test_every_size_gives_a_valid_plan(spec):
     sources = [entry.partition("*")[2] for entry in data.mixture] or [data.source]
     offline = {"split_digits": ["stdlib", "synthetic"]}.get(name, ["synthetic" if "recall" in name else "stdlib"])
     assert [source.partition(":")[0] for source in sources] == offline
+
+
+@pytest.mark.promise(reason="hundreds of experiments are loaded")
+def test_every_size_loads():
+    for spec in SPECS:
+        experiment = load_experiment(str(ROOT / "experiments" / spec))
+        assert experiment.size == spec.partition(":")[2]
 
 
 def test_files_with_shared_sizes_have_the_ladder_sizes():

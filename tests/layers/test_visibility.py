@@ -29,16 +29,15 @@ def each(situations):
 
 # Programs of gradients take three times as long to compile.
 GRADIENTS = pytest.mark.promise(reason="by gradients too")
-SAME = pytest.mark.slow(reason="gradients of kernels are compared in tests/layers/attention/test_kernels.py")
+SAME = pytest.mark.slow(reason="kernels and their gradients are compared in tests/layers/attention/test_kernels.py")
 
 
 def in_groups(cases, kept):
     """Returns cases (name, kernel, way): by default the runs of those in `kept`. Gradients through one
     kernel guard a promise.
     """
-    other = pytest.mark.promise(reason="the same masks in another kernel")
     return [
-        *by_default([(*case, "runs") for case in kept], [(*case, "runs") for case in cases], other),
+        *by_default([(*case, "runs") for case in kept], [(*case, "runs") for case in cases], SAME),
         *(pytest.param(*case, "gradients", marks=GRADIENTS if case[1] == "rows" else SAME) for case in cases),
     ]
 

@@ -77,12 +77,7 @@ def hidden(model, values):
 
 
 @pytest.mark.parametrize(
-    ("name", "scan", "remat"),
-    by_default(
-        [("kinds and a rest", True, "full"), ("two sides", True, "full")],
-        scanned_and_rematerialised(MODELS),
-        pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
-    ),
+    ("name", "scan", "remat"), scanned_and_rematerialised(MODELS, ["kinds and a rest", "two sides"], [])
 )
 def test_layers_know_their_index_and_the_depth(name, scan, remat, monkeypatch):
     fields, stacks = MODELS[name]

@@ -81,12 +81,7 @@ def loss_of(fields, layer, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "scan", "remat"),
-    by_default(
-        [("all alike", True, "full")],
-        scanned_and_rematerialised(MODELS),
-        pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
-    ),
+    ("name", "scan", "remat"), scanned_and_rematerialised(MODELS, ["all alike"], ["kinds and a rest", "two sides"])
 )
 def test_all_layers_read_the_first_layer_and_the_embedding(name, scan, remat, monkeypatch):
     plain, values = loss_of(MODELS[name], PlainFeedForward, monkeypatch)

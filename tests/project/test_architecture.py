@@ -103,6 +103,7 @@ def kinds_asked_for(function):
     return [kind for table in tables for kind in table.by_name.values()]
 
 
+@functools.cache
 def read_imports():
     """Returns {module: modules that it imports} of all of zoo."""
     paths = {module_name(path): path for path in source_files()}

@@ -112,6 +112,7 @@ def test_configs_of_the_other_commands_load():
 
 @pytest.mark.promise(reason="the commands of pages train runs and draw figures")
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("small_library")
 def test_heavy_commands_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)

@@ -11,15 +11,12 @@ ROOT = Path(__file__).parents[2]
 # Cases that cover each architecture, kind of attention, position scheme and kind of examples.
 FEW = (
     "gpt",
-    "llama",
     "buckets, deepnorm",
     "shaw, post-norm",
     "kinds, scanned",
-    "band",
     "bert",
     "longformer",
     "performer",
-    "prefix",
     "translation",
     "elmo",
     "tagging",

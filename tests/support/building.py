@@ -37,23 +37,34 @@ TINY_ELMO = {
 }
 
 
-def by_default(kept, cases, otherwise):
-    """Returns the cases of a test as parameters: those in `kept` are run by default, the others carry
-    the marker `otherwise`, whose reason says why.
+def by_default(kept, cases, otherwise, slow=(), why_slow=""):
+    """Returns the cases of a test as parameters: those in `kept` are run by default, those in `slow`
+    by `make test-all` for a reason of their own, and the others carry the marker `otherwise`, whose
+    reason says why.
     """
     assert otherwise.kwargs["reason"]
-    assert set(kept) <= set(cases)
+    assert set(kept) | set(slow) <= set(cases)
+    assert not set(kept) & set(slow)
+    assert bool(slow) == bool(why_slow)
     in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
-    return [pytest.param(*values, marks=() if case in kept else otherwise) for case, values in in_order]
+    marks = {case: pytest.mark.slow(reason=why_slow) for case in slow} | {case: () for case in kept}
+    return [pytest.param(*values, marks=marks.get(case, otherwise)) for case, values in in_order]
 
 
-def scanned_and_rematerialised(names):
-    """Returns cases (name, scan, remat): each stack scanned and rematerialised, and the first in other
-    ways.
+def scanned_and_rematerialised(names, default, promised):
+    """Returns cases (name, scan, remat) as parameters: each stack scanned and rematerialised, and the
+    first in other ways. The stacks in `default` are run by default, those in `promised` and the first
+    unrolled guard a promise, the rest is slow.
     """
     first = next(iter(names))
     others = ((False, "none"), (False, "dots"), (True, "none"))
-    return [*((name, True, "full") for name in names), *((first, *way) for way in others)]
+    promise = pytest.mark.promise(reason="other stacks, scanned and rematerialised")
+    slow = pytest.mark.slow(reason="tests/models compares scanned, rematerialised and unrolled layers of every kind")
+    marks = {name: () if name in default else promise if name in promised else slow for name in names}
+    return [
+        *(pytest.param(name, True, "full", marks=marks[name]) for name in names),
+        *(pytest.param(first, *way, marks=promise if way == (False, "none") else slow) for way in others),
+    ]
 
 
 def tiny(overrides=None):

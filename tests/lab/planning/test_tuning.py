@@ -76,6 +76,14 @@ def test_tuning_runs_are_a_sweep_of_the_trials_of_each_arm():
 
 @pytest.fixture
 def zoo(command_line):
+    """`zoo run` of the experiment with the two arms of `experiment`."""
+    text = Path("norms.py").read_text()
+    own = (
+        'factors={"norm": levels("model.norm.placement", "pre", "post"), "warm-up": levels("schedule.warmup_steps", 0)}'
+    )
+    changed = text.replace("fake_run.experiment(size=size)", f"fake_run.experiment(size=size, {own})")
+    assert changed != text
+    Path("norms.py").write_text("from zoo.lab.experiment import levels\n" + changed)
     return partial(command_line, "run", "norms.py")
 
 
@@ -111,10 +119,10 @@ def rate_of(folder):
 def test_each_arm_trains_at_the_minimum_of_its_curve_on_seeds_not_used_for_tuning(zoo):
     code, out, err = zoo(*FLAGS, curves=CURVES, figures=True)
     assert (code, err) == (0, "")
-    assert f"{4 * RUNS_OF_AN_ARM} runs, and more where the minimum lies outside" in out
+    assert f"{2 * RUNS_OF_AN_ARM} runs, and more where the minimum lies outside" in out
     trials = load_sweep("runs/norms/tuning")
     assert sorted({run.seed for run in trials.runs}) == [1000, 1001]
-    assert len(trials.runs) == 4 * RUNS_OF_AN_ARM
+    assert len(trials.runs) == 2 * RUNS_OF_AN_ARM
     main = load_sweep("runs/norms")
     assert {run.seed for run in main.runs} == {0, 1}
     for arm, placement in ((PRE, "pre"), (POST, "post")):
@@ -136,8 +144,8 @@ def test_each_arm_trains_at_the_minimum_of_its_curve_on_seeds_not_used_for_tunin
     assert Path("runs/norms/report/loss_by_rate.png").stat().st_size > 1000
     code, out, _ = zoo(*FLAGS)
     assert code == 0
-    assert "8 of 8 runs were done already" in out
-    assert len(load_sweep("runs/norms/tuning").runs) == 4 * RUNS_OF_AN_ARM
+    assert "4 of 4 runs were done already" in out
+    assert len(load_sweep("runs/norms/tuning").runs) == 2 * RUNS_OF_AN_ARM
 
 
 @pytest.mark.usefixtures("tuned")
@@ -201,7 +209,7 @@ def test_several_numbers_are_tuned_one_after_another(zoo):
     more = ("--tune", "optimizer.beta2=0.9,0.98,0.995")
     code, out, err = zoo(*FLAGS, *more, curves=CURVES)
     assert (code, err) == (0, "")
-    assert "tuning optimizer.beta2: in each of 4 arms" in out
+    assert "tuning optimizer.beta2: in each of 2 arms" in out
     record = json.loads(Path("runs/norms/experiment.json").read_text())["tuning"]
     (further,) = record["further"]
     assert (further["field"], further["folder"], further["distance_to_one"]) == (
@@ -219,10 +227,10 @@ def test_several_numbers_are_tuned_one_after_another(zoo):
 def test_dry_runs_and_bad_flags_write_nothing(zoo):
     code, out, err = zoo(*FLAGS, "--dry-run")
     assert (code, err) == (0, "")
-    assert "12 of 12 runs would be trained" in out
-    assert "8 of 8 runs would be trained" in out
+    assert "6 of 6 runs would be trained" in out
+    assert "4 of 4 runs would be trained" in out
     # The arms have no rate yet.
-    assert out.count("adamw with the best") == 4
+    assert out.count("adamw with the best") == 2
     assert not Path("runs").exists()
     for flags, text in [
         (("--tune", "learning_rate"), "expected FIELD=VALUE"),
@@ -252,7 +260,7 @@ def test_tuning_is_refused_after_runs_without_tuning(zoo):
     for more in ((), ("--dry-run",)):
         code, out, err = zoo(*FLAGS, *more)
         assert (code, out) == (2, "")
-        assert "and 7 more in runs/norms were trained without tuning" in err
+        assert "and 3 more in runs/norms were trained without tuning" in err
         assert "use another --output, or --fresh" in err
     assert not Path("runs/norms/tuning").exists()
 

@@ -8,7 +8,7 @@ import pytest
 
 from zoo.lab.declarations import Contrast, Side
 from zoo.lab.results.caveats import sweep_caveats
-from zoo.lab.results.instability import MINIMUM_RUNS, far_off_seeds, instability, robust_distances
+from zoo.lab.results.instability import MINIMUM_RUNS, instability, robust_distances
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
@@ -47,12 +47,12 @@ def test_a_seed_far_off_is_found_and_no_other():
     values["arm 2"][3] += 0.3
     found = instability(sweep(values))
     assert {arm: one.far_off for arm, one in found.items() if one.far_off} == {"arm 2": (3,)}
-    assert far_off_seeds(sweep(values), "arm 2", LOSS) == [3]
+    assert instability(sweep(values), LOSS)["arm 2"].far_off == (3,)
     assert found["arm 2"].text == "1 of 6 (seed 3 far off)"
     assert found["arm 1"].text == "0 of 6"
     # The rule does not depend on the side.
     values["arm 2"][3] -= 0.6
-    assert far_off_seeds(sweep(values), "arm 2", LOSS) == [3]
+    assert instability(sweep(values), LOSS)["arm 2"].far_off == (3,)
 
 
 def test_a_seed_that_shifts_all_arms_is_not_far_off():
@@ -91,7 +91,7 @@ def test_few_runs_are_not_judged(arms, seeds):
     found = instability(sweep(values))
     assert [one.far_off for one in found.values()] == [None] * arms
     assert found["arm 0"].text == f"0 of {seeds}"
-    assert far_off_seeds(sweep(values), "arm 0", LOSS) == []
+    assert not instability(sweep(values), LOSS)["arm 0"].far_off
 
 
 def test_runs_without_variation_are_not_judged():

@@ -53,6 +53,11 @@ CASES = [
 ]  # fmt: skip
 # Biases of queries and of distances, causal and bidirectional.
 FEW = [("einsum", False, "shaw"), ("rows", True, "alibi, sinks, softcap")]
+SLOW = [
+    *(("einsum", True, name) for name in SCHEMES if name not in ("buckets", "shaw")),
+    ("rows", False, "shaw's keys"),
+    ("xla", True, "shared buckets"),
+]
 
 
 def contexts(both_sides, name):
@@ -72,7 +77,13 @@ def contexts(both_sides, name):
 
 @pytest.mark.parametrize(
     ("kernel", "both_sides", "name"),
-    by_default(FEW, CASES, pytest.mark.promise(reason="other pairs of a kernel and a scheme")),
+    by_default(
+        FEW,
+        CASES,
+        pytest.mark.promise(reason="other pairs of a kernel and a scheme"),
+        SLOW,
+        "each scheme is compared with one kernel, and each kernel with some schemes, on either side",
+    ),
 )
 def test_blocks_equal_the_full_matrix(kernel, both_sides, name, monkeypatch):
     config = tiny(

@@ -126,12 +126,17 @@ def check(arguments, context, seen, scale=0.3, tolerance=1e-5, filled=None):
     compared(*both, tolerance, variants=("performer",))
 
 
+PRODUCT = [*itertools.product((False, True), (4, 2, 1), LENGTHS)]
+
+
 @pytest.mark.parametrize(
     ("causal", "kv_heads", "length"),
     by_default(
         [(False, 2, 13), (True, 1, 10)],
-        [*itertools.product((False, True), (4, 2, 1), LENGTHS)],
+        PRODUCT,
         pytest.mark.promise(reason="other lengths and numbers of key heads"),
+        [case for case in PRODUCT if case[1] != 2 and case[2] != 10],
+        "every number of key heads is compared at one length, and every length with one number of key heads",
     ),
 )
 def test_outputs_and_gradients_match_the_equations(causal, kv_heads, length):

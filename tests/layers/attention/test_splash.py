@@ -79,7 +79,19 @@ def arrays(kv_heads, width, keys):
     return [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
-@pytest.mark.parametrize("name", by_default(OFTEN, list(CASES), pytest.mark.promise(reason="each feature apart")))
+SOMETIMES = ["causal, one head of keys", "full", "full, tokens in any order", "full, documents"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    by_default(
+        OFTEN,
+        list(CASES),
+        pytest.mark.promise(reason="masks of other shapes"),
+        [name for name in CASES if name not in (*OFTEN, *SOMETIMES)],
+        "the others combine these features",
+    ),
+)
 def test_outputs_and_gradients_are_those_of_einsum(name, monkeypatch):
     # Rows of two blocks.
     monkeypatch.setattr(splash, "LARGEST_BLOCK", 128)

@@ -184,7 +184,19 @@ OFTEN = [
 
 
 @pytest.mark.parametrize(
-    ("name", "platform"), by_default(OFTEN, EVERY, pytest.mark.promise(reason="every config on every platform"))
+    ("name", "platform"),
+    [
+        *by_default(
+            OFTEN,
+            [case for case in EVERY if case in OFTEN or case[1] == "CPU"],
+            pytest.mark.promise(reason="every config on the platform that every machine has"),
+        ),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow(reason="each reason is shown on every platform by default"))
+            for case in EVERY
+            if case not in OFTEN and case[1] != "CPU"
+        ),
+    ],
 )
 def test_reported_kernel_is_the_traced_kernel(name, platform, monkeypatch):
     config, platform = resolved(name), PLATFORMS[platform]

@@ -19,7 +19,6 @@ from tests.objectives.losses.penalised import TERM, WEIGHT, PenalisedFeedForward
 from tests.objectives.making import FewTokens
 from tests.support.building import (
     ENCODER_DECODER,
-    by_default,
     call,
     programs_inside,
     quick_compilation,
@@ -101,11 +100,7 @@ def without_weights(fields):
 
 @pytest.mark.parametrize(
     ("name", "scan", "remat"),
-    by_default(
-        [("kinds with weights of their own", True, "full")],
-        scanned_and_rematerialised(MODELS),
-        pytest.mark.promise(reason="other stacks, scanned and rematerialised"),
-    ),
+    scanned_and_rematerialised(MODELS, ["kinds with weights of their own"], ["only one kind", "two sides"]),
 )
 def test_loss_with_terms_equals_the_loss_computed_by_hand(name, scan, remat):
     fields, weights = MODELS[name]

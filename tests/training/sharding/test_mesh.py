@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.chosen_cases import cases_of, chosen_cases
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
@@ -83,7 +84,9 @@ CASES = {
     "mixture of experts": (EXPERTS, MESH | {"training.accumulation_steps": 2}),
     "parameter groups": (GROUPS, MESH),
 }
-PROGRAM = "import sys; from tests.training.sharding.test_mesh import train_all; train_all(sys.argv[1])"
+# The others share their mesh and their kind of loss or of layers with one of these.
+FEW = ("rows", "two means, accumulated", "differential attention", "mixture of experts", "parameter groups")
+PROGRAM = "import sys; from tests.training.sharding.test_mesh import train_all; train_all(*sys.argv[1:])"
 
 
 def train(folder, fields, stop_after=0):
@@ -111,11 +114,11 @@ def losses(folder):
     return [value for line in lines(folder) for name, value in sorted(line.items()) if "loss" in name]
 
 
-def train_all(top):
-    """Trains every case. The groups are saved and resumed; `begun` is a copy of what they have saved,
+def train_all(top, *names):
+    """Trains these cases. The groups are saved and resumed; `begun` is a copy of what they have saved,
     to be resumed on one device.
     """
-    for name, (fields, mesh) in CASES.items():
+    for name, (fields, mesh) in ((name, CASES[name]) for name in names):
         if name == "parameter groups":
             train(Path(top) / name, fields | mesh, stop_after=3)
             shutil.copytree(Path(top) / name, Path(top) / "begun")
@@ -123,15 +126,16 @@ def train_all(top):
 
 
 @pytest.fixture(scope="module")
-def on_eight(tmp_path_factory):
-    """The folder of the runs on eight devices."""
+def on_eight(tmp_path_factory, request):
+    """The folder of the runs on eight devices: of the cases that are tested, and the groups."""
+    names = dict.fromkeys([*chosen_cases(request), "parameter groups"])
     top = tmp_path_factory.mktemp("eight")
     environment = os.environ | {
         "JAX_NUM_CPU_DEVICES": "8",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(Path(__file__).parents[3]),
     }
-    done = subprocess.run([sys.executable, "-c", PROGRAM, top], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, top, *names], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return top
 
@@ -154,7 +158,7 @@ on_other_devices = pytest.mark.promise(reason="another process trains on eight d
 
 @on_other_devices
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", cases_of(CASES, FEW, "other devices train the same kinds of programs above"))
 def test_eight_devices_give_the_curve_of_one(name, on_eight, alone):
     found, expected = losses(on_eight / name), alone(json.dumps(CASES[name][0]))
     assert read_json(on_eight / name / "meta.json")["device"]["count"] == 8

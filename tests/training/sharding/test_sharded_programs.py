@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chosen_cases import cases_of, chosen_cases
+
 D, LAYERS, T, B, V, FFN = 64, 2, 64, 64, 512, 256
 MODEL = {
     "model.dim": D, "model.num_layers": LAYERS, "model.attention.num_heads": 8, "model.vocab_size": V,
@@ -47,22 +49,29 @@ CASES = {
 }
 
 
+# Every axis, architecture and way of computing a step that sends other bytes; the rest combine these.
+FEW = ("decoder, data", "decoder, fsdp", "decoder, fsdp and tensor", "encoder-decoder, fsdp", "remat, fsdp and tensor",
+       "accumulation, data", "all three")  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def measured():
-    """Case -> (on eight devices, on one)."""
+def measured(request):
+    """Case -> (on eight devices, on one), of the chosen cases and those that a test names."""
+    names = list(dict.fromkeys([*chosen_cases(request), "decoder, data", "decoder, fsdp", "accumulation, data"]))
+    cases = {name: CASES[name] for name in names}
     alone = {name: {path: 1 if path.startswith("mesh.") else value for path, value in case.items()}
-             for name, case in CASES.items()}  # fmt: skip
+             for name, case in cases.items()}  # fmt: skip
     distinct = {json.dumps(case): case for case in alone.values()}
-    asked = [(case, 8) for case in CASES.values()] + [(case, 1) for case in distinct.values()]
+    asked = [(case, 8) for case in cases.values()] + [(case, 1) for case in distinct.values()]
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
     script = Path(__file__).with_name("sharded_programs.py")
     done = subprocess.run([sys.executable, script, json.dumps(asked)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    single = dict(zip(distinct, found[len(CASES) :], strict=True))
+    single = dict(zip(distinct, found[len(cases) :], strict=True))
     return {
         name: (many, single[json.dumps(alone[name])])
-        for name, many in zip(CASES, found[: len(CASES)], strict=True)
+        for name, many in zip(cases, found[: len(cases)], strict=True)
     }  # fmt: skip
 
 
@@ -99,7 +108,7 @@ def count_by_hand(case):
 
 
 @pytest.mark.promise(reason="programs for eight devices are compiled")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", cases_of(CASES, FEW, "axes and ways of computing a step are combined once more"))
 def test_operations_and_bytes_sent_match_the_count_by_hand(measured, name):
     many, alone = measured[name]
     assert many["flops"] * 8 == pytest.approx(alone["flops"], rel=0.01)

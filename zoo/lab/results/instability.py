@@ -102,11 +102,6 @@ def instability(sweep: SweepResults, metric: str | None = None) -> dict[str, Ins
     }
 
 
-def far_off_seeds(sweep: SweepResults, arm: str, metric: str) -> list[int]:
-    """Returns the seeds of an arm that end far off; none where too few runs are finished."""
-    return list(instability(sweep, metric)[arm].far_off or ())
-
-
 def instability_caveats(sweep: SweepResults) -> list[str]:
     """Returns a line for each arm of which a seed ends far off."""
     return [

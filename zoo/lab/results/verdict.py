@@ -31,8 +31,9 @@ point the same way. A run that failed or has not finished leaves its contrast un
 it out could select the result.
 """
 
+import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scipy import stats
@@ -43,7 +44,7 @@ from zoo.lab.formatting import confidence_level, count, interval, number, rounde
 from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.baseline_differences import against_baseline, baseline_differences
-from zoo.lab.results.instability import far_off_seeds
+from zoo.lab.results.instability import Instability, instability
 from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_text, mix_kernels, numerics
@@ -161,8 +162,9 @@ def _judge_claim(sweep: SweepResults, contrasts: Sequence[Contrast]) -> tuple[st
         # What no seed can change is judged on all of them.
         if verdict in ("supported", "not supported"):
             break
+    unstable = functools.cache(functools.partial(instability, part))
     own = [
-        replace(outcome, notes=[*outcome.notes, *_far_off(part, outcome.contrast)])
+        replace(outcome, notes=[*outcome.notes, *_far_off(part, outcome.contrast, unstable)])
         if outcome.outcome in ("holds", "refuted", "undecided")
         else outcome
         for outcome in own
@@ -302,9 +304,13 @@ def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
     return sweep.alpha * (2 if contrast.rule in ("non_inferiority", "equivalence") else 1)
 
 
-def _far_off(sweep: SweepResults, contrast: Contrast) -> list[str]:
-    """Returns a note for each arm of a contrast of which a seed ends far off."""
-    arms = {side.arm: far_off_seeds(sweep, side.arm, side.metric) for side in (contrast.a, contrast.b)}
+def _far_off(
+    sweep: SweepResults, contrast: Contrast, unstable: Callable[[str], Mapping[str, Instability]]
+) -> list[str]:
+    """Returns a note for each arm of a contrast of which a seed ends far off, given what `instability`
+    returns by metric.
+    """
+    arms = {side.arm: unstable(side.metric)[side.arm].far_off for side in (contrast.a, contrast.b)}
     return [
         f"seed {', '.join(map(str, seeds))} of {sweep.arm(arm).label} ends far off"
         for arm, seeds in arms.items()
