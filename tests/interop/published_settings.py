@@ -370,6 +370,9 @@ FILES: dict[str, Published] = {
     "openai/gpt-oss-20b": refused("GptOssForCausalLM", "gpt_oss", gpt_oss(24, 32, quantization_config={"quant_method": "mxfp4"}),
                                   "quantization_config={'quant_method': 'mxfp4'}: quantised weights are not read; dequantise them"),
     "gpt-oss-20b, dequantised": Published("GptOssForCausalLM", "gpt_oss", gpt_oss(24, 32)),
+    "gpt-oss saved by transformers 5": Published("GptOssForCausalLM", "gpt_oss", {
+        name: value for name, value in gpt_oss(24, 32).items() if name not in ("rope_scaling", "rope_theta")} | {
+        "swiglu_alpha": 1.702, "rope_parameters": gpt_oss(24, 32)["rope_scaling"] | {"rope_theta": 150000.0}}),
     "gpt-oss-120b, dequantised": Published("GptOssForCausalLM", "gpt_oss", gpt_oss(36, 128)),
     "a gpt-oss with another bound": refused("GptOssForCausalLM", "gpt_oss", gpt_oss(24, 32, swiglu_limit=10.0),
                                             "swiglu_limit=10.0: the class has a bound of 7"),
@@ -383,6 +386,12 @@ FILES: dict[str, Published] = {
             norm_topk_prob=False, output_router_logits=False, router_aux_loss_coef=0.001, sliding_window=65536,
             shared_expert_intermediate_size=20480, tie_word_embeddings=False, vocab_size=151936),
     }),
+    "Qwen1.5-MoE saved by transformers 5": Published("Qwen2MoeForCausalLM", "qwen2_moe", qwen(
+        2048, 5632, 24, 16, 16, sliding_window=0, layer_types=["full_attention"] * 24, rope_theta=None,
+        rope_parameters={"rope_theta": 1e6, "rope_type": "default"}, tie_word_embeddings=False, vocab_size=151936)),
+    "a Qwen2-MoE whose layers have windows": refused(
+        "Qwen2MoeForCausalLM", "qwen2_moe", qwen(2048, 5632, 2, 16, 16, layer_types=["full_attention", "sliding_attention"]),
+        "expected full_attention in all layers"),
     "a Qwen2-MoE with a window": refused("Qwen2MoeForCausalLM", "qwen2_moe", qwen(2048, 5632, 24, 16, 16, use_sliding_window=True),
                                          "use_sliding_window=True: with some kernels the class has the window in all layers"),
     **of("DeepseekV2ForCausalLM", "deepseek_v2", **{
@@ -396,6 +405,10 @@ FILES: dict[str, Published] = {
     "deepseek-ai/DeepSeek-V3": refused("DeepseekV3ForCausalLM", "deepseek_v3", DEEPSEEK_V3 | {
         "quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}},
         "quantised weights are not read; dequantise them"),
+    "DeepSeek-V3 saved by transformers 5": Published("DeepseekV3ForCausalLM", "deepseek_v3", {
+        name: value for name, value in DEEPSEEK_V3.items() if name != "rope_scaling"} | {
+        "head_dim": 64, "qk_head_dim": 192, "num_mtp_layers": 1, "output_router_logits": False, "rope_interleave": True,
+        "rope_parameters": DEEPSEEK_V3["rope_scaling"] | {"rope_theta": 10000.0, "rope_type": "yarn"}}),
     "DeepSeek-V3, dequantised": Published("DeepseekV3ForCausalLM", "deepseek_v3", DEEPSEEK_V3),
     "moonshotai/Moonlight-16B-A3B": refused("DeepseekV3ForCausalLM", "deepseek_v3", deepseek(
         2048, 11264, 27, 16, rms_norm_eps=1e-5, n_group=1, topk_group=1, n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6,

@@ -111,6 +111,8 @@ def qwen2_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         False,
         use_sliding_window="with some kernels the class has the window in all layers, with others in the last ones",
     )
+    if "sliding_attention" in (settings.get("layer_types") or ()):
+        settings.reject("layer_types", "expected full_attention in all layers, as without use_sliding_window")
     for name in ("sliding_window", "max_window_layers"):
         settings.get(name)
     shared = {f"{EXPERTS}shared_dim": settings["shared_expert_intermediate_size"], f"{EXPERTS}shared_gate": True}
