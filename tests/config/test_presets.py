@@ -20,6 +20,12 @@ SPECS = [
 SIZE_FIELDS = {
     "model.ffn.experts.number",
     "model.ffn.experts.per_token",
+    "model.ffn.experts.groups",
+    "model.ffn.experts.chosen_groups",
+    "model.ffn.experts.shared_dim",
+    "model.attention.latent_dim",
+    "model.attention.rotary_dim",
+    "model.attention.query_latent_dim",
     "model.dim",
     "model.num_layers",
     "mesh.fsdp",

@@ -171,6 +171,14 @@ def nemotron(width, inner, depth, heads, **more):
             "num_key_value_heads": 8, "norm_eps": 1e-5, "partial_rotary_factor": 0.5} | more  # fmt: skip
 
 
+def gpt_oss(depth, experts, **more):
+    return llama(2880, 2880, depth, 64, 8, attention_bias=True, experts_per_token=4, head_dim=64, initial_context_length=4096,
+                 layer_types=["sliding_attention", "full_attention"] * (depth // 2), num_experts_per_tok=4, num_local_experts=experts,
+                 output_router_logits=False, rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=128, swiglu_limit=7.0,
+                 rope_scaling={"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
+                               "rope_type": "yarn", "truncate": False}, vocab_size=201088) | more  # fmt: skip
+
+
 def olmo(width, inner, depth, heads, **more):
     return {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": depth, "num_attention_heads": heads,
             "num_key_value_heads": heads, "pretraining_tp": 1} | more  # fmt: skip
@@ -191,6 +199,21 @@ def stablelm(width, inner, depth, kv_heads, **more):
             "num_key_value_heads": kv_heads, "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25} | more  # fmt: skip
 
 
+def deepseek(width, inner, depth, heads, **more):
+    return llama(width, inner, depth, heads, attention_bias=False, first_k_dense_replace=1, ep_size=1, kv_lora_rank=512, moe_layer_freq=1,
+                 max_position_embeddings=163840, norm_topk_prob=False, pretraining_tp=1, qk_nope_head_dim=128, qk_rope_head_dim=64,
+                 rms_norm_eps=1e-6, scoring_func="softmax", seq_aux=True, v_head_dim=128, vocab_size=102400,
+                 auto_map={"AutoConfig": "configuration_deepseek.DeepseekV2Config"},
+                 rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
+                               "original_max_position_embeddings": 4096, "type": "yarn"}) | more  # fmt: skip
+
+
+DEEPSEEK_V3 = deepseek(
+    7168, 18432, 61, 128, first_k_dense_replace=3, moe_intermediate_size=2048, n_group=8, n_routed_experts=256, n_shared_experts=1,
+    norm_topk_prob=True, num_experts_per_tok=8, num_nextn_predict_layers=1, q_lora_rank=1536, routed_scaling_factor=2.5,
+    scoring_func="sigmoid", topk_group=4, topk_method="noaux_tc", vocab_size=129280, aux_loss_alpha=0.001,
+    rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+                  "original_max_position_embeddings": 4096, "type": "yarn"})  # fmt: skip
 LONG = {"type": "su", "short_factor": [1.05] * 48, "long_factor": [1.03 + pair for pair in range(48)]}
 
 
@@ -341,15 +364,60 @@ FILES: dict[str, Published] = {
     }),
     "a Mistral": Published("MistralForCausalLM", "mistral", llama(4096, 14336, 32, 32, 8)),
     "8 bits": refused("LlamaForCausalLM", "llama", llama(2048, 8192, 16, 32, 8, quantization_config={"load_in_8bit": True}),
-                      "quantization_config={'load_in_8bit': True}: not known"),
+                      "quantization_config={'load_in_8bit': True}: quantised weights are not read"),
     "bigcode/starcoder2-3b": refused("Starcoder2ForCausalLM", "starcoder2", llama(3072, 12288, 30, 24),
                                      "no importer for Starcoder2ForCausalLM; no class of its family"),
-    "openai/gpt-oss-20b": refused("GptOssForCausalLM", "gpt_oss", llama(
-        2880, 2880, 24, 64, 8, attention_bias=True, experts_per_token=4, head_dim=64, num_experts_per_tok=4, num_local_experts=32,
-        quantization_config={"quant_method": "mxfp4"}, swiglu_limit=7.0),
-        "GptOssForCausalLM has feed-forward layers that choose among 32 experts (num_local_experts)"),
-    "Qwen/Qwen2-57B-A14B": refused("Qwen2MoeForCausalLM", "qwen2_moe", qwen(3584, 18944, 28, 28, 4, num_experts=64),
-                                   "Qwen2MoeForCausalLM has feed-forward layers that choose among 64 experts (num_experts)"),
+    "openai/gpt-oss-20b": refused("GptOssForCausalLM", "gpt_oss", gpt_oss(24, 32, quantization_config={"quant_method": "mxfp4"}),
+                                  "quantization_config={'quant_method': 'mxfp4'}: quantised weights are not read; dequantise them"),
+    "gpt-oss-20b, dequantised": Published("GptOssForCausalLM", "gpt_oss", gpt_oss(24, 32)),
+    "gpt-oss saved by transformers 5": Published("GptOssForCausalLM", "gpt_oss", {
+        name: value for name, value in gpt_oss(24, 32).items() if name not in ("rope_scaling", "rope_theta")} | {
+        "swiglu_alpha": 1.702, "rope_parameters": gpt_oss(24, 32)["rope_scaling"] | {"rope_theta": 150000.0}}),
+    "gpt-oss-120b, dequantised": Published("GptOssForCausalLM", "gpt_oss", gpt_oss(36, 128)),
+    "a gpt-oss with another bound": refused("GptOssForCausalLM", "gpt_oss", gpt_oss(24, 32, swiglu_limit=10.0),
+                                            "swiglu_limit=10.0: the class has a bound of 7"),
+    **of("Qwen2MoeForCausalLM", "qwen2_moe", **{
+        "Qwen/Qwen1.5-MoE-A2.7B": qwen(
+            2048, 5632, 24, 16, 16, num_experts=60, num_experts_per_tok=4, decoder_sparse_step=1, max_window_layers=21,
+            moe_intermediate_size=1408, norm_topk_prob=False, output_router_logits=False, router_aux_loss_coef=0.001,
+            shared_expert_intermediate_size=5632, tie_word_embeddings=False, vocab_size=151936),
+        "Qwen/Qwen2-57B-A14B": qwen(
+            3584, 18944, 28, 28, 4, num_experts=64, num_experts_per_tok=8, decoder_sparse_step=1, moe_intermediate_size=2560,
+            norm_topk_prob=False, output_router_logits=False, router_aux_loss_coef=0.001, sliding_window=65536,
+            shared_expert_intermediate_size=20480, tie_word_embeddings=False, vocab_size=151936),
+    }),
+    "Qwen1.5-MoE saved by transformers 5": Published("Qwen2MoeForCausalLM", "qwen2_moe", qwen(
+        2048, 5632, 24, 16, 16, sliding_window=0, layer_types=["full_attention"] * 24, rope_theta=None,
+        rope_parameters={"rope_theta": 1e6, "rope_type": "default"}, tie_word_embeddings=False, vocab_size=151936)),
+    "a Qwen2-MoE whose layers have windows": refused(
+        "Qwen2MoeForCausalLM", "qwen2_moe", qwen(2048, 5632, 2, 16, 16, layer_types=["full_attention", "sliding_attention"]),
+        "expected full_attention in all layers"),
+    "a Qwen2-MoE with a window": refused("Qwen2MoeForCausalLM", "qwen2_moe", qwen(2048, 5632, 24, 16, 16, use_sliding_window=True),
+                                         "use_sliding_window=True: with some kernels the class has the window in all layers"),
+    **of("DeepseekV2ForCausalLM", "deepseek_v2", **{
+        "deepseek-ai/DeepSeek-V2": deepseek(
+            5120, 12288, 60, 128, aux_loss_alpha=0.001, n_group=8, n_routed_experts=160, n_shared_experts=2, num_experts_per_tok=6,
+            moe_intermediate_size=1536, q_lora_rank=1536, routed_scaling_factor=16.0, topk_group=3, topk_method="group_limited_greedy"),
+        "deepseek-ai/DeepSeek-V2-Lite": deepseek(
+            2048, 10944, 27, 16, aux_loss_alpha=0.001, n_group=1, n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6,
+            moe_intermediate_size=1408, q_lora_rank=None, routed_scaling_factor=1.0, topk_group=1, topk_method="greedy"),
+    }),
+    "deepseek-ai/DeepSeek-V3": refused("DeepseekV3ForCausalLM", "deepseek_v3", DEEPSEEK_V3 | {
+        "quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}},
+        "quantised weights are not read; dequantise them"),
+    "DeepSeek-V3 saved by transformers 5": Published("DeepseekV3ForCausalLM", "deepseek_v3", {
+        name: value for name, value in DEEPSEEK_V3.items() if name != "rope_scaling"} | {
+        "head_dim": 64, "qk_head_dim": 192, "num_mtp_layers": 1, "output_router_logits": False, "rope_interleave": True,
+        "rope_parameters": DEEPSEEK_V3["rope_scaling"] | {"rope_theta": 10000.0, "rope_type": "yarn"}}),
+    "DeepSeek-V3, dequantised": Published("DeepseekV3ForCausalLM", "deepseek_v3", DEEPSEEK_V3),
+    "moonshotai/Moonlight-16B-A3B": refused("DeepseekV3ForCausalLM", "deepseek_v3", deepseek(
+        2048, 11264, 27, 16, rms_norm_eps=1e-5, n_group=1, topk_group=1, n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6,
+        moe_intermediate_size=1408, q_lora_rank=None, routed_scaling_factor=2.446, norm_topk_prob=True, rope_scaling=None,
+        scoring_func="sigmoid", topk_method="noaux_tc", vocab_size=163840), "rms_norm_eps=1e-05: expected 1e-06"),
+    "ibm-granite/granite-3.0-1b-a400m-base": Published("GraniteMoeForCausalLM", "granitemoe", llama(
+        1024, 512, 24, 16, 8, attention_bias=False, attention_dropout=0.1, attention_multiplier=0.015625, embedding_multiplier=12.0,
+        logits_scaling=6.0, num_experts_per_tok=8, num_local_experts=32, output_router_logits=False, residual_multiplier=0.22,
+        rms_norm_eps=1e-6, router_aux_loss_coef=0.0, tie_word_embeddings=True, vocab_size=49155)),
     "mistralai/Mixtral-8x7B-v0.1": Published("MixtralForCausalLM", "mixtral", llama(
         4096, 14336, 32, 32, 8, max_position_embeddings=32768, num_experts_per_tok=2, num_local_experts=8, output_router_logits=False,
         rope_theta=1e6, router_aux_loss_coef=0.02, sliding_window=None, vocab_size=32000)),

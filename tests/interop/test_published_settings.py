@@ -67,7 +67,7 @@ def test_the_class_name_gives_the_family_without_a_model_type():
 @pytest.mark.parametrize(("unknown", "model_type", "suggested"), [
     ("GPT2LMHeadModell", "gpt2", "GPT2LMHeadModel"), ("LlamForCausalLM", "llama", "LlamaForCausalLM"),
     ("GemmaForCausalLLM", None, "GemmaForCausalLM"), ("Starcoder2ForCausalLM", "starcoder2", None), ("Starcoder2ForCausalLM", None, None),
-    ("Qwen2MoeForCausalLM", "qwen2_moe", None),
+    ("Glm4MoeForCausalLM", "glm4_moe", None),
 ])  # fmt: skip
 def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
     with pytest.raises(ConfigError) as refused:

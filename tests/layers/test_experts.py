@@ -24,7 +24,9 @@ CASES = {
     "olmoe": {"per_token": 3, "renormalise": False},
     "one expert per token": {"number": 4, "per_token": 1, "renormalise": False, "kind": "relu"},
     "gated shared expert": {"shared_dim": 20, "shared_gate": True, "kind": "gelu"},
+    "deepseek v2": {"groups": 4, "chosen_groups": 2, "group_score": "max", "renormalise": False, "shared_dim": 20},
     "deepseek v3": DEEPSEEK,
+    "gpt-oss": {"kind": "swiglu_clamped", "router_bias": True},
     "all experts": {"number": 4, "per_token": 4, "kind": "xielu"},
     "clamped, with biases": {"kind": "swiglu_clamped"},
 }

@@ -97,6 +97,7 @@ SCALINGS = {
     "yarn": {"factor": 4.0, "original_length": 256},
     "yarn, own ramp": {"factor": 8.0, "original_length": 64, "low": 2.0, "high": 5.0},
     "yarn, not rounded": {"factor": 4.0, "original_length": 256, "truncate": False},
+    "yarn, not sharpened": {"factor": 4.0, "original_length": 256, "sharpening": 1.0},
     "llama3": {"factor": 8.0, "original_length": 128},
     "longrope": {"factor": 8.0, "original_length": 16},
     "llama3, own ramp": {"factor": 2.0, "original_length": 1024, "low": 0.5, "high": 30.0},

@@ -20,6 +20,7 @@ MASK_TESTS = ("tests/layers/test_visibility.py",)
 STACK = "zoo/models/stack.py"
 PUBLISHED_TESTS = ("tests/models/test_published.py",)
 ROUTING, EXPERT_TESTS = "zoo/layers/routing.py", "tests/layers/test_experts.py"
+IMPORT_TESTS = "tests/interop/families/test_mixtures.py"
 
 MUTANTS = (
     Mutant(
@@ -189,6 +190,34 @@ MUTANTS = (
         "ranked, -jnp.inf)",
         "ranked, 0.0)",
         (f"{EXPERT_TESTS}::test_experts_of_losing_groups_are_never_chosen",),
+    ),
+    Mutant(
+        "experts: the bias of the router is left out",
+        "zoo/layers/experts.py",
+        "product + linear.bias[...]",
+        "product",
+        (f"{EXPERT_TESTS}::test_layer_matches_its_equation_over_all_experts",),
+    ),
+    Mutant(
+        "experts: a group counts by the sum of its two best, whatever is asked for",
+        ROUTING,
+        '1 if experts.group_score == "max" else min(2, by_group.shape[-1])',
+        "min(2, by_group.shape[-1])",
+        (f"{EXPERT_TESTS}::test_layer_matches_its_equation_over_all_experts",),
+    ),
+    Mutant(
+        "gpt-oss: gate and up are read as halves, and not in turns",
+        "zoo/interop/families/decoders/gpt_oss.py",
+        "fused([width, width], groups=width, axis=-1)",
+        "fused([width, width], axis=-1)",
+        (f"{IMPORT_TESTS}::test_columns_of_gate_and_up_alternate_in_gpt_oss",),
+    ),
+    Mutant(
+        "DeepSeek: the factor on the scores is not squared",
+        "zoo/interop/families/decoders/deepseek.py",
+        "m * m * (nope + turned) ** -0.5",
+        "m * (nope + turned) ** -0.5",
+        (f"{IMPORT_TESTS}::test_factors_of_yarn_act_on_scores_and_on_what_is_rotated",),
     ),
     Mutant(
         "experts: counts of the last part of a batch alone",

@@ -40,6 +40,9 @@ def random_tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
         drawn = 0.5 + drawn**2
     elif len(shape) < 2:
         drawn = 1 + 0.3 * drawn if name.endswith("weight") else 0.3 * drawn
+    if name.endswith("e_score_correction_bias"):
+        # The class of DeepSeek V3 masks experts with 0, which is below all scores only then.
+        drawn = np.abs(drawn)
     if "act_fn.alpha" in name:
         # The class keeps the numbers of xIELU in bfloat16.
         drawn = np.round(16 * drawn) / 16

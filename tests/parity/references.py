@@ -85,9 +85,10 @@ LIBRARIES: dict[str, Any] = {
 
 
 def fill(module: torch.nn.Module) -> None:
-    """Sets every learned tensor to the random value of its name."""
+    """Sets every learned tensor, and biases without a gradient, to the random value of its name."""
     with torch.no_grad():
-        for name, parameter in learned(module).items():
+        biases = {name: buffer for name, buffer in module.named_buffers() if name.endswith("e_score_correction_bias")}
+        for name, parameter in (learned(module) | biases).items():
             parameter.copy_(torch.tensor(random_tensor(name, tuple(parameter.shape))))
 
 

@@ -33,7 +33,7 @@ EVERY_CLASS = """
 `zoo import hf:` reads these classes, which `architectures` in a `config.json` names. *Compared* says what of a class
 is compared with its code in that version of its library: the outputs and gradients of systems above; the outputs alone; or the names,
 shapes and default settings, which are those of a class above with the same rules. The same three hold for `zoo export`, which writes all of them.
-Other models with experts, such as gpt-oss, are refused with a line that names the experts. `make test-transformers5` reads what
+Other models with experts, such as GLM-4.5, are refused with a line that names the experts. `make test-transformers5` reads what
 transformers 5 writes of every class that has a system.
 
 | Class | Type | Compared | With |

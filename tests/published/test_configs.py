@@ -163,6 +163,9 @@ PUBLISHED = {
     "olmoe:1b-7b": 6_919_161_856,
     "qwen3_moe:30b-a3b": 30_532_122_624,
     "qwen3_moe:235b-a22b": 235_093_634_560,
+    "gpt_oss:20b": 20_914_757_184,
+    "gpt_oss:120b": 116_829_156_672,
+    "deepseek_v3:671b": 671_026_404_352,
     "roberta:base": 124_697_433,
     "roberta:large": 355_412_057,
     # The reference counts its fixed table of sines as parameters: 1536 positions of 64.

@@ -185,7 +185,8 @@ def feed_forward(config, params, x, rows=None):
 
 def chosen_experts(experts, logits, bias):
     """DeepSeek-AI 2024 (V3), eq. 12 to 16 and section 2.1.2, token by token: the weight of every
-    expert, 0 for those that are not chosen, and the scores [N, E].
+    expert, 0 for those that are not chosen, and the scores [N, E]. Groups may count by their best
+    expert alone (DeepSeek-AI 2024, V2, section 2.2.2).
     """
     scores = 1 / (1 + np.exp(-logits)) if experts.scores == "sigmoid" else np.exp(logits)
     if experts.scores == "softmax":
@@ -194,8 +195,8 @@ def chosen_experts(experts, logits, bias):
     for n, own in enumerate(scores):
         ranked = own + bias
         members = ranked.reshape(experts.groups, -1)
-        # The two best of each group.
-        best = np.sort(members, axis=1)[:, -2:].sum(1)
+        counted = {"top2": 2, "max": 1}[experts.group_score]
+        best = np.sort(members, axis=1)[:, -counted:].sum(1)
         kept = np.argsort(-best, kind="stable")[: experts.chosen_groups]
         allowed = [e for e in range(len(own)) if e // members.shape[1] in kept]
         chosen = sorted(allowed, key=lambda e, ranked=ranked: -ranked[e])[: experts.per_token]

@@ -133,7 +133,7 @@ def every_frequency(position, head_dim, length):
         return dynamic(theta, rotated, scale, original, length), 1.0
     if kind == "yarn":
         ramp = yarn(theta, rotated, scale, original, scaling.low, scaling.high, scaling.truncate)
-        return ramp, yarn_sharpening(scale)
+        return ramp, scaling.sharpening or yarn_sharpening(scale)
     if kind == "llama3":
         return llama3(theta, rotated, scale, original, scaling.low, scaling.high), 1.0
     if kind == "longrope":

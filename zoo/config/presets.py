@@ -207,7 +207,7 @@ def _layers(
         # A width that is given is a multiple of `unit`.
         "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
-    changes |= _experts(seen, size)
+    changes |= _experts(seen, size) | _latents(seen, width)
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
     return changes | _position(seen, width, length)
@@ -229,6 +229,18 @@ def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
         "shared_dim": -(-seen[f"{EXPERTS}.shared_dim"] * size["dim"] // seen["model.dim"]),
     }
     return {f"{EXPERTS}.{name}": value for name, value in changes.items()}
+
+
+def _latents(seen: dict[str, Any], width: int) -> dict[str, Any]:
+    """Returns the widths of latent attention that are given, for heads of `width`."""
+    names = ("latent_dim", "rotary_dim", "query_latent_dim")
+    given = {f"model.attention.{name}": seen[f"model.attention.{name}"] for name in names}
+    # RoPE rotates pairs.
+    return {
+        path: 2 * max(1, round(value / _head_dim(seen) * width / 2))
+        for path, value in given.items()
+        if value not in (AUTO, 0)
+    }
 
 
 def _head_dim(seen: dict[str, Any]) -> float:

@@ -23,9 +23,11 @@ from zoo.interop.families import (
 from zoo.interop.families.decoders import (
     apertus,
     cohere,
+    deepseek,
     exaone,
     falcon,
     glm,
+    gpt_oss,
     granite,
     helium,
     mixtures,
@@ -40,8 +42,8 @@ from zoo.interop.families.encoders import albert, bert, distilbert, electra, mod
 from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
-             apertus, cohere, exaone, falcon, glm, granite, helium, mixtures, nemotron, olmo, opt, phi3, stablelm,
-             performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
+             apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, mixtures, nemotron, olmo, opt,
+             phi3, stablelm, performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 
@@ -89,6 +91,9 @@ def similar_class(class_name: str, model_type: str | None = None) -> str:
     return did_you_mean(class_name, family)
 
 
+_WITH_EXPERTS = (*mixtures.CLASSES, *gpt_oss.CLASSES, *deepseek.CLASSES)
+
+
 def _experts(settings: Mapping[str, Any]) -> str:
     """Returns "32 experts (num_local_experts)" of a model that has several, else an empty string."""
     names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -117,7 +122,7 @@ def named_class(settings: Mapping[str, Any], where: str = "config.json") -> str:
     if name not in FAMILIES and (experts := _experts(settings)):
         raise ConfigError(
             f"{where}: {name} has feed-forward layers that choose among {experts}; of such models there are "
-            f"importers for {', '.join(mixtures.CLASSES)}"
+            f"importers for {', '.join(_WITH_EXPERTS)}"
         )
     if name not in FAMILIES:
         own = own or sorted(other for other in FAMILIES if not model_type and family_of(other) == family_of(name))

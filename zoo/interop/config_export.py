@@ -12,7 +12,7 @@ from typing import Any
 from zoo.config import BY_PATH, ResolvedConfig, layer_kind, side
 from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS, TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS, WIDTH_FIELDS
-from zoo.config.kinds.expert_kinds import TRAINING_ONLY
+from zoo.config.kinds.expert_kinds import PUBLISHED_BIAS_RATE, TRAINING_ONLY
 from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
 from zoo.interop.class_registry import FAMILIES, importer_of, resolve_like
@@ -172,6 +172,9 @@ def _fields(model: ResolvedConfig) -> dict[str, Any]:
     }
     if flat["model.layers.distinct"] == model.num_layers:
         flat["model.layers.distinct"] = 0
+    if flat["model.ffn.experts.bias_rate"]:
+        # There are biases of the choice; only training reads how fast they move.
+        flat["model.ffn.experts.bias_rate"] = PUBLISHED_BIAS_RATE
     plain = {path: BY_PATH[path].default for path in (f"model.ffn.{name}" for name in WIDTH_FIELDS[2:])}
     return flat | plain | {"model.ffn.hidden_dim": hidden_dim(model)}
 

@@ -72,10 +72,11 @@ class MixtureOfExperts(nnx.Module):
     2017; Fedus et al. 2021; Dai et al. 2024, eq. 3 to 8).
 
     Each f_i is a feed-forward layer of `experts.kind` and F hidden units. The logits of the router are
-    W_router x, one for each expert, in float32; the choice and the gates g are made of them
-    (`zoo.layers.routing.route`). The shared expert f_s has `experts.shared_dim` hidden units; its
-    weight g_s is 1, or sigmoid(w x) with `experts.shared_gate` (Qwen 1.5 MoE). No token is dropped
-    without a capacity, so what a token gets does not depend on the other rows.
+    W_router x, one for each expert, in float32, and with `experts.router_bias` a bias is added to them
+    (OpenAI 2025, gpt-oss); the choice and the gates g are made of them (`zoo.layers.routing.route`).
+    The shared expert f_s has `experts.shared_dim` hidden units; its weight g_s is 1, or sigmoid(w x)
+    with `experts.shared_gate` (Qwen 1.5 MoE). No token is dropped without a capacity, so what a token
+    gets does not depend on the other rows.
 
     With a capacity factor c, in training only, an expert takes the first c k T / e tokens of each row
     that are sent to it, rounded up, with k of e experts per token; what others would have got from it
@@ -98,7 +99,8 @@ class MixtureOfExperts(nnx.Module):
     def __init__(self, config: ResolvedConfig, gain: float, make: MakeFeedForward):
         experts = config.ffn.experts
         self.config = config
-        self.router = Linear(config.dim, experts.number, ("embed", None), False, router_initializer(config), "router")
+        routes = ("embed", None), experts.router_bias, router_initializer(config), "router"
+        self.router = Linear(config.dim, experts.number, *routes)
         self.experts = stacked_experts(make(expert_config(config), gain), experts.number)
         self.shared = make(shared_expert_config(config), gain) if experts.shared_dim else None
         gate = Linear(config.dim, 1, ("embed", None), False, router_initializer(config), "router")
@@ -210,9 +212,10 @@ def router_initializer(config: ResolvedConfig) -> Initializer:
 
 
 def _logits(linear: Linear, x: Array, config: ResolvedConfig) -> Float[Array, "B T O"]:
-    """Returns x W / m in float32, with the factor of outputs under muP."""
+    """Returns x W / m + b in float32, with the factor of outputs under muP, and b if there is one."""
     product = jnp.matmul(x.astype(jnp.float32), linear.kernel[...], precision=jax.lax.Precision.HIGHEST)
-    return product if width_ratio(config) == 1 else product / width_ratio(config)
+    product = product if width_ratio(config) == 1 else product / width_ratio(config)
+    return product if linear.bias is None else product + linear.bias[...]
 
 
 def outputs_by_token(

@@ -46,7 +46,8 @@ def route(logits: Float[Array, "B T E"], bias: Float[Array, " E"] | None, expert
 
     The division is left out without `renormalise`; c is `scale`. The bias changes the choice alone
     and never the gates (Wang et al. 2024, arXiv:2408.15664, eq. 3). With groups, only experts of the
-    `chosen_groups` groups with the largest sum of their two largest s_i + b_i are chosen from; those
+    `chosen_groups` groups with the largest sum of their two largest s_i + b_i are chosen from, or with
+    `group_score=max` of those with the largest s_i + b_i (DeepSeek-AI 2024, V2, section 2.2.2); those
     of other groups have s_i + b_i of minus infinity (DeepSeek-AI 2024, V3, section 2.1.2). Of equal
     scores the expert with the smaller number is chosen.
 
@@ -58,7 +59,7 @@ def route(logits: Float[Array, "B T E"], bias: Float[Array, " E"] | None, expert
     scores = router_scores(logits, experts.scores)
     ranked = scores if bias is None else scores + bias
     if experts.groups > 1:
-        ranked = jnp.where(_in_chosen_groups(ranked, experts.groups, experts.chosen_groups), ranked, -jnp.inf)
+        ranked = jnp.where(_in_chosen_groups(ranked, experts), ranked, -jnp.inf)
     _, chosen = jax.lax.top_k(ranked, experts.per_token)
     gates = jnp.take_along_axis(scores, chosen, axis=-1)
     if experts.renormalise:
@@ -66,12 +67,13 @@ def route(logits: Float[Array, "B T E"], bias: Float[Array, " E"] | None, expert
     return Routing(chosen, gates * experts.scale, score_shares(scores))
 
 
-def _in_chosen_groups(ranked: Float[Array, "B T E"], groups: int, count: int) -> Bool[Array, "B T E"]:
-    """Returns which experts are in the `count` groups of the largest scores."""
-    by_group = ranked.reshape(*ranked.shape[:-1], groups, -1)
-    best = jax.lax.top_k(by_group, min(2, by_group.shape[-1]))[0].sum(axis=-1)
-    _, kept = jax.lax.top_k(best, count)
-    return jnp.repeat(jax.nn.one_hot(kept, groups, dtype=bool).any(axis=-2), by_group.shape[-1], axis=-1)
+def _in_chosen_groups(ranked: Float[Array, "B T E"], experts: ResolvedConfig) -> Bool[Array, "B T E"]:
+    """Returns which experts are in the groups that a token's experts are chosen from."""
+    by_group = ranked.reshape(*ranked.shape[:-1], experts.groups, -1)
+    counted = 1 if experts.group_score == "max" else min(2, by_group.shape[-1])
+    best = jax.lax.top_k(by_group, counted)[0].sum(axis=-1)
+    _, kept = jax.lax.top_k(best, experts.chosen_groups)
+    return jnp.repeat(jax.nn.one_hot(kept, experts.groups, dtype=bool).any(axis=-2), by_group.shape[-1], axis=-1)
 
 
 def assignments(routing: Routing, there: Bool[Array, "B T"]) -> Float[Array, "B T E"]:

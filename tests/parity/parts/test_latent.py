@@ -1,6 +1,4 @@
-"""Multi-head latent attention against the layer of DeepSeek-V3, a model that zoo does not have as a
-whole.
-"""
+"""Multi-head latent attention against the layer of DeepSeek-V3, with queries of both kinds."""
 
 import jax.numpy as jnp
 import pytest

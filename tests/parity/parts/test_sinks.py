@@ -1,4 +1,4 @@
-"""Attention sinks against the attention of gpt-oss, a model that zoo does not have as a whole."""
+"""Attention sinks against the attention of gpt-oss, by every kernel, with and without a window."""
 
 import jax.numpy as jnp
 import pytest

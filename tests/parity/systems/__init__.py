@@ -11,7 +11,6 @@ from tests.parity.systems.decoders import DECODERS
 from tests.parity.systems.elmo import ELMO
 from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
 from tests.parity.systems.encoders import ENCODERS
-from tests.parity.systems.gpt_oss import GPT_OSS
 from tests.parity.systems.later_decoders import LATER_DECODERS
 from tests.parity.systems.mixtures import MIXTURES
 from tests.parity.systems.performers import PERFORMERS
@@ -23,7 +22,6 @@ SYSTEMS: tuple[System, ...] = (
     *DECODERS,
     *LATER_DECODERS,
     *MIXTURES,
-    *GPT_OSS,
     *ENCODERS,
     *ALIBI,
     *ENCODER_DECODERS,

@@ -10,6 +10,8 @@ from zoo.config.kinds.kind import Kind
 KIND, EXPERTS = "model.ffn.kind", "model.ffn.experts"
 NAME = "moe"
 TRAINING_ONLY = ("capacity_factor", "balance_weight", "sequence_balance_weight", "z_weight", "jitter", "noise")
+# Of the biases of the choice (Wang et al. 2024, section 4.1).
+PUBLISHED_BIAS_RATE = 0.001
 LOSS_TERMS = {
     "expert_balance": f"{EXPERTS}.balance_weight",
     "sequence_balance": f"{EXPERTS}.sequence_balance_weight",
@@ -50,6 +52,17 @@ _FIELDS = (
     _field(
         "chosen_groups", 1, int, "number of groups that a token's experts may be in (DeepSeek V3: 4 of 8)", minimum=1
     ),
+    _field(
+        "group_score",
+        "top2",
+        str,
+        "how good a group is",
+        {
+            "top2": "the sum of its two largest scores with their biases (DeepSeek V3)",
+            "max": "the largest of them (DeepSeek V2)",
+        },
+    ),
+    _field("router_bias", False, bool, "the router has a bias, which is learned like its matrix (gpt-oss)"),
     _field(
         "shared_dim", 0, int, "width of the hidden layer of a shared expert that sees all tokens; 0 for none", minimum=0
     ),

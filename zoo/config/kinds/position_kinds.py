@@ -115,6 +115,16 @@ _ROPE: tuple[Field, ...] = (
         when=("model.position.scaling.kind", ("yarn",)),
         added=True,
     ),
+    Field(
+        "model.position.scaling.sharpening",
+        0.0,
+        float,
+        "factor of YaRN on rotated queries and keys; 0: 0.1 ln(`factor`) + 1 (DeepSeek V3: 1, with a factor on the "
+        "scores of all elements)",
+        minimum=0,
+        when=("model.position.scaling.kind", ("yarn",)),
+        added=True,
+    ),
 )
 
 _BUCKETS: tuple[Field, ...] = (

@@ -119,6 +119,8 @@ def rope_scaling(view: ConfigView) -> dict[str, Any] | None:
         found |= {"original_max_position_embeddings": scaling.original_length, low: scaling.low, high: scaling.high}
     if scaling.kind == "yarn" and not scaling.truncate:
         found["truncate"] = False
+    if scaling.kind == "yarn" and scaling.sharpening:
+        found["attention_factor"] = scaling.sharpening
     return found
 
 

@@ -49,6 +49,12 @@ class Importer:
     deviations: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda settings: ()
 
 
+QUANTISED = (
+    "quantised weights are not read; dequantise them and save them without this setting, or pass --ignore "
+    "quantization_config if the tensors are plain numbers"
+)
+
+
 class SettingsError(ConfigError):
     """Settings that cannot be expressed.
 
@@ -147,7 +153,7 @@ class SettingsReader:
                 continue
             if (entry := self.inert.get(name)) is None:
                 self.unknown.add(self.prefix + name)
-                self.reject(name, "not known to this importer")
+                self.reject(name, QUANTISED if name == "quantization_config" else "not known to this importer")
             elif entry.values is not None and value not in entry.values:
                 expected = f"expected {entry.values[0]}; " if entry.values else ""
                 self.reject(name, f"{expected}{entry.why}")

@@ -29,7 +29,7 @@ class InertSettings:
 
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
 GPTS = ("openai-gpt", "gpt2", "gptj")
-MIXTURES = ("mixtral", "olmoe", "qwen3_moe")
+MIXTURES = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "granitemoe", "gpt_oss")
 LLAMAS = (
     "llama",
     "mistral",
@@ -51,7 +51,10 @@ LLAMAS = (
     "glm4",
     "helium",
     *MIXTURES,
+    "deepseek_v2",
+    "deepseek_v3",
 )
+DEEPSEEKS = ("deepseek_v2", "deepseek_v3")
 BARTS = ("bart", "mbart", "marian")
 T5S = ("t5", "mt5", "umt5")
 
@@ -139,6 +142,17 @@ INERT_SETTINGS = (
         "a balancing loss over all layers together, in training; that of zoo is of each layer", of=MIXTURES,
     ),
     InertSettings(("max_window_layers",), "the class has its window in all layers", of=("qwen3_moe",)),
+    InertSettings(("aux_loss_alpha", "output_router_logits", "seq_aux"), "a balancing loss, in training", of=DEEPSEEKS),
+    InertSettings(("auto_map", "ep_size"), "read by no class", of=DEEPSEEKS),
+    InertSettings(("moe_layer_freq",), "all layers from first_k_dense_replace on have experts", (1,), DEEPSEEKS),
+    InertSettings(("scoring_func",), "scores are the softmax of the logits", ("softmax",), ("deepseek_v2",)),
+    InertSettings(("scoring_func",), "scores are the sigmoid of the logits", ("sigmoid",), ("deepseek_v3",)),
+    InertSettings(("topk_method",), "the class chooses by biased scores of groups", ("noaux_tc",), ("deepseek_v3",)),
+    InertSettings(
+        ("num_nextn_predict_layers", "num_mtp_layers"), "a module that predicts later tokens", of=("deepseek_v3",)
+    ),
+    InertSettings(("initial_context_length",), "the class reads rope_scaling", of=("gpt_oss",)),
+    InertSettings(("position_embedding_type",), "the class always has rotary positions", ("rope",), ("granitemoe",)),
     InertSettings(("qk_norm",), "the class always normalises queries and keys", (True,), ("apertus",)),
     InertSettings(("post_norm",), "the class has pre-norm", (False,), ("apertus",)),
     InertSettings(("hidden_dropout",), "dropout before the head of a task, in training", of=("apertus",)),

@@ -131,7 +131,7 @@ def rope_fields(
             f"{at}high": inner.get("beta_fast") or 32,
             f"{at}truncate": bool(inner.get("truncate", True)),
         }
-        _expect_yarn_s_factor(inner)
+        fields |= {f"{at}sharpening": factor for factor in _sharpening(inner)}
     elif kind == "llama3":
         fields |= {
             f"{at}original_length": inner.get("original_max_position_embeddings"),
@@ -152,19 +152,21 @@ def rope_fields(
     return fields
 
 
-def _expect_yarn_s_factor(inner: SettingsReader) -> None:
-    """Checks that scores are scaled by (0.1 ln(factor) + 1)^2; a file may ask for another one."""
+def yarn_sharpening(factor: float, weight: float = 1.0) -> float:
+    """Returns 0.1 w ln(factor) + 1, or 1 where nothing is stretched (Peng et al. 2023, eq. 22, with a
+    weight of 1).
+    """
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def _sharpening(inner: SettingsReader) -> tuple[float, ...]:
+    """Returns the factor of YaRN on rotated queries and keys, nothing if it is the usual one."""
     factor, given = inner.get("factor") or 1.0, inner.get("attention_factor")
-
-    def of_scale(weight: float) -> float:
-        return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
-
     m, m_all = inner.get("mscale"), inner.get("mscale_all_dim")
-    expected = of_scale(1.0)
-    if given is not None and not math.isclose(given, expected, rel_tol=1e-6):
-        inner.reject("attention_factor", f"expected 0.1 ln(factor) + 1 = {expected:.6g}")
-    if given is None and m and m_all and not math.isclose(of_scale(m) / of_scale(m_all), expected, rel_tol=1e-6):
-        inner.reject("mscale", f"expected a sharpening of 0.1 ln(factor) + 1 = {expected:.6g}")
+    usual = yarn_sharpening(factor)
+    if given is None:
+        given = yarn_sharpening(factor, m) / yarn_sharpening(factor, m_all) if m and m_all else usual
+    return () if math.isclose(given, usual, rel_tol=1e-6) else (given,)
 
 
 def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:

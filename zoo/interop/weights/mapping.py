@@ -19,6 +19,12 @@ from zoo.errors import ConfigError, DataError
 from zoo.nested import flatten, unflatten
 
 Parts = tuple[np.ndarray, ...]
+# Ends of the names of tensors beside or in place of weights, and the formats that have them.
+QUANTISED = {
+    "_blocks": "MXFP4", "_scales": "MXFP4", ".weight_scale_inv": "FP8", ".weight_scale": "FP8",
+    ".qweight": "GPTQ or AWQ", ".qzeros": "GPTQ or AWQ", ".scales": "GPTQ or AWQ", ".SCB": "8 bits",
+    ".absmax": "4 bits",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -286,10 +292,19 @@ def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[
         rules: the model's rules.
         abstract: nested dict of objects with a shape.
     """
-    # Views of a single number, which have a shape and use no memory.
+    # Views of a single number, which have a shape and use no memory. A transform may copy, so it sees
+    # one layer.
     leaves = {path: np.broadcast_to(np.zeros((), np.int8), leaf.shape) for path, leaf in flatten(abstract, "/").items()}
     check_complete(rules, leaves)
-    return {name: tensor.shape for name, tensor in _written(rules, leaves)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for rule in rules:
+        if isinstance(rule, Rule):
+            parts = (leaves[path] if rule.layers is None else leaves[path][0] for path in rule.paths)
+            shape = rule.transform.join(tuple(parts)).shape
+            shapes |= dict.fromkeys(rule.names(), shape[1:] if rule.rows else shape)
+        elif isinstance(rule, ConstantTensor):
+            shapes |= {name: tensor.shape for name, tensor in rule.tensors().items()}
+    return shapes
 
 
 def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,7 +332,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     }
     tensors = ChainMap(copies, tensors)
     if problems := tensor_problems(rules, tensors, shapes):
-        raise DataError(_other_names(tensors, shapes) or problems)
+        raise DataError(_quantised(tensors, shapes) or _other_names(tensors, shapes) or problems)
     sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract, "/").items()}, {}
     for rule in rules:
         if isinstance(rule, ZeroParameters):
@@ -335,6 +350,20 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
                     leaves[path] = np.empty(sizes[path], tensor.dtype)
                 leaves[path][index] = part
     return unflatten(leaves, "/")
+
+
+def _quantised(tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Returns one line if tensors that the model lacks are parts of quantised weights; else empty."""
+    found = [
+        (name, QUANTISED[end]) for name in tensors if name not in shapes for end in QUANTISED if name.endswith(end)
+    ]
+    if not found:
+        return ""
+    name, kind = found[0]
+    return (
+        f"{len(found)} tensors are parts of weights in {kind}, such as {name}; dequantise the weights with the library "
+        "that has written them, and save them as plain numbers"
+    )
 
 
 def _other_names(tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -135,12 +135,12 @@ BY_LENGTH = ("dynamic", "longrope")
 
 
 def sharpening(scaling: ResolvedConfig) -> float:
-    """Returns the factor on queries and keys: 0.1 ln(f) + 1 with YaRN (Peng et al. 2023, eq. 22),
-    sqrt(1 + ln(f) / ln(L)) with LongRoPE (Abdin et al. 2024, Phi-3), else 1; f is `factor`, L is
-    `original_length`.
+    """Returns the factor on queries and keys: with YaRN `sharpening`, or 0.1 ln(f) + 1 if that is 0
+    (Peng et al. 2023, eq. 22), sqrt(1 + ln(f) / ln(L)) with LongRoPE (Abdin et al. 2024, Phi-3), else
+    1; f is `factor`, L is `original_length`.
     """
     if scaling.kind == "yarn":
-        return 0.1 * math.log(scaling.factor) + 1.0
+        return scaling.sharpening or 0.1 * math.log(scaling.factor) + 1.0
     if scaling.kind == "longrope":
         return math.sqrt(1 + math.log(scaling.factor) / math.log(scaling.original_length))
     return 1.0

@@ -1,24 +1,29 @@
 """Mixtures of experts of Hugging Face's transformers, with LLaMA's attention.
 
-MixtralForCausalLM   (Jiang et al. 2024) weights of a token's experts add up to 1
-OlmoeForCausalLM     (Muennighoff et al. 2024) query and key norms over all heads; weights as they are
-Qwen3MoeForCausalLM  (Yang et al. 2025) query and key norms per head; some layers may be dense
+MixtralForCausalLM    (Jiang et al. 2024) weights of a token's experts add up to 1
+OlmoeForCausalLM      (Muennighoff et al. 2024) query and key norms over all heads; weights as they are
+Qwen2MoeForCausalLM   (Qwen Team 2024) biases of queries, keys and values; a shared expert with a
+                      gate; some layers may be dense
+Qwen3MoeForCausalLM   (Yang et al. 2025) query and key norms per head; some layers may be dense
+GraniteMoeForCausalLM (Granite Team 2024) the multipliers of Granite
 
-Files have a tensor for each matrix of each expert. The balancing losses of these classes average over
-all layers together, where zoo's are of each layer, so their weights are not imported.
+Files have a tensor for each matrix of each expert; those of Granite have one for a matrix of all
+experts. The balancing losses of these classes average over all layers together, where zoo's are of
+each layer, so their weights are not imported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.llama import COMMON, MISTRAL, common, gated, rope, rules
+from zoo.interop.families.decoders.granite import GRANITE, MULTIPLIERS, multipliers
+from zoo.interop.families.llama import COMMON, MISTRAL, biases_of_inputs, common, gated, rope, rules
 from zoo.interop.settings.equivalents import ConfigView, Setting, hidden_dim
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import layer_kind_fields, unpack_rope_parameters
-from zoo.interop.weights.mapping import Rule, Rules, Transform, linear
+from zoo.interop.weights.mapping import IDENTITY, Rule, Rules, Transform, fused, linear
 
 MIXTRAL = MISTRAL | {
     "rms_norm_eps": 1e-5, "rope_theta": 1e6, "sliding_window": None, "num_local_experts": 8, "num_experts_per_tok": 2,
@@ -35,13 +40,22 @@ QWEN3_MOE = COMMON | {
     "decoder_sparse_step": 1, "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": 128,
     "norm_topk_prob": False, "mlp_only_layers": None,
 }  # fmt: skip
+QWEN2_MOE = {name: value for name, value in QWEN3_MOE.items() if name not in ("attention_bias", "head_dim")} | {
+    "intermediate_size": 5632, "num_attention_heads": 16, "num_key_value_heads": 16, "max_window_layers": 28,
+    "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_experts_per_tok": 4,
+    "num_experts": 60, "qkv_bias": True,
+}  # fmt: skip
+GRANITE_MOE = {name: value for name, value in GRANITE.items() if name != "mlp_bias"} | {
+    "num_local_experts": 8, "num_experts_per_tok": 2,
+}  # fmt: skip
 EXPERTS = "model.ffn.experts."
 TRANSPOSED_EACH = Transform(lambda x: (np.swapaxes(x, -1, -2),), lambda parts: np.swapaxes(parts[0], -1, -2))
-# Names of the matrices of an expert in Mixtral's files.
+# Names of the matrices of an expert in Mixtral's files, and in others.
 NUMBERED = {"gate": "w1", "down": "w2", "up": "w3"}
+PROJECTIONS = {name: f"{name}_proj" for name in NUMBERED}
 
 
-def _mixture(fields: Mapping[str, Any], number: int, per_token: int, renormalise: bool) -> dict[str, Any]:
+def mixture(fields: Mapping[str, Any], number: int, per_token: int, renormalise: bool) -> dict[str, Any]:
     """Returns fields with feed-forward layers of their kind as experts."""
     return dict(fields) | {
         "model.ffn.kind": "moe",
@@ -52,11 +66,26 @@ def _mixture(fields: Mapping[str, Any], number: int, per_token: int, renormalise
     }
 
 
+def with_dense_layers(experts: Mapping[str, Any], fields: Mapping[str, Any], dense: Sequence[bool]) -> dict[str, Any]:
+    """Returns the fields of a model some of whose layers have no experts.
+
+    Args:
+        experts: the fields of a model all of whose layers have experts.
+        fields: those of one all of whose layers are dense.
+        dense: for each layer, whether it is dense.
+    """
+    if all(dense):
+        return dict(fields)
+    own = {path: fields[f"model.{path}"] for path in ("ffn.kind", "ffn.hidden_dim")}
+    kinds = {True: ("dense", own), False: ("sparse", {"ffn.kind": "moe"})}
+    return dict(experts) | layer_kind_fields([kinds[one] for one in dense])
+
+
 def mixtral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MixtralForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), MIXTRAL, "mixtral")
     fields = common(settings) | rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
-    fields = _mixture(fields, settings["num_local_experts"], settings["num_experts_per_tok"], renormalise=True)
+    fields = mixture(fields, settings["num_local_experts"], settings["num_experts_per_tok"], renormalise=True)
     settings.expect(False, None, attention_bias="this class has no such biases")
     settings.expect(0.0, None, router_jitter_noise="the class multiplies the inputs of the experts too")
     settings.finish()
@@ -69,7 +98,25 @@ def olmoe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     fields = common(settings) | rope(settings)
     fields |= {"model.attention.qk_norm": "full"}
     settings.expect(None, clip_qkv="the class clips normalised queries and keys, where zoo clips them before the norm")
-    fields = _mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
+    fields = mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
+    settings.finish()
+    return fields
+
+
+def qwen2_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for Qwen2MoeForCausalLM."""
+    settings = SettingsReader(unpack_rope_parameters(hf), QWEN2_MOE, "qwen2_moe")
+    fields = common(settings) | rope(settings) | biases_of_inputs(settings["qkv_bias"])
+    settings.expect(
+        False,
+        use_sliding_window="with some kernels the class has the window in all layers, with others in the last ones",
+    )
+    if "sliding_attention" in (settings.get("layer_types") or ()):
+        settings.reject("layer_types", "expected full_attention in all layers, as without use_sliding_window")
+    for name in ("sliding_window", "max_window_layers"):
+        settings.get(name)
+    shared = {f"{EXPERTS}shared_dim": settings["shared_expert_intermediate_size"], f"{EXPERTS}shared_gate": True}
+    fields = _some_layers_dense(settings, fields, shared)
     settings.finish()
     return fields
 
@@ -81,81 +128,133 @@ def qwen3_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     window = window if settings["use_sliding_window"] else None
     fields = common(settings) | rope(settings)
     fields |= {"model.attention.qk_norm": "head", "model.attention.window": window or 0}
-    kind, dense = fields["model.ffn.kind"], fields["model.ffn.hidden_dim"]
-    fields = _mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
-    fields["model.ffn.hidden_dim"] = settings["moe_intermediate_size"]
-    step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
-    described = [
-        ("dense", {"ffn.kind": kind, "ffn.hidden_dim": dense})
-        if layer in alone or (layer + 1) % step
-        else ("sparse", {"ffn.kind": "moe"})
-        for layer in range(settings["num_hidden_layers"])
-    ]
+    fields = _some_layers_dense(settings, fields, {})
     settings.finish()
-    return fields | layer_kind_fields(described)
+    return fields
+
+
+def _some_layers_dense(
+    settings: SettingsReader, fields: Mapping[str, Any], shared: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the fields of a model of Qwen's from those of dense layers and of a shared expert."""
+    experts = mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
+    experts |= {"model.ffn.hidden_dim": settings["moe_intermediate_size"], **shared}
+    step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
+    dense = [layer in alone or (layer + 1) % step > 0 for layer in range(settings["num_hidden_layers"])]
+    return with_dense_layers(experts, fields, dense)
+
+
+def granite_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns overrides for GraniteMoeForCausalLM."""
+    settings = SettingsReader(unpack_rope_parameters(hf), GRANITE_MOE, "granitemoe")
+    fields = common(settings) | rope(settings) | multipliers(settings)
+    fields = mixture(fields, settings["num_local_experts"], settings["num_experts_per_tok"], renormalise=True)
+    settings.finish()
+    return fields
 
 
 def numbered(config: ResolvedConfig) -> Rules:
     """Returns the rules of a layer's router and experts with the names of Mixtral's files."""
-    return _experts(config, "model.layers.{layer}.block_sparse_moe", NUMBERED)
+    return routed(config, "model.layers.{layer}.block_sparse_moe", NUMBERED)
 
 
 def named(config: ResolvedConfig) -> Rules:
-    """Returns the same with LLaMA's names, and those of a dense layer."""
+    """Returns the same with LLaMA's names and a shared expert, and those of a dense layer."""
     if config.ffn.kind != "moe":
         return gated(config)
-    return _experts(config, "model.layers.{layer}.mlp", {name: f"{name}_proj" for name in NUMBERED})
+    at, one_gate = "model.layers.{layer}.mlp", config.ffn.experts.shared_gate
+    return [
+        *routed(config, at),
+        *shared(config, f"{at}.shared_expert"),
+        *(linear("ffn/shared_gate", f"{at}.shared_expert_gate", bias=False) if one_gate else ()),
+    ]
 
 
-def _experts(config: ResolvedConfig, at: str, names: Mapping[str, str]) -> Rules:
-    number = config.ffn.experts.number
+def routed(config: ResolvedConfig, at: str, names: Mapping[str, str] = PROJECTIONS) -> Rules:
+    """Returns the rules of a layer's router and experts, with tensors of each expert.
+
+    Args:
+        config: the `model` part, as the layer sees it.
+        at: start of the tensors' names.
+        names: of the matrices of an expert, here and there.
+    """
+    number, biases = config.ffn.experts.number, config.ffn.bias
+    each = {"weight": ("kernel", TRANSPOSED_EACH)} | ({"bias": ("bias", IDENTITY)} if biases else {})
     return [
         *linear("ffn/router", f"{at}.gate", bias=False),
         *(
-            Rule(f"{at}.experts.{{row}}.{theirs}.weight", (f"ffn/experts/{ours}/kernel",), TRANSPOSED_EACH, rows=number)
+            Rule(f"{at}.experts.{{row}}.{theirs}.{part}", (f"ffn/experts/{ours}/{own}",), transform, rows=number)
             for ours, theirs in names.items()
+            for part, (own, transform) in each.items()
         ),
     ]
 
 
-def _of_a_mixture(view: ConfigView) -> ResolvedConfig:
+def shared(config: ResolvedConfig, at: str) -> Rules:
+    """Returns the rules of a layer's shared expert with LLaMA's names, if there is one."""
+    return [
+        rule
+        for ours, theirs in PROJECTIONS.items()
+        if config.ffn.experts.shared_dim
+        for rule in linear(f"ffn/shared/{ours}", f"{at}.{theirs}", config.ffn.bias)
+    ]
+
+
+def stacked(config: ResolvedConfig) -> Rules:
+    """Returns the rules of a layer's router and experts with the names of Granite's files, where each
+    tensor is of all experts, and the rows of up follow those of gate.
+    """
+    at, width = "model.layers.{layer}.block_sparse_moe", hidden_dim(config)
+    both = fused([width, width], axis=-2).then(TRANSPOSED_EACH)
+    return [
+        *linear("ffn/router", f"{at}.router.layer", bias=False),
+        Rule(f"{at}.input_linear.weight", ("ffn/experts/gate/kernel", "ffn/experts/up/kernel"), both),
+        Rule(f"{at}.output_linear.weight", ("ffn/experts/down/kernel",), TRANSPOSED_EACH),
+    ]
+
+
+def of_a_mixture(view: ConfigView) -> ResolvedConfig:
     """Returns the `model` part as the first layer with experts sees it, or as the whole model does."""
     return next((layer for layer in view.layers if layer.ffn.kind == "moe"), view.model)
 
 
-def _experts_setting(name: str) -> Setting:
-    return lambda view: _of_a_mixture(view).ffn.experts[name]
+def experts_setting(name: str) -> Setting:
+    """Returns the setting that is a field of experts."""
+    return lambda view: of_a_mixture(view).ffn.experts[name]
 
 
-def _dense_layers(view: ConfigView) -> list[int]:
+def dense_layers(view: ConfigView) -> list[int]:
+    """Returns the numbers of the layers without experts."""
     return [number for number, layer in enumerate(view.layers) if layer.ffn.kind != "moe"]
 
 
-def _dense_width(view: ConfigView) -> int:
-    dense = _dense_layers(view)
+def dense_width(view: ConfigView) -> int:
+    """Returns the width of the layers without experts; if there are none, what was imported."""
+    dense = dense_layers(view)
     return hidden_dim(view.layers[dense[0]]) if dense else view.given.get("intermediate_size", hidden_dim(view.model))
 
 
-MIXTRAL_SETTINGS: dict[str, Setting] = {
-    "num_local_experts": _experts_setting("number"),
-    "num_experts_per_tok": _experts_setting("per_token"),
-    "router_jitter_noise": lambda view: 0.0,
+LOCAL_SETTINGS: dict[str, Setting] = {
+    "num_local_experts": experts_setting("number"),
+    "num_experts_per_tok": experts_setting("per_token"),
 }
+MIXTRAL_SETTINGS = LOCAL_SETTINGS | {"router_jitter_noise": lambda view: 0.0}
 OLMOE_SETTINGS: dict[str, Setting] = {
-    "num_experts": _experts_setting("number"),
-    "num_experts_per_tok": _experts_setting("per_token"),
-    "norm_topk_prob": _experts_setting("renormalise"),
+    "num_experts": experts_setting("number"),
+    "num_experts_per_tok": experts_setting("per_token"),
+    "norm_topk_prob": experts_setting("renormalise"),
     "clip_qkv": lambda view: None,
 }
 QWEN3_SETTINGS: dict[str, Setting] = {
-    "num_experts": _experts_setting("number"),
-    "num_experts_per_tok": _experts_setting("per_token"),
-    "norm_topk_prob": _experts_setting("renormalise"),
-    "intermediate_size": _dense_width,
-    "moe_intermediate_size": lambda view: hidden_dim(_of_a_mixture(view)),
+    "num_experts": experts_setting("number"),
+    "num_experts_per_tok": experts_setting("per_token"),
+    "norm_topk_prob": experts_setting("renormalise"),
+    "intermediate_size": dense_width,
+    "moe_intermediate_size": lambda view: hidden_dim(of_a_mixture(view)),
     "decoder_sparse_step": lambda view: 1,
-    "mlp_only_layers": _dense_layers,
+    "mlp_only_layers": dense_layers,
 }
+QWEN2_SETTINGS = QWEN3_SETTINGS | {"shared_expert_intermediate_size": experts_setting("shared_dim")}
 
 
 def mixtral_rules(config: ResolvedConfig) -> Rules:
@@ -164,8 +263,13 @@ def mixtral_rules(config: ResolvedConfig) -> Rules:
 
 
 def named_rules(config: ResolvedConfig) -> Rules:
-    """Returns the rules of OlmoeForCausalLM and Qwen3MoeForCausalLM."""
+    """Returns the rules of OlmoeForCausalLM, Qwen2MoeForCausalLM and Qwen3MoeForCausalLM."""
     return rules(config, feed_forward=named)
+
+
+def granite_moe_rules(config: ResolvedConfig) -> Rules:
+    """Returns the rules of GraniteMoeForCausalLM."""
+    return rules(config, feed_forward=stacked)
 
 
 CLASSES = {
@@ -175,7 +279,18 @@ CLASSES = {
     "OlmoeForCausalLM": Importer(
         olmoe_config, named_rules, OLMOE, model_type="olmoe", prefix="model", custom_settings=OLMOE_SETTINGS
     ),
+    "Qwen2MoeForCausalLM": Importer(
+        qwen2_moe_config, named_rules, QWEN2_MOE, model_type="qwen2_moe", prefix="model", custom_settings=QWEN2_SETTINGS
+    ),
     "Qwen3MoeForCausalLM": Importer(
         qwen3_moe_config, named_rules, QWEN3_MOE, model_type="qwen3_moe", prefix="model", custom_settings=QWEN3_SETTINGS
+    ),
+    "GraniteMoeForCausalLM": Importer(
+        granite_moe_config,
+        granite_moe_rules,
+        GRANITE_MOE,
+        model_type="granitemoe",
+        prefix="model",
+        custom_settings=LOCAL_SETTINGS | MULTIPLIERS,
     ),
 }
