@@ -34,8 +34,8 @@ from zoo.training.state import bytes_on_a_device
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
 SMALLEST_CHUNK = 1024
-# Targets of custom calls: cuDNN's attention, and kernels in Pallas.
-_FUSED_ATTENTION = re.compile(r"__cudnn\$fmha|tpu_custom_call|mosaic_gpu|__gpu\$xla\.gpu\.triton")
+# cuDNN's attention, splash attention, libtpu's products of groups of rows, and kernels in Pallas for GPUs.
+_KERNELS = re.compile(r"__cudnn\$fmha|splash_|ragged-dot(?!-metadata)|mosaic_gpu|__gpu\$xla\.gpu\.triton")
 
 Change = dict[str, Any]
 """{path of a field: its new value}."""
@@ -51,7 +51,8 @@ class Measured:
         counts: number of collectives, by kind.
         kept: (bytes, shape) of the largest arrays that loops carry, largest first.
         repeated: shapes of products in loops that have the rows of the whole batch.
-        kernels: how often each fused attention kernel runs, by its name in the program.
+        kernels: how often each fused kernel runs, by its name in the program: attention, and the products
+            of experts on TPUs.
         complete: False if the compiler only said how much memory the program would need, more than
             there is.
     """
@@ -363,7 +364,7 @@ def _measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
         counts=dict(sorted(counts.items())),
         kept=tuple(found.loop_arrays()[:8]),
         repeated=tuple(dict.fromkeys(repeated)),
-        kernels={name: count for name, count in found.custom_calls().items() if _FUSED_ATTENTION.match(name)},
+        kernels={name: count for name, count in found.custom_calls().items() if _KERNELS.match(name)},
     )
 
 
